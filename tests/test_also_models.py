@@ -17,7 +17,7 @@ from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.networks import (
     LONGEST_REST,
     STEP,
-    Deference,
+    TimeForFirst,
     config_of,
     further_threads,
     network_names,
@@ -281,7 +281,7 @@ def test_a_method_that_the_second_network_refuses_stays_with_the_first():
 def test_a_further_network_rests_while_the_first_does_not_keep_up():
     """Longer and longer, up to a limit; and less again when it does."""
     first, frames = SimpleNamespace(maps=SimpleNamespace(count=0)), SimpleNamespace(count=0)
-    rest = Deference(first, frames)
+    rest = TimeForFirst(first, frames)
     rests = []
     for maps in (10, 10, *[3] * 8, *[10] * 8):
         first.maps.count += maps

@@ -45,9 +45,9 @@ from realtime_lrp.view.concepts import (
     ConceptArtist,
     ConceptPanel,
     ConceptRow,
-    _draw_bar,
+    colour_of,
 )
-from realtime_lrp.view.hud import DIM, WARNING, figure_size
+from realtime_lrp.view.hud import DIM, WARNING, draw_bar, figure_size
 from realtime_lrp.view.overlay import SOFTNESS, intensity
 from realtime_lrp.view.window.window import Mouse
 
@@ -530,7 +530,7 @@ def test_bars_are_as_long_as_their_share_and_neutral_where_it_is_nothing():
     """Full at 100 %; orange for, blue against, grey below half a percent."""
     for share, length, colour in [(0.2, 40, BAR_FOR), (-1.0, 200, AGAINST), (-0.004, 1, DIM)]:
         image = np.zeros((2, 200, 3), np.uint8)
-        _draw_bar(image, share, (0, 0, 200, 2))
+        draw_bar(image, (0, 0, 200, 2), abs(share), colour_of(share))
         assert (image == colour).all(-1).sum(1).tolist() == [length] * 2
 
 

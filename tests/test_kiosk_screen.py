@@ -12,7 +12,7 @@ from realtime_lrp.commands.kiosk.restarts import Fault
 from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent, canvas_size
 from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, VisitorChoices
 from realtime_lrp.view import elements as elements_module
-from realtime_lrp.view.elements import ACCENT, BACKGROUND, EDGE, Bar, TextBlock
+from realtime_lrp.view.elements import ACCENT, BACKGROUND, EDGE, TextBlock
 from realtime_lrp.view.exhibit import (
     Page,
     PageArtist,
@@ -21,7 +21,7 @@ from realtime_lrp.view.exhibit import (
     layout_of,
     visible_part,
 )
-from realtime_lrp.view.hud import Legend
+from realtime_lrp.view.hud import Bar, Legend
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.scene import ExplainedPicture, Panel
@@ -172,7 +172,7 @@ def test_an_unsure_answer_says_perhaps(exhibit):
     for language, perhaps in enumerate(("Perhaps:", "Vielleicht:", "Peut-être\xa0:", "Quizás:")):
         page = exhibit.active(language, answer("heart", 0.2), 0.0)
         top = page.top
-        assert (top[0].text, top[1].colour, top[2]) == (perhaps, WHITE, Bar(0.2, WHITE))
+        assert (top[0].text, top[1].colour, top[2]) == (perhaps, WHITE, Bar("", 0.2, colour=WHITE))
         assert exhibit.captions[language].colours in texts_of(page)
     assert exhibit.active(0, answer("heart", 0.9), 0.0).top[0].text == "I see:"
 

@@ -311,10 +311,10 @@ def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
             running.ask(mask=mask)
             made = running.explain(frames[0])
             assert not running.thread.failing
-            first = running.thread._probe.series
+            first = running.thread._probe.probe
             running.explain(frames[0])
-            assert running.thread._probe.series is first, "the same mask"
-            assert first.mask is made.request.mask is mask
+            assert running.thread._probe.probe is first, "the same mask"
+            assert made.request.mask is mask
 
 
 @pytest.mark.parametrize("alone", [False, True])

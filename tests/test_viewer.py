@@ -33,7 +33,7 @@ from realtime_lrp.view.hud import (
     figure_size,
     percent,
 )
-from realtime_lrp.view.panel_list import PanelList, draw_panel_list
+from realtime_lrp.view.menus import PanelList, draw_panel_list
 from realtime_lrp.view.patches import draw_patches
 from realtime_lrp.view.scene import EMPTY, Artist, ExplainedPicture, Panel, Scene
 from realtime_lrp.view.text import text_width

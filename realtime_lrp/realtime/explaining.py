@@ -24,8 +24,7 @@ from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
-from realtime_lrp.realtime.faithfulness import ProbeResult, covered
-from realtime_lrp.realtime.frame_probe import FrameProbe
+from realtime_lrp.realtime.faithfulness import FrameProbe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.map_pairs import MapPairs
 from realtime_lrp.realtime.meter import Waiting
@@ -395,9 +394,7 @@ class RelevanceThread:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
         if request.probe:
-            probed = self._probe(
-                engine, started.picture, result, request.target, request.mask, bool(request.frame)
-            )
+            probed = self._probe(engine, started.picture, result, request)
         explained = ExplainedFrame(
             frame=frame,
             picture=started.picture,

@@ -5,11 +5,19 @@ as many random ones (region perturbation: Samek et al. 2017, "Evaluating the vis
 deep neural network has learned").
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.engine.result import Result
+    from realtime_lrp.realtime.explaining import MapRequest
 
 COVER = 128
 """The grey of a painted patch."""
@@ -116,6 +124,41 @@ class Probe:
             self._kept = masks[0]
         self._pictures += 1
         return [self._kept, *masks[1:]]
+
+
+class FrameProbe:
+    """Probes one map after the other; starts anew where engine, class or patches change.
+
+    Attributes:
+      probe: the one that goes on, or None.
+    """
+
+    def __init__(self) -> None:
+        self.probe: Probe | None = None
+        self._of: tuple[Engine, int] | None = None
+        self._covered: np.ndarray | None = None
+
+    def __call__(
+        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
+    ) -> ProbeResult:
+        """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
+
+        Of a frame that stands still the means are its own.
+        """
+        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
+        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
+        goes_on = self._of == (engine, class_) and self._covered is request.mask
+        if request.frame or self.probe is None or not goes_on:
+            self.probe = Probe()
+        self._of, self._covered = (engine, class_), request.mask  # each stroke makes a new mask
+        strength = result.maps[0].strength.astype(np.float32)
+        return self.probe(
+            result.region.extract(picture),
+            strength if strength.ndim == 2 else strength.sum(-1),
+            class_,
+            float(result.scores[class_]),
+            engine.scores,
+        )
 
 
 def _mask(patches: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

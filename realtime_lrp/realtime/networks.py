@@ -68,13 +68,13 @@ def further_threads(
             own, frames, request_for(own, first.request, "all"), of_own, changeable,
             after=threads[-1],
         )  # fmt: skip
-        thread.others = Deference(first, frames)
+        thread.others = TimeForFirst(first, frames)
         stats.further[name] = of_own
         threads.append(thread)
     return threads[1:]
 
 
-class Deference:
+class TimeForFirst:
     """How much time a further network leaves to the first one; asked after each of its maps.
 
     All networks compute with the same threads of TensorFlow, which take one operation after the

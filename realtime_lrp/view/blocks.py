@@ -8,17 +8,14 @@ import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import (
     ANSWER_SCALE,
-    BAR,
     DIM,
     LINES,
     STEP,
-    TRACK,
     WARNING,
     WIDE,
     Bar,
@@ -28,10 +25,11 @@ from realtime_lrp.view.hud import (
     Legend,
     Paragraph,
     Row,
+    draw_bar,
     draw_colours,
     percent,
 )
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, text_width, wrapped
+from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, shrunk, text_width, wrapped
 
 MIN_LETTERS = 9
 """Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
@@ -41,8 +39,6 @@ ANSWER_SHARE = 0.035
 
 WIDEST = 40
 """Greatest width of a column of blocks in a wide area, in heights of a letter."""
-
-MARK = (255, 255, 255)
 
 
 def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
@@ -89,22 +85,13 @@ def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], siz
     return area[1] + max(_height(column, size) for column in columns)
 
 
-def draw_legend(canvas: np.ndarray, legend: Legend, line: tuple[int, int, int], size: int) -> None:
-    """Draws a legend in one line, in place; in smaller letters where its words do not fit.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      legend: the colours and their words.
-      line: x and y of the upper left corner, and the width.
-      size: the height of letters in pixels.
-    """
-    x, y, width = line
+def draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, size: int) -> None:
+    """Draws a legend in one line from x, y, in place; its letters get smaller where they must."""
     strip = _Strip(legend, size)
     strip.draw(canvas, x, y, width)
     y += strip.height
     words = f"{legend.low}  {legend.high}"
-    while size > MIN_LETTERS and text_width(words, size) > width:
-        size -= 1
+    size = shrunk(size, MIN_LETTERS, lambda size: text_width(words, size) <= width)
     _Line(legend.low, legend.high, size, (DIM, DIM)).draw(canvas, x, y, width)
 
 
@@ -161,7 +148,11 @@ class _Strip:
         """Draws it in place, from x, y down."""
         thickness = max(3, self.size // 4)
         if isinstance(self.entry, Bar):
-            _draw_bar(canvas, self.entry, (x, y, x + width, y + thickness))
+            bar = self.entry
+            draw_bar(canvas, (x, y, x + width, y + thickness + 1), bar.share, bar.colour)
+            if bar.before is not None:
+                mark = x + round(width * bar.before)
+                canvas[y : y + round(1.7 * thickness) + 1, mark - 1 : mark + 2] = WHITE
         else:
             draw_colours(canvas, self.entry.colormap, x, y, width, thickness)
 
@@ -194,11 +185,15 @@ def _laid_out(
     """The columns of blocks, and the size of letters with which they fit into the area."""
     x0, y0, x1, y1 = area
     least, tall = round(ANSWER_SHARE * shape[0]), shape[0] / min(shape)
-    columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
-    while size > MIN_LETTERS and max(_height(c, size) for c in columns) > y1 - y0:
-        size -= 1
-        columns = _columns(blocks, x1 - x0, _Letters(size, tall, least))
-    return columns, size
+
+    def columns(size: int) -> list[list[tuple[_Part, ...]]]:
+        return _columns(blocks, x1 - x0, _Letters(size, tall, least))
+
+    def fits(size: int) -> bool:
+        return max(_height(column, size) for column in columns(size)) <= y1 - y0
+
+    size = shrunk(size, MIN_LETTERS, fits)
+    return columns(size), size
 
 
 def _columns(
@@ -268,10 +263,9 @@ def _row_parts(row: Row, width: int, size: int) -> list[_Part]:
 
 def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
     """The height of a bar's letters: large ones get smaller where the name does not fit."""
-    size, text = letters.scaled(bar.scale), f"{_spaced(bar.name)}  {percent(bar.share)}"
-    while size > letters.size and text_width(text, size) > width:
-        size -= 1
-    return size
+    text = f"{_spaced(bar.name)}  {percent(bar.share)}"
+    large = letters.scaled(bar.scale)
+    return shrunk(large, letters.size, lambda size: text_width(text, size) <= width)
 
 
 def _spaced(name: str) -> str:
@@ -281,8 +275,11 @@ def _spaced(name: str) -> str:
 def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[_Part]:
     """Name, share and bar in large letters; smaller ones where a word is too long for its line."""
     name = _spaced(bar.name)
-    while size > least and max(text_width(w, size) for w in wrapped(name, width, size)) > width:
-        size -= 1
+
+    def fits(size: int) -> bool:
+        return all(text_width(line, size) <= width for line in wrapped(name, width, size))
+
+    size = shrunk(size, least, fits)
     share = percent(bar.share)
     if text_width(f"{name}  {share}", size) <= width:
         return [_Line(name, share, size), _Strip(bar, size)]
@@ -306,14 +303,3 @@ def _broken(text: str, width: int, size: int) -> list[str]:
         return [text]
     lines = wrapped(text.replace("_", "_ ").replace(" %", "\xa0%"), width, size)
     return [fitted(line.replace("_ ", "_"), width, size) for line in lines[:LINES]]
-
-
-def _draw_bar(canvas: np.ndarray, bar: Bar, box: Box) -> None:
-    x0, y0, x1, y1 = box
-    end = x0 + round((x1 - x0) * min(max(bar.share, 0.0), 1.0))
-    cv2.rectangle(canvas, (x0, y0), (x1, y1), TRACK, -1)
-    if end > x0:
-        cv2.rectangle(canvas, (x0, y0), (end, y1), BAR, -1)
-    if bar.before is not None:
-        mark = x0 + round((x1 - x0) * bar.before)
-        cv2.rectangle(canvas, (mark - 1, y0), (mark + 1, y0 + round(1.7 * (y1 - y0))), MARK, -1)

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import BAR, DIM, TRACK, WARNING, Colour
+from realtime_lrp.view.hud import BAR, DIM, WARNING, Colour, draw_bar
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
@@ -229,7 +229,7 @@ class ConceptArtist:
         text = self._cached(key, None, lambda: _text(row, width, letters, ground))
         _paste(image, text, x0, y0)
         strip = y0 + text_rows, y0 + text_rows + max(3, letters // 4)
-        _draw_bar(image, row.share, (x0, strip[0], x1, strip[1]))
+        draw_bar(image, (x0, strip[0], x1, strip[1]), abs(row.share), colour_of(row.share))
         top = y0 + round((NAME + STRIP) * letters)
         room = x0, top, x1, y1
         tile = _tile_box(room, panel.picture.shape, panel.with_pictures)
@@ -313,24 +313,18 @@ def _text(row: ConceptRow, width: int, letters: int, ground: int) -> np.ndarray:
     """The line with a row's name and share."""
     line = np.full((round(NAME * letters), width, 3), ground, np.uint8)
     taken = text_width(row.figure, letters)
-    draw_text(line, row.figure, (width - taken, letters), letters, _colour_of(row.share))
+    draw_text(line, row.figure, (width - taken, letters), letters, colour_of(row.share))
     draw_text(
         line, fitted(row.name, width - taken - letters, letters), (0, letters), letters, WHITE
     )
     return line
 
 
-def _colour_of(share: float) -> Colour:
+def colour_of(share: float) -> Colour:
+    """The colour of a share: for, against, or too small for either."""
     if not round(100 * share):
         return DIM
     return AGAINST if share < 0 else BAR_FOR
-
-
-def _draw_bar(image: np.ndarray, share: float, box: Box) -> None:
-    x0, y0, x1, y1 = box
-    end = x0 + round((x1 - x0) * min(abs(share), 1.0))
-    image[y0:y1, x0:x1] = TRACK
-    image[y0:y1, x0:end] = _colour_of(share)
 
 
 def _draw_warning(

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import BAR, DIM, TRACK, WARNING
+from realtime_lrp.view.hud import DIM, WARNING, draw_bar
 from realtime_lrp.view.text import WHITE, draw_text, text_width
 
 BUTTONS = {
@@ -190,8 +190,7 @@ def _draw_bar(canvas: np.ndarray, track: Box, progress: Progress, letters: int) 
     cv2.rectangle(canvas, whole[:2], (whole[2] - 1, y1 - 1), FILL, -1)
     middle, half = (y0 + y1) // 2, max(2, letters // 6)
     x = x0 + round((x1 - 1 - x0) * progress.share)
-    cv2.rectangle(canvas, (x0, middle - half), (x1 - 1, middle + half), TRACK, -1)
-    cv2.rectangle(canvas, (x0, middle - half), (x, middle + half), BAR, -1)
+    draw_bar(canvas, (x0, middle - half, x1, middle + half + 1), progress.share)
     cv2.circle(canvas, (x, middle), max(4, letters // 2), WHITE, -1, cv2.LINE_AA)
     base, left = middle + round(0.36 * letters), x0 - letters
     left -= text_width(progress.position, letters)

@@ -10,8 +10,9 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import Legend, draw_colours
-from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
+from realtime_lrp.view.blocks import draw_legend
+from realtime_lrp.view.hud import STEP, Bar, Legend, draw_bar
+from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width, wrapped
 
 BACKGROUND = (16, 20, 28)
 SOFT = (188, 196, 208)
@@ -20,9 +21,6 @@ EDGE = (70, 78, 92)
 
 MIN_FONT = 9
 """Pixels of the smallest letters."""
-
-LINE_HEIGHT = 1.35
-"""Height of a line as a multiple of the font size."""
 
 PICTURE_SIDE, LEAST_SIDE, PICTURE_GAP = 4.0, 3.0, 0.25
 """Largest side of a picture, the least at which all stand in one row, and the space between two, as
@@ -44,19 +42,6 @@ class TextBlock:
     scale: float = 1.0
     colour: tuple[int, int, int] = WHITE
     one_line: bool = False
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A horizontal bar.
-
-    Attributes:
-      value: 0 to 1.
-      colour: RGB.
-    """
-
-    value: float
-    colour: tuple[int, int, int] = ACCENT
 
 
 @dataclass(frozen=True)
@@ -101,10 +86,8 @@ Element = TextBlock | Bar | Legend | Buttons | Pictures | Gap
 
 def fitting_font(elements: Sequence[Element], font: int, width: int, room: int) -> int:
     """The largest font up to `font` with which elements are not higher than `room`."""
-    font = max(MIN_FONT, font)
-    while font > MIN_FONT and total_height(elements, width, font) > room:
-        font -= 1
-    return font
+    fits = lambda font: total_height(elements, width, font) <= room  # noqa: E731
+    return shrunk(max(MIN_FONT, font), MIN_FONT, fits)
 
 
 def total_height(elements: Sequence[Element], width: int, font: int) -> int:
@@ -114,12 +97,15 @@ def total_height(elements: Sequence[Element], width: int, font: int) -> int:
 
 def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
     """Font size and lines of a text."""
-    size = max(MIN_FONT, round(block.scale * font))
-    while True:
-        lines = [block.text] if block.one_line else wrapped(block.text, width, size)
-        if size == MIN_FONT or all(text_width(line, size) <= width for line in lines):
-            return size, [fitted(line, width, size) for line in lines]
-        size -= 1
+
+    def lines(size: int) -> list[str]:
+        return [block.text] if block.one_line else wrapped(block.text, width, size)
+
+    def fits(size: int) -> bool:
+        return all(text_width(line, size) <= width for line in lines(size))
+
+    size = shrunk(max(MIN_FONT, round(block.scale * font)), MIN_FONT, fits)
+    return size, [fitted(line, width, size) for line in lines(size)]
 
 
 def element_height(element: Element, width: int, font: int) -> int:
@@ -127,7 +113,7 @@ def element_height(element: Element, width: int, font: int) -> int:
     match element:
         case TextBlock():
             size, lines = _lines(element, width, font)
-            return round(LINE_HEIGHT * size * len(lines))
+            return round(STEP * size * len(lines))
         case Buttons():
             return len(_button_rows(element, width, font)) * _button_height(font)
         case Gap():
@@ -155,32 +141,17 @@ def draw_element(
         case TextBlock():
             size, lines = _lines(element, width, font)
             for number, line in enumerate(lines):
-                baseline = y + round((LINE_HEIGHT * number + 1) * size)
+                baseline = y + round((STEP * number + 1) * size)
                 draw_text(canvas, line, (x, baseline), size, element.colour)
         case Bar():
-            _draw_bar(canvas, element, x, y, width, font)
+            box = x, y, x + width, y + max(3, font // 3)
+            draw_bar(canvas, box, element.share, element.colour, EDGE)
         case Legend():
-            _draw_legend(canvas, element, x, y, width, font)
+            draw_legend(canvas, element, x, y, width, max(MIN_FONT, round(0.9 * font)))
         case Buttons():
             _draw_buttons(canvas, element, x, y, width, font, buttons)
         case Pictures():
             _draw_pictures(canvas, element, x, y, width, font)
-
-
-def _draw_bar(canvas: np.ndarray, bar: Bar, x: int, y: int, width: int, font: int) -> None:
-    end, bottom = x + round(width * min(max(bar.value, 0.0), 1.0)), y + max(3, font // 3)
-    cv2.rectangle(canvas, (x, y), (x + width, bottom), EDGE, -1)
-    if end > x:
-        cv2.rectangle(canvas, (x, y), (end, bottom), bar.colour, -1)
-
-
-def _draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, font: int) -> None:
-    thickness, size = max(4, font // 2), max(MIN_FONT, round(0.75 * font))
-    draw_colours(canvas, legend.colormap, x, y, width, thickness)
-    baseline = y + thickness + round(1.2 * size)
-    draw_text(canvas, legend.low, (x, baseline), size, SOFT)
-    right = x + width - text_width(legend.high, size)
-    draw_text(canvas, legend.high, (right, baseline), size, SOFT)
 
 
 def _picture_grid(

@@ -23,7 +23,7 @@ from realtime_lrp.view.elements import (
     fitting_font,
     total_height,
 )
-from realtime_lrp.view.text import darken
+from realtime_lrp.view.text import darken, shrunk
 
 PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
 """The page's share of a wide screen's width, and of a tall screen's height."""
@@ -174,12 +174,12 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     font = max(MIN_FONT, round(min(rows / 17, columns / 24)))
     elements = (TextBlock(title, 1.5, ACCENT), Gap(0.5), TextBlock(text))
     width = min(round(columns * 0.84), 26 * font)
-    while True:
-        inner = width - 2 * font
-        height = sum(element_height(element, inner, font) for element in elements) + 2 * font
-        if height <= 0.84 * rows or font == MIN_FONT:
-            break
-        font -= 1
+
+    def height_of(font: int) -> int:
+        return total_height(elements, width - 2 * font, font) + 2 * font
+
+    font = shrunk(font, MIN_FONT, lambda font: height_of(font) <= 0.84 * rows)
+    inner, height = width - 2 * font, height_of(font)
     x, y = (columns - width) // 2 + shift[0], (rows - height) // 2 + shift[1]
     cv2.rectangle(canvas, (x, y), (x + width, y + height), BACKGROUND, -1)
     cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, font // 12))

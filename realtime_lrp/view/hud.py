@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import Colormap, colormap_named
 
 TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
@@ -53,16 +54,18 @@ class Bar:
     """A share as a bar.
 
     Attributes:
-      name: above the bar.
+      name: above the bar; "" for none.
       share: 0 to 1.
       before: an earlier share, 0 to 1, shown as a mark on the bar; or None.
       scale: how much larger its letters are than those of other figures.
+      colour: RGB.
     """
 
     name: str
     share: float
     before: float | None = None
     scale: float = 1.0
+    colour: tuple[int, int, int] = BAR
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,15 @@ def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:
       text_size: one of `TEXT_SIZES`.
     """
     return max(11, round(min(rows, columns) / 40 * TEXT_SIZES[text_size]))
+
+
+def draw_bar(
+    canvas: np.ndarray, box: Box, share: float, colour: Colour = BAR, track: Colour = TRACK
+) -> None:
+    """Draws a bar that is filled up to a share, 0 to 1, in place."""
+    x0, y0, x1, y1 = box
+    canvas[y0:y1, x0:x1] = track
+    canvas[y0:y1, x0 : x0 + round((x1 - x0) * min(max(share, 0.0), 1.0))] = colour
 
 
 def draw_colours(

@@ -9,7 +9,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import LINES, STEP, WARNING, WIDE
-from realtime_lrp.view.text import darken, draw_text, fitted, text_width, wrapped
+from realtime_lrp.view.text import broken, darken, draw_text, fitted, shrunk, text_width, wrapped
 
 SCALE = 1.2
 """How much larger the letters of notices are than those of figures."""
@@ -78,8 +78,7 @@ def draw_marks(canvas: np.ndarray, text: str, box: Box, size: int) -> None:
       size: the height of the figures' letters in pixels.
     """
     x0, y0, x1, y1 = box
-    while size > MIN_MARK and text_width(text, size) + size > x1 - x0:
-        size -= 1
+    size = shrunk(size, MIN_MARK, lambda size: text_width(text, size) + size <= x1 - x0)
     text = fitted(text, x1 - x0 - size, size)
     x, middle = x1 - text_width(text, size) - size // 2, (y0 + y1) // 2
     darken(canvas, (x - size // 2, y0, x1, y1), 0.3)
@@ -94,15 +93,5 @@ def _lines(text: str, width: int, size: int) -> list[str]:
     lines = []
     for line in text.split("\n"):
         words = wrapped(line, room, size)
-        lines += [part for word in words for part in _letters_broken(word, room, size)][:most]
+        lines += [part for word in words for part in broken(word, room, size)][:most]
     return lines
-
-
-def _letters_broken(line: str, width: int, size: int) -> list[str]:
-    """A line in parts of at most this width, broken between letters: long names of files."""
-    parts = []
-    while text_width(line, size) > width and len(line) > 1:
-        count = max(1, len(fitted(line, width, size)) - 1)
-        parts.append(line[:count])
-        line = line[count:]
-    return [*parts, line]

@@ -5,7 +5,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import DIM, WARNING
-from realtime_lrp.view.text import WHITE, darken, draw_text, text_width
+from realtime_lrp.view.text import WHITE, darken, draw_text, shrunk, text_width
 
 ROWS = (
     ("", "", "leave"),
@@ -87,8 +87,7 @@ def _draw_centred(
     """Draws a centred line, smaller if it would not fit."""
     columns = canvas.shape[1]
     room = round(0.94 * columns)
-    while size > 6 and text_width(text, size) > room:
-        size -= 1
+    size = shrunk(size, 6, lambda size: text_width(text, size) <= room)
     draw_text(canvas, text, ((columns - text_width(text, size)) // 2, base), size, colour)
 
 

@@ -295,4 +295,4 @@ def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None
 def _draw_legend(canvas: np.ndarray, legend: Legend, box: Box, letters: int) -> None:
     """Draws what the colours of a panel mean below it."""
     x0, _, x1, y1 = box
-    draw_legend(canvas, legend, (x0, y1 + letters // 4, x1 - x0), letters)
+    draw_legend(canvas, legend, x0, y1 + letters // 4, x1 - x0, letters)

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import cv2
 import numpy as np
@@ -94,6 +94,23 @@ def fitted(text: str, width: int, size: int) -> str:
         else:
             too_long = half
     return text[:fits].rstrip() + "…"
+
+
+def broken(line: str, width: int, size: int) -> list[str]:
+    """A line in parts of at most `width` pixels, broken between letters: long names of files."""
+    parts = []
+    while text_width(line, size) > width and len(line) > 1:
+        count = max(1, len(fitted(line, width, size)) - 1)  # without the ellipsis
+        parts.append(line[:count])
+        line = line[count:]
+    return [*parts, line]
+
+
+def shrunk(size: int, least: int, fits: Callable[[int], bool]) -> int:
+    """The largest size of letters up to `size` that fits; `least` if none above it does."""
+    while size > least and not fits(size):
+        size -= 1
+    return size
 
 
 def _drawable(text: str) -> str:

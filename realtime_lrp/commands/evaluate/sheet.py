@@ -14,7 +14,7 @@ from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Painter, lay_over
 from realtime_lrp.view.sheet import contact_sheet
-from realtime_lrp.view.text import draw_lines, fitted, text_size, text_width, wrapped
+from realtime_lrp.view.text import broken, draw_lines, text_size, wrapped
 
 TILE = 160
 """Side of a picture on the sheet, in pixels."""
@@ -119,13 +119,7 @@ def _overlaid(
 
 def caption_lines(caption: str, width: int, size: int) -> list[str]:
     """A caption in lines of at most `width` pixels; long names break anywhere."""
-    lines = []
-    for line in wrapped(caption, width, size):
-        while text_width(line, size) > width:
-            fits = max(1, len(fitted(line, width, size)) - 1)  # without the ellipsis
-            lines.append(line[:fits])
-            line = line[fits:]
-        lines.append(line)
+    lines = [part for line in wrapped(caption, width, size) for part in broken(line, width, size)]
     if len(lines) > CAPTION_LINES:  # names that begin alike differ at their ends
         lines = [*lines[: CAPTION_LINES - 2], "…", lines[-1]]
     return lines

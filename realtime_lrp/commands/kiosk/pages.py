@@ -12,14 +12,13 @@ from realtime_lrp.view.colormaps import Colormap
 from realtime_lrp.view.elements import (
     ACCENT,
     SOFT,
-    Bar,
     Buttons,
     Element,
     Gap,
     TextBlock,
 )
 from realtime_lrp.view.exhibit import Page
-from realtime_lrp.view.hud import Legend
+from realtime_lrp.view.hud import Bar, Legend
 from realtime_lrp.view.text import WHITE
 
 CAPTION_S = 6.0
@@ -88,7 +87,7 @@ class PageBuilder:
         return [
             TextBlock(captions.answer if answer.sure else captions.perhaps, 0.9, SOFT),
             TextBlock(captions.label(answer.name), size, colour),
-            Bar(round(answer.share, 2), colour),
+            Bar("", round(answer.share, 2), colour=colour),
             Gap(0.5),
             TextBlock(captions.colours_signed if self.signed else captions.colours, 0.9),
             Gap(0.3),
@@ -140,7 +139,7 @@ class PageBuilder:
         top = (
             TextBlock(captions.still_there, 2.0, ACCENT), Gap(0.6),
             TextBlock(with_seconds(captions.wave, remaining_s), 1.2), Gap(0.6),
-            Bar(round(remaining_s / total_s, 2)),
+            Bar("", round(remaining_s / total_s, 2), colour=ACCENT),
         )  # fmt: skip
         return Page(top, self._footer(language))
 

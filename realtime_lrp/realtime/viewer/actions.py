@@ -30,8 +30,7 @@ from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.help import help_pages
 from realtime_lrp.view.hud import TEXT_SIZES
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
-from realtime_lrp.view.menus import ClassList
-from realtime_lrp.view.panel_list import PanelList
+from realtime_lrp.view.menus import ClassList, PanelList
 
 HINT = "h shows all keys"
 ESCAPE_NOTICE = "Esc again ends the program"

@@ -20,9 +20,8 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.controls import draw_brush, draw_controls
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend
-from realtime_lrp.view.menus import draw_class_list
+from realtime_lrp.view.menus import draw_class_list, draw_panel_list
 from realtime_lrp.view.notices import draw_marks, draw_notice
-from realtime_lrp.view.panel_list import draw_panel_list
 from realtime_lrp.view.patches import Patches
 from realtime_lrp.view.scene import ExplainedPicture, Scene
 from realtime_lrp.view.split import SplitArtist, SplitScene

@@ -1,8 +1,6 @@
 """`handle`: the next state of the viewer. Pure: no threads, no window, no clock but the event's."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import (
@@ -21,8 +19,7 @@ from realtime_lrp.realtime.viewer.concept_actions import choose_layer, follow_ch
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
-from realtime_lrp.view.menus import ClassList
-from realtime_lrp.view.panel_list import PanelList
+from realtime_lrp.view.menus import ClassList, PanelList
 
 INPUTS = (
     events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.MethodChosen,
@@ -34,11 +31,56 @@ INPUTS = (
 
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
     """The state after an event; the same object where nothing changes."""
-    after = _HANDLERS[type(event)](state, event)
+    after = _handled(state, event)
     if not state.escape_until or after.ended or not _is_input(event):
         return after
     pressed_now = after.escape_until != state.escape_until
     return after if pressed_now else _without_escape(after)
+
+
+def _handled(state: ViewerState, event: events.Event) -> ViewerState:
+    """The state after an event, but for what any input does to the first Esc."""
+    now = event.time
+    match event:
+        case events.KeyPressed():
+            return _key_pressed(state, event)
+        case events.ActionChosen(action):
+            return ACTIONS[action](state, now)
+        case events.CompositeChosen(composite):
+            return state.with_choice(method="lrp", composite=composite)
+        case events.MethodChosen(method):
+            return choose_method(state, method, now)
+        case events.LookChosen(name, value):
+            return set_look(state, name, value, now)
+        case events.TargetChosen(target):
+            return announce_target(explain(state, target), now)
+        case events.PanelsChosen(panels):
+            return show_panels(state, panels)
+        case events.Sought(share):
+            return seek(state, share)
+        case events.MouseMoved(x, y, button):
+            return move_mouse(state, (x, y), button, now)
+        case events.Painted(start, end, cover):
+            return paint_on_canvas(state, start, end, cover)
+        case events.ChannelChosen(channel):
+            return follow_channel(state, channel, now)
+        case events.LayerChosen(layer):
+            return choose_layer(state, layer, now)
+        case events.FrameDrawn():
+            return _frame_drawn(state, event)
+        case events.CanvasResized(size):
+            return replace(state, size=size)
+        case events.FrameStepped(frame):
+            return replace(state, stepping=state.seeking).with_request(frame=frame)
+        case events.FileSkipped():
+            return replace(state, stepping=state.frozen is not None)
+        case events.SourceChanged():
+            return _source_changed(state, event)
+        case events.ChoiceRefused():
+            return _choice_refused(state, event)
+        case events.NoticeGiven(text):
+            return state.with_notice(text, now)
+    raise TypeError(type(event))
 
 
 def _is_input(event: events.Event) -> bool:
@@ -91,50 +133,6 @@ def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str, now: float
     return replace(state, panel_list=menu.press(key))
 
 
-def _action_chosen(state: ViewerState, event: events.ActionChosen) -> ViewerState:
-    return ACTIONS[event.action](state, event.time)
-
-
-def _composite_chosen(state: ViewerState, event: events.CompositeChosen) -> ViewerState:
-    return state.with_choice(method="lrp", composite=event.composite)
-
-
-def _method_chosen(state: ViewerState, event: events.MethodChosen) -> ViewerState:
-    return choose_method(state, event.method, event.time)
-
-
-def _look_chosen(state: ViewerState, event: events.LookChosen) -> ViewerState:
-    return set_look(state, event.name, event.value, event.time)
-
-
-def _target_chosen(state: ViewerState, event: events.TargetChosen) -> ViewerState:
-    return announce_target(explain(state, event.target), event.time)
-
-
-def _panels_chosen(state: ViewerState, event: events.PanelsChosen) -> ViewerState:
-    return show_panels(state, event.panels)
-
-
-def _sought(state: ViewerState, event: events.Sought) -> ViewerState:
-    return seek(state, event.share)
-
-
-def _painted(state: ViewerState, event: events.Painted) -> ViewerState:
-    return paint_on_canvas(state, event.start, event.end, event.cover)
-
-
-def _channel_chosen(state: ViewerState, event: events.ChannelChosen) -> ViewerState:
-    return follow_channel(state, event.channel, event.time)
-
-
-def _layer_chosen(state: ViewerState, event: events.LayerChosen) -> ViewerState:
-    return choose_layer(state, event.layer, event.time)
-
-
-def _mouse_moved(state: ViewerState, event: events.MouseMoved) -> ViewerState:
-    return move_mouse(state, (event.x, event.y), event.button, event.time)
-
-
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     answer, first = event.answer, state.answer is None
     state = replace(
@@ -167,18 +165,6 @@ def _with_hint(state: ViewerState, warning: str, now: float) -> ViewerState:
     return state.with_notice(HINT, now)
 
 
-def _canvas_resized(state: ViewerState, event: events.CanvasResized) -> ViewerState:
-    return replace(state, size=event.size)
-
-
-def _frame_stepped(state: ViewerState, event: events.FrameStepped) -> ViewerState:
-    return replace(state, stepping=state.seeking).with_request(frame=event.frame)
-
-
-def _file_skipped(state: ViewerState, event: events.FileSkipped) -> ViewerState:
-    return replace(state, stepping=state.frozen is not None)
-
-
 def _source_changed(state: ViewerState, event: events.SourceChanged) -> ViewerState:
     return (
         replace(state, stepping=False, seeking=False, timeline=None)
@@ -193,30 +179,3 @@ def _choice_refused(state: ViewerState, event: events.ChoiceRefused) -> ViewerSt
         tiled = state.tiled and bool(event.shown.also)
         state = replace(state, tiled=tiled).with_request(choice=event.shown)
     return state.with_notice(event.reason, event.time)
-
-
-def _notice_given(state: ViewerState, event: events.NoticeGiven) -> ViewerState:
-    return state.with_notice(event.text, event.time)
-
-
-_HANDLERS: dict[type[events.Event], Callable[[ViewerState, Any], ViewerState]] = {
-    events.KeyPressed: _key_pressed,
-    events.ActionChosen: _action_chosen,
-    events.CompositeChosen: _composite_chosen,
-    events.MethodChosen: _method_chosen,
-    events.TargetChosen: _target_chosen,
-    events.LookChosen: _look_chosen,
-    events.PanelsChosen: _panels_chosen,
-    events.Sought: _sought,
-    events.MouseMoved: _mouse_moved,
-    events.Painted: _painted,
-    events.ChannelChosen: _channel_chosen,
-    events.LayerChosen: _layer_chosen,
-    events.FrameDrawn: _frame_drawn,
-    events.CanvasResized: _canvas_resized,
-    events.FrameStepped: _frame_stepped,
-    events.FileSkipped: _file_skipped,
-    events.SourceChanged: _source_changed,
-    events.ChoiceRefused: _choice_refused,
-    events.NoticeGiven: _notice_given,
-}

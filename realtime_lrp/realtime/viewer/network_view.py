@@ -170,7 +170,7 @@ class NetworkView:
         return self._labels[1]
 
 
-class FurtherView(NetworkView):
+class FollowingNetworkView(NetworkView):
     """A network beside the first one, which follows what is asked of the first.
 
     Args:

@@ -15,8 +15,7 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Controls, arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.menus import ClassList
-from realtime_lrp.view.panel_list import PanelList
+from realtime_lrp.view.menus import ClassList, PanelList
 
 NOTICE_S = 4.0
 """Seconds for which a notice is shown."""

@@ -21,7 +21,7 @@ from realtime_lrp.realtime.viewer.compose import Columns, draw_over
 from realtime_lrp.realtime.viewer.concept_view import ConceptView
 from realtime_lrp.realtime.viewer.figures import Rates
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FurtherView, NetworkView
+from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FollowingNetworkView, NetworkView
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.scene import Scene
@@ -88,7 +88,7 @@ class View:
         first = NetworkView(relevance, stats, names[0] if further else "")
         self._first = first
         self._further = [
-            FurtherView(thread, stats.further[name], name, first)
+            FollowingNetworkView(thread, stats.further[name], name, first)
             for thread, name in zip(further, names[1:], strict=False)
         ]
         self.networks: list[NetworkView] = [first, *self._further]

@@ -10,7 +10,7 @@ from fractions import Fraction
 import media
 import pytest
 
-from realtime_lrp.results.resume import digest_of
+from realtime_lrp.results.resume import state_of
 
 CALLS = "rename,renameat,renameat2,link,linkat"
 
@@ -76,7 +76,7 @@ def test_an_overwriting_that_was_killed_at_any_rename_goes_on(run, words, tmp_pa
         return ("video", source, "-o", folder / "out.mp4", *words, "--sidecar", *more)
 
     def hashes(folder):
-        return [digest_of(folder / name) for name in ("out.mp4", "out.jsonl")]
+        return [state_of(folder / name) for name in ("out.mp4", "out.jsonl")]
 
     folders = [tmp_path / name for name in ("old", "new")]
     for folder, target in zip(folders, ("0", "1"), strict=True):
@@ -88,7 +88,7 @@ def test_an_overwriting_that_was_killed_at_any_rename_goes_on(run, words, tmp_pa
         folder = shutil.copytree(tmp_path / "old", tmp_path / str(number))
         if not killed_at(number, words_for(folder, "--target", "1", "--overwrite")):
             break
-        assert digest_of(folder / "out.mp4") == old[0]
+        assert state_of(folder / "out.mp4") == old[0]
         code, _, err = run(*words_for(folder, "--target", "0", "--resume"))
         interrupted = "An --overwrite of" in err
         ends.append((code, interrupted))

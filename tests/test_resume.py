@@ -17,7 +17,7 @@ from realtime_lrp.results.resume import fingerprint
 
 
 def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
-    """Recognised by the source's content and the settings, not by its name."""
+    """Recognised by the source and the settings, not by its name."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name, count in (("a.mp4", 4), ("b.mp4", 5)):
@@ -82,7 +82,7 @@ def test_resume_makes_again_what_is_not_known_to_be_whole(run, words, tmp_path):
     for begun in (False, True):  # killed just before the film got its name, or earlier
         target.unlink()
         known = json.loads(manifest.read_text())
-        manifest.write_text(json.dumps({**known, "digests": {}} if begun else known))
+        manifest.write_text(json.dumps({**known, "states": {}} if begun else known))
         assert run(*command)[0] == 0 and target.read_bytes() == film
 
 
@@ -125,12 +125,13 @@ def test_an_interrupted_overwriting_is_told_and_goes_on(run, words, tmp_path):
     manifest = tmp_path / ".out.mp4.resume.json"
     assert run(*command, "--target", 0)[0] == 0
     old, known = target.read_bytes(), manifest.read_bytes()
+    kept = shutil.copy2(target, tmp_path / "kept.mp4")
     assert run(*command, "--target", 1, "--overwrite", "--start", 99)[0] != 0
     assert (target.read_bytes(), manifest.read_bytes()) == (old, known)
     assert run(*command, "--target", 1, "--overwrite")[0] == 0
     new = target.read_bytes()
-    for part in ("digests", ""):  # killed before, or just before the film got its name
-        target.write_bytes(old)
+    for part in ("states", ""):  # killed before, or just before the film got its name
+        shutil.copy2(kept, target)
         state = json.loads(manifest.read_text())
         manifest.write_text(json.dumps({**state, part: {}} if part else state))
         code, _, err = run(*command, "--target", 0, "--resume")

@@ -72,13 +72,12 @@ class Companions:
             else:
                 check_output(path, replace)
 
-    def open(self, stack: ExitStack, replace: bool, maps_before: int = 0) -> "OpenCompanions":
+    def open(self, stack: ExitStack, replace: bool) -> "OpenCompanions":
         """Opens the files; they appear under their names when the stack is closed.
 
         Args:
           stack: closes them.
           replace: existing files may be replaced.
-          maps_before: how many raw maps other files of the same recording hold.
         """
         made = OpenCompanions()
         if self.sidecar:
@@ -86,7 +85,7 @@ class Companions:
             made.lines = stack.enter_context(JsonLines(made.parts[-1]))
         if self.maps:
             made.parts.append(stack.enter_context(atomic_folder(self.maps, replace, MAPS_PREFIX)))
-            made.maps = stack.enter_context(RawMaps(made.parts[-1], maps_before))
+            made.maps = stack.enter_context(RawMaps(made.parts[-1]))
         if self.summary:
             made.summary = stack.enter_context(atomic_file(self.summary, replace))
         return made

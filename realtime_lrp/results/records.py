@@ -166,7 +166,6 @@ class RawMaps:
 
     Args:
       folder: must exist.
-      before: how many maps other files of the same recording hold.
 
     Attributes:
       provenance: has to be set before the first map is added.
@@ -174,10 +173,10 @@ class RawMaps:
 
     provenance: Provenance
 
-    def __init__(self, folder: Path, before: int = 0):
+    def __init__(self, folder: Path):
         self._folder = folder
         self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
-        self._written = before
+        self._written = 0
 
     def __enter__(self) -> RawMaps:
         return self

@@ -1,11 +1,12 @@
 """How `--resume` knows that an output is finished: by its manifest, in a hidden file beside it.
 
-A film has a manifest of its own, `.NAME.mp4.resume.json`: without hashes it says that the film was
-begun, with them that it is finished. It also holds the hash of a film that is overwritten: while
-the film has that hash, the overwriting is not finished, and files beside it may belong to either.
-Pictures in a folder share a `Journal`. A manifest is written when everything beside the output is
-in place, just before the output gets its name. So what has no manifest was not made by us, and is
-never replaced unasked.
+A file counts as unchanged while its size and the time of its last change are the same, as for make
+and rsync. A film has a manifest of its own, `.NAME.mp4.resume.json`: without states of files it
+says that the film was begun, with them that it is finished. It also holds the state of a film that
+is overwritten: while the film has that one, the overwriting is not finished, and files beside it
+may belong to either. Pictures in a folder share a `Journal`. A manifest is written when everything
+beside the output is in place, just before the output gets its name. So what has no manifest was not
+made by us, and is never replaced unasked.
 """
 
 import hashlib
@@ -22,9 +23,6 @@ from realtime_lrp.config import Config
 from realtime_lrp.errors import MissingInputError, OutputError
 from realtime_lrp.system.atomic import atomic_file, refuse_link
 from realtime_lrp.system.version import __version__
-
-SAMPLE = 2**20
-"""Bytes that are hashed at the start, in the middle and at the end of a file, with its size."""
 
 JOURNAL = ".pictures.resume.jsonl"
 
@@ -56,23 +54,13 @@ def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any])
         if named and Path(named).is_file():
             files.append(Path(named))
     try:
-        digests = [_sampled(file) for file in files]
+        states = [(one.st_size, one.st_mtime_ns) for one in map(Path.stat, files)]
     except OSError as error:
         raise MissingInputError(
             f"{str(error.filename)!r} cannot be read ({error.strerror})."
         ) from None
-    facts = [__version__, settings, dict(further), digests]
+    facts = [__version__, settings, dict(further), states]
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
-
-
-def _sampled(file: Path) -> str:
-    size = file.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with file.open("rb") as stream:
-        for position in (0, max(0, size // 2 - SAMPLE // 2), max(0, size - SAMPLE)):
-            stream.seek(position)
-            digest.update(stream.read(SAMPLE))
-    return digest.hexdigest()
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,32 +68,32 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
       fingerprint: of source and settings, see `fingerprint`.
-      digests: the hash of each file by what it is, for example "film"; see `digest_of`. Empty until
+      states: of each file by what it is, for example "film"; see `state_of`. Empty until
         the output is finished.
-      replaces: the hash of an older film of that name that is overwritten; "" if there is none.
+      replaces: the state of an older film of that name that is overwritten; "" if there is none.
     """
 
     fingerprint: str
-    digests: dict[str, str]
+    states: dict[str, str]
     replaces: str = ""
 
     @classmethod
     def of(cls, fingerprint: str, files: Mapping[str, Path], replaces: str = "") -> "Manifest":
         """The manifest of complete files, whatever their present names."""
-        digests = {kind: digest_of(path) for kind, path in files.items()}
-        return cls(fingerprint, digests, replaces)
+        states = {kind: state_of(path) for kind, path in files.items()}
+        return cls(fingerprint, states, replaces)
 
     def is_interrupted(self, film: Path) -> bool:
         """Whether a film is still the one that a killed run was about to overwrite."""
-        digest = digest_of(film)
-        return digest != "" and digest == self.replaces != self.digests.get("film")
+        state = state_of(film)
+        return state != "" and state == self.replaces != self.states.get("film")
 
     def changed(self, wanted: Mapping[str, Path]) -> list[str]:
         """The names of wanted files that were not made, are gone, or have changed since."""
         return [
             path.name
             for kind, path in wanted.items()
-            if not self.digests.get(kind) or digest_of(path) != self.digests[kind]
+            if not self.states.get(kind) or state_of(path) != self.states[kind]
         ]
 
 
@@ -160,13 +148,14 @@ def write_manifest(target: Path, manifest: Manifest) -> None:
         part.write_bytes(msgspec.json.encode(manifest) + b"\n")
 
 
-def digest_of(path: Path) -> str:
-    """The hash of a file (its size and three samples) or of all in a folder; "" if it is gone."""
+def state_of(path: Path) -> str:
+    """Size and time of the last change of a file, or of all files in a folder; "" if it is gone."""
     try:
         if not path.is_dir():
-            return _sampled(path)
-        files = {file.name: _sampled(file) for file in sorted(path.iterdir())}
-        return hashlib.sha256(json.dumps(files).encode()).hexdigest() if files else ""
+            found = path.stat()
+            return f"{found.st_size} {found.st_mtime_ns}"
+        states = {file.name: state_of(file) for file in sorted(path.iterdir())}
+        return hashlib.sha256(json.dumps(states).encode()).hexdigest() if states else ""
     except OSError:
         return ""
 

@@ -1,6 +1,7 @@
 """Files and folders that appear complete or not at all."""
 
 import errno
+import glob
 import os
 import shutil
 import time
@@ -144,6 +145,13 @@ def publish(part: Path, target: Path, overwrite: bool) -> None:
 def stale_parts(target: Path) -> list[Path]:
     """Parts of a file that were left by processes that no longer run."""
     return [part for part in _parts_of(target) if not runs(part.name.split(".")[-2])]
+
+
+def remove_parts(target: Path) -> None:
+    """Removes the parts of a file or folder that processes have left which no longer run."""
+    for part in stale_parts_in(target.parent, f"{glob.escape(target.name)}.*.part"):
+        with suppress(OSError):
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def stale_parts_in(folder: Path, pattern: str) -> list[Path]:

@@ -51,6 +51,8 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     def by(cls, error: Exception) -> "Failed":
         """The message that reports an exception."""
         trace = "".join(traceback.format_exception(error))
+        if isinstance(error, errors.InternalError):  # its message gets its second line again
+            return cls("InternalError", errors.first_line(error), 0, trace)
         if isinstance(error, errors.Error):
             return cls(type(error).__name__, str(error), 0, trace)
         if isinstance(error, OSError):

@@ -10,12 +10,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from realtime_lrp.errors import (
     DamagedInputError,
@@ -30,7 +28,6 @@ from realtime_lrp.errors import (
     first_line,
     masked,
 )
-from realtime_lrp.system.atomic import MOST_NAME
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}
 """Schemes of object stores -> the package that fsspec needs for them."""
@@ -41,15 +38,13 @@ KEPT_FREE = 64 * 2**20
 CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
 """Maximum wait for a connection and for an answer, in seconds, and how often it is tried."""
 
-AT_ONCE = 16
-"""How many small objects are read at the same time."""
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NETWORK = ("Endpoint", "Connect", "Connection", "Timeout", "ServerDisconnected", "SSL", "Http")
 _CREDENTIALS = ("NoCredentials", "PartialCredentials", "DefaultCredentials", "TokenRetrieval")
 
 
-class StoredFile(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class StoredFile:
     """An object.
 
     Attributes:
@@ -85,7 +80,7 @@ def is_stored(word: str) -> bool:
         return False
     if scheme not in PACKAGES:
         raise UsageError(f"{masked(word)!r} is no address of s3://, gs:// or file://.")
-    bucket = word[len(scheme) + 3 :].split("/", 1)[0]
+    bucket = _path(word).split("/", 1)[0]
     if "@" in bucket or not bucket:
         wrong = "holds a user or password" if bucket else "names no bucket"
         raise UsageError(
@@ -99,34 +94,23 @@ def local_path(word: str) -> str:
     """The path of a file:// address; any other word as it is."""
     if scheme_of(word) != "file":
         return word
-    path = word[len("file://") :]
-    if not path.startswith("/"):
+    if not _path(word).startswith("/"):
         raise UsageError(f"{word!r} has no absolute path. Expected file:///FOLDER/FILE.")
-    return path
-
-
-def join(address: str, path: str) -> str:
-    """The address of a path below another address."""
-    return f"{address.rstrip('/')}/{path}"
+    return _path(word)
 
 
 class ObjectStore:
     """An object store, as one process sees it.
 
     Args:
-      scheme: "s3" or "gs".
+      address: any address in it.
 
     Raises:
       UnavailableError: the package for it is not installed.
     """
 
-    def __init__(self, scheme: str):
-        self._files = _file_system(scheme)
-
-    @classmethod
-    def of(cls, address: str) -> "ObjectStore":
-        """The store that an address is in."""
-        return cls(scheme_of(address))
+    def __init__(self, address: str):
+        self._files = _file_system(scheme_of(address))
 
     def find(self, word: str, suffixes: Sequence[str], kind: str) -> list[StoredFile]:
         """The objects that an address names: one, a folder's with a known ending, or a glob's.
@@ -145,110 +129,58 @@ class ObjectStore:
             if one and not word.endswith("/"):
                 return [_stored(word, one)]
             if any(sign in word for sign in "*?["):
-                found = self._files.glob(word, detail=True).values()
+                found = list(self._files.glob(word, detail=True).values())
             else:
-                entries = self._files.ls(word.rstrip("/"), detail=True, refresh=True)
                 found = [
-                    one for one in entries
+                    one for one in self._files.ls(word.rstrip("/"), detail=True)
                     if os.path.splitext(one["name"])[1].lower() in suffixes
                     and not one["name"].rsplit("/", 1)[-1].startswith(".")
                 ]  # fmt: skip
-            files = [
-                _stored(f"{scheme_of(word)}://{one['name']}", one)
-                for one in found
-                if one["type"] == "file"
-            ]
+        scheme = scheme_of(word)
+        files = [_stored(f"{scheme}://{one['name']}", one) for one in found if _is_file(one)]
         if not files:
             raise MissingInputError(
                 f"There is no {kind} {word!r}: no such object, folder or match."
             )
         return sorted(files, key=lambda file: file.address)
 
-    def info(self, address: str) -> StoredFile | None:
-        """What is known of an object, None if there is none.
-
-        Raises:
-          MissingInputError: there is no such bucket, or no permission.
-          TemporaryError: the store cannot be reached.
-        """
-        with _errors(address, reading=True):
-            found = self._info(address)
-            return _stored(address, found) if found else None
-
-    def check_folder(self, address: str) -> None:
-        """Refuses a folder for outputs in a bucket that cannot be listed.
+    def names(self, address: str) -> dict[str, int]:
+        """All objects below a folder for outputs: path from there -> bytes; none if it is new.
 
         Raises:
           OutputError: there is no such bucket, or no permission.
           TemporaryError: the store cannot be reached.
         """
-        bucket = address[: len(scheme_of(address)) + 3] + _path(address).split("/", 1)[0]
-        with _errors(address, reading=False):
-            self._files.ls(bucket, detail=False, refresh=True)
-
-    def names(self, address: str) -> dict[str, StoredFile]:
-        """All objects below a folder: path from there -> what is known of it; none if it is gone.
-
-        Raises:
-          MissingInputError: there is no such bucket, or no permission.
-          TemporaryError: the store cannot be reached.
-        """
         folder = _path(address).rstrip("/")
-        with _errors(address, reading=True):
-            found = self._files.find(folder, detail=True, refresh=True)
-            return {
-                name.removeprefix(f"{folder}/"): _stored(f"{scheme_of(address)}://{name}", one)
-                for name, one in found.items()
-            }
+        with _errors(address, reading=False):
+            self._files.ls(folder.split("/", 1)[0], detail=False)  # `find` gives {} for no bucket
+            found = self._files.find(folder, detail=True)
+        return {name.removeprefix(f"{folder}/"): int(one["size"]) for name, one in found.items()}
 
-    def fetch(self, file: StoredFile, folder: Path) -> Path:
-        """Copies an object into a local folder, where it appears complete or not at all.
+    def fetch(self, file: StoredFile, target: Path) -> None:
+        """Copies an object to a local file.
 
         Args:
           file: the object, as it was when it was found.
-          folder: must exist.
-
-        Returns:
-          The local file; it has the object's name.
+          target: the local file, in a folder of its own.
 
         Raises:
           MissingInputError: it is gone, or there is no permission.
-          DamagedInputError: it has changed since it was found, or no file can have its name.
+          DamagedInputError: it has changed since it was found.
           TransferError: the disk has too little room, or the connection broke.
         """
-        if file.name in ("", ".", "..") or len(os.fsencode(file.name)) > MOST_NAME:
-            raise DamagedInputError(f"{file.address!r} cannot be the name of a local file.")
-        target = folder / file.name
-        free = shutil.disk_usage(folder).free
+        free = shutil.disk_usage(target.parent).free
         if free < file.size + KEPT_FREE:
             raise FullDiskError(
-                f"{file.address!r} needs {file.size + KEPT_FREE >> 20} MiB in {str(folder)!r}, "
-                f"{free >> 20} MiB are free. Make room, or set TMPDIR to another folder."
+                f"{file.address!r} needs {file.size + KEPT_FREE >> 20} MiB in "
+                f"{str(target.parent)!r}, {free >> 20} MiB are free. Make room, or set TMPDIR to "
+                "another folder."
             )
-        part = folder / f".{os.getpid()}.part"  # the name may be as long as names can be
-        try:
-            with _errors(file.address, reading=True, midway=True):
-                self._files.get_file(_path(file.address), str(part))
-                now = self._info(file.address)
-            if part.stat().st_size != file.size or not now or _version(now) != file.version:
-                raise DamagedInputError(f"{file.address!r} has changed while it was read.")
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
-        return target
-
-    def read(self, address: str, most: int) -> bytes | None:
-        """The content of a small object; None if there is none, or it has more than `most` bytes.
-
-        Raises:
-          MissingInputError: there is no such bucket, or no permission.
-          TemporaryError: the store cannot be reached.
-        """
-        found = self.info(address)
-        if found is None or found.size > most:
-            return None
-        with _errors(address, reading=True):
-            return self._files.cat_file(_path(address))
+        with _errors(file.address, reading=True, midway=True):
+            self._files.get_file(_path(file.address), str(target))
+            now = self._info(file.address)
+        if target.stat().st_size != file.size or not now or _version(now) != file.version:
+            raise DamagedInputError(f"{file.address!r} has changed while it was read.")
 
     def read_all(self, addresses: Sequence[str]) -> list[bytes]:
         """The contents of small objects, many at a time.
@@ -259,43 +191,41 @@ class ObjectStore:
         """
         if not addresses:
             return []
-        with (
-            _errors(addresses[0], reading=True),
-            ThreadPoolExecutor(min(AT_ONCE, len(addresses))) as threads,
-        ):
-            return list(threads.map(self._files.cat_file, map(_path, addresses)))
+        paths = [_path(address) for address in addresses]
+        with _errors(addresses[0], reading=True):
+            found = self._files.cat(paths)
+        return [found[path] for path in paths] if isinstance(found, dict) else [found]
 
-    def upload(self, file: Path, address: str, overwrite: bool = False) -> StoredFile:
+    def write(self, content: bytes, address: str) -> None:
+        """Writes a small object. Raises what `upload` raises."""
+        with _errors(address, reading=False, midway=True):
+            self._files.pipe_file(_path(address), content)
+
+    def upload(self, file: Path, address: str) -> None:
         """Copies a local file to an object, which appears complete or not at all.
 
-        Returns:
-          The object.
-
         Raises:
-          OutputError: it exists, there is no such bucket, or no permission.
+          OutputError: there is no such bucket, or no permission.
           TransferError: the connection broke; nothing is left.
         """
-        mode = "overwrite" if overwrite else "create"
         with _errors(address, reading=False, midway=True):
-            if not overwrite and self._info(address):  # not every store knows the mode "create"
-                raise FileExistsError
-            self._files.put_file(str(file), _path(address), mode=mode)
-            found = self._info(address)
-        if not found or found["size"] != file.stat().st_size:
-            raise TransferError(f"{address!r} is not what was uploaded. Start again.")
-        return _stored(address, found)
+            self._files.put_file(str(file), _path(address))
 
     def _info(self, address: str) -> dict[str, Any] | None:
         """What fsspec knows of an object; None for a folder, and if there is none."""
         try:
-            found = self._files.info(_path(address), refresh=True)
+            found = self._files.info(_path(address))
         except FileNotFoundError:
             return None
-        return found if found["type"] == "file" else None
+        return found if _is_file(found) else None
 
 
 def _path(address: str) -> str:
     return address[len(scheme_of(address)) + 3 :]
+
+
+def _is_file(info: dict[str, Any]) -> bool:
+    return bool(info["type"] == "file")
 
 
 def _stored(address: str, info: dict[str, Any]) -> StoredFile:
@@ -349,8 +279,6 @@ def _translated(address: str, error: Exception, reading: bool, midway: bool) -> 
     refused = MissingInputError if reading else OutputError
     kind, shown = type(error).__name__, repr(masked(address))
     why = masked(first_line(error))
-    if isinstance(error, FileExistsError) or "PreconditionFailed" in why:
-        return OutputError(f"{shown} exists. Add --overwrite or choose another name.")
     if isinstance(error, FileNotFoundError):
         return refused(f"There is no {shown}: no such bucket or object.")
     if kind.startswith(_CREDENTIALS):

@@ -4,8 +4,6 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from rich.console import Console
@@ -47,7 +45,7 @@ class Progress:
             redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),
         )  # fmt: skip
         self._files, self._done = files, 0
-        self._frames_before, self._start = 0, 0.0
+        self._frames_before, self._start, self._printed = 0, 0.0, 0.0
         self._batch = None
         if files > 1:
             self._batch = self._bars.add_task("all files", total=files, rate="", label="")
@@ -108,6 +106,18 @@ class Progress:
         if self._json:
             self._print(event, **facts)
 
+    def all_files(self, frames: int) -> None:
+        """Reports how many frames the finished files have, where several are made at once."""
+        now = time.monotonic()
+        self._start = self._start or now
+        rate = frames / max(now - self._start, 1e-9)
+        if self._batch is not None:
+            self._bars.update(self._batch, rate=f"{rate:.1f} {self._unit}/s")
+        if self._json and now - self._printed >= EVERY_S:
+            self._printed = now
+            done = {"files_done": self._done, "files": self._files}
+            self._print_row({"event": "progress", **done, "fps": round(rate, 2)})
+
     def _print(self, event: str, **facts: Any) -> None:
         row = {"event": event, "file": self._name, **facts}
         row |= {"file_number": min(self._done + (event == "progress"), self._files)}
@@ -120,92 +130,6 @@ class Progress:
             sys.stdout.flush()
         except BrokenPipeError:
             raise TransferError("The progress cannot be written: the pipe was closed.") from None
-
-
-@dataclass(frozen=True)
-class WorkerShare:
-    """What one worker does.
-
-    Attributes:
-      worker: its number.
-      node: the machine that it runs on.
-      frames: how many frames it has explained.
-      share: of the frames of all workers, 0 to 1.
-      file: what it works at.
-    """
-
-    worker: int
-    node: str
-    frames: int
-    share: float
-    file: str
-
-
-class JobProgress(Progress):
-    """Shows the progress of a job that workers share: files, parts, and each worker's share.
-
-    Args:
-      files: how many there are.
-      as_json: as in `Progress`.
-    """
-
-    def __init__(self, files: int, as_json: bool = False):
-        super().__init__(files, as_json)
-        self._total = self._bars.add_task("files", total=files, rate="", label="")
-        self._lines: dict[int, Any] = {}
-        self._counted: dict[int, int] = {}
-        self._done_before: float | None = None
-        self._job_begun, self._job_printed, self._name = time.monotonic(), 0.0, ""
-
-    def show(
-        self, parts: tuple[int, int], share_done: float, shares: Sequence[WorkerShare]
-    ) -> None:
-        """Shows how far the job is.
-
-        Args:
-          parts: how many parts are done, and how many are known.
-          share_done: how much of the job is done, 0 to 1, with what earlier runs have done.
-          shares: what the workers do.
-        """
-        now = time.monotonic()
-        self._counted |= {one.worker: one.frames for one in shares}  # also of workers that are lost
-        frames = sum(self._counted.values())
-        if not frames or self._done_before is None:  # workers load, recordings are cut
-            self._job_begun, self._done_before, self._counted_before = now, share_done, frames
-        seconds = max(now - self._job_begun, 1e-9)
-        rate = (frames - self._counted_before) / seconds
-        gained = share_done - self._done_before
-        left = seconds * (1 - share_done) / gained if gained > 0 else None
-        self._bars.update(
-            self._total, completed=self._done, rate=f"{rate:.1f} frames/s",
-            label=f"{parts[0]} of {parts[1]} parts" + (f", {_hours(left)} left" if left else ""),
-        )  # fmt: skip
-        for one in shares:
-            if one.worker not in self._lines:
-                line = self._bars.add_task(f"worker {one.worker}", total=100, rate="", label="")
-                self._lines[one.worker] = line
-            self._bars.update(
-                self._lines[one.worker], completed=round(100 * one.share), rate="% of the frames",
-                label=f"{one.frames} frames, {one.file}",
-            )  # fmt: skip
-        for gone in self._lines.keys() - {one.worker for one in shares}:
-            self._bars.remove_task(self._lines.pop(gone))
-        if self._json and now - self._job_printed >= EVERY_S:
-            self._job_printed = now
-            self._print_row(
-                {
-                    "event": "progress", "files_done": self._done, "files": self._files,
-                    "parts_done": parts[0], "parts": parts[1], "fps": round(rate, 2),
-                    "seconds_left": None if left is None else round(left, 1),
-                    "workers": [asdict(one) for one in shares],
-                }
-            )  # fmt: skip
-
-
-def _hours(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
 
 
 def _plain(text: str) -> TextColumn:

@@ -3,6 +3,7 @@
 A process that ends by `os._exit` unwinds no other thread, so their folders are removed before it.
 """
 
+import os
 import shutil
 import tempfile
 import threading
@@ -11,8 +12,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from realtime_lrp.system.atomic import runs
+
 PREFIX = "realtime-lrp-"
-"""How the names of the folders begin."""
+"""How the names of the folders begin; the number of the process follows."""
 
 LOCK_S = 1.0
 """Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""
@@ -36,7 +39,7 @@ def temporary_folders_in(folder: Path) -> Iterator[None]:
 def temporary_folder() -> Iterator[Path]:
     """Makes a folder that exists as long as the context; raises `OSError` if it cannot be made."""
     with _lock:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_inside.get()))
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_inside.get()))
         _folders.add(folder)
     try:
         yield folder
@@ -50,3 +53,14 @@ def remove_temporary_folders() -> None:
     _lock.acquire(timeout=LOCK_S)  # never released
     for folder in list(_folders):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned(prefix: str = PREFIX) -> None:
+    """Removes the folders of processes that were killed.
+
+    Args:
+      prefix: how their names begin, before the number of the process.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if not runs(folder.name.removeprefix(prefix).split("-")[0]):
+            shutil.rmtree(folder, ignore_errors=True)

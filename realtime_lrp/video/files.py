@@ -131,7 +131,7 @@ def outputs_for(
         raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
     else:
         targets = checked = [target]
-    _refuse_collisions(inputs, targets)
+    refuse_collisions(inputs, targets)
     refuse_inputs(inputs, checked)
     for made in checked:
         check_output(made, overwrite)
@@ -171,8 +171,12 @@ def _file_number(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Refuses inputs that are given twice, and different ones with the same output; names all."""
+def refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Refuses inputs that are given twice, and different ones with the same output.
+
+    Raises:
+      OutputError: names all of them.
+    """
     if twice := [repr(str(path)) for path, count in Counter(inputs).items() if count > 1]:
         verb = "is" if len(twice) == 1 else "are"
         raise OutputError(f"{_listed(twice)} {verb} given twice. Give each input once.")

@@ -67,8 +67,6 @@ class VideoReader:
     Args:
       path: the file.
       span: the part of the file to read; times then count from its start.
-      between: read only frames from the first of these times on and before the second, in units
-        of the stream's time base; times stay those of the span.
 
     Attributes:
       fps: average frames a second, a `Fraction`.
@@ -90,10 +88,8 @@ class VideoReader:
       DamagedInputError: the file is no video, or beyond the limits.
     """
 
-    def __init__(
-        self, path: Path, span: Span | None = None, between: tuple[int, int] | None = None
-    ):
-        self._path, self._between = path, between
+    def __init__(self, path: Path, span: Span | None = None):
+        self._path = path
         self.container = _open(path)
         try:
             self.stream = self._chosen_stream()
@@ -149,25 +145,19 @@ class VideoReader:
         return self._items(self.sound)
 
     def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
-        limits = self.limits()
+        limits = self._limits()
         self._over, self._end = False, limits.end
         count, since, until = 0, Fraction(0), Fraction(0)
-        begin = self._between[0] * self.time_base if self._between else limits.start
-        items = self._from(begin, sound)
+        items = self._from(limits.start, sound)
         if self._span.with_shown:
             items = self._from_shown(items, limits.start)
         for item in self._with_growing_times(items):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
                 if not item.size or time is None or limits.start <= time < limits.end:
-                    yield self.shifted(item, limits.zero * self.time_base)
+                    yield self._shifted(item, limits.zero * self.time_base)
                 continue
             pts = cast(int, item.pts)  # every frame has one by now
-            if self._between and pts < self._between[0]:
-                continue
-            if self._between and pts >= self._between[1]:
-                self._over = True
-                break
             time = pts * self.time_base
             if self._span.start and time < limits.start and not self._span.with_shown:
                 continue
@@ -190,7 +180,7 @@ class VideoReader:
         if self.bad_packets:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 
-    def limits(self) -> Limits:
+    def _limits(self) -> Limits:
         """The span in the times of the stream."""
         if not self._trimmed:
             return Limits(-inf, inf, 0)
@@ -241,20 +231,6 @@ class VideoReader:
         return Fraction(whole, av.time_base) if whole else None
 
     @property
-    def deinterlaced(self) -> bool:
-        """Whether a frame was interlaced, so that pictures depend on those around them."""
-        return self._filter is not None
-
-    def heard_until(self, end: Fraction) -> None:
-        """Notes that a packet ends at this time, in seconds."""
-        self._heard = max(self._heard, end)
-
-    def ends_early(self, count: int, since: Fraction, until: Fraction) -> bool:
-        """Whether so many frames, shown from `since` until `until`, are fewer than is claimed."""
-        self._shown = count, since, until
-        return self.expected > 0
-
-    @property
     def expected(self) -> int:
         """About how many frames there should be if the recording ends early, else 0.
 
@@ -278,13 +254,10 @@ class VideoReader:
         """Decodes from a key frame before `start`."""
         kind = self.container.format
         seeks = kind.name not in NO_INDEX and not kind.flags & NO_TIMES
-        if not ((self._span.start or self._between) and seeks and start > -inf):
+        if not (self._span.start and seeks and start > -inf):
             yield from self._decoded(sound)
             return
-        if self._between:
-            self.container.seek(self._between[0], stream=self.stream)
-        else:
-            self.container.seek(int(start * av.time_base))
+        self.container.seek(int(start * av.time_base))
         early: list[Decoded] = []
         items = self._decoded(sound)
         for item in items:
@@ -319,7 +292,7 @@ class VideoReader:
             yield shown
         yield from items
 
-    def shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
+    def _shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
         """The packet with times that count from `start` seconds, if only a span is read."""
         if self._trimmed and packet.pts is not None:
             shift = round(start / packet.time_base)
@@ -339,7 +312,8 @@ class VideoReader:
                     break
                 number = packet.stream.index
                 if packet.size and packet.pts is not None:
-                    self.heard_until((packet.pts + (packet.duration or 0)) * packet.time_base)
+                    end = (packet.pts + (packet.duration or 0)) * packet.time_base
+                    self._heard = max(self._heard, end)
                 if number not in chosen:
                     continue
                 self.packets += 1

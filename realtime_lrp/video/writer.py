@@ -62,7 +62,6 @@ class VideoWriter:
       description: kept in the file, where players show it.
       live: everything before the last key frame plays even if the file is never closed; only with
         "h264".
-      template: a stream of the codec whose packets are copied by `copy` instead of `write`.
 
     Raises:
       UsageError: the container cannot hold the codec.
@@ -86,7 +85,6 @@ class VideoWriter:
         metadata: Mapping[str, str] | None = None,
         description: str = "",
         live: bool = False,
-        template: "av.VideoStream | None" = None,
     ):
         encoder, rate_factor, further = CODECS[codec]
         if (codec, quality) == ("hevc", 0):  # a rate factor of 0 is lossless in x264 only
@@ -105,14 +103,6 @@ class VideoWriter:
         self._codec, self._colour = codec, colour or Colour()
         self._sound: dict[int, _Copied | _Reencoded] = {}
         self._durations: dict[int | None, int] = {}
-        self._encodes = template is None
-        if template is not None:
-            # opaque: of some codecs the decoder has another name than any encoder
-            self._stream = self._container.add_stream_from_template(template, opaque=True)
-            self._stream.time_base = time_base
-            self._tag_as_hevc(codec, container)
-            self._stream.codec_context.framerate = fps
-            return
         self._stream = self._container.add_stream(encoder, rate=fps)
         self._stream.options = {"crf": str(rate_factor if quality is None else quality), **further}
         self._stream.pix_fmt = "yuv420p"
@@ -142,7 +132,7 @@ class VideoWriter:
         try:
             for sound in self._sound.values():
                 sound.end()
-            self._mux(self._last_packets() if self._encodes else [])
+            self._mux(self._last_packets())
         finally:
             with self._as_damaged_sound():
                 self._container.close()
@@ -251,12 +241,6 @@ class VideoWriter:
             ) from None
         self._frames += 1
         self._mux(packets)
-
-    def copy(self, packet: "av.Packet[Any]") -> None:
-        """Appends an encoded frame of the template; its times are those of the film."""
-        packet.stream = self._stream
-        with self._as_damaged_sound():
-            self._container.mux(packet)
 
     def _check_time(self, pts: int) -> None:
         """Refuses a frame that comes so late after the last one that the container cannot hold it.

@@ -65,14 +65,14 @@ class Scale:
 
     Args:
       smoothing: how much of the previous value stays; 0 scales every map by itself.
-      value: after the maps before; None before any.
 
     Attributes:
       value: what is remembered of the maps so far.
     """
 
-    def __init__(self, smoothing: float = SMOOTHING, value: float | None = None):
-        self._smoothing, self.value = smoothing, value
+    def __init__(self, smoothing: float = SMOOTHING):
+        self._smoothing = smoothing
+        self.value: float | None = None
 
     def __call__(self, new: float) -> float:
         """The scale that a map is drawn with whose own scale is `new`."""
@@ -192,22 +192,15 @@ class Painter:
       signed: whether they can be negative.
       look: how they are drawn.
       smoothing: 0 scales every map by itself; towards 1 the scale follows slowly.
-      scale: the smoothed scale after the maps before; None before any.
 
     Raises:
       UsageError: there is no such colour map.
     """
 
-    def __init__(
-        self,
-        signed: bool,
-        look: Look,
-        smoothing: float = SMOOTHING,
-        scale: float | None = None,
-    ):
+    def __init__(self, signed: bool, look: Look, smoothing: float = SMOOTHING):
         look.colours(signed)
         self._signed, self._look = signed, look
-        self._scale = Scale(smoothing, scale)
+        self._scale = Scale(smoothing)
 
     def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Overlay:
         """Colours a map.

@@ -44,8 +44,6 @@ class Job(msgspec.Struct, frozen=True, tag=True):
       mirror: left and right are swapped.
       look, smoothing: as `Painter` takes them; the look names no colour map but has it.
       thumbnails: minimum number of small pictures of the result, 0 for none.
-      piece: which frames of the recording, where it is made in parts; None for all.
-      draw: whether the film is written; else the maps are only asked for, and `part` is not made.
     """
 
     source: Path
@@ -67,74 +65,6 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     look: Look
     smoothing: float
     thumbnails: int = 0
-    piece: "Piece | None" = None
-    draw: bool = True
-
-
-class Piece(msgspec.Struct, frozen=True):
-    """A part of a recording that is made alone and joined with the others later.
-
-    Attributes:
-      number: of the part, from 0.
-      first: the number of its first frame, a multiple of `Job.stride`.
-      pts: when each of its frames is shown, in units of the film's time base.
-      between: the range of times in the stream of the recording, the second one excluded.
-      thumbnail_step: a small picture is kept of each frame whose number is a multiple of it.
-      scale: what `Painter` has after the maps before the first frame; None before any.
-    """
-
-    number: int
-    first: int
-    pts: tuple[int, ...]
-    between: tuple[int, int]
-    thumbnail_step: int = 1
-    scale: float | None = None
-
-
-class PlanParts(msgspec.Struct, frozen=True, tag=True):
-    """Asks for the parts of a recording; answered with `Parts`.
-
-    Attributes:
-      source: the recording.
-      span: the part of it that is wanted, None for all.
-      seconds: about how long a part lasts.
-      unit: each part begins with a multiple of so many frames.
-      thumbnails: as in `Job`.
-    """
-
-    source: Path
-    span: Span | None
-    seconds: float
-    unit: int
-    thumbnails: int
-
-
-class Join(msgspec.Struct, frozen=True, tag=True):
-    """Asks to join parts to a film; answered with `Report`.
-
-    Attributes:
-      source, part, container, comment, provenance, span, sound, codec: as in `Job`.
-      films: of the parts, in order.
-      pts: when each frame is shown, in units of the film's time base.
-      last: how long each of the last frames is shown.
-    """
-
-    source: Path
-    part: Path
-    container: str
-    comment: str
-    provenance: str
-    span: Span | None
-    sound: bool
-    codec: str
-    films: tuple[Path, ...]
-    pts: tuple[int, ...]
-    last: tuple[int, ...]
-
-    @property
-    def parts(self) -> tuple[Path, ...]:
-        """All unfinished files."""
-        return (self.part,)
 
 
 class DrawableMap(msgspec.Struct, frozen=True):
@@ -179,20 +109,6 @@ class PictureBatch(msgspec.Struct, frozen=True, tag=True):
     times: tuple[float, ...]
 
 
-class Parts(msgspec.Struct, frozen=True, tag=True):
-    """The parts of a recording; none if it has to be made in one piece.
-
-    Attributes:
-      parts: in order.
-      frames: about how many frames there are, 0 if unknown.
-      last: how long each of the last frames is shown, in units of the film's time base.
-    """
-
-    parts: tuple[Piece, ...]
-    frames: Count
-    last: tuple[int, ...] = ()
-
-
 class Written(msgspec.Struct, frozen=True, tag=True):
     """This many frames are written; also shows that the child is alive."""
 
@@ -210,7 +126,6 @@ class Report(msgspec.Struct, frozen=True, tag=True):
       lost_sound: how many packets of sound could not be copied.
       notes: what was not kept as it was.
       thumbnails: (seconds, uint8 [h, w, 3] RGB), evenly spaced.
-      depends: whether frames depend on those around them, as in interlaced recordings.
     """
 
     frames: Count
@@ -220,8 +135,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     lost_sound: Count
     notes: tuple[str, ...] = ()
     thumbnails: list[tuple[float, np.ndarray]] = []
-    depends: bool = False
 
 
-TO_CHILD = Probe | Job | Answer | PlanParts | Join
-FROM_CHILD = Readable | Parts | Opened | PictureBatch | Written | Report | Failed
+TO_CHILD = Probe | Job | Answer
+FROM_CHILD = Readable | Opened | PictureBatch | Written | Report | Failed

@@ -1,5 +1,6 @@
 """Overlays one recording: explains what the child process decodes, and keeps what is asked for."""
 
+import logging
 import shutil
 import time
 from collections import deque
@@ -12,7 +13,6 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.video.finite_results import FiniteResults, drawable_map
 from realtime_lrp.commands.video.messages import (
     KEPT_FREE,
     DrawableMap,
@@ -28,8 +28,8 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import best_label, top_scores
-from realtime_lrp.errors import FullDiskError
+from realtime_lrp.engine.wording import answer_line, best_label, top_scores
+from realtime_lrp.errors import FullDiskError, NotFiniteError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.records import map_record
@@ -37,7 +37,10 @@ from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.reader import Span
+from realtime_lrp.video.region import Region
 from realtime_lrp.view.overlay import SMOOTHING
+
+log = logging.getLogger(__name__)
 
 THUMBNAILS = 12
 BITS_A_PIXEL = 0.2
@@ -191,7 +194,6 @@ def recode(
     records: "Records",
     progress: Steps | None,
     job: Job,
-    keep: Callable[[DrawableMap], None] = lambda drawn: None,
 ) -> Report:
     """Explains what the child process decodes, while that draws and encodes.
 
@@ -201,7 +203,6 @@ def recode(
       records: gets every frame but those after the last explained batch.
       progress: shows how many frames are done.
       job: what the child does.
-      keep: gets every map that is drawn, in order.
     """
     with Recoding(job) as recoding:
         opened = recoding.opened
@@ -209,17 +210,14 @@ def recode(
         if progress:
             progress.begin(job.source.name, opened.frames)
         region = engine.region(opened.size)
-        finite = FiniteResults(engine, region, begun=job.piece is not None and job.piece.first > 0)
+        finite = _FiniteResults(engine, region)
         begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
 
         def finish_oldest() -> None:
             batch, begin, results = begun.popleft()
             done = finite(batch, results)
             stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
-            drawn = [drawable_map(engine, result) for result in done]
-            for one in drawn:
-                keep(one)
-            recoding.answer(drawn)
+            recoding.answer([_drawable(engine, result) for result in done])
             records.add(batch, done)
             if progress and done[-1]:
                 progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
@@ -232,7 +230,8 @@ def recode(
                 finish_oldest()
         report = recoding.report
     if finite.missing:
-        notes = *report.notes, missing_note(finite.missing)
+        missing = f"{finite.missing} frames have no map: the network computes NaN or Inf for them"
+        notes = *report.notes, missing
         report = msgspec.structs.replace(report, notes=notes)
     stats.frames_captured += report.frames
     stats.frames_shown += report.frames
@@ -249,11 +248,6 @@ def notes_of(report: Report) -> list[str]:
     if report.lost_sound:
         notes.append(f"left out {report.lost_sound} damaged packets of sound")
     return notes
-
-
-def missing_note(count: int) -> str:
-    """Says how many frames have no map."""
-    return f"{count} frames have no map: the network computes NaN or Inf for them"
 
 
 def _batch(config: Config, engine: Engine) -> int:
@@ -283,22 +277,19 @@ class Records:
       engine: computes the maps.
       config: the target, and which frames are explained.
       opened: where it is written.
-      first: the number of the first frame.
 
     Attributes:
       timeline: for the summary.
       losses: the maps that lost relevance.
     """
 
-    def __init__(
-        self, engine: Engine, config: Config, opened: OpenCompanions, first: int = 0
-    ) -> None:
+    def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
         self._opened = opened
         self.timeline = Timeline()
         self.losses = Losses(engine)
         self._engine, self._target = engine, config.lrp.target
         self._names = channel_names(engine) if opened.lines else {}
-        self._stride, self._frame = config.video.stride, first
+        self._stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
 
     def add(self, batch: PictureBatch, results: Sequence[Result | None]) -> None:
@@ -333,3 +324,49 @@ class Records:
         frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
         self._opened.write(frame | self._record)
         self._frame += 1
+
+
+class _FiniteResults:
+    """Waits for the results of batches; None for pictures for which the network gives NaN or Inf.
+
+    Args:
+      engine: explains the pictures.
+      region: of the recording's pictures that the network sees.
+
+    Attributes:
+      missing: how many pictures have no map.
+    """
+
+    def __init__(self, engine: Engine, region: Region):
+        self._engine, self._region = engine, region
+        self.missing, self._any = 0, False
+
+    def __call__(
+        self, batch: PictureBatch, results: Callable[[], list[Result]]
+    ) -> list[Result | None]:
+        """The results of a batch. Raises `NotFiniteError` if no picture so far has a map."""
+        try:
+            done: list[Result | None] = [*results()]
+        except NotFiniteError as error:
+            done = [self._single(picture) for picture in batch.pictures]
+            if not (self._any or any(done)):
+                raise
+            if not self.missing:
+                log.warning("%s", error)
+            self.missing += done.count(None)
+        self._any = True
+        return done
+
+    def _single(self, picture: np.ndarray) -> Result | None:
+        try:
+            (result,) = self._engine.begin_extracted(picture[None], [self._region])()
+        except NotFiniteError:
+            return None
+        return result
+
+
+def _drawable(engine: Engine, result: Result | None) -> DrawableMap:
+    """What is drawn over a picture; without a result only a line that says so."""
+    if result is None:
+        return DrawableMap(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
+    return DrawableMap(result.maps[0].strength, result.maps[0].scale, answer_line(engine, result))

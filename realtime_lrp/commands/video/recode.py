@@ -11,24 +11,19 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 
-from realtime_lrp.commands.video.alive import alive_while
 from realtime_lrp.commands.video.messages import (
     KEPT_FREE,
     TO_CHILD,
     Answer,
     DrawableMap,
     Job,
-    Join,
     Opened,
-    Parts,
     PictureBatch,
-    Piece,
-    PlanParts,
     Probe,
     Readable,
     Report,
@@ -51,6 +46,7 @@ AHEAD = 3
 MOST_BYTES = 2**30
 """Maximum number of bytes of decoded pictures that wait to be drawn."""
 THUMBNAIL_WIDTH = 320
+ALIVE_S = 1.0
 WRITTEN_EVERY_S = 0.2
 
 
@@ -66,25 +62,16 @@ def main() -> None:
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _fulfil(request: Probe | PlanParts | Join | Job, channel: Channel) -> Readable | Parts | Report:
+def _fulfil(request: Probe | Job, channel: Channel) -> Readable | Report:
     if isinstance(request, Probe):
         with VideoReader(request.source):
             return Readable()
-    if isinstance(request, PlanParts | Join):
-        from realtime_lrp.commands.video.archive.child import join, plan
-
-        if isinstance(request, PlanParts):
-            return plan(request, channel)
-        threading.Thread(
-            target=_listen, args=(channel, request, queue.Queue()), daemon=True
-        ).start()
-        return join(request, channel)
     maps: queue.Queue[DrawableMap] = queue.Queue()
     threading.Thread(target=_listen, args=(channel, request, maps), daemon=True).start()
     return Recoder(request, channel, maps).run()
 
 
-def _listen(channel: Channel, job: Job | Join, maps: "queue.Queue[DrawableMap]") -> None:
+def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> None:
     """Queues the maps; removes what is unfinished and ends if the parent is gone."""
     with suppress(Exception):
         while isinstance(answer := channel.receive(), Answer):
@@ -93,6 +80,35 @@ def _listen(channel: Channel, job: Job | Join, maps: "queue.Queue[DrawableMap]")
     for part in job.parts:
         shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
     os._exit(1)
+
+
+@contextmanager
+def _alive_while(channel: Channel, progress: Callable[[], int | None]) -> Iterator[None]:
+    """Sends a sign of life at once, and each second in which there was progress.
+
+    The parent tells slow work by it from a decoder that hangs.
+
+    Args:
+      channel: to the parent.
+      progress: how much is done, from 0; None once all is decoded, when nothing can hang any more.
+    """
+    ended = threading.Event()
+
+    def send() -> None:
+        before: int | None = None
+        wait_s = 0.0
+        with suppress(OSError, ValueError):
+            while not ended.wait(wait_s):
+                now, wait_s = progress(), ALIVE_S
+                if now is None or now != before:
+                    before = now
+                    channel.send(Written(0))
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 class Recoder:
@@ -111,7 +127,7 @@ class Recoder:
         self._reader: VideoReader | None = None
         self._frames_drawn, self._all_decoded = 0, False
         self._times: list[float] = []
-        self._thumbnails = _Thumbnails(job.thumbnails, job.piece)
+        self._thumbnails = _Thumbnails(job.thumbnails)
         self._written_at = 0.0
 
     def run(self) -> Report:
@@ -122,19 +138,15 @@ class Recoder:
           OSError: a write failed.
         """
         job = self._job
-        with alive_while(self._channel, self._progress):
+        with _alive_while(self._channel, self._progress):
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
-            between = job.piece.between if job.piece else None
-            self._reader = reader = VideoReader(job.source, job.span, between)
+            self._reader = reader = VideoReader(job.source, job.span)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
-            if job.draw:
-                frames, lost, notes = self._encode(reader)
-                verify(job.part, frames)
-            else:
-                frames, lost, notes = self._await_maps(), 0, []
+            frames, lost, notes = self._encode(reader)
+            verify(job.part, frames)
         return Report(
             frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
-            tuple(notes), self._thumbnails.kept, reader.deinterlaced,
+            tuple(notes), self._thumbnails.kept,
         )  # fmt: skip
 
     def _decode(self, reader: VideoReader) -> None:
@@ -218,19 +230,6 @@ class Recoder:
                 self._written(frames)
         return frames, writer.lost_sound if writer else 0, notes
 
-    def _await_maps(self) -> int:
-        """Takes every map and draws none; returns how many frames there are."""
-        frames = 0
-        while (item := self._pending.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            if frames % self._job.stride == 0:
-                self._maps.get()
-            self._room.release()
-            frames += 1
-            self._written(frames)
-        return frames
-
     def _writer(self, reader: VideoReader) -> VideoWriter:
         job = self._job
         return VideoWriter(
@@ -253,7 +252,7 @@ class Recoder:
                 )
 
     def _progress(self) -> int | None:
-        """For `alive_while`: what is drawn and read, None once all is decoded."""
+        """For `_alive_while`: what is drawn and read, None once all is decoded."""
         if self._all_decoded:
             return None
         return self._frames_drawn + (self._reader.packets if self._reader else 0)
@@ -264,8 +263,7 @@ class _Drawer:
 
     def __init__(self, job: Job, maps: "queue.Queue[DrawableMap]"):
         self._job, self._maps = job, maps
-        before = job.piece.scale if job.piece else None
-        self._painter = Painter(False, job.look, job.smoothing, before)
+        self._painter = Painter(False, job.look, job.smoothing)
         self._follower: Follower | None = None
 
     def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
@@ -284,9 +282,8 @@ class _Drawer:
 class _Thumbnails:
     """Keeps small pictures of the result, evenly spaced: `least` to twice as many."""
 
-    def __init__(self, least: int, piece: Piece | None):
-        self._least = least
-        self._step, self._count = (piece.thumbnail_step, piece.first) if piece else (1, 0)
+    def __init__(self, least: int):
+        self._least, self._step, self._count = least, 1, 0
         self.kept: list[tuple[float, np.ndarray]] = []
 
     def add(self, seconds: float, picture: np.ndarray) -> None:

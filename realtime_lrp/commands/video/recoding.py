@@ -22,7 +22,6 @@ from realtime_lrp.commands.video.messages import (
     DrawableMap,
     Job,
     Opened,
-    Parts,
     PictureBatch,
     Probe,
     Readable,
@@ -54,25 +53,10 @@ def check_video(source: Path) -> None:
     Raises:
       Error: it is no video, or there is no such file.
     """
-    ask(source, Probe(source.resolve()), Readable)
-
-
-def ask(source: Path, request: TO_CHILD, answer: type[_Message]) -> _Message:
-    """Starts a child process, sends it one request and waits for the answer.
-
-    Args:
-      source: the recording that is read, for messages.
-      request: what is asked for.
-      answer: the type of the answer.
-
-    Raises:
-      Error: what the child reports.
-      OSError: a write of the child failed.
-    """
     child = _RecodeChild(source)
     try:
-        child.send(request)
-        return child.receive(answer)
+        child.send(Probe(source.resolve()))
+        child.receive(Readable)
     finally:
         child.close()
 
@@ -172,7 +156,7 @@ class _RecodeChild:
             self._child.send(message)
         except OSError:
             while True:  # raises what the child had to say before it ended
-                self.receive(Readable, Parts, Opened, PictureBatch, Report)
+                self.receive(Readable, Opened, PictureBatch, Report)
 
     def receive(self, *expected: type[_Message]) -> _Message:
         """Waits for a message of the expected types; raises the error that another one reports."""
@@ -203,5 +187,5 @@ class _RecodeChild:
                 self.written = max(self.written, message.frames)
                 continue
             self._messages.put(message)
-            if message is None or isinstance(message, Readable | Parts | Report | Failed):
+            if message is None or isinstance(message, Readable | Report | Failed):
                 return

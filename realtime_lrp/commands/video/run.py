@@ -3,8 +3,9 @@
     child process: decode -> batches ----------------> draw, encode, verify
     this process:          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
-`task` decides what is done with each file, `overlay` does it, `recoding` talks to the child, and
-`recode` is the child.
+`task` decides what is done with each file, `films` and `overlay` do it, `recoding` talks to the
+child, and `recode` is the child. With --workers and --ray `job` has Ray (`cluster`) run `worker`
+for each file; `stored` are files in object stores.
 """
 
 import logging
@@ -12,15 +13,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from realtime_lrp.commands.video.overlay import Film, notes_of, overlay_file
-from realtime_lrp.commands.video.recoding import check_video
+from realtime_lrp.commands.video.films import (
+    Films,
+    tell_done,
+    tell_failed,
+    tell_skipped,
+    with_float32,
+)
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.gallery import channel_names
-from realtime_lrp.engine.hashes import begin_hashing
 from realtime_lrp.engine.provenance import provenance_of
-from realtime_lrp.errors import Error, InternalError, OutputError, TransferError, UsageError
+from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.atomic import check_output
@@ -49,15 +52,13 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     """
     options = _with_paths(options)
     tasks: Sequence[Task]
-    folder = None
     if any([is_stored(word) for word in (*options.inputs, options.output)]):
         if not (options.workers or options.ray):
             raise UsageError("s3:// and gs:// need workers. Add --workers N or --ray ADDRESS.")
-        from realtime_lrp.commands.video.archive.stored import open_output, stored_tasks
+        from realtime_lrp.commands.video.stored import stored_tasks
 
-        options, folder = open_output(options)
         _check_options(options)
-        tasks = stored_tasks(config, options, folder)
+        tasks = stored_tasks(config, options)
     else:
         tasks = _tasks(config, options)
     refused = [error for task in tasks if (error := task.refusal())]
@@ -66,14 +67,14 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     if options.stats:
         check_output(options.stats, overwrite=True)
         _check_own_name(options.stats, tasks)
+    chosen = with_float32(config) if options.exact else config
     if options.workers or options.ray:
-        from realtime_lrp.commands.video.archive.run import run_archive
+        from realtime_lrp.commands.video.job import run_job
 
-        chosen = with_float32(config) if options.exact else config
-        yield from run_archive(chosen, options, tasks, folder)
+        yield from run_job(chosen, options, tasks)
         return
     with Progress(len(tasks), options.json) as progress:
-        yield from _Batch(config, options, progress).run(tasks)
+        yield from _Batch(chosen, options, progress).run(tasks)
 
 
 def _with_paths(options: VideoOptions) -> VideoOptions:
@@ -114,25 +115,12 @@ def _check_options(options: VideoOptions) -> None:
         check_output(options.maps, overwrite=False)  # only the last folder of the path is made
 
 
-def with_float32(config: Config) -> Config:
-    """The configuration with float32 for `auto`, so that the film says in what it was computed.
-
-    A repeat from the film computes in float32 then, also without the files beside it.
-    """
-    if config.lrp.precision != "auto":
-        return config
-    lrp = config.lrp.model_copy(update={"precision": "float32"})
-    return config.model_copy(update={"lrp": lrp})
-
-
 class _Batch:
     """Several files with one engine, which is loaded when it is first needed."""
 
     def __init__(self, config: Config, options: VideoOptions, progress: Progress):
-        self._exact = options.exact
-        self._config = with_float32(config) if self._exact else config
-        self._options, self._progress = options, progress
-        self._loaded: tuple[Engine, Stats] | None = None
+        self._config, self._options, self._progress = config, options, progress
+        self._loaded: tuple[Films, Stats] | None = None
 
     def run(self, tasks: Sequence[Task]) -> Iterator[str]:
         """Yields a line for each file that is finished."""
@@ -141,12 +129,11 @@ class _Batch:
         try:
             for task in tasks:
                 if not (task.done or task.refused or single):
-                    self._engine()  # what it raises would be the same for the next file
+                    self._films()  # what it raises would be the same for the next file
                 try:
                     line = self._process(task, single)
                 except Exception as error:
-                    code = error.exit_code if isinstance(error, Error) else InternalError.exit_code
-                    self._progress.end("failed", task.source.name, error=str(error), exit_code=code)
+                    tell_failed(self._progress, task.source, error)
                     if single or isinstance(error, TransferError):
                         raise
                     failures.add(task.source, error)
@@ -162,9 +149,9 @@ class _Batch:
 
     def _write_stats(self) -> None:
         if self._options.stats and self._loaded:
-            engine, stats = self._loaded
-            stats.traces = engine.explainer.traces
-            made = provenance_of(engine, self._config, "video")
+            films, stats = self._loaded
+            stats.traces = films.engine.explainer.traces
+            made = provenance_of(films.engine, self._config, "video")
             stats.write(self._options.stats, live=False, provenance=made)
         elif self._options.stats:
             log.warning("nothing was done: %s is not written", self._options.stats)
@@ -173,38 +160,20 @@ class _Batch:
         if task.refused:
             raise task.refused
         if task.done:
-            self._progress.end("skipped", task.source.name, output=str(task.target))
-            return f"{task.source.name}: finished before -> {task.target}"
+            return tell_skipped(self._progress, task)
         if single:  # what is no video is refused before the network is loaded
-            check_video(task.source)
-        engine, stats = self._engine()
+            task.check()
+        films, stats = self._films()
         task.note_begun()
         try:
-            film = Film(
-                task.target, task.replace, task.companions, task.replace_companions,
-                before_publishing=task.note_finished,
-            )  # fmt: skip
-            report = overlay_file(
-                engine, self._config, task.source, film, stats,
-                span=self._options.span, progress=self._progress,
-            )  # fmt: skip
+            report = films.make(task, stats, self._progress)
         except BaseException:
             task.note_failed()
             raise
-        notes = notes_of(report)
-        for note in notes:
-            log.warning("%s: %s", task.source.name, note)
-        self._progress.end(
-            "done", task.source.name, output=str(task.target), frames=report.frames,
-            bad_packets=report.bad_packets, notes=notes,
-            beside=[str(path) for path in task.companions.paths],
-        )  # fmt: skip
-        return f"{task.source.name}: {report.frames} frames -> {task.target} ({engine.computed})"
+        return tell_done(self._progress, task, report, films.engine.computed)
 
-    def _engine(self) -> tuple[Engine, Stats]:
+    def _films(self) -> tuple[Films, Stats]:
         if self._loaded is None:
-            engine = Engine(self._config, moving=not self._exact, by_channel=self._options.sidecar)
-            channel_names(engine)  # wrong names would be wrong for every file
-            begin_hashing(engine.files)  # not before: loading refuses files that are too large
-            self._loaded = engine, Stats(engine.device, engine.precision)
+            films = Films(self._config, self._options)
+            self._loaded = films, Stats(films.engine.device, films.engine.precision)
         return self._loaded

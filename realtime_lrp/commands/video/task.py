@@ -2,28 +2,30 @@
 
 import functools
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.results.companions import Companions
 from realtime_lrp.results.resume import (
     Manifest,
-    digest_of,
     fingerprint,
     manifest_path,
     read_manifest,
     refuse_unknown,
+    state_of,
     write_manifest,
 )
 from realtime_lrp.system.atomic import (
     check_output,
     refuse_busy,
     refuse_link,
+    remove_parts,
     stale_parts,
     write_error,
 )
@@ -109,39 +111,34 @@ class Task:
         return {"film": self.target, **self.companions.by_kind}
 
     @property
-    def address(self) -> str:
-        """Where workers find the recording: a path or an address."""
-        return str(self.source.resolve())
-
-    @property
-    def version(self) -> str:
-        """Of the recording, if it is in an object store; else ""."""
-        return ""
-
-    @property
-    def size(self) -> int:
-        """Of the recording, in bytes; 0 if it is not there."""
-        return self.source.stat().st_size if self.source.exists() else 0
-
-    @property
     def film(self) -> str:
         """Where the film is in the end, for messages."""
         return str(self.target)
 
-    def local_source(self, folder: Path) -> Path:
-        """The recording on this machine; `folder` is for a copy, if one is needed.
+    @property
+    def beside(self) -> list[str]:
+        """Where the other outputs are in the end."""
+        return [str(path) for path in self.companions.paths]
+
+    @property
+    def stored(self) -> bool:
+        """Whether the recording comes from an object store, or the film goes into one."""
+        return False
+
+    @contextmanager
+    def at_hand(self) -> Iterator["Task"]:
+        """Lends the same task with files of this machine only.
 
         Raises:
-          Error: it cannot be fetched.
+          Error: the recording cannot be fetched, or the outputs cannot be put where they belong.
         """
-        return self.source.resolve()
+        yield self
 
-    def published(self) -> None:
-        """Called when all outputs have their names on this machine.
-
-        Raises:
-          Error: they cannot be uploaded.
-        """
+    def check(self) -> None:
+        """Refuses what is no video. Raises `Error`."""
+        if self.refused:
+            raise self.refused
+        check_video(self.source)
 
     def refusal(self) -> Error | None:
         """Looks at what is there already; keeps the reason why it cannot be done.
@@ -172,8 +169,16 @@ class Task:
             self.companions.check(self.replace_companions)
             refuse_link(manifest_path(self.target))
 
+    def made_by_lost_worker(self) -> bool:
+        """Whether the film is there since `note_begun`, made by a worker that was lost then."""
+        manifest = read_manifest(self.target)
+        ours = manifest and manifest.fingerprint == self.fingerprint
+        return bool(
+            manifest and ours and manifest != self._previous and not manifest.changed(self.outputs)
+        )
+
     def note_begun(self) -> None:
-        """Writes a manifest without hashes of the outputs, unless the present one is as good.
+        """Writes a manifest without the outputs, unless the present one is as good.
 
         Raises:
           OutputError: another process writes the film by now.
@@ -181,11 +186,11 @@ class Task:
         """
         refuse_busy(self.target)
         manifest = self._previous = read_manifest(self.target)
-        replaced = digest_of(self.target)
+        replaced = state_of(self.target)
         if (
             manifest
             and manifest.fingerprint == self.fingerprint
-            and replaced in ("", manifest.digests.get("film"), manifest.replaces)
+            and replaced in ("", manifest.states.get("film"), manifest.replaces)
         ):
             return
         try:
@@ -196,7 +201,7 @@ class Task:
     def note_finished(self, part: Path) -> None:
         """Writes the manifest; `part` is the complete film under its temporary name."""
         files = {"film": part, **self.companions.by_kind}
-        manifest = Manifest.of(self.fingerprint, files, digest_of(self.target))
+        manifest = Manifest.of(self.fingerprint, files, state_of(self.target))
         try:
             write_manifest(self.target, manifest)
         except Error as error:
@@ -208,8 +213,13 @@ class Task:
         if self._previous and self.target.exists():
             with suppress(Error):
                 write_manifest(self.target, self._previous)
-        elif manifest and not manifest.digests:
+        elif manifest and not manifest.states:
             manifest_path(self.target).unlink(missing_ok=True)
+
+    def remove_parts(self) -> None:
+        """Removes what workers have left unfinished, none of which runs any more."""
+        for output in self.outputs.values():
+            remove_parts(output)
 
     def _warn(self, error: Error) -> None:
         log.warning("--resume will not recognise %s: %s", self.target, error)
@@ -252,6 +262,6 @@ class Task:
         further: dict[str, Any] = {"start": self._options.start, "end": self._options.end}
         concepts = self._config.concepts
         if self._options.sidecar and (concepts.layer or concepts.names):
-            names = digest_of(Path(concepts.names)) if concepts.names else ""
+            names = state_of(Path(concepts.names)) if concepts.names else ""
             further |= {"concepts": [concepts.layer, names]}
         return further

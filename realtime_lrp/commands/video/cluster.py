@@ -1,0 +1,273 @@
+"""Ray, started on this machine for one job, or a running cluster that is joined.
+
+The only file that imports Ray. Recordings are plain tasks of Ray's: it finds each one a worker, on
+whatever machine has room, and does it again where the worker is lost.
+"""
+
+import atexit
+import functools
+import logging
+import os
+import re
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked
+from realtime_lrp.system.signals import UninterruptedCalls, stops_unchanged
+from realtime_lrp.system.temporary import remove_abandoned
+
+PREFIX = "rlrp-ray-"
+"""How the name of Ray's temporary folder begins; short, as names of sockets are limited."""
+
+OBJECTS = 128 << 20
+"""Memory for what travels between workers and the job, in bytes."""
+
+RETRIES = 3
+"""How often Ray does a recording again whose worker was lost."""
+
+FEWEST_CORES = 4
+"""Without --workers a cluster gets a worker for this number of cores, or for each GPU."""
+
+ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
+
+CONNECT_S = 5.0
+"""Maximum wait for a server of Ray's to answer, in seconds."""
+
+CLOSING_S = 2.0
+"""Maximum wait for killed processes of Ray, in seconds."""
+
+
+class WorkerLostError(Exception):
+    """A worker, or its whole machine, is gone, also at all further tries."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a worker gets.
+
+    Attributes:
+      cpus: processor cores, for Ray.
+      gpus: GPUs, for Ray.
+      threads: how many threads it computes with.
+    """
+
+    cpus: float
+    gpus: float
+    threads: int
+
+
+@functools.cache
+def _token() -> str:
+    """The token of clusters that this process starts: Ray keeps the first one that it is given."""
+    return secrets.token_hex(32)
+
+
+class Cluster:
+    """Ray, started for this job or joined.
+
+    Args:
+      address: of a running cluster, or "auto"; None starts Ray on this machine.
+
+    Attributes:
+      folder: Ray's temporary folder where it was started for this job, which goes with it.
+
+    Raises:
+      UsageError: this is no address.
+      UnavailableError: Ray is not installed, cannot be started, or there is no such cluster.
+    """
+
+    def __init__(self, address: str | None):
+        if address is not None and address != "auto" and not ADDRESS.fullmatch(address):
+            raise UsageError(f"Expected HOST:PORT or auto for --ray. Received {masked(address)!r}.")
+        if find_spec("ray") is None:
+            raise UnavailableError(
+                "--workers and --ray need Ray, which is not installed. "
+                'Run: pip install "realtime-lrp[cluster]"'
+            )
+        self.folder: Path | None = None
+        self._ray: Any = None
+        self._uninterrupted = UninterruptedCalls()
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address is None:  # nobody else on this machine may send it work
+            os.environ["RAY_AUTH_MODE"] = "token"
+            os.environ.setdefault("RAY_AUTH_TOKEN", _token())
+        try:
+            if address is not None:
+                _check_listens(address)
+            self._uninterrupted(lambda: self._start(address))
+        except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+            self.close()
+            if address is None:
+                raise UnavailableError(f"Ray cannot be started ({first_line(error)}).") from error
+            raise UnavailableError(
+                f"There is no Ray cluster at {masked(address)!r} ({first_line(error)}). "
+                "Start one with 'ray start --head', or use --workers N on this machine."
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, address: str | None) -> None:
+        import ray
+
+        self._ray = ray
+        atexit.unregister(ray.shutdown)  # `close` does that
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address is not None:
+            ray.init(address=address, **quiet)
+        else:
+            remove_abandoned(PREFIX)
+            self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+            ray.init(
+                address="local", include_dashboard=False, num_cpus=cores(),
+                object_store_memory=OBJECTS, _node_ip_address="127.0.0.1",
+                _temp_dir=str(self.folder), **quiet,
+            )  # fmt: skip
+        context = ray.get_runtime_context()
+        self._node, self._head = context.get_node_id(), context.gcs_address
+
+    def share(self, workers: int | None) -> tuple[int, Share]:
+        """How many workers there are, and what each gets.
+
+        Args:
+          workers: how many are wanted; None for as many as suit the cluster.
+        """
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        cpus = [int(found.get("CPU", 0)) for found in nodes]
+        gpus = int(sum(found.get("GPU", 0) for found in nodes))
+        workers = workers or gpus or max(1, sum(cpus) // FEWEST_CORES)
+        return workers, share_of(workers, cpus, gpus)
+
+    def begin(self, function: Callable[..., Any], share: Share, *arguments: Any) -> Any:
+        """Begins to call a function on a worker; gives what `wait` and `get` take."""
+        task = self._ray.remote(function).options(
+            num_cpus=share.cpus, num_gpus=share.gpus, max_retries=RETRIES
+        )
+        return task.remote(*arguments)
+
+    def wait(self, calls: Sequence[Any], timeout_s: float) -> list[Any]:
+        """Waits until at least one call has ended; gives those that have.
+
+        Raises:
+          TemporaryError: Ray itself has ended, on this machine or where it is led from.
+        """
+        with stops_unchanged():
+            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
+        if not done:
+            self._check_alive()
+        return list(done)
+
+    def _check_alive(self) -> None:
+        """Ray would wait for ever."""
+        try:
+            _check_listens(self._head)
+            nodes = {node["NodeID"]: node["Alive"] for node in self._ray.nodes()}
+            why = "" if nodes.get(self._node) else "its process on this machine is gone"
+        except OSError as error:
+            why = str(error)
+        if why:
+            raise TemporaryError(
+                f"Ray has ended ({why}). Start again with --resume: finished films are kept."
+            )
+
+    def get(self, call: Any) -> Any:
+        """What a call that has ended returned.
+
+        Raises:
+          WorkerLostError: the worker was lost at each try.
+          UnavailableError: this package is not installed where the worker should run.
+        """
+        try:
+            with stops_unchanged():
+                return self._ray.get(call)
+        except self._ray.exceptions.RayError as error:
+            text = str(error)
+            if "ModuleNotFoundError" in text or "No module named" in text:
+                raise UnavailableError(
+                    "A node of the Ray cluster lacks this package. Install realtime-lrp[cluster] "
+                    "of the same version on every node."
+                ) from error
+            raise WorkerLostError(first_line(error)) from error
+
+    def close(self) -> None:
+        """Leaves the cluster; ends it if it was started for this job."""
+        name = self.folder.name if self.folder else None
+        processes = _processes(name) if name else []
+        try:
+            if self._ray and not self._uninterrupted.busy:
+                with suppress(Exception):
+                    self._uninterrupted(self._ray.shutdown)
+        finally:
+            self._uninterrupted.close()
+            if self.folder and name:
+                _kill([*processes, *_processes(name)])
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _processes(named: str) -> list[psutil.Process]:
+    """The processes of Ray below this one.
+
+    Args:
+      named: what stands in the command lines of those that Ray starts first.
+    """
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if any(named in word for word in child.cmdline()):
+                found += [child, *child.children(recursive=True)]
+    return found
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    """Kills what Ray has not ended in time, or not at all as it was starting."""
+    for process in processes:
+        with suppress(psutil.Error):
+            process.kill()  # not another one that has got its number
+    psutil.wait_procs(processes, CLOSING_S)
+
+
+def _check_listens(address: str) -> None:
+    """Refuses an address at which nothing listens, for which Ray would wait two minutes.
+
+    Raises:
+      ConnectionError: nothing does.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise ConnectionError(getattr(error, "strerror", None) or str(error)) from None
+
+
+def cores() -> int:
+    """How many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def share_of(workers: int, cpus: Sequence[int], gpus: int) -> Share:
+    """What each worker gets: as many cores as there are for all of them.
+
+    Args:
+      workers: how many there are.
+      cpus: the cores of each machine.
+      gpus: how many all machines have.
+    """
+    gpu = min(1.0, gpus / workers)
+    for threads in range(max(cpus, default=1), 0, -1):
+        if sum(count // threads for count in cpus) >= workers:
+            return Share(threads, gpu, threads)
+    return Share(sum(cpus) / workers / 2, gpu, 1)  # more workers than cores

@@ -1,0 +1,392 @@
+"""`video --workers` and `--ray`: each recording is a task, and films are those of one process."""
+
+import ast
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import jsonschema
+import media
+import psutil
+import pytest
+import yaml
+from faults import disk
+from jobs import HereCluster, lost
+
+from realtime_lrp.commands.video import cluster
+from realtime_lrp.commands.video.cluster import Share, share_of
+from realtime_lrp.errors import FullDiskError, UnavailableError
+
+PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "archives.md"
+LATIN_1 = os.fsdecode(b"caf\xe9.mp4")
+
+
+@pytest.fixture(scope="module")
+def network(tiny_model):
+    """Options for the tiny network."""
+    return ("--model", tiny_model, "--preprocess", "none", "--quality", 0, "--sidecar")
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    """A folder with a turned recording with sound, two short ones, and one that is none."""
+    folder = tmp_path_factory.mktemp("clips")
+    media.recording(folder / "long.mp4", 48, sound="aac", rotation=90)
+    media.recording(folder / "short.mkv", 12)
+    media.recording(folder / LATIN_1, 10)
+    (folder / "text.mp4").write_text("no film")
+    return folder
+
+
+@pytest.fixture
+def job(run, network, monkeypatch):
+    """Runs `video` with workers in this process; gives also the cluster."""
+
+    def run_job(*words, cluster=HereCluster, **calls):
+        made = cluster(**calls)
+        monkeypatch.setattr("realtime_lrp.commands.video.job.Cluster", lambda address: made)
+        return (*run("video", *words, "--workers", 2, *network), made)
+
+    return run_job
+
+
+def contents(folder):
+    """The bytes of each visible file below a folder."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."]
+    return {os.fsencode(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@contextmanager
+def process(*words, **environment):
+    """The command in a process of its own, which does not outlive the test."""
+    command = [sys.executable, "-m", "realtime_lrp", "video", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    started = subprocess.Popen(command, env={**os.environ, **environment}, text=True, **pipes)
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+def ray_below(pid, name):
+    """The processes of Ray with a name below a process: "ray::make_film" is at work."""
+    found = []
+    with suppress(psutil.Error):
+        for child in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if child.name() == name[:15] and child.status() != psutil.STATUS_ZOMBIE:
+                    found.append(child)
+    return found
+
+
+def wait_until(condition, running):
+    """Waits for a condition while a process runs, and gives its value."""
+    while not (value := condition()):
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.02)
+    return value
+
+
+def test_workers_of_ray_make_what_one_process_makes(run, network, clips, tmp_path):
+    """Films, sound, sidecars and maps, though a worker is killed; a damaged file fails alone."""
+    names = "alone", "shared"
+    ends = []
+    for name in names:
+        (tmp_path / name).mkdir()
+    words = [(clips, "-o", tmp_path / one, "--maps", tmp_path / one / "maps") for one in names]
+    ends.append(run("video", *words[0], *network)[0])
+    with process(*words[1], *network, "--workers", 2) as running:
+        begun = lambda: list((tmp_path / "shared").glob("*.part"))  # noqa: E731
+        at_work = lambda: begun() and ray_below(running.pid, "ray::make_film")  # noqa: E731
+        killed = wait_until(at_work, running)[0]
+        killed.kill()
+        out, err = running.communicate()
+        ends.append(running.returncode)
+    assert ends == [65, 65], err
+    assert out.count("frames ->") == 3 and "3 of 4 videos done, 1 failed" in err
+    assert contents(tmp_path / "alone") == contents(tmp_path / "shared")
+    assert not killed.is_running()
+    temporary = Path(os.environ.get("TMPDIR", "/tmp"))
+    assert not list(temporary.glob(f"{cluster.PREFIX}{running.pid}-*"))
+
+
+def test_a_job_reports_its_files_and_its_figures(job, clips, tmp_path):
+    """JSON lines, --stats and exit code are those of one process; --resume skips what is done."""
+    words = clips, "-o", tmp_path, "--json", "--stats", tmp_path / "stats.json"
+    code, out, err, made = job(*words)
+    ends = {row["file"]: row for row in map(json.loads, out.splitlines()) if "file" in row}
+    assert (code, len(made.made)) == (65, 4), err
+    assert {row["event"] for row in ends.values()} == {"done", "failed"}
+    assert ends["long.mp4"]["frames"] == 48 and ends["text.mp4"]["exit_code"] == 65
+    assert str(tmp_path / "long.jsonl") in ends["long.mp4"]["beside"]
+    stats = json.loads((tmp_path / "stats.json").read_text())
+    assert (stats["frames_shown"], stats["maps"], stats["traces"]) == (70, 70, 1)
+    code, out, _, made = job(*words, "--resume")
+    assert (code, out.count("skipped"), made.made) == (65, 3, ["text.mp4"])
+
+
+def test_a_recording_whose_workers_are_all_lost_is_named(job, clips, tmp_path):
+    """The others are made; it is a matter of time: 75."""
+    code, out, err, _ = job(clips / "short.mkv", clips / "long.mp4", "-o", tmp_path, on_call=lost)
+    assert (code, out) == (75, "") and err.count("was lost with its worker 4 times") == 2
+    assert not list(tmp_path.glob("*"))
+    lose = {"on_call": lambda name: lost() if name == "short.mkv" else None}
+    code, out, err, _ = job(clips / "short.mkv", clips / "long.mp4", "-o", tmp_path, **lose)
+    assert (code, out.count("long.mp4: 48 frames")) == (75, 1) and "1 of 2 videos done" in err
+
+
+def test_what_a_lost_worker_has_finished_is_not_made_again(job, clips, tmp_path):
+    """Its companions are replaced where only they are there; nothing is in the way of a retry."""
+    film, tries = tmp_path / "a.mp4", []
+
+    class Retrying(HereCluster):
+        def get(self, call):
+            for lose in (lambda: None, lambda: None, film.unlink):
+                lose()
+                outcome = super().get(call)
+                tries.append((film.stat().st_mtime_ns, outcome.report))
+            return outcome
+
+    code, out, err, _ = job(clips / "short.mkv", "-o", film, cluster=Retrying)
+    (first, _), (again, nothing), (last, report) = tries
+    assert (code, nothing, first == again) == (0, None, True), err
+    assert last > first and report.frames == 12 and "12 frames" in out
+
+
+def test_an_output_folder_that_is_removed_meanwhile_fails_its_films(job, clips, tmp_path):
+    """With 73, as without workers."""
+    out = tmp_path / "out"
+    out.mkdir()
+    words = clips / "short.mkv", clips / "long.mp4", "-o", out
+    code, _, err, made = job(*words, on_call=lambda name: shutil.rmtree(out, ignore_errors=True))
+    assert code == 73 and "bug in" not in err, err
+    assert len(made.made) == 2 and "0 of 2 videos done" in err
+
+
+@pytest.mark.parametrize(
+    ("where", "error", "code", "made"),
+    [
+        ("overlay.recode", FullDiskError("The disk is full."), 74, 1),
+        ("films.Engine", UnavailableError("The weights are missing."), 69, 1),
+        ("overlay.recode", ValueError("an accident"), 70, 2),
+    ],
+)
+def test_what_ends_the_job_and_what_only_one_film(
+    where, error, code, made, job, clips, tmp_path, monkeypatch
+):
+    """A full disk and a network that cannot be loaded end it; a fault of ours one film."""
+    from realtime_lrp.commands.video import worker
+
+    def fail(*_, **__):
+        raise error
+
+    worker._kept.clear()
+    monkeypatch.setattr(f"realtime_lrp.commands.video.{where}", fail)
+    found, out, err, used = job(clips / "short.mkv", clips / "long.mp4", "-o", tmp_path)
+    assert (found, len(used.made), out) == (code, made, ""), err
+    assert str(error) in err and not list(tmp_path.glob("*"))
+
+
+def test_nothing_of_ray_is_imported_without_an_option():
+    """One file imports it, and nothing imports that file but what the options start."""
+    importing = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            for module in modules:
+                if module.split(".")[0] == "ray" or module.endswith("video.cluster"):
+                    importing.setdefault(path.name, set()).add(module.split(".")[-1])
+    assert importing == {"cluster.py": {"ray"}, "job.py": {"cluster"}}
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "expected"),
+    [("nonsense", 2, "HOST:PORT or auto"), ("127.0.0.1:1", 69, "There is no Ray cluster")],
+)
+def test_a_cluster_that_is_not_there_is_named(address, code, expected, run, network, tmp_path):
+    """At once, not after Ray's two minutes."""
+    source = media.recording(tmp_path / "a.mp4")
+    ended, _, told = run("video", source, "-o", tmp_path / "b.mp4", "--ray", address, *network)
+    assert ended == code and expected in told
+
+
+def test_without_ray_a_message_says_how_to_install_it(run, network, tmp_path, monkeypatch):
+    """As with the other extras."""
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    source = media.recording(tmp_path / "a.mp4")
+    code, _, told = run("video", source, "-o", tmp_path / "b.mp4", "--workers", 2, *network)
+    assert code == 69 and 'pip install "realtime-lrp[cluster]"' in told
+
+
+def test_cores_are_divided_among_workers_as_machines_allow():
+    """No worker gets more than a machine has left."""
+    assert [share_of(n, [4], 0).threads for n in (1, 2, 3, 4, 8)] == [4, 2, 1, 1, 1]
+    assert share_of(8, [4], 0).cpus * 8 <= 4
+    assert (share_of(2, [4, 8], 1).threads, share_of(2, [4, 8], 1).gpus) == (4, 0.5)
+    assert share_of(1, [4, 4, 4], 3) == Share(4, 1.0, 4)
+
+
+def test_one_line_reads_all_sidecars(job, clips, tmp_path):
+    """The line of the document: DuckDB counts the answers of every film."""
+    import duckdb
+
+    (tmp_path / "in").mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        shutil.copy(clips / "short.mkv", tmp_path / "in" / name)
+    job(tmp_path / "in", "-o", tmp_path)
+    (line,) = [one for one in DOCUMENT.read_text().splitlines() if one.startswith("from 'films/")]
+    rows = duckdb.sql(line.replace("films/", f"{tmp_path}/")).fetchall()
+    assert sum(count for *_, count in rows) == 24 and len({film for film, *_ in rows}) == 2
+
+
+def examples():
+    """The YAML files in the document, by their names."""
+    blocks = DOCUMENT.read_text().split("```yaml\n")[1:]
+    texts = [block.split("```")[0] for block in blocks]
+    return {text.splitlines()[0].removeprefix("# "): yaml.safe_load(text) for text in texts}
+
+
+def test_the_cluster_file_in_the_documents_fits_rays_schema():
+    """Ray's own schema accepts it, and the head runs no worker."""
+    described = examples()["cluster.yaml"]
+    ray = Path(find_spec("ray").submodule_search_locations[0])
+    schema = json.loads((ray / "autoscaler" / "ray-schema.json").read_text())
+    jsonschema.validate(described, schema)
+    assert described["available_node_types"]["head"]["resources"] == {"CPU": 0}
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_a_stopped_job_leaves_no_part_and_goes_on(number, code, run, network, clips, tmp_path):
+    """Ctrl-C, SIGTERM, SIGKILL in the middle of a film; --resume makes what is missing."""
+    (tmp_path / "out").mkdir(), (tmp_path / "alone").mkdir()
+    words = clips / "long.mp4", clips / "short.mkv", "-o"
+    run("video", *words, tmp_path / "alone", *network)
+    with process(*words, tmp_path / "out", *network, "--workers", 1) as running:
+        wait_until(lambda: list((tmp_path / "out").glob("*.part")), running)
+        below = psutil.Process(running.pid).children(recursive=True)
+        running.send_signal(number)
+        running.communicate()
+    assert running.returncode == code
+    _, alive = psutil.wait_procs(below, 60)
+    assert not alive
+    assert not list((tmp_path / "out").glob("*.part*"))
+    assert run("video", *words, tmp_path / "out", *network, "--resume")[0] == 0
+    assert contents(tmp_path / "alone") == contents(tmp_path / "out")
+
+
+@pytest.mark.release
+def test_a_dead_raylet_ends_the_job(network, tmp_path):
+    """With 75 and what to do, within a minute."""
+    source = media.recording(tmp_path / "a.mp4", 3000)
+    with process(source, "-o", tmp_path / "b.mp4", *network, "--workers", 1) as running:
+        wait_until(lambda: list(tmp_path.glob("*.part")), running)
+        (raylet,) = ray_below(running.pid, "raylet")
+        raylet.kill()
+        _, err = running.communicate(timeout=120)
+    assert running.returncode == 75 and "Ray has ended" in err and "--resume" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
+
+
+NODES = """
+import sys, time
+import ray
+ray.init(address=sys.argv[1], log_to_driver=False)
+while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
+    time.sleep(0.2)
+"""
+
+
+def wait_for_nodes(count, address, environment):
+    """Waits until a cluster is there and has this number of nodes."""
+    deadline = time.monotonic() + 120
+    host, port = address.split(":")
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            socket.create_connection((host, int(port)), 5).close()
+            break
+        time.sleep(0.2)
+    command = [sys.executable, "-c", NODES, address, str(count)]
+    for _ in range(3):  # the port is open before all else is
+        if subprocess.run(command, env=environment, timeout=120).returncode == 0:
+            return
+    raise TimeoutError(f"no cluster of {count} nodes at {address}")
+
+
+@pytest.fixture
+def two_nodes():
+    """A cluster of two nodes with one core each: (its address, its second node, environment)."""
+    environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}
+    environment["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray = Path(sys.executable).with_name("ray")
+    port = random.randint(20000, 30000)
+    nodes = []
+
+    def start(*words):
+        command = [sys.executable, ray, "start", "--block", "--num-cpus", "1", *words]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        nodes.append(subprocess.Popen(command, env=environment, start_new_session=True, **quiet))
+
+    try:
+        start("--head", "--port", str(port), "--include-dashboard", "false")
+        wait_for_nodes(1, f"127.0.0.1:{port}", environment)
+        start("--address", f"127.0.0.1:{port}")
+        wait_for_nodes(2, f"127.0.0.1:{port}", environment)
+        yield f"127.0.0.1:{port}", nodes[1], environment
+    finally:
+        for node in nodes:
+            with suppress(ProcessLookupError):
+                os.killpg(node.pid, signal.SIGKILL)
+            node.wait()
+
+
+@pytest.mark.release
+def test_a_lost_node_costs_no_film(run, network, tmp_path, two_nodes):
+    """Every process of the second node is killed while both have a film in hand."""
+    address, second, environment = two_nodes
+    source = media.recording(tmp_path / "in.mp4", 600, sound="aac")
+    folders = [tmp_path / name for name in ("in", "out", "alone")]
+    for folder in folders:
+        folder.mkdir()
+    for number in range(4):
+        (folders[0] / f"{number}.mp4").write_bytes(source.read_bytes())
+    words = folders[0], "-o", folders[1], "--ray", address, "--workers", 2, *network
+    with process(*words, **environment) as running:
+        wait_until(lambda: len(list(folders[1].glob("*.mp4.*.part"))) == 2, running)
+        for child in psutil.Process(second.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                child.kill()
+        second.kill()
+        _, err = running.communicate(timeout=600)
+    assert running.returncode == 0, err
+    assert run("video", folders[0], "-o", folders[2], *network)[0] == 0
+    assert contents(folders[1]) == contents(folders[2])
+
+
+@pytest.mark.release
+@pytest.mark.skipif(disk.missing() != "", reason=disk.missing())
+def test_a_full_disk_ends_the_job(network, tmp_path):
+    """With 74; nothing is left of the film."""
+    source = media.recording(tmp_path / "a.mp4")
+    small = tmp_path / "small"
+    small.mkdir()
+    words = "video", source, "-o", small / "b.mp4", *network, "--workers", 1
+    command = f'mount -t tmpfs -o size=64m none {small} && "$@"; echo $? $(ls -A {small})'
+    whole = ["unshare", "-rm", "sh", "-c", command, "sh", sys.executable, "-m", "realtime_lrp"]
+    done = subprocess.run([*whole, *map(str, words)], capture_output=True, text=True)
+    assert done.stdout.split() == ["74"], done.stderr

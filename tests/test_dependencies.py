@@ -62,18 +62,9 @@ def test_known_faults_are_below_the_bounds(name):
     assert numbers(bounds()[name]) >= numbers(SAFE[name])
 
 
-SMOKE = (
-    "test_modes.py", "test_inspect.py", "test_networks.py", "test_model_files.py",
-    "test_weight_files.py", "test_hdf5_child.py", "test_downloads.py", "test_config.py",
-    "test_relevance.py", "test_layers.py", "test_recordings.py", "test_companions.py",
-    "test_resume.py", "test_video_faults.py", "test_recorder.py", "test_sources.py", "test_view.py",
-    "test_captions.py",
-)  # fmt: skip
-
-
 @pytest.mark.release
 def test_the_lowest_versions_work(tmp_path):
-    """A new environment with the lowest version of every dependency, and half of the suite in it.
+    """A new environment with the lowest version of every dependency, and the suite in it.
 
     tensorflow-cpu stands for tensorflow: the same program in less space. Needs uv and the registry.
     """
@@ -91,8 +82,8 @@ def test_the_lowest_versions_work(tmp_path):
         subprocess.run([uv, *map(str, words)], check=True, timeout=1200)
     done = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider",
-         "-m", "not release and not gui", *(str(HOME / "tests" / name) for name in SMOKE)],
+         "-m", "not release and not gui", str(HOME / "tests")],
         cwd=HOME, env={**os.environ, "PYTHONPATH": str(HOME)}, capture_output=True, text=True,
-        timeout=2400,
+        timeout=3600,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:]

@@ -1,7 +1,5 @@
 """`inspect`: its event files are read back, its table is computed again."""
 
-from dataclasses import replace
-
 import keras
 import media
 import numpy as np
@@ -11,12 +9,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from realtime_lrp import config
-from realtime_lrp.commands.inspect import events, table
+from realtime_lrp.commands.inspect import events
 from realtime_lrp.commands.inspect.run import run as run_inspect
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.view import tiles
 
 
 @pytest.fixture(scope="module")
@@ -109,71 +106,6 @@ def test_every_layer_has_its_tags_in_the_order_of_relevance(inspected, explained
             assert min(image(events, tag).shape[:2]) > 300
     expected |= {f"03 pool/two tensors, {what}" for what in ("activation", "relevance")}
     assert set(events.Tags()["tensors"]) == expected
-
-
-def test_a_max_pool_shows_both_of_its_tensors(inspected, explained):
-    """On the left what it read, on the right what it wrote; every pixel of every tile."""
-    _, events, _ = inspected
-    explainer, x = explained
-    pool = next(r for r in explainer.layers(x) if r.name == "pool")
-    handed_down = pool.handed_down[0][0]
-    order = np.argsort(-np.abs(handed_down).sum((0, 1)))
-    pairs = {
-        "activation": (pool.inputs[0][0], pool.output[0]),
-        "relevance": (handed_down, pool.arrived[0]),
-    }
-    for what, pair in pairs.items():
-        shown = image(events, f"03 pool/two tensors, {what}")
-        side = 768 // 3 // 24 * 24  # three tiles in a row
-        band = len(shown) - 2 * side - 3 * 4
-        sheets = np.split(shown[band:], 2, axis=1)
-        scale = np.percentile(np.concatenate([np.abs(one).ravel() for one in pair]), 99.5)
-        for sheet, tensor in zip(sheets, pair, strict=True):
-            for place, channel in enumerate(order):
-                y, x0 = 4 + place // 3 * (side + 4), 4 + place % 3 * (side + 4)
-                tile = sheet[y : y + side, x0 : x0 + side]
-                strength = np.clip(tensor[..., channel] / scale, 0, 1)
-                where = np.arange(side) * len(strength) // side  # nearest neighbour
-                strength = strength[np.ix_(where, where)]
-                if what == "activation":
-                    np.testing.assert_allclose(tile, np.rint(255 * strength)[..., None] + [0] * 3)
-                else:
-                    lit = strength > 0.01
-                    assert (tile[lit][:, 0] > 0).all()
-                    assert tile[strength == 0].max() < 5
-                    assert not tile[..., 1:][strength < 0.1].any()
-
-
-def test_negative_relevance_is_cold_and_zero_is_black():
-    """The colour map is centred at zero."""
-    maps = np.array([[[-1.0], [0.0], [0.5], [1.0]]], np.float32)
-    (coloured,), _ = tiles.relevance_colours([maps])
-    cold, zero, weak, hot = coloured[0, :, 0]
-    np.testing.assert_array_equal([cold, hot], [(0, 255, 255), (255, 255, 0)])
-    assert zero.max() < 5
-    assert 100 < weak[0] <= 255 and weak[2] == 0
-    (grey,), ends = tiles.activation_colours([maps])
-    assert grey[0, 0, 0, 0] == 0 and grey[0, 3, 0, 0] == 255
-    assert "black -1" in ends
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [((5,), (1, 1, 5)), ((7, 5), (1, 7, 5)), ((2, 3, 5), (2, 3, 5)), ((4, 2, 3, 5), (8, 3, 5))],
-)
-def test_tensors_of_any_rank_become_maps(shape, expected):
-    """The channels stay; NaN becomes 0."""
-    tensor = np.full(shape, np.nan)
-    maps = tiles.as_maps(tensor)
-    assert maps.shape == expected
-    assert not maps.any()
-
-
-def test_large_maps_get_fewer_tiles():
-    """The strongest come first, and the sheet stays within its maximum side."""
-    relevance = np.ones((300, 300, 70)) * np.arange(70)
-    assert list(tiles.strongest(relevance)) == list(range(69, 60, -1))
-    assert len(tiles.strongest(relevance[:10, :10])) == 64
 
 
 def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explained):
@@ -296,27 +228,3 @@ def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
         assert code == 74
         assert "cut off" in err
         assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("columns", [40, 80, 200])
-def test_the_table_fits_the_terminal_and_nothing_is_cut_off(columns, explained, monkeypatch):
-    """The narrow table holds everything that the wide one holds; long names are folded."""
-    explainer, x = explained
-    name = "a_layer_with_a_name_that_fills_a_line"
-    records = [replace(record, name=f"{name}_{record.name}") for record in explainer.layers(x)]
-    wide = table.layer_table(records, conserving=True)
-    monkeypatch.setattr(table.sys, "stdout", Terminal())
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = table.layer_table(records, conserving=True)
-    assert max(map(len, lines)) <= max(columns, table.MIN_WIDTH)
-    assert (lines == wide) == (columns == 200)
-    folded = "".join(line[4:].split("  ")[0] for line in lines)
-    shown = "\n".join(lines)
-    for row_words in (line.split() for line in wide[2:] if line):
-        assert row_words[1] in folded
-        assert all(word in shown for word in row_words[2:])
-
-
-class Terminal:
-    def isatty(self):
-        return True

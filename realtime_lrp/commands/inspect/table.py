@@ -26,15 +26,9 @@ NUMBER_COLUMNS = (
     "largest\nactivation", "sum\narrived", "handed\ndown", "taken by\nbiases", "lost",
 )  # fmt: skip
 
-MIN_WIDTH = 72
-"""Characters; a narrower terminal gets lines of this width all the same."""
-
-Row = tuple[list[str], list[str]]
-"""The cells of the text columns and of the number columns."""
-
 
 def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
-    """One row for each layer; stacks the text cells if the terminal is too narrow.
+    """One row for each layer; cells are folded where the terminal is too narrow.
 
     Args:
       records: every layer, from the output to the input.
@@ -42,13 +36,17 @@ def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     """
     limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum()) if conserving else None
     rows = [_row(record, limit) for record in records]
-    lines = _render(rows, TEXT_COLUMNS, 10_000)
-    width = shutil.get_terminal_size().columns
-    if sys.stdout.isatty() and max(map(len, lines)) > width:
-        rows = [(["\n".join(filter(None, texts))], numbers) for texts, numbers in rows]
-        lines = _render(rows, ["\n".join(TEXT_COLUMNS)], max(width, MIN_WIDTH))
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("no", justify="right", no_wrap=True)
+    for heading in TEXT_COLUMNS:
+        table.add_column(heading, overflow="fold")
+    for heading in NUMBER_COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, (texts, numbers) in enumerate(rows, 1):
+        table.add_row(str(number), *texts, *numbers)
     marked = any("!" in numbers[-1] for _, numbers in rows)
-    return [*lines, *([LEGEND] if marked else []), ""]
+    return [*rendered(table, max(columns, 100)), *([LEGEND] if marked else []), ""]
 
 
 def max_pool_lines(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
@@ -127,8 +125,8 @@ def shape_text(tensor: np.ndarray) -> str:
     return "x".join(map(str, tensor.shape[1:]))
 
 
-def _row(record: LayerRecord, limit: float | None) -> Row:
-    """The cells of a layer; a loss above the limit is marked, None means there are no losses."""
+def _row(record: LayerRecord, limit: float | None) -> tuple[list[str], list[str]]:
+    """The cells of text and of numbers; losses above the limit are marked, None: there are none."""
     shapes = f"{' + '.join(map(shape_text, record.inputs))} -> {shape_text(record.output)}"
     numbers = record.output.max(), total(record.arrived), total(*record.handed_down)
     taken = "-" if limit is None else f"{total(record.taken_by_biases):.4g}"
@@ -137,18 +135,6 @@ def _row(record: LayerRecord, limit: float | None) -> Row:
     return [record.name, record.kind, record.rule, shapes], [
         *(f"{n:.4g}" for n in numbers), taken, loss,
     ]  # fmt: skip
-
-
-def _render(rows: Sequence[Row], text_columns: Sequence[str], width: int) -> list[str]:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("no", justify="right", no_wrap=True)
-    for heading in text_columns:
-        table.add_column(heading, overflow="fold")
-    for heading in NUMBER_COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, (texts, numbers) in enumerate(rows, 1):
-        table.add_row(str(number), *texts, *numbers)
-    return rendered(table, width)
 
 
 def _max_pool_line(record: LayerRecord) -> str:

@@ -1,4 +1,6 @@
-"""`attnlrp` and `cp_lrp` on a vision transformer, against input times a modified gradient."""
+"""Composites for transformers on a vision transformer, against input times a modified gradient."""
+
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 import tensorflow as tf
 from keras import layers, ops
 
-from realtime_lrp import Explainer
+from realtime_lrp import COMPOSITES, Explainer
 from realtime_lrp.errors import UsageError
 
 SIDE, PATCH, WIDTH, HEADS, DEPTH, CLASSES = 16, 4, 12, 3, 2, 5
@@ -198,6 +200,29 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
     assert not product.handed_down[0].any() and product.handed_down[1].all()
 
 
+def test_the_composite_that_nobody_names_suits_the_network(model, tiny_model):
+    """`attnlrp_gamma` with attention, else `zplus`."""
+    tiny = keras.models.load_model(tiny_model)
+    made = Explainer(model)
+    assert repr(made).endswith(": attnlrp_gamma, target 'all'>") and not made.advice
+    assert repr(Explainer(tiny)).endswith(": zplus, target 'all'>")
+
+
+def test_gamma_0_is_attnlrp_and_the_gammas_are_those_of_convolutions_and_dense_layers(
+    model, pictures
+):
+    """The rules of other steps are the same."""
+    named, rows = COMPOSITES["attnlrp_gamma"], []
+    for applies, rule in named.rows:
+        rows.append((applies, replace(rule, gamma=0.0)))
+    without = Explainer(model, composite=replace(named, rows=tuple(rows)), target=TARGET)
+    expected = Explainer(model, composite="attnlrp", target=TARGET)(pictures).relevance
+    difference = np.abs(without(pictures).relevance - expected).max()
+    assert difference < 1e-3 * np.abs(expected).max()
+    rules = Explainer(model, composite="attnlrp_gamma").rules_by_layer
+    assert rules.pop("patches") == "gamma(0.25)" and set(rules.values()) == {"gamma(0.05)"}
+
+
 def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
     """A transformer has no ReLU; a network of convolutions has no attention."""
     assert shallow.unsuited == {"guided_backprop", "deconvnet"}
@@ -226,6 +251,6 @@ def test_a_composite_that_does_not_follow_attention_is_said_once(caplog, tiny_mo
     assert "attention" not in caplog.text
     for _ in range(2):
         advice = Explainer(model, composite="zplus").advice
-    expected = "This network has attention: the composite attnlrp follows it, zplus does not."
+    expected = "This network has attention: the composite attnlrp_gamma follows it, zplus does not."
     assert advice == expected and caplog.text.count(expected) == 1
     assert caplog.text.count("a softmax is added") <= 2  # of each network

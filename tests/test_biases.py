@@ -94,6 +94,7 @@ NAIVE_RULES = {
     "epsilon_alpha2_beta1_flat": ("flat", "alpha_beta", "epsilon"),
     "epsilon_gamma_box": ("zbox", "gamma", "epsilon"),
     "attnlrp": ("epsilon", "epsilon", "epsilon"),
+    "attnlrp_gamma": ("gamma", "gamma", "gamma 0.05"),
     "cp_lrp": ("epsilon", "epsilon", "epsilon"),
 }
 """The rules of the first convolution, the second one and the dense layer."""
@@ -137,7 +138,8 @@ def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
     ):
         absorbed = 0.0 if name == "zplus" else bias
         layer = naive.Layer(matrix, ones, bias, absorbed, np.ones(len(a)), -ends, ends)
-        relevance = getattr(naive, rule)(layer, a, relevance)
+        rule, *value = rule.split()
+        relevance = getattr(naive, rule)(layer, a, relevance, *map(float, value))
     got = Explainer(model, composite=name, low=-6, high=6)(x).relevance.ravel()
     np.testing.assert_allclose(got, relevance, atol=1e-4 * np.abs(relevance).max())
 

@@ -8,7 +8,6 @@ from realtime_lrp import config
 from realtime_lrp.config.defaults import COMMAND_KEYS
 
 ROOT = Path(__file__).parents[1]
-VIEWER = "epsilon_plus_flat"
 
 
 def decided(settings):
@@ -20,15 +19,15 @@ def decided(settings):
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("", ("vgg16", "zplus", "all", False)),
-        ("image", ("vgg16", "zplus", "all", False)),
-        ("video", ("vgg16", "zplus", "all", False)),
-        ("inspect", ("vgg16", "zplus", "all", False)),
-        ("bench", ("vgg16", "zplus", "all", False)),
-        ("live", ("vgg16", VIEWER, "all", False)),
-        ("demo", ("shapes", VIEWER, "all", False)),
-        ("kiosk", ("shapes", VIEWER, "top1", True)),
-        ("evaluate", ("shapes", "zplus", "all", False)),
+        ("", ("vgg16", "auto", "all", False)),
+        ("image", ("vgg16", "auto", "all", False)),
+        ("video", ("vgg16", "auto", "all", False)),
+        ("inspect", ("vgg16", "auto", "all", False)),
+        ("bench", ("vgg16", "auto", "all", False)),
+        ("live", ("vgg16", "auto", "top1", False)),
+        ("demo", ("shapes", "auto", "top1", False)),
+        ("kiosk", ("shapes", "auto", "top1", True)),
+        ("evaluate", ("shapes", "auto", "all", False)),
     ],
 )
 def test_each_command_has_its_defaults(command, expected):
@@ -46,13 +45,13 @@ def test_what_is_set_wins_over_the_default_of_a_command(tmp_path):
     """From a file, from --set and from an option; each has its origin."""
     file = tmp_path / "my.yaml"
     file.write_text("input:\n  mirror: false\nlrp: {target: all}\n")
-    settings = config.load(file, ("lrp.composite=zplus",), {"--model": "vgg19"}, command="kiosk")
-    assert decided(settings) == ("vgg19", "zplus", "all", False)
+    settings = config.load(file, ("lrp.pool=average",), {"--model": "vgg19"}, command="kiosk")
+    assert decided(settings) == ("vgg19", "auto", "all", False)
     assert {key: settings.origins[key] for key in COMMAND_KEYS} == {
-        "input.mirror": f"{file}:2", "lrp.target": f"{file}:3", "lrp.composite": "--set",
-        "model.name": "--model",
+        "input.mirror": f"{file}:2", "lrp.target": f"{file}:3", "model.name": "--model",
     }  # fmt: skip
-    assert all(map(settings.is_set, COMMAND_KEYS)) and not settings.is_set("lrp.pool")
+    assert all(map(settings.is_set, (*COMMAND_KEYS, "lrp.pool")))
+    assert settings.origins["lrp.pool"] == "--set" and not settings.is_set("lrp.start")
 
 
 def test_every_key_has_an_origin():
@@ -60,7 +59,7 @@ def test_every_key_has_an_origin():
     settings = config.load(sets=("lrp.keep=0.5",), command="live")
     assert set(settings.origins) >= set(config.legal_keys())
     assert settings.origins["lrp.keep"] == "--set"
-    assert settings.origins["lrp.composite"] == "default of live"
+    assert settings.origins["lrp.target"] == "default of live"
     assert settings.origins["lrp.pool"] == "default"
 
 
@@ -69,10 +68,10 @@ def test_a_printed_configuration_does_not_freeze_the_defaults_of_commands(tmp_pa
     file = tmp_path / "my.yaml"
     file.write_text(config.as_yaml(config.load(sets=("model.name=vgg19",))))
     assert "\n  name: vgg19  #" in file.read_text()
-    assert "\n  # composite: zplus  #" in file.read_text()
-    assert decided(config.load(file, command="live")) == ("vgg19", VIEWER, "all", False)
+    assert "\n  # target: all  #" in file.read_text()
+    assert decided(config.load(file, command="live")) == ("vgg19", "auto", "top1", False)
     used = config.as_yaml(config.load(command="live"))
-    assert f"\n  composite: {VIEWER}  #" in used and "[default of live]\n" in used
+    assert "\n  target: top1  #" in used and "[default of live]\n" in used
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,6 @@ def test_a_printed_configuration_does_not_freeze_the_defaults_of_commands(tmp_pa
         (("lrp.method=gradient",), False),
         (("lrp.composite=epsilon",), False),
         (("lrp.method=gradient", "lrp.composite=epsilon"), True),
-        (("lrp.method=gradient", "lrp.composite=null"), False),
         (("lrp.method=gradient", "lrp.layers={Dense: flat}"), True),
     ],
 )

@@ -12,9 +12,11 @@ from faults.clock import until
 from viewer import LOOK
 
 from realtime_lrp import Explainer, config
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
@@ -45,7 +47,7 @@ def frames():
 @pytest.fixture(scope="module")
 def engine():
     """The embedded network, its Keras model kept."""
-    return engines.Engine(settings(), keep_model=True)
+    return engines.Engine(settings(), keep_model=True, otherwise=VIEWER_COMPOSITE)
 
 
 def test_a_large_model_is_loaded_again_for_another_method(engine, frames, monkeypatch):
@@ -192,6 +194,28 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
         assert running.thread.maps.newest().value.names == ("epsilon_plus_flat", "gradient")
 
 
+def test_auto_is_the_engine_of_the_composite_that_it_stands_for(engine):
+    """No second one is built where somebody chooses by name what is there."""
+    chosen = settings()
+    first = first_request(chosen).choice
+    cache = engine_caches.EngineCache(chosen, engine, first)
+    assert first.composite == "auto" and engine.name == "epsilon_plus_flat"
+    assert cache.engine_for(first) is cache.engine_for(replace(first, composite=engine.name))
+    assert cache.engine_for(first) is engine
+
+
+@pytest.mark.parametrize(
+    ("network", "otherwise", "expected"),
+    [("shapes", {}, "zplus"), ("shapes_vit", {"otherwise": "epsilon_plus_flat"}, "attnlrp_gamma")],
+)
+def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected):
+    """What is named stays as it is; provenance has what it became."""
+    made = engines.Engine(settings(**{"--model": network}), **otherwise)
+    assert made.name == made.config.lrp.composite == expected
+    record = provenance_of(made, settings(**{"--model": network}))
+    assert record.composite == record.settings["lrp.composite"] == expected
+
+
 def test_only_so_many_engines_are_kept(engine, monkeypatch):
     """Two at least; the one used last stays."""
     monkeypatch.setattr(engine_caches, "MAX_WEIGHTS", 1)
@@ -209,6 +233,7 @@ class CyclicEngine:
 
     def __init__(self):
         self.explainer, self.itself = SimpleNamespace(weights=1), self
+        self.auto_composite = "epsilon_plus_flat"
 
 
 def test_an_engine_that_is_kept_no_more_is_freed(monkeypatch):

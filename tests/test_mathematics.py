@@ -47,7 +47,7 @@ def test_every_source_is_cited_and_every_citation_has_its_source():
     listed = re.findall(r"^- \*\*(\w+ \d{4})\*\*: ", PAGE, re.M)
     text = PAGE.split("## Sources")[0]
     assert listed == sorted(set(listed))
-    assert set(re.findall(r"\b([A-Z][a-z]+ (?:19|20)\d\d)\b", text)) == set(listed)
+    assert set(re.findall(r"\b([A-Z]\w+ (?:19|20)\d\d)\b", text)) == set(listed)
 
 
 def test_input_times_gradient_is_epsilon_with_biases_from_the_logit(rng):

@@ -515,3 +515,47 @@ def test_two_inputs_are_refused():
     two = keras.Model([a, b], layers.Flatten()(layers.Concatenate()([a, b])))
     with pytest.raises(DamagedInputError, match="2 inputs"):
         Explainer(two)
+
+
+KERNEL, X = np.array([[1, 2, 1], [0.5, -0.99995, -1]], np.float32), np.array([1, 2], np.float32)
+
+
+@pytest.fixture(scope="module")
+def nearly_zero():
+    """A dense layer with the logits 2, 0.0001 and -1."""
+    model = keras.Sequential(
+        [keras.Input((1, 2, 1)), layers.Flatten(), layers.Dense(3, use_bias=False, name="dense")]
+    )
+    model.layers[-1].set_weights([KERNEL])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("target", "weights"),
+    [("all", None), ("top1", (1, 0, 0)), (2, (0, 0, 1)), ("0 - 2", (1, 0, -1))],
+)
+def test_relevance_starts_at_the_probability_or_at_the_logit(target, weights, nearly_zero):
+    """By hand, with `epsilon`. Of all classes a logit near 0 covers the map; from logits not."""
+    z = X @ KERNEL
+    p = np.exp(z) / np.exp(z).sum()
+    t = p if weights is None else np.array(weights)
+    starts = {"probability": np.array(weights or 1) * p * np.sign(z), "logit": t * z}
+    for start, begin in starts.items():
+        explainer = Explainer(nearly_zero, composite="epsilon", target=target, start=start)
+        found = explainer(X.reshape(1, 1, 2, 1))
+        by_hand = (X[:, None] * KERNEL) @ (begin / (z + 1e-6 * np.sign(z)))
+        np.testing.assert_allclose(found.relevance.ravel(), by_hand, rtol=2e-3)
+        np.testing.assert_allclose(found.accounts["epsilon"].started, begin.sum(), rtol=1e-3)
+        drowned = target == "all" and start == "probability"
+        assert (np.abs(by_hand).sum() > 1000) == drowned
+        assert ("--target top1" in explainer.flood_advice("dense")) is drowned
+
+
+def test_maps_that_start_at_logits_have_both_signs(abcde, nearly_zero):
+    """With z+, too: a logit may be negative."""
+    signs = [Explainer(abcde[0], start=one).signed for one in ("probability", "logit")]
+    assert signs == [False, True]
+    negative = Explainer(nearly_zero, target=2, start="logit")(X.reshape(1, 1, 2, 1))
+    np.testing.assert_allclose(negative.relevance.sum(), -1, rtol=1e-3)
+    with pytest.raises(UsageError, match="probability, logit"):
+        Explainer(abcde[0], start="score")

@@ -239,7 +239,7 @@ def test_the_window_s_events_reach_the_state():
     viewer.frame(GREY)
     viewer.window.heard += ["t", Mouse(140, 60, "left"), Mouse(300, 60, ""), "z", "2"]
     assert viewer.loop.turn()
-    assert viewer.request.target == "top1" and viewer.request.choice.composite == "epsilon"
+    assert viewer.request.target == "all" and viewer.request.choice.composite == "epsilon"
     assert tuple(np.argwhere(viewer.request.mask).mean(0).round()) == (30, 50)
     assert viewer.window.full
     viewer.window.closed = True

@@ -89,7 +89,7 @@ ALSO = ("guided_backprop", "grad_cam")
 KEYS = [
     # What is computed
     ("", "1", {"composite": "zplus"}),
-    ("", "4", {}),
+    ("", "4", {"composite": "epsilon_plus_flat"}),
     ("b", "7", {"method": "lrp", "composite": "epsilon_gamma_box"}),
     ("", "b", {"method": "guided_backprop", "notice": "method: guided_backprop"}),
     ("b", "n", {"method": "lrp", "notice": "method: LRP"}),
@@ -128,7 +128,7 @@ KEYS = [
         },
     ),
     (
-        "p Tab Page_Down Down space Down Down Down space",
+        "p Tab Page_Down Down Down space Down Down Down space",
         "Return",
         {"maps": None, "panels": (), "also": (), "tiled": False, **GOES_ON},
     ),
@@ -137,12 +137,12 @@ KEYS = [
     ("", "a", {"probe": True}),
     ("a", "a", {"probe": False}),
     # What is explained
-    ("", "t", {"target": "top1", "notice": BEST}),
-    ("t", "t", {"target": "all", "notice": ALL}),
+    ("", "t", {"target": "all", "notice": ALL}),
+    ("t", "t", {"target": "top1", "notice": BEST}),
     ("", "d", {"target": 0, "notice": "locked: heart"}),
     ("d", "d", {"target": "top1", "notice": BEST}),
-    ("t", "v", {"target": "0 - 1", "contrast": True, "notice": VERSUS}),
-    ("t v", "v", {"target": "top1", "contrast": False, "notice": BEST}),
+    ("", "v", {"target": "0 - 1", "contrast": True, "notice": VERSUS}),
+    ("v", "v", {"target": "top1", "contrast": False, "notice": BEST}),
     ("d", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True, "notice": VERSUS}),
     ("d v", "v", {"target": 0, "contrast": False, "notice": "locked: heart"}),
     ("d v", "d", {"target": 0, "contrast": False, "notice": "locked: heart"}),
@@ -228,7 +228,7 @@ KEYS = [
     ("h", "Escape", {"helping": False}),
     ("h", "q", {"helping": False}),
     ("h", "F1", {"helping": False}),
-    ("h", "t", {"target": "top1", "notice": BEST}),
+    ("h", "t", {"target": "all", "notice": ALL}),
     ("", "q", {"ended": True}),
     ("", "Escape", {"notice": "Esc again ends the program", "escape_until": 5.0 + ESCAPE_S}),
     ("Escape", "Escape", {"ended": True}),
@@ -293,8 +293,8 @@ def test_all_methods_colour_maps_and_targets_come_round():
     assert pressed(state, "n").request.choice.method == "deconvnet"
     assert set(COMPOSITES) - set(pressed(state, "Tab").panel_list.names) == {"cp_lrp"}
     wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
-    assert pressed(wide, "t t").request.target == "top5"
-    assert pressed(wide, "t t d v").request.target == "1 - 4"
+    assert [pressed(wide, "t " * n).request.target for n in (1, 2, 3)] == ["top5", "all", "top1"]
+    assert pressed(wide, "t d v").request.target == "1 - 4"
 
 
 def test_panels_that_the_network_refuses_are_left_out():
@@ -341,7 +341,8 @@ def test_no_map_stands_side_by_side_with_itself():
     sets = ("live.panels=[lrp, grad_cam, zplus, grad_cam]",)
     chosen = config.load(sets=sets, command="live").config
     state = first_state(chosen, first_request(chosen))
-    assert state.panels == ("epsilon_plus_flat", "grad_cam", "zplus")
+    state = handle(state, events.FrameDrawn(FRAME, answer()))
+    assert state.named_panels == ("epsilon_plus_flat", "grad_cam", "zplus")
     assert pressed(state, "p").request.choice.also == ("grad_cam", "zplus")
     assert pressed(state, "p 1").request.choice.also == ("epsilon_plus_flat", "grad_cam")
 

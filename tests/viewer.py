@@ -149,6 +149,7 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
         device="CPU",
         computed=f"{precision} on CPU",
         network=SimpleNamespace(name="shapes", labels=labels, warning=""),
+        auto_composite="epsilon_plus_flat",
         concept_layers=lambda: ("conv1", "conv2"),
         concept_layer="conv2",
         gallery=None,
@@ -197,7 +198,8 @@ def as_strength(intensity):
 def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1"):
     """The network's answer."""
     target = TargetResolver(len(labels), labels).canonical(asked)
-    return Answer(np.array(scores, np.float32), tuple(labels), asked, target)
+    named = {"auto_composite": "epsilon_plus_flat"}
+    return Answer(np.array(scores, np.float32), tuple(labels), asked, target, **named)
 
 
 def green_square(canvas):

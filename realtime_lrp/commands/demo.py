@@ -8,6 +8,7 @@ import numpy as np
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.commands.video.overlay import Film, overlay_file
 from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.engine.provenance import provenance_of
@@ -58,7 +59,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
         check_output(path, overwrite)
     if config.live.concepts:
         log.warning(NO_PANEL, CLIP)
-    engine = Engine(config, moving=True)
+    engine = Engine(config, moving=True, otherwise=VIEWER_COMPOSITE)
     if config.concepts.gallery or config.concepts.names:
         gallery_of(engine)  # a broken one is refused here as in the window
     figures = Stats(engine.device, engine.precision)

@@ -22,6 +22,8 @@ ABOUT = {
     "wrong if the network's preprocessing is set wrong.",
     "attnlrp": "For transformers: what speaks for and against the class, also by which patches "
     "attend to which; noisy. Without attention it is nearly epsilon.",
+    "attnlrp_gamma": "As attnlrp, with evidence against the class weakened in layers with weights; "
+    "steadier, and takes longer.",
     "cp_lrp": "For transformers: what speaks for and against the class, with attention as it is; "
     "says nothing about why a patch attends to another.",
     "gradient": "Where a small change of the picture would change the answer most, not what the "

@@ -11,11 +11,11 @@ from pathlib import Path
 from realtime_lrp.config.model_section import Model
 from realtime_lrp.config.names import (
     COLORMAPS,
-    COMPOSITES,
     EMBEDDED,
     HUB,
     METHODS,
     MODELS,
+    check_composite,
     check_rule,
     panels,
 )
@@ -52,7 +52,7 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     for number, other in enumerate(config.live.also_models):
         yield from _wrong_names_of_model(("live", "also_models", number), other)
     yield from errors_of(("lrp", "method"), METHODS.check, lrp.method)
-    yield from errors_of(("lrp", "composite"), COMPOSITES.check, lrp.composite)
+    yield from errors_of(("lrp", "composite"), check_composite, lrp.composite)
     for pattern, rule in lrp.layers.items():
         yield from errors_of(("lrp", "layers", pattern), check_rule, rule)
     if config.overlay.colormap is not None:

@@ -6,22 +6,20 @@ They are applied once, in `load`; a command gets a configuration in which every 
 
 from typing import Any
 
-VIEWER_COMPOSITE = "epsilon_plus_flat"
-"""In `evaluate` it cannot be told from zplus in pointing. It takes as long, depends on the class,
-which zplus does not, and is steadier from frame to frame than any other composite."""
+COMPOSITE, VIEWER_COMPOSITE, ATTENTION_COMPOSITE = "zplus", "epsilon_plus_flat", "attnlrp_gamma"
+"""What `lrp.composite: auto` is: elsewhere, in viewers, and everywhere for networks with attention.
+
+In `evaluate` the second cannot be told from the first in pointing. It takes as long, depends on the
+class, which the first does not, and is steadier from frame to frame than any other composite. The
+third points best of what depends on the class on both transformers that were measured."""
 
 COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
-    "live": {"lrp.composite": VIEWER_COMPOSITE},
-    "serve": {"lrp.composite": VIEWER_COMPOSITE},
-    "demo": {"lrp.composite": VIEWER_COMPOSITE, "model.name": "shapes"},
-    "kiosk": {
-        "lrp.composite": VIEWER_COMPOSITE,
-        "model.name": "shapes",
-        "lrp.target": "top1",  # the exhibit shows one answer: that one is explained
-        "input.mirror": True,
-    },
+    "live": {"lrp.target": "top1"},
+    "serve": {"lrp.target": "top1"},
+    "demo": {"lrp.target": "top1", "model.name": "shapes"},
+    "kiosk": {"lrp.target": "top1", "model.name": "shapes", "input.mirror": True},
     "evaluate": {"model.name": "shapes"},
-    "concepts": {"lrp.composite": VIEWER_COMPOSITE, "lrp.target": "top1"},
+    "concepts": {"lrp.target": "top1"},
 }
 """Command -> key "section.key" -> its default there. `evaluate` on photos has none."""
 

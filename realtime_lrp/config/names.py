@@ -67,7 +67,7 @@ COMPOSITES = Names(
     "composite",
     (
         "zplus", "epsilon", "epsilon_plus", "epsilon_plus_flat", "epsilon_alpha2_beta1",
-        "epsilon_alpha2_beta1_flat", "epsilon_gamma_box", "attnlrp", "cp_lrp",
+        "epsilon_alpha2_beta1_flat", "epsilon_gamma_box", "attnlrp", "attnlrp_gamma", "cp_lrp",
     ),
     ("realtime_lrp.relevance.composites", "COMPOSITES"),
     {
@@ -91,6 +91,20 @@ COMPOSITES = Names(
 )  # fmt: skip
 """Names are zennit's and LXT's; the aliases are those of iNNvestigate and of this project's first
 version."""
+
+AUTO = "auto"
+"""As composite: what suits the network."""
+
+
+def check_composite(name: str) -> None:
+    """Refuses a composite that is neither `AUTO` nor one of `COMPOSITES`.
+
+    Raises:
+      UsageError: the message gives the nearest legal name.
+    """
+    if name not in (AUTO, *(known := COMPOSITES.known())):
+        raise unknown(COMPOSITES.kind, name, [*known, AUTO], COMPOSITES.aliases)
+
 
 RULE_PARAMETERS: dict[str, tuple[str, ...]] = {
     "zplus": (),
@@ -246,7 +260,7 @@ def names_of_keys() -> dict[str, Collection[str]]:
     """Keys "section.key" whose names are listed here -> their legal names."""
     return {
         "lrp.method": METHODS.known(),
-        "lrp.composite": COMPOSITES.known(),
+        "lrp.composite": [AUTO, *COMPOSITES.known()],
         "lrp.layers": RULES.known(),
         "overlay.colormap": COLORMAPS.known(),
         "live.panels": panels().known(),

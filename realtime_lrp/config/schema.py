@@ -36,11 +36,12 @@ class Lrp(Section):
         "attention_rollout for transformers",
     )
     composite: Text = Field(
-        default="zplus",
+        default="auto",
         description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
-        "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat, "
-        "epsilon_gamma_box, and attnlrp or cp_lrp for transformers; "
-        "default: zplus; in live, serve, demo, kiosk and concepts: epsilon_plus_flat",
+        "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat, epsilon_gamma_box, "
+        "and attnlrp, attnlrp_gamma or cp_lrp for transformers; auto: attnlrp_gamma for networks "
+        "with attention; for others epsilon_plus_flat in live, serve, demo, kiosk and concepts, "
+        "elsewhere zplus",
     )
     layers: Rules = Field(
         default={},
@@ -84,7 +85,12 @@ class Lrp(Section):
     target: Target = Field(
         default="all",
         description='all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; '
-        "default: all; in kiosk and concepts: top1",
+        "default: all; in live, serve, demo, kiosk and concepts: top1",
+    )
+    start: Literal["probability", "logit"] = Field(
+        default="probability",
+        description="what LRP starts with at each class: its probability, or its logit (as zennit "
+        "and LXT; better for all classes at once where a composite divides by the logits)",
     )
     pool: Literal["max", "average"] = Field(
         default="max",

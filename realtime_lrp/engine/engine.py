@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config, check_names
+from realtime_lrp.config.defaults import COMPOSITE
+from realtime_lrp.config.names import AUTO
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines, fetch_concepts
 from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.engine.device import Device, cpu, device
@@ -31,6 +33,7 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.compiled import PipelineOutput
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.map_plans import composite_for
 from realtime_lrp.relevance.references import Peaks
 from realtime_lrp.relevance.strength import strength
 from realtime_lrp.video.region import Region, region_of
@@ -48,12 +51,14 @@ class Engine:
       keep_model: whether the Keras model stays if it is small, for `variant` and `with_config`.
         Otherwise these load it once more.
       also: methods or composites whose maps are computed as well.
+      otherwise: what `lrp.composite: auto` is for networks without attention.
       by_channel: whether results hold the relevance of each channel of the concept layer, if there
         is one.
 
     Attributes:
-      config: the configuration that it was built for.
+      config: the configuration that it was built for; `lrp.composite` is what `auto` became.
       also: the additional maps, methods or composites.
+      auto_composite: what `lrp.composite: auto` is here.
       network: what is explained.
       files: what it was read from.
       explainer: explains it as configured.
@@ -73,12 +78,13 @@ class Engine:
         keep_model: bool = False,
         also: Sequence[str] = (),
         by_channel: bool = False,
+        otherwise: str = COMPOSITE,
     ):
         check_names(config)
         self.config = config
         self.gallery: Gallery | None = None
         self._moving, self._by_channel = moving, by_channel
-        self._keep_model = keep_model
+        self._keep_model, self._otherwise = keep_model, otherwise
         self.also = tuple(also)
         self._load(device())
 
@@ -117,6 +123,10 @@ class Engine:
 
     def _prepare(self, graph: Graph, on: Device) -> None:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
+        self.auto_composite = str(composite_for(AUTO, graph, self._otherwise))
+        if self.config.lrp.composite == AUTO:
+            lrp = self.config.lrp.model_copy(update={"composite": self.auto_composite})
+            self.config = self.config.model_copy(update={"lrp": lrp})
         config = self.config
         self.device, self.in_flight, self._device = on.name, 2 if on.is_gpu else 1, on
         precision = choose_precision(config, self._moving)
@@ -431,8 +441,8 @@ class Engine:
         flows = self.layer_flows(picture, index, result.target)
         most = max(flows, key=lambda flow: flow.growth[0])
         grown = result.maps[index].magnitude / result.maps[index].started_magnitude
-        absorb_bias = self.config.lrp.absorb_bias
-        return flood_text(grown, most.name, most.kind, float(most.growth[0]), absorb_bias)
+        advice = self.explainer.flood_advice(most.name, result.target)
+        return flood_text(grown, most.name, most.kind, float(most.growth[0]), advice)
 
     def layer_flows(
         self, picture: np.ndarray, index: int = 0, target: str | int | None = None

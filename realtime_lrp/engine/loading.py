@@ -82,6 +82,7 @@ def build_explainer(
         "samples": lrp.samples,
         "baseline": lrp.baseline,
         "grad_cam_layer": lrp.grad_cam_layer,
+        "start": lrp.start,
         "pool": lrp.pool,
         "labels": network.labels,
         "size": config.model.size,

@@ -6,6 +6,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
+from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.hashes import hashes
 from realtime_lrp.system.version import __version__
@@ -25,6 +26,9 @@ def provenance_of(engine: Engine, config: Config | None = None, *further: str) -
     from realtime_lrp.engine.tensorflow import keras, tf
 
     config = config or engine.config
+    if config.lrp.composite == AUTO:
+        lrp = config.lrp.model_copy(update={"composite": engine.composite})
+        config = config.model_copy(update={"lrp": lrp})
     model, lrp = config.model, config.lrp
     explainer = engine.explainer
     return Provenance(

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import AUTO
 from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.system import memory
@@ -50,6 +52,10 @@ class EngineChoice:
     also: tuple[str, ...] = ()
     random: bool = False
     contrast: bool = False
+
+    def with_composite(self, name: str) -> EngineChoice:
+        """The choice with this composite where it is `auto`."""
+        return replace(self, composite=name) if self.composite == AUTO else self
 
     @property
     def name(self) -> str:
@@ -89,7 +95,8 @@ class EngineCache:
         self.preparing: EngineChoice | ConceptRequest | None = None
         self._config = config
         self._first, self._first_random = first, choice.random
-        self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict({choice: first})
+        self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()
+        self._ready[self._named(choice)] = first
         self._impossible: EngineChoice | None = None
         self._refused: tuple[EngineChoice | None, str] | None = None
         self._wanted: EngineChoice | None = None
@@ -111,14 +118,18 @@ class EngineCache:
     def engine_for(self, choice: EngineChoice) -> Engine | None:
         """The engine of a choice; None while it is being prepared, or if that failed."""
         with self._changed:
-            if choice in self._ready:
+            if (named := self._named(choice)) in self._ready:
                 self._wanted = self._impossible = None
-                self._ready.move_to_end(choice)
-                return self._ready[choice]
+                self._ready.move_to_end(named)
+                return self._ready[named]
             if choice not in (self._wanted, self._impossible):
                 self._wanted = choice
                 self._changed.notify()
             return None
+
+    def _named(self, choice: EngineChoice) -> EngineChoice:
+        """The choice with the name of the composite that `auto` is for this network."""
+        return choice.with_composite(self._first.auto_composite)
 
     def has_concepts(self, engine: Engine, wanted: ConceptRequest) -> bool:
         """Whether an engine can answer a request now; if not, that is prepared."""
@@ -148,7 +159,7 @@ class EngineCache:
             with self._changed:
                 self.preparing = None
                 if engine:
-                    self._keep(choice, engine)
+                    self._keep(self._named(choice), engine)
                 if self._wanted == choice:
                     self._wanted = None
                     self._impossible = None if engine else choice
@@ -199,7 +210,7 @@ class EngineCache:
             return self._first.with_config(config, choice.also)
         from realtime_lrp.engine.engine import Engine
 
-        return Engine(config, moving=True, also=choice.also)
+        return Engine(config, moving=True, also=choice.also, otherwise=VIEWER_COMPOSITE)
 
     def _keep(self, choice: EngineChoice, engine: Engine) -> None:
         self._ready[choice] = engine

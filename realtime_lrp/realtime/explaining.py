@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
 from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
@@ -295,8 +296,9 @@ class RelevanceThread:
         first = self.request.choice
         memory.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or Engine(
-            self.config, moving=True, keep_model=self._changeable, also=first.also
-        )
+            self.config, moving=True, keep_model=self._changeable, also=first.also,
+            otherwise=VIEWER_COMPOSITE,
+        )  # fmt: skip
         engine.gallery = gallery_of(engine)
         engine_cache = self.engine_cache = EngineCache(self.config, engine, first)
         engine_cache.start()

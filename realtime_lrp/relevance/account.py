@@ -75,20 +75,22 @@ class Account:
         return received < VANISHED * np.abs(self.started)
 
 
-def flood_advice(absorb_bias: bool | None) -> str:
+def flood_advice(absorb_bias: bool | None, drowns: bool = False) -> str:
     """What to do where relevance grows without limit on its way back.
 
     Args:
       absorb_bias: as the user set it.
+      drowns: whether it grows at the start, where the probability of each of several classes is
+        divided by its logit, which may be nearly 0.
     """
+    if drowns:
+        return "explain one class (--target top1), or start from the logits (lrp.start: logit)"
     if absorb_bias is False:
         return "leave lrp.absorb_bias at null, or choose another --composite"
     return "choose another --composite, or other rules for its layers (lrp.layers)"
 
 
-def flood_text(
-    growth: float, layer: str, kind: str, layer_growth: float, absorb_bias: bool | None
-) -> str:
+def flood_text(growth: float, layer: str, kind: str, layer_growth: float, advice: str) -> str:
     """Says that a map explains nothing, why, and what to do.
 
     Args:
@@ -96,12 +98,12 @@ def flood_text(
       layer: the layer where it grew most.
       kind: its Keras type.
       layer_growth: how many times larger it became there.
-      absorb_bias: as the user set it.
+      advice: what to do.
     """
     return (
         f"the map explains nothing: relevance grew by a factor of {growth:.1e} on its way, most in "
         f"the layer {layer!r} ({kind}, {layer_growth:.1e}). Expected at most {FLOOD:.0f}: "
-        f"{flood_advice(absorb_bias)}."
+        f"{advice}."
     )
 
 

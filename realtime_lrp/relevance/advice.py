@@ -3,10 +3,10 @@
 import functools
 import logging
 
+from realtime_lrp.config.defaults import ATTENTION_COMPOSITE
 from realtime_lrp.relevance.attention_maps import attention_weights
 from realtime_lrp.relevance.composites import COMPOSITES, Composite
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.map_plans import MapRequest
 
 MAX_REMEMBERED = 256
 
@@ -19,16 +19,15 @@ def warn_once(text: str) -> None:
     log.warning("%s", text)
 
 
-def advice_on(graph: Graph, composite: Composite, request: MapRequest) -> str:
+def advice_on(graph: Graph, composite: Composite) -> str:
     """What would suit the network better than the composite that its map follows, or "".
 
     Args:
       graph: the network.
-      composite: the explainer's own.
-      request: the explainer's own map.
+      composite: the one that the map follows.
     """
-    follows = request.method.by_rules and request.composite is None
-    if not follows or composite.steps or not attention_weights(graph):
+    if composite.steps or not attention_weights(graph):
         return ""
     name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")
-    return f"This network has attention: the composite attnlrp follows it, {name} does not."
+    suits = ATTENTION_COMPOSITE
+    return f"This network has attention: the composite {suits} follows it, {name} does not."

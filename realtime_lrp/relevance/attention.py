@@ -1,4 +1,4 @@
-"""Rules of transformers (Achtibat et al. 2024, "AttnLRP").
+"""Rules of transformers: "AttnLRP" (Achtibat et al. 2024) and "CP-LRP" (Ali et al. 2022).
 
 Under `attnlrp` relevance also flows through attention weights, half of what a product receives;
 under `cp_lrp` these are constants. Both treat the deviation of a normalisation as a constant, and

@@ -43,10 +43,16 @@ def canonise(graph: Graph) -> list[Node]:
     for node in before:
         if isinstance(node.step, Affine):
             _fold_backwards(graph, node, node.step) or _fold_forwards(graph, node, node.step)
-        elif isinstance(node.step, Product | MatrixProduct):
+    mark_gates(graph)
+    return [node for node in before if node is not graph.producer(node.output)]
+
+
+def mark_gates(graph: Graph) -> None:
+    """Tells products which of their inputs are gates, in place."""
+    for node in graph.nodes:
+        if isinstance(node.step, Product | MatrixProduct):
             producers = [graph.producer(number) for number in node.inputs]
             node.step.gates = frozenset(i for i, p in enumerate(producers) if _gates(graph, p))
-    return [node for node in before if node is not graph.producer(node.output)]
 
 
 def _fold_backwards(graph: Graph, norm: Node, affine: Affine) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PRECISIONS = ("float32", "bfloat16", "float16", "auto")
 POOLS = ("max", "average")
+STARTS = ("probability", "logit")
 
 MARGIN = 0.1
 """How far values may lie outside the range of the input before they look raw, as a share of it."""
@@ -31,17 +32,19 @@ Bound = float | Sequence[float] | np.ndarray
 
 
 def check_options(
-    precision: str, pool: str, keep: float, samples: int | None, also: Sequence[str]
+    precision: str, pool: str, start: str, keep: float, samples: int | None, also: Sequence[str]
 ) -> None:
     """Refuses illegal values; the arguments are those of `Explainer`.
 
     Raises:
-      UsageError: an unknown precision or pool, a number out of range, or `also` is one text.
+      UsageError: an unknown precision, pool or start, a number out of range, or `also` is one text.
     """
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if pool not in POOLS:
         raise unknown("pool", pool, POOLS)
+    if start not in STARTS:
+        raise unknown("start", start, STARTS)
     if not (isinstance(keep, float | int) and 0 < keep <= 1):
         raise UsageError(f"Expected keep above 0 and up to 1. Received {keep!r}.", "keep")
     if samples is not None and not (isinstance(samples, int) and samples >= 1):

@@ -209,6 +209,9 @@ COMPOSITES: dict[str, Composite] = {
     ),
     "epsilon_gamma_box": Composite(((input_convolution, ZBox()), (convolution, Gamma()), *EPSILON)),
     "attnlrp": Composite(TINY_EPSILON, steps=attention.ATTNLRP),
+    "attnlrp_gamma": Composite(
+        ((convolution, Gamma(0.25)), (any_layer, Gamma(0.05))), steps=attention.ATTNLRP
+    ),
     "cp_lrp": Composite(TINY_EPSILON, steps=attention.CP_LRP),
 }
 

@@ -15,9 +15,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
+from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import checks, export
-from realtime_lrp.relevance.account import flows_function
+from realtime_lrp.relevance.account import flood_advice, flows_function
 from realtime_lrp.relevance.advice import advice_on, warn_once
 from realtime_lrp.relevance.attention_maps import patches_of
 from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
@@ -52,6 +53,7 @@ from realtime_lrp.relevance.layer_views import LayerViews
 from realtime_lrp.relevance.map_plans import (
     bind_maps,
     choose_precision,
+    composite_for,
     map_names,
     map_requests,
     plan_maps,
@@ -90,9 +92,12 @@ class Explainer(LayerViews):
         model with this `pool`. The graph is used up. It allows freeing the Keras model before the
         explainer makes its own weights.
       method: a name in `METHODS`: "lrp", "gradient", "guided_backprop", ...
-      composite: for LRP, which rule each layer follows; a name or a `Composite`.
+      composite: for LRP, which rule each layer follows; a name or a `Composite`. "auto" is
+        attnlrp_gamma for networks with attention, else zplus.
       target: what is explained if the call does not say: "all", "top1", "top5" (any number), a
         class's index or name, "A - B" or "A - rest".
+      start: with what LRP starts at a class: its "probability", in the direction of its logit, or
+        its "logit", as zennit and LXT do.
       precision: "float32", "bfloat16" or "float16", the type in which layers with weights compute;
         maps and scores are float32 in any case. "auto" is `fast` where rounding keeps the map of
         this target. Elsewhere, if `fast` is "bfloat16", only relevance is handed down in it and the
@@ -159,7 +164,7 @@ class Explainer(LayerViews):
         self,
         model: "keras.Model | Network | Graph",
         method: str = "lrp",
-        composite: str | Composite = "zplus",
+        composite: str | Composite = AUTO,
         target: str | int = "all",
         precision: str = "float32",
         *,
@@ -172,6 +177,7 @@ class Explainer(LayerViews):
         guided: Sequence[str] | None = None,
         samples: int | None = None,
         baseline: str = "zero",
+        start: str = "probability",
         grad_cam_layer: str | None = None,
         pool: str = "max",
         labels: Sequence[str] | None = None,
@@ -182,9 +188,10 @@ class Explainer(LayerViews):
         xla: bool = False,
     ) -> None:
         self._arguments = kept_arguments(locals())  # first: locals are the arguments here
-        checks.check_options(precision, pool, keep, samples, also)
-        self._names = map_names(method, composite, layers, also)
-        requests, composite = map_requests(method, also), composite_named(composite)
+        checks.check_options(precision, pool, start, keep, samples, also)
+        requests = map_requests(method, also)
+        if composite != AUTO:
+            composite_named(composite)  # an unknown name is refused before the graph is built
         model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
         if isinstance(model, Graph) and output is not None:
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
@@ -192,6 +199,9 @@ class Explainer(LayerViews):
         self.input_shape = checks.input_shape(graph, size)
         if at is not None:
             end_at(graph, at, output_shape(graph, self.input_shape))
+        composite = self._arguments["composite"] = composite_for(composite, graph)
+        self._names = map_names(method, composite, layers, also)
+        composite = composite_named(composite)
         self.classes = checks.count_classes(graph)
         if at is None:
             end_in_scores(graph, self.classes)
@@ -203,7 +213,8 @@ class Explainer(LayerViews):
 
         supports = compute_supports(graph, self.input_shape)
         self.unsuited, self.patches = unsuited(graph, supports), patches_of(graph, supports)
-        self.advice = advice_on(graph, composite, requests[0])
+        follows = requests[0].method.by_rules and requests[0].composite is None
+        self.advice = advice_on(graph, composite) if follows else ""
         if self.advice:
             warn_once(self.advice)
         box = checks.input_box(low, high, self.input_shape)
@@ -214,7 +225,9 @@ class Explainer(LayerViews):
         self.stride = pixel_stride(graph)
         cam = None if grad_cam_layer is None else feature_maps(graph, supports, grad_cam_layer)
         graph.kept |= set() if cam is None else {cam}
-        plans = plan_maps(requests, composite, layers or {}, graph, contexts, absorb_bias, cam)
+        plans = plan_maps(
+            requests, composite, layers or {}, graph, contexts, start, absorb_bias, cam
+        )
         self._rules = plans[0].rules
         self.rules_by_layer = layer_rules(graph, self._rules)
         self._keep_sign = [plan.keeps_sign for plan in plans]
@@ -229,6 +242,7 @@ class Explainer(LayerViews):
         lowering = choose_precision(
             precision, plans, graph, fast, keep, self._resolve(target).contrasts
         )
+        self._divided_by_logits = frozenset().union(*(one.divided_by_logits for one in plans))
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
         as_built = lower_precision(graph, folded, lowering)
@@ -333,6 +347,17 @@ class Explainer(LayerViews):
             self.precision != "float32",
             self._arguments["absorb_bias"],
         )
+
+    def flood_advice(self, layer: str, target: Targets | None = None) -> str:
+        """What to do where relevance of the map grows without limit, most of it in a layer.
+
+        Args:
+          layer: its name.
+          target: as in a call.
+        """
+        asked = self._resolve.for_batch(self.target if target is None else target, 1)
+        drowns = layer in self._divided_by_logits and asked.several
+        return flood_advice(self._arguments["absorb_bias"], drowns)
 
     def compile_pipeline(
         self,

@@ -65,6 +65,8 @@ class LayerViews:
     ) -> dict[str, np.ndarray]:
         """The sum of relevance that each layer hands down to its inputs, from output to input.
 
+        Each sum is that at a layer's input end, not at its output.
+
         Args:
           x: float32 [B, H, W, C], already preprocessed.
           target: as in a call.

@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from realtime_lrp.config import names
+from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
+from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.attention_maps import attention_weights
+from realtime_lrp.relevance.canonise import mark_gates
 from realtime_lrp.relevance.composites import (
     COMPOSITES,
     Composite,
@@ -20,7 +24,7 @@ from realtime_lrp.relevance.methods import (
     grad_cam_at,
 )
 from realtime_lrp.relevance.rounding import Lowering, choose_lowering, keeps_sign
-from realtime_lrp.relevance.rules import LayerContext, Propagate, Rule
+from realtime_lrp.relevance.rules import Epsilon, LayerContext, Propagate, Rule
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,10 @@ class MapPlan:
         none.
       absorbing: the output numbers of layers whose biases take a share of the relevance.
       keeps_sign: whether the map has no negative entry where the target has none.
-      logits: the number of the tensor whose signs relevance starts with, or None.
+      signs: the number of the tensor whose signs relevance starts with, or None.
+      values: the number of the logits with which relevance starts; None where it starts with
+        probabilities.
+      divided_by_logits: the names of layers that divide the probability of a class by its logit.
       difference: whether the map adds up to a difference of scores.
     """
 
@@ -56,8 +63,26 @@ class MapPlan:
     rules: Mapping[int, Rule]
     absorbing: frozenset[int]
     keeps_sign: bool
-    logits: int | None = None
+    signs: int | None = None
+    values: int | None = None
+    divided_by_logits: frozenset[str] = frozenset()
     difference: bool = False
+
+
+def composite_for(
+    name: "str | Composite", graph: Graph, otherwise: str = COMPOSITE
+) -> "str | Composite":
+    """What a composite stands for: "auto" is the one that suits the network.
+
+    Args:
+      name: a name, "auto" or a `Composite`.
+      graph: the network.
+      otherwise: what "auto" is for networks without attention.
+    """
+    if name != AUTO:
+        return name
+    mark_gates(graph)
+    return ATTENTION_COMPOSITE if attention_weights(graph) else otherwise
 
 
 def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:
@@ -107,6 +132,7 @@ def plan_maps(
     layers: Mapping[str, str | Rule],
     graph: Graph,
     contexts: Mapping[int, LayerContext],
+    start: str = "probability",
     absorb_bias: bool | None = None,
     grad_cam: int | None = None,
 ) -> list[MapPlan]:
@@ -118,6 +144,7 @@ def plan_maps(
       layers: its rules for particular layers, see `with_layers`.
       graph: the canonised network.
       contexts: what is known about its layers with weights, by output number.
+      start: with what LRP starts, "probability" or "logit".
       absorb_bias: see `Composite.absorbing`.
       grad_cam: the number of the feature maps for Grad-CAM; None means the last ones.
 
@@ -131,11 +158,18 @@ def plan_maps(
         if grad_cam is not None and method is METHODS["grad_cam"]:
             method = grad_cam_at(grad_cam)
         rules = followed.rules(graph, contexts) if method.by_rules else {}
-        positive = not method.signed or keeps_sign(rules, graph)
+        values = _logits(graph) if start == "logit" and method.starts_with_scores else None
+        positive = not method.signed or (keeps_sign(rules, graph) and values is None)
         difference = method.from_baseline and graph.differentiated() is not None
-        logits = _signed_logits(rules, graph)
+        signs = None if values is not None else _signed_logits(rules, graph)
+        divided = {n.layer for n in graph.nodes if n.output in _last_layers(graph, signs)}
         absorbing = followed.absorbing(graph, contexts, absorb_bias)
-        plans.append(MapPlan(method, followed, rules, absorbing, positive, logits, difference))
+        plans.append(
+            MapPlan(
+                method, followed, rules, absorbing, positive, signs, values, frozenset(divided),
+                difference,
+            )
+        )  # fmt: skip
     return plans
 
 
@@ -147,8 +181,28 @@ def _signed_logits(rules: Mapping[int, Rule], graph: Graph) -> int | None:
     logits = graph.logits()
     if logits is None or not rules:
         return None
-    last = graph.last_with_weights(logits)
+    last = _last_layers(graph, logits)
     return logits if any(rules[number].signed_sum for number in last) else None
+
+
+def _logits(graph: Graph) -> int:
+    """The number of the logits, or of a linear output.
+
+    Raises:
+      UsageError: the scores are computed of several tensors.
+    """
+    number = graph.differentiated()
+    if number is None:
+        raise UsageError(
+            f"The scores of {graph.name!r} are made of several softmaxes or sigmoids, or reshaped: "
+            "it has no logits to start from. Use start=probability.",
+            "start",
+        )
+    return number
+
+
+def _last_layers(graph: Graph, logits: int | None) -> set[int]:
+    return set() if logits is None else graph.last_with_weights(logits)
 
 
 def choose_precision(
@@ -172,9 +226,13 @@ def choose_precision(
     if precision != "auto":
         return Lowering(precision)
     cancels = keep < 1 or any(plan.method.cancels for plan in plans)
+    contrasts |= any(plan.values is not None for plan in plans)  # logits may have both signs
     rules, absorbing = [plan.rules for plan in plans], plans[0].absorbing
     attends = all(
-        plan.rules and plan.composite.steps and not plan.composite.overrides for plan in plans
+        plan.composite.steps
+        and not plan.composite.overrides
+        and all(isinstance(rule, Epsilon) for rule in plan.rules.values())
+        for plan in plans
     )
     return choose_lowering(rules, graph, fast, absorbing, contrasts, cancels, attends)
 
@@ -203,6 +261,6 @@ def bind_maps(
     for plan in plans:
         rules = bound[plan.composite] if plan.rules else {}
         steps = plan.composite.bind_steps(graph, contexts, absorb_bias) if plan.rules else {}
-        context = MethodContext(graph, rules, options, plan.logits, steps)
+        context = MethodContext(graph, rules, options, plan.signs, plan.values, steps)
         explain.append(plan.method.bind(context))
     return explain

@@ -156,6 +156,7 @@ def area_weights(positions: np.ndarray) -> np.ndarray:
 
     The curve is the natural cubic spline through the points over the square roots of their
     positions: curves that change most at the start are smooth there, so that few points suffice.
+    The area is taken over the positions themselves, each of which weighs the same.
 
     Args:
       positions: float [points], ascending from 0 to 1, at least two.

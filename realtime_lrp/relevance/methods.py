@@ -64,15 +64,18 @@ class MethodContext:
       rules: output number of each layer with weights -> its bound rule; empty where the method
         follows no rules.
       options: what the user chose.
-      logits: the number of the tensor whose signs relevance starts with; None where it starts
+      signs: the number of the tensor whose signs relevance starts with; None where it starts
         without.
+      values: the number of the logits with which relevance starts; None where it starts with
+        probabilities.
       step_rules: output number of a step -> the composite's rule for it, see `attention.py`.
     """
 
     graph: Graph
     rules: Mapping[int, Propagate]
     options: MethodOptions
-    logits: int | None = None
+    signs: int | None = None
+    values: int | None = None
     step_rules: Mapping[int, BoundStepRule] = field(default_factory=dict)
 
 
@@ -124,6 +127,11 @@ class Method:
     by_rules: bool = False
     composite: Composite | None = None
 
+    @property
+    def starts_with_scores(self) -> bool:
+        """Whether relevance starts with scores, as in LRP, rather than with 1."""
+        return self.start is start_of_relevance
+
     def bind(self, context: MethodContext) -> "Explain":
         """Binds the method to a network."""
         options = context.options
@@ -135,7 +143,8 @@ class Method:
             samples=samples,
             chunk=chunk_size(samples, options.activations),
             baseline=options.baseline if self.from_baseline else None,
-            logits=context.logits,
+            signs=context.signs,
+            values=context.values,
             keeps_all=options.keep >= 1,
         )
 
@@ -151,7 +160,8 @@ class Explain:
       samples: how many copies of a picture are explained, if any.
       chunk: how many of them at once.
       baseline: pictures -> where the paths of integrated gradients begin; None for other methods.
-      logits: see `MethodContext`.
+      signs: see `MethodContext`.
+      values: see there.
       keeps_all: whether layers with weights pass on all that arrives, see `MethodOptions.keep`.
     """
 
@@ -161,7 +171,8 @@ class Explain:
     samples: int
     chunk: int
     baseline: Baseline | None
-    logits: int | None
+    signs: int | None
+    values: int | None
     keeps_all: bool
 
     def __call__(
@@ -195,8 +206,11 @@ class Explain:
 
     def start(self, tensors: Mapping[int, tf.Tensor], *target: tf.Tensor) -> tf.Tensor:
         """What starts at the output for a target, float32 [B, classes]."""
-        begin = self.method.start(tensors[self.graph.output], *target)
-        return begin if self.logits is None else with_signs_of(tensors[self.logits], begin)
+        scores = tensors[self.graph.output]
+        if self.values is not None:
+            return start_of_gradient(scores, *target) * tf.cast(tensors[self.values], scores.dtype)
+        begin = self.method.start(scores, *target)
+        return begin if self.signs is None else with_signs_of(tensors[self.signs], begin)
 
     def _differences(
         self, tensors: Mapping[int, tf.Tensor], origin: tf.Tensor, begins: Sequence[tf.Tensor]

@@ -151,6 +151,8 @@ class ZPlus(Rule):
 class AlphaBeta(Rule):
     """Alpha-beta (Bach et al. 2015): alpha times z+, minus beta times the negative counterpart.
 
+    b' = max(b, 0) in the first, min(b, 0) in the second.
+
     Args:
       alpha: the weight of contributions that raise the output, 1 or larger.
       beta: the weight of those that lower it, alpha - 1.
@@ -192,7 +194,9 @@ class Gamma(Rule):
     """Gamma: w' = w + gamma * max(w, 0) where the output is positive (Montavon et al. 2019).
 
     Where the output is negative, w' = w + gamma * min(w, 0). Negative inputs use the other one of
-    the two. Outputs of exactly 0 pass nothing on. The output is the layer's real one, with bias.
+    the two (Andéol et al. 2021). The bias goes with positive inputs: b' = b + gamma * max(b, 0) or
+    b + gamma * min(b, 0). Outputs of exactly 0 pass nothing on. The output is the layer's real one,
+    with bias.
 
     Args:
       gamma: 0 (as epsilon) or larger (closer to z+).

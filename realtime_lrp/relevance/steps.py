@@ -321,7 +321,7 @@ class Add(Step):
 
 
 class Product(Step):
-    """Multiplies its inputs. A gate only lets through: relevance goes to what is gated.
+    """Multiplies its inputs. A gate only lets through: what is gated gets all (Arras et al. 2017).
 
     Where no input is a gate, each gets an equal share (the uniform rule, Achtibat et al. 2024,
     "AttnLRP", prop. 3.3).

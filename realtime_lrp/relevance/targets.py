@@ -42,6 +42,11 @@ class Target:
         """Whether classes count against others."""
         return bool(self.rest.any() or (self.weights < 0).any())
 
+    @property
+    def several(self) -> bool:
+        """Whether many classes count at once, each by its probability."""
+        return bool(self.by_probability.any() or self.rest.any())
+
     @classmethod
     def of(
         cls, weights: np.ndarray, top: int, rest: bool = False, by_probability: bool = False

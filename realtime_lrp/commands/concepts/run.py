@@ -14,6 +14,7 @@ from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures,
 from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT
 from realtime_lrp.commands.concepts.sheet import class_words, gallery_sheet, listed_channels
 from realtime_lrp.config import Config
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
@@ -159,7 +160,7 @@ def _make(
     config: Config, options: ConceptOptions, target: Path, pictures: Pictures, names: NamesFile
 ) -> Iterator[str]:
     """Makes the gallery, if the names are of its network; yields a line."""
-    engine = Engine(config)
+    engine = Engine(config, otherwise=VIEWER_COMPOSITE)
     layers = _layers(engine, options.layers or config.concepts.layer)
     counts = engine.explainer.channel_counts()
     names.check(counts)

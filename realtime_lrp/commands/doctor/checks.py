@@ -18,6 +18,7 @@ from pathlib import Path
 from realtime_lrp import config
 from realtime_lrp.commands.doctor.run import Row, failed_row
 from realtime_lrp.config import ASSETS, KeyPath, Settings
+from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.errors import TransferError
 from realtime_lrp.system.quiet import ensure_temporary_folder
 from realtime_lrp.system.version import __version__
@@ -252,7 +253,8 @@ def network(settings: Settings) -> Iterator[Row]:
     from realtime_lrp.video.reader import VideoReader
 
     options = {"--precision": settings.config.lrp.precision}
-    engine = Engine(config.load(options=options, command="demo").config, moving=True)
+    chosen = config.load(options=options, command="demo").config
+    engine = Engine(chosen, moving=True, otherwise=VIEWER_COMPOSITE)
     labels = engine.network.labels or []
     shown = {30: "star", 105: "heart", 180: "house", 255: "fish"}
     right, times = 0, []

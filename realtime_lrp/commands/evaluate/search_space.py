@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.schema import Lrp
+from realtime_lrp.config.defaults import COMPOSITE, VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
@@ -20,7 +19,7 @@ from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
 
-DEFAULTS = tuple(dict.fromkeys((Lrp().composite, VIEWER_COMPOSITE)))
+DEFAULTS = COMPOSITE, VIEWER_COMPOSITE
 """The composites that commands use unless told otherwise: of pictures and films, of live views."""
 
 BASE = "epsilon"

@@ -53,18 +53,18 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
       OutputError: the run cannot be created, or exists.
       TransferError: a write failed.
     """
-    target = logdir / run_name(config, source)
+    engine = Engine(config)
+    target = logdir / run_name(engine.config, source)
     with atomic_folder(target, overwrite, FILE_MARK) as part:
         picture = mirrored(read_picture(source), config.input.mirror)
-        engine = Engine(config)
         region = engine.region(picture.shape[:2])
         x = engine.network.prepare(region.extract(picture)[None]).numpy()
         explanation, records = engine.explainer(x), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         provenance = provenance_of(engine).as_json()
         write_run(part, records, x, explanation.relevance, conserving, provenance)
-    absorb_bias = config.lrp.absorb_bias
-    if conserving and (line := flood_line(records, explanation.relevance, absorb_bias)):
+    advice = engine.explainer.flood_advice
+    if conserving and (line := flood_line(records, explanation.relevance, advice)):
         log.warning("%s", line)
     if conserving and has_account(engine) and (line := loss_line(records, explanation.relevance)):
         log.warning("%s", line)

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rich.table import Table
@@ -83,14 +83,14 @@ def lost(record: LayerRecord) -> float:
 
 
 def flood_line(
-    records: Sequence[LayerRecord], relevance: np.ndarray, absorb_bias: bool | None
+    records: Sequence[LayerRecord], relevance: np.ndarray, advice: Callable[[str], str]
 ) -> str:
     """Names the layer where relevance grows most, if a layer or the network makes it grow too much.
 
     Args:
       records: every layer, from the output to the input; they hand down relevance.
       relevance: the map.
-      absorb_bias: the setting.
+      advice: name of a layer -> what to do where it grows most there.
     """
     growths = [_magnitude(*one.handed_down) / (_magnitude(one.arrived) or 1.0) for one in records]
     grown = _magnitude(relevance) / (_magnitude(records[0].arrived) or 1.0)
@@ -98,7 +98,7 @@ def flood_line(
     if max(grown, largest) <= FLOOD:
         return ""
     record = records[growths.index(largest)]
-    return flood_text(grown, record.name, record.kind, largest, absorb_bias)
+    return flood_text(grown, record.name, record.kind, largest, advice(record.name))
 
 
 def loss_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:

@@ -235,8 +235,10 @@ def _provenance_of_view(view: View) -> Provenance | None:
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
     """The configuration that gives the maps shown; the state may already ask for others."""
     present, computed = state.present_config(), explained.engine.config
+    asked = explained.request.choice.composite  # of several networks each has its own
+    composite = asked if present.live.also_models else computed.lrp.composite
     lrp = {
-        "method": computed.lrp.method, "composite": computed.lrp.composite,
+        "method": computed.lrp.method, "composite": composite,
         "target": str(explained.request.target),
     }  # fmt: skip
     overlay = {"map": computed.overlay.map}

@@ -40,10 +40,10 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
       trouble: what is wrong with the source, or "".
       now: `time.monotonic()`.
     """
-    state, choice = view.state, view.state.request.choice
+    state, choice = view.state, view.state.choice
     explained = view.explained
     shown = explained.names if explained else ()
-    old = explained is not None and relevance.choice != choice
+    old = explained is not None and relevance.choice != state.request.choice
     return msgspec.json.encode(
         {
             "type": "news",

@@ -107,9 +107,9 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
 
 
 def _choose_panels(state: ViewerState, now: float) -> ViewerState:
-    chosen = frozenset(state.panels)
+    chosen = frozenset(state.named_panels)
     names = panel_names(state.unsuited)
-    panel_list = PanelList(names, state.request.choice.name, chosen)
+    panel_list = PanelList(names, state.choice.name, chosen)
     return replace(_held(state, now), panel_list=panel_list)
 
 

@@ -106,7 +106,7 @@ def _awaited(
     if not state.tiled or drawn is None:
         return ()
     unsuited = explained.engine.explainer.unsuited if explained else state.unsuited
-    choice, shown = state.request.choice, [panel.name for panel in drawn.panels]
+    choice, shown = state.choice, [panel.name for panel in drawn.panels]
     wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
     missing = [name for name in wanted if name not in shown]
     return tuple(missing[: max(0, len(wanted) - len(shown))])
@@ -148,7 +148,7 @@ def passing_notice(
     if doing or not shown:
         return notice or doing or "preparing the first map"
     if old:
-        return "\n".join(filter(None, (notice, _preparing(state.request.choice, shown))))
+        return "\n".join(filter(None, (notice, _preparing(state.choice, shown))))
     return notice
 
 

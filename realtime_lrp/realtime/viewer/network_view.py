@@ -91,6 +91,7 @@ class NetworkView:
 
     def passing(self, state: ViewerState) -> str:
         """The lines about it for the screen alone."""
+        state = self._named(state)
         now, shown = time.monotonic(), self.newest.names if self.newest else ()
         old = self._old_since is not None and now - self._old_since > OLD_MAP_S
         return passing_notice(state, now, self.relevance.doing, shown, old)
@@ -136,11 +137,24 @@ class NetworkView:
           size: rows and columns of its part of the canvas.
         """
         self.scene = compose(
-            state, frame, self.newest, self.maps, self.columns, trouble, size, self.name
+            self._named(state),
+            frame,
+            self.newest,
+            self.maps,
+            self.columns,
+            trouble,
+            size,
+            self.name,
         )
         self.explained = self.newest
         self.has_map = bool(self.newest) and self.scene.explained is self.maps
         return self.scene
+
+    def _named(self, state: ViewerState) -> ViewerState:
+        """The state with the name of the composite that `auto` is for this network."""
+        engine, choice = self.relevance.engine, state.request.choice
+        named = choice.with_composite(engine.auto_composite) if engine else choice
+        return state if named is choice else state.with_request(choice=named)
 
     def refused(self) -> Event | None:
         """What the state is told if an engine could not be prepared."""
@@ -159,8 +173,9 @@ class NetworkView:
             labels, unsuited = self._labels_of(engine, len(scores)), engine.explainer.unsuited
             warning = engine.network.warning or engine.explainer.advice
             self._answer = explained, Answer(
-                scores, labels, target, canonical, warning, unsuited, engine.concept_layers(),
-                described_layers(engine, engine.gallery), engine.concept_layer or "",
+                scores, labels, target, canonical, warning, unsuited, engine.auto_composite,
+                engine.concept_layers(), described_layers(engine, engine.gallery),
+                engine.concept_layer or "",
             )  # fmt: skip
         return self._answer[1]
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.config.names import AUTO
 from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.system.geometry import Box
@@ -114,6 +116,7 @@ class Answer:
       target: the same target, class names replaced by indices.
       warning: why all answers of the network may be wrong, or what would explain it better, or "".
       unsuited: the methods and composites that the network has no use for.
+      auto_composite: what `lrp.composite: auto` is for the network.
       concept_layers: the layers whose channels can be shown.
       described_layers: those of them whose channels have pictures or names; all where none have.
       concept_layer: the one that is shown first, or "".
@@ -125,6 +128,7 @@ class Answer:
     target: str | int
     warning: str = ""
     unsuited: frozenset[str] = frozenset()
+    auto_composite: str = AUTO
     concept_layers: tuple[str, ...] = ()
     described_layers: tuple[str, ...] = ()
     concept_layer: str = ""
@@ -255,6 +259,18 @@ class ViewerState:
         return bool(self.shown_figures) or self.about or self.request.probe
 
     @property
+    def choice(self) -> EngineChoice:
+        """The choice of the engine; with a first answer `auto` has the name that it stands for."""
+        choice = self.request.choice
+        return choice.with_composite(self.answer.auto_composite) if self.answer else choice
+
+    @property
+    def named_panels(self) -> tuple[str, ...]:
+        """The panels; with a first answer "lrp" has the name of the composite."""
+        lrp = self.answer.auto_composite if self.answer else "lrp"
+        return tuple(lrp if name == "lrp" else name for name in self.panels)
+
+    @property
     def unsuited(self) -> frozenset[str]:
         """The methods and composites that the network has no use for."""
         return self.answer.unsuited if self.answer else frozenset()
@@ -269,8 +285,9 @@ class ViewerState:
         No map stands side by side with itself, and none for which the network has no use.
         """
         choice = replace(self.request.choice, **changes)
-        without = {choice.name, *self.unsuited}
-        also = tuple(name for name in self.panels if name not in without) if self.tiled else ()
+        main = choice.with_composite(self.choice.composite)
+        without = {main.name, choice.method, *self.unsuited}
+        also = tuple(one for one in self.named_panels if one not in without) if self.tiled else ()
         return self.with_request(choice=replace(choice, also=also))
 
     def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":
@@ -313,8 +330,9 @@ def configured_figures(config: Config) -> frozenset[str] | None:
 
 
 def _configured_panels(config: Config) -> tuple[str, ...]:
-    """The panels at the start, each once; "lrp" is the configured composite."""
-    names = (config.lrp.composite if name == "lrp" else name for name in config.live.panels)
+    """The panels at the start, each once; "lrp" is the composite, if one is configured."""
+    chosen = "lrp" if config.lrp.composite == AUTO else config.lrp.composite
+    names = (chosen if name == "lrp" else name for name in config.live.panels)
     return tuple(dict.fromkeys(names))
 
 

@@ -4,9 +4,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras import layers
+from keras import layers, ops
 
 from realtime_lrp import Explainer
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.layer_contexts import pixel_stride
@@ -459,3 +460,56 @@ def test_depthwise_layers_behind_both_signs_leave_tensorflow_quiet(rng, capfd):
     )
     Explainer(model, composite="zplus", absorb_bias=True)(rng.random((2, 9, 8, 3), np.float32))
     assert capfd.readouterr().err == ""
+
+
+class LayerScale(layers.Layer):
+    """Named as a layer of keras.applications, but with another formula."""
+
+    def build(self, shape):
+        self.gamma = self.add_weight(shape=shape[-1:], initializer="random_normal")
+
+    def call(self, a):
+        return a * (1 + self.gamma)
+
+
+class StochasticDepth(layers.Layer):
+    """The same."""
+
+    def call(self, a):
+        return 0.5 * a
+
+
+class CustomScaleLayer(layers.Layer):
+    """The same, of one tensor."""
+
+    def call(self, a):
+        return a - 2
+
+
+@pytest.mark.parametrize("kind", [LayerScale, StochasticDepth, CustomScaleLayer])
+def test_layers_of_keras_are_not_known_by_their_name_alone(kind, rng):
+    """A class of the user's with the same name is read by its operations."""
+    model = network(lambda x: kind(name="own")(conv(activation="relu")(x)))
+    x = rng.normal(size=(2, 9, 8, 3)).astype(np.float32)
+    np.testing.assert_allclose(Explainer(model)(x).scores, model.predict(x, verbose=0), atol=1e-6)
+
+
+def test_a_layer_that_computes_something_else_than_its_steps_is_refused():
+    """Wherever it is; the message names it. Every model is compared once only."""
+    relu = layers.ReLU(name="culprit")
+    relu.call = lambda a: ops.maximum(a, -1.0)
+    part = keras.Sequential([keras.Input((7, 6, 6)), layers.Dropout(0.5), relu], name="part")
+    with pytest.raises(DamagedInputError, match=r"'part/culprit' .ReLU. computes something else"):
+        Explainer(network(lambda x: part(conv()(x))))
+
+    class Doubled(keras.Model):
+        def call(self, x, training=False):
+            return 2 * super().call(x, training=training)
+
+    x = keras.Input((4, 4, 3))
+    with pytest.raises(DamagedInputError, match=r"'whole' .Doubled. computes something else"):
+        Explainer(Doubled(x, layers.Dense(2)(layers.Flatten()(x)), name="whole"))
+    model = network(lambda x: conv(name="first")(x))
+    Explainer(model)
+    model.get_layer("first").call = lambda a: 1 / 0
+    Explainer(model)

@@ -451,3 +451,34 @@ def test_the_command_line_takes_a_folder(run, exported, tmp_path):
     code, _, err = run(*words, "--overwrite", "--model", tmp_path)
     assert code == 65
     assert "holds no saved_model.pb" in err
+
+
+def normalised(rng):
+    """Batch norms before sums and convolutions, a group norm, and what prepares the picture."""
+    x = keras.Input((8, 8, 3))
+    h = layers.Normalization(mean=[0.1, 0.2, 0.3], variance=[1, 2, 3])(x)
+    h = layers.Rescaling([2, 3, 4], [0.1, 0.2, 0.3])(h)
+    h = layers.BatchNormalization()(layers.Conv2D(6, 3, padding="same")(h))  # folded back
+    h = layers.Add()([h, layers.BatchNormalization(scale=False)(h)])  # stays
+    h = layers.Conv2D(4, 3)(layers.BatchNormalization()(h))  # folded into the next
+    h = layers.ReLU()(layers.BatchNormalization()(layers.AveragePooling2D(2)(h)))
+    h = layers.GroupNormalization(2)(layers.Conv2D(4, 2)(h))
+    h = layers.BatchNormalization(center=False)(layers.Flatten()(h))
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    for weight in model.weights:
+        positive = "variance" in weight.path or "gamma" in weight.path
+        weight.assign(np.abs(rng.normal(positive, 0.3, size=weight.shape)))
+    return model
+
+
+@pytest.mark.parametrize("composite", ["epsilon_plus_flat", "epsilon", "attnlrp"])
+def test_one_network_has_one_map(tmp_path, rng, composite):
+    """Its batch norms are folded, or stay, as in Keras."""
+    model = normalised(rng)
+    model.export(str(tmp_path / "net"), verbose=False)
+    network = load_network(str(tmp_path / "net"), preprocess="none")
+    x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
+    ours, expected = (
+        Explainer(one, composite=composite, target=1)(x).relevance for one in (network.model, model)
+    )
+    np.testing.assert_allclose(ours, expected, atol=1e-5 * np.abs(expected).max())

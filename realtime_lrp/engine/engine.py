@@ -95,7 +95,7 @@ class Engine:
           Error: what `load` and `Explainer` raise.
         """
         check_names(config)
-        graph = build_graph(self.model, config.lrp.pool)
+        graph = build_graph(self.model, config.lrp.pool, size=config.model.size)
         other = copy(self)
         other.config, other.also = config, tuple(also)
         other._prepare(graph, self._device)

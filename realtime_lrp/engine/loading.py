@@ -37,7 +37,7 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     """
     network = load_configured(config)
     model: keras.Model = network.model
-    graph = build_graph(model, config.lrp.pool)
+    graph = build_graph(model, config.lrp.pool, size=config.model.size)
     if config.model.size:
         _check_memory(graph, config.model.size)
     _check_channels(network)

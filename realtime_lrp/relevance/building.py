@@ -5,7 +5,9 @@ layer with a row in `layers.py` becomes the steps of its row; any other is trace
 operations (`traced/`).
 """
 
+import functools
 import re
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,31 +17,47 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.relevance.comparison import LayerCall, check_calls, check_nodes
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.layers import has_row, steps_of
 from realtime_lrp.relevance.places import choose_output, without_unused
 from realtime_lrp.relevance.steps import Step
-from realtime_lrp.relevance.traced.checking import check_nodes
 from realtime_lrp.relevance.traced.operations import OPERATIONS
 from realtime_lrp.relevance.traced.reading import Reader
 from realtime_lrp.relevance.traced.tracing import BATCH, Trace, trace
 from realtime_lrp.system.free_memory import available_bytes, gib
 
+_COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
+"""The models whose layers were compared with their nodes."""
 
-def build_graph(model: keras.Model, pool: str, output: str | int | None = None) -> Graph:
+MAX_PIXELS = 1 << 20
+"""Layers are not compared on larger pictures, which might not fit into memory."""
+
+
+def build_graph(
+    model: keras.Model,
+    pool: str,
+    output: str | int | None = None,
+    size: tuple[int, int] | None = None,
+) -> Graph:
     """Turns a Keras model into a graph.
+
+    The first time that a model is read, each layer is compared with its steps, on noise.
 
     Args:
       model: reads one picture. A subclassed model has to be built: called on a batch once, or by
         `build`.
       pool: how relevance goes back through max pools, "max" or "average".
       output: which of the model's outputs, by name or position; None for its only one.
+      size: rows and columns of the pictures, where the model leaves them open; without them its
+        layers are not compared.
 
     Raises:
       UsageError: there is no such output.
       DamagedInputError: the model is not built, has several inputs, several outputs of which none
-        is chosen, or weights that are not finite.
+        is chosen, weights that are not finite, or a layer that computes something else than its
+        steps.
       UnsupportedLayerError: a layer has no rule, or an operation of it has none.
     """
     if not is_functional(model):
@@ -49,10 +67,32 @@ def build_graph(model: keras.Model, pool: str, output: str | int | None = None) 
     picture = tuple(model.inputs[0].shape)[1:]
     scores = tuple(model.outputs[chosen].shape)[1:]
     graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
-    graph.output = _existing(model, _Builder(graph, pool).walk(model, [0], "")[chosen])
+    builder = _Builder(graph, pool)
+    outputs = builder.walk(model, [0], "")
+    builder.note_own_call(model, model.name, [0], outputs)
+    if model not in _COMPARED:
+        _compare(model, builder.calls, size)
+    graph.output = _existing(model, outputs[chosen])
     if len(model.outputs) > 1:
         without_unused(graph)
     return graph
+
+
+def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, int] | None) -> None:
+    """Compares the layers of a model with their nodes, for pictures of one size."""
+    shape = tuple(model.inputs[0].shape)[1:]
+    fixed = None not in shape
+    if not fixed and size is not None and len(shape) == 3:
+        shape = (shape[0] or size[0], shape[1] or size[1], shape[2])
+    if None in shape or np.prod(shape[:-1]) > MAX_PIXELS:
+        return
+    try:
+        check_calls(calls, tf.TensorSpec([1, *shape], model.inputs[0].dtype))
+    except (tf.errors.InvalidArgumentError, TypeError, ValueError):
+        if fixed:
+            raise
+        return  # the explainer says what is wrong with this size
+    _COMPARED.add(model)
 
 
 def output_names(model: keras.Model) -> list[str]:
@@ -191,6 +231,10 @@ def _stays(layer: keras.Layer, pool: str) -> bool:
         return False
 
 
+_CALLS_OF_GRAPHS = (type(keras.Model((one := keras.Input((1,))), one)).call, keras.Sequential.call)
+"""How models compute their graph of layers, unless a subclass does something else."""
+
+
 @dataclass(frozen=True)
 class _Builder:
     """Appends the layers of a model to a graph.
@@ -200,11 +244,13 @@ class _Builder:
       pool: see `build_graph`.
       shapes: number of a tensor -> its shape, where tracing has found it out. What a custom layer
         tells Keras can be wrong.
+      calls: the calls of all layers that have been appended, for `check_calls`.
     """
 
     graph: Graph
     pool: str
     shapes: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
+    calls: list[LayerCall] = field(default_factory=list)
 
     def walk(self, model: keras.Model, numbers: list[int], prefix: str) -> list[int | None]:
         """Appends the layers of a functional model.
@@ -223,19 +269,48 @@ class _Builder:
             known.update(zip(map(id, node.outputs), outputs, strict=True))
         return [known[id(tensor)] for tensor in model.outputs]
 
+    def note_own_call(
+        self, model: keras.Model, name: str, inputs: list[int], outputs: list[int | None]
+    ) -> None:
+        """Notes the call of a model whose class computes more than its graph of layers."""
+        if type(model).call not in _CALLS_OF_GRAPHS:
+            compute = functools.partial(model, training=False)
+            self.calls.append(LayerCall(model, name, compute, [], inputs, outputs))
+
     def _append(self, node: Any, inputs: list[int], prefix: str) -> list[int | None]:
         """Appends one call of a layer; returns the numbers of its outputs, as `walk`."""
-        layer, arguments = node.operation, node.arguments
-        name = prefix + layer.name
+        layer, name = node.operation, prefix + node.operation.name
         if isinstance(layer, keras.Model) and is_functional(layer):
-            return self._whole(name, self.walk(layer, inputs, f"{name}/"))
+            outputs = self._whole(name, self.walk(layer, inputs, f"{name}/"))
+            self.note_own_call(layer, name, inputs, outputs)
+            return outputs
         _require_finite(layer)
+        called = _Called(layer, node.arguments.args, node.arguments.kwargs)
+        by_id = dict(zip(map(id, node.input_tensors), inputs, strict=True))
+        numbers = [by_id[id(tensor)] for tensor in called.tensors]
+        first, noted = len(self.graph.nodes), len(self.calls)
+        outputs = self._append_call(called, name, node, inputs, numbers)
+        nodes = self.graph.nodes[first:]
+        del self.calls[noted:]  # of models inside a traced layer
+        self.calls.append(LayerCall(layer, name, called.compute, nodes, numbers, outputs))
+        return outputs
+
+    def _append_call(
+        self, called: _Called, name: str, node: Any, inputs: list[int], numbers: list[int]
+    ) -> list[int | None]:
+        """Appends the steps or the operations of a layer.
+
+        Args:
+          called: the call.
+          name: of the layer in the graph.
+          node: Keras's own record of the call.
+          inputs: the numbers of all that it reads.
+          numbers: the numbers of its tensors, each once.
+        """
+        layer = called.layer
         try:
-            steps = steps_of(layer, self.pool, arguments.args)
+            steps = steps_of(layer, self.pool, called.args)
         except UnsupportedLayerError as refusal:
-            called = _Called(layer, arguments.args, arguments.kwargs)
-            by_id = dict(zip(map(id, node.input_tensors), inputs, strict=True))
-            numbers = [by_id[id(tensor)] for tensor in called.tensors]
             shapes = self._shapes(called.tensors, numbers)
             try:
                 return self.append_trace(called, called.trace(shapes, self.pool), numbers, name)

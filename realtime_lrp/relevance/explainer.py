@@ -195,7 +195,7 @@ class Explainer(LayerViews):
         model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
         if isinstance(model, Graph) and output is not None:
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
-        graph = model if isinstance(model, Graph) else build_graph(model, pool, output)
+        graph = model if isinstance(model, Graph) else build_graph(model, pool, output, size)
         self.input_shape = checks.input_shape(graph, size)
         if at is not None:
             end_at(graph, at, output_shape(graph, self.input_shape))

@@ -231,13 +231,11 @@ def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
         float32_weights(layer, layer.moving_mean),
         float32_weights(layer, layer.moving_variance),
     )
-    scale = 1.0 / tf.sqrt(variance + layer.epsilon)
+    scale = tf.math.rsqrt(variance + layer.epsilon)  # to the last bit what Keras computes
     if layer.scale:
         scale *= float32_weights(layer, layer.gamma)
-    offset = -mean * scale
-    if layer.center:
-        offset += float32_weights(layer, layer.beta)
-    return [Affine(scale, offset)]
+    beta = float32_weights(layer, layer.beta) if layer.center else 0.0
+    return [Affine(scale, beta - mean * scale)]
 
 
 def _gamma_and_beta(layer: keras.Layer) -> tuple[tf.Tensor | None, tf.Tensor | None]:
@@ -376,18 +374,21 @@ FUNCTIONS = {
 DIVISION = _operation(lambda a, b: a / b)
 """Division; supported only by a constant."""
 
-BY_NAME: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
-    "CustomScaleLayer": _residual_scale,
-    "LayerScale": _layer_scale,
-    "StochasticDepth": _identity,
+OF_APPLICATIONS: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
+    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": _residual_scale,
+    "keras.src.applications.convnext.LayerScale": _layer_scale,
+    "keras.src.applications.convnext.StochasticDepth": _identity,
 }
-"""Layers that `keras.applications` defines in its own files (InceptionResNetV2, ConvNeXt), by class
-name."""
+"""Layers that `keras.applications` defines in its own files, which it does not export."""
 
 
 def has_row(layer: keras.Operation) -> bool:
     """Whether there is a row for the type of a layer."""
-    return type(layer) in LAYERS or type(layer).__name__ in BY_NAME
+    return type(layer) in LAYERS or _full_name(layer) in OF_APPLICATIONS
+
+
+def _full_name(layer: keras.Operation) -> str:
+    return f"{type(layer).__module__}.{type(layer).__qualname__}"
 
 
 def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> list[Step]:
@@ -413,7 +414,7 @@ def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> li
         if function is keras.activations.softmax:
             return [Softmax(layer, layer.axis)]
         return [Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
-    row = LAYERS.get(type(layer)) or BY_NAME.get(type(layer).__name__)
+    row = LAYERS.get(type(layer)) or OF_APPLICATIONS.get(_full_name(layer))
     if row is None:
         raise UnsupportedLayerError(layer)
     return row(layer, pool)

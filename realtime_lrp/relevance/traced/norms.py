@@ -1,7 +1,7 @@
-"""Finds the layer normalisations among the operations of a SavedModel, which holds no layers.
+"""Finds the layer and group normalisations among the operations of a SavedModel without layers.
 
 They are found by how operations are connected, whatever the order of products and sums. Whether
-these are a layer normalisation is then tried on numbers, which also gives its gamma and beta.
+these are a normalisation is then tried on numbers, which also gives its gamma and beta.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.normalisations import LayerNorm
+from realtime_lrp.relevance.normalisations import GroupNorm, LayerNorm
+from realtime_lrp.relevance.steps import Reshape, Step
 from realtime_lrp.relevance.traced.tracing import BATCH
 from realtime_lrp.relevance.traced.values import run
 
@@ -23,8 +24,8 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Suspect:
-    """Operations that may be a layer normalisation.
+class Candidate:
+    """Operations that may be a normalisation.
 
     Attributes:
       root: the tensor that they read, as it was traced.
@@ -40,7 +41,7 @@ class Suspect:
         return self.operations[-1]
 
 
-def suspects(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[Suspect]:
+def candidates(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[Candidate]:
     """The operations between a mean and the only tensor in which everything made of it meets.
 
     Args:
@@ -49,14 +50,14 @@ def suspects(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[Su
       needed: the names of the operations that outputs depend on.
     """
     operations = [one for one in graph.get_operations() if one.name in needed]
-    found: list[Suspect] = []
+    found: list[Candidate] = []
     taken: set[str] = set()
     for position, operation in enumerate(operations):
         of_mean = operation.type == "Mean" and operation.outputs[0].name in of_picture
         if of_mean and operation.name not in taken:
             root = operation.inputs[0]
             if parts := _parts(root, operations[position:], of_picture, needed):
-                found.append(Suspect(root, parts))
+                found.append(Candidate(root, parts))
                 taken.update(one.name for one in parts)
     return found
 
@@ -88,48 +89,70 @@ def _parts(
     return []
 
 
-def as_layer_norm(
-    suspect: Suspect, constant: Callable[[tf.Tensor], tf.Tensor | None]
-) -> LayerNorm | None:
-    """The layer normalisation that the operations compute; None if they compute something else.
+def as_normalisation(
+    candidate: Candidate, constant: Callable[[tf.Tensor], tf.Tensor | None]
+) -> list[Step]:
+    """The normalisation that the operations compute; empty if they compute something else.
 
     Args:
-      suspect: the operations.
+      candidate: the operations.
       constant: the value of a tensor that does not depend on the picture, else None.
     """
-    axes = constant(suspect.operations[0].inputs[1])
-    rank = suspect.root.shape.rank
+    axes = constant(candidate.operations[0].inputs[1])
+    rank = candidate.root.shape.rank
     own = sorted({int(axis) % rank for axis in np.ravel(axes)}) if axes is not None else [0]
-    if 0 in own or suspect.root.shape[0] != BATCH or suspect.root.dtype != tf.float32:
-        return None
+    if 0 in own or candidate.root.shape[0] != BATCH or candidate.root.dtype != tf.float32:
+        return []
     rng = np.random.default_rng(0)
-    a = rng.normal(0.5, 2, suspect.root.shape).astype(np.float32)
-    values = {suspect.root.name: tf.constant(a)}
-    for operation in suspect.operations:
+    a = rng.normal(0.5, 2, candidate.root.shape).astype(np.float32)
+    values = {candidate.root.name: tf.constant(a)}
+    for operation in candidate.operations:
         inputs = [values[t.name] if t.name in values else constant(t) for t in operation.inputs]
         values[operation.outputs[0].name] = run(operation, inputs)[0]
-    computed = values[suspect.output.outputs[0].name].numpy().astype(np.float64)
+    computed = values[candidate.output.outputs[0].name].numpy().astype(np.float64)
     if not np.isfinite(computed).all():
-        return None
-    epsilon = _epsilon(suspect, constant)
+        return []
+    epsilon = _epsilon(candidate, constant)
     plain = LayerNorm(own, None, None, epsilon)
     normal = plain.normalise(tf.constant(a)).numpy().astype(np.float64)
-    others = tuple(axis for axis in range(rank) if axis not in own)
+    if fitted := _gamma_and_beta(computed, normal, own):
+        return [LayerNorm(own, *fitted, epsilon)]
+    shape, groups = candidate.root.shape[1:-2].as_list(), candidate.root.shape[-2:].as_list()
+    of_groups = own == [*range(1, rank - 2), rank - 1]  # [B, ..., groups, channels of each]
+    if of_groups and (fitted := _gamma_and_beta(computed, normal, [rank - 2, rank - 1])):
+        flat = [tf.reshape(one, [-1]) for one in fitted]
+        norm = GroupNorm(groups[0], *flat, epsilon)
+        return [Reshape([*shape, int(np.prod(groups))]), norm, Reshape([*shape, *groups])]
+    return []
+
+
+def _gamma_and_beta(
+    computed: np.ndarray, normal: np.ndarray, axes: Sequence[int]
+) -> tuple[tf.Tensor, tf.Tensor] | None:
+    """Gamma and beta with which `computed` is normal * gamma + beta; None if there are none.
+
+    Args:
+      computed: [B, ...].
+      normal: shaped like it.
+      axes: along which gamma and beta have entries.
+    """
+    others = tuple(axis for axis in range(normal.ndim) if axis not in axes)
     deviation = normal - normal.mean(others, keepdims=True)
-    gamma = (deviation * computed).mean(others) / (deviation**2).mean(others)
-    beta = computed.mean(others) - gamma * normal.mean(others)
-    shape = [size if axis in own else 1 for axis, size in enumerate(suspect.root.shape)]
-    expected = normal * gamma.reshape(shape) + beta.reshape(shape)
-    if not np.allclose(computed, expected, rtol=0, atol=1e-4 * np.abs(computed).max()):
+    gamma = (deviation * computed).mean(others, keepdims=True) / (deviation**2).mean(
+        others, keepdims=True
+    )
+    beta = computed.mean(others, keepdims=True) - gamma * normal.mean(others, keepdims=True)
+    if not np.allclose(computed, normal * gamma + beta, rtol=0, atol=1e-4 * np.abs(computed).max()):
         return None
-    return LayerNorm(own, tf.constant(gamma, tf.float32), tf.constant(beta, tf.float32), epsilon)
+    gamma, beta = (tf.constant(np.squeeze(one, others), tf.float32) for one in (gamma, beta))
+    return gamma, beta
 
 
-def _epsilon(suspect: Suspect, constant: Callable[[tf.Tensor], tf.Tensor | None]) -> float:
+def _epsilon(candidate: Candidate, constant: Callable[[tf.Tensor], tf.Tensor | None]) -> float:
     """What is added to the variance before its root is taken; 0 where nothing is."""
-    root = next(one for one in suspect.operations if one.type in DEVIATIONS)
+    root = next(one for one in candidate.operations if one.type in DEVIATIONS)
     before = root.inputs[0].op
-    parts = {one.outputs[0].name for one in suspect.operations}
+    parts = {one.outputs[0].name for one in candidate.operations}
     read = before.inputs if before.type in ("Add", "AddV2") else []
     added = [constant(one) for one in read if one.name not in parts]
     return next((float(one) for one in added if one is not None and one.shape.rank == 0), 0.0)

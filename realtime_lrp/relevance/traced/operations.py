@@ -43,6 +43,7 @@ from realtime_lrp.relevance.traced.steps import (
 from realtime_lrp.relevance.traced.tracing import BATCH
 from realtime_lrp.relevance.traced.values import (
     CannotReadError,
+    Chain,
     Constant,
     Held,
     Turned,
@@ -196,13 +197,52 @@ def _offset(
     """A sum with a constant: the bias of the layer with weights before it, or an `Offset`."""
     position = 0 if constants[0] is None else 1
     tensor = operation.inputs[position]
-    held = reader.held(tensor)
-    if factors[position] == 1 and tuple(operation.outputs[0].shape) == held.shape:
+    scaled = reader.values[tensor.name]
+    if reader.trace.flat and _prepares(scaled, operation.inputs[1 - position]):
+        return elementwise(reader, operation)
+    if factors[position] == 1 and tuple(operation.outputs[0].shape) == tuple(tensor.shape):
         constant = tf.cast(constants[1 - position], tf.float32) * factors[1 - position]
-        offset = of_any_batch(constant, held.shape)
+        offset = of_any_batch(constant, tensor.shape)
+        if isinstance(scaled, Chain) and (norm := _batch_norm(reader, operation, scaled, offset)):
+            return [*reader.append(operation, [norm], [scaled.root])]
+        held = reader.held(tensor)
         if _fold(reader, operation, held, tf.ones_like(offset), offset):
             return [held]
     return _operation(reader, operation, Offset)
+
+
+def _prepares(value: Value, constant: tf.Tensor) -> bool:
+    """Whether a sum prepares the picture of a SavedModel: nothing learned is added to it."""
+    root = value.root if isinstance(value, Chain) else value
+    return isinstance(root, Held) and root.number == 0 and constant.op.type == "Const"
+
+
+def _batch_norm(
+    reader: Reader, operation: tf.Operation, scaled: Chain, offset: tf.Tensor
+) -> Affine | None:
+    """The batch norm of a SavedModel that a product and a sum with constants are; None if none.
+
+    The end of another normalisation, which divides by a deviation of the picture, is none.
+
+    Args:
+      reader: knows the graph.
+      operation: the sum.
+      scaled: what it reads besides the constant.
+      offset: the constant.
+    """
+    (product,) = (one for one in operation.inputs if reader.constant(one) is None)
+    if not reader.trace.flat or scaled.types != ("Mul",) or len(product.consumers()) > 1:
+        return None
+    scale = scaled.compute(tf.ones([1] * (len(scaled.shape) - 1) + [scaled.shape[-1]]))
+    channels = scaled.shape[-1]
+    if scale.shape.num_elements() != channels or offset.shape.num_elements() != channels:
+        return None
+    node = reader.graph.producer(scaled.root.number)
+    while node is not None and isinstance(node.step, Reshape | Permute):
+        node = reader.graph.producer(node.inputs[0])
+    if node is not None and isinstance(node.step, Product | Quotient):
+        return None
+    return Affine(tf.reshape(scale, [-1]), tf.reshape(offset, [-1]))
 
 
 def bias_add(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
@@ -250,11 +290,14 @@ def product(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
     constants = [reader.constant(tensor) for tensor in operation.inputs]
     scale = next((one for one in constants if one is not None), None)
     if scale is not None and scale.shape.num_elements() > 1 and scale.dtype.is_floating:
-        value = reader.inputs(operation)[0 if constants[0] is None else 1]
+        tensor = operation.inputs[0 if constants[0] is None else 1]
+        value = reader.values[tensor.name]
         if isinstance(value, Held) and tuple(operation.outputs[0].shape) == value.shape:
             factors = of_any_batch(scale, value.shape)
             if _fold(reader, operation, value, factors, tf.zeros_like(factors)):
                 return [value]
+        if isinstance(value, Chain) and reader.trace.flat:
+            reader.held(tensor)  # what follows may be a batch norm
     chain = chain_of(operation, reader.inputs(operation))
     if chain is not None:
         return [chain]

@@ -15,7 +15,7 @@ from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.steps import Step
 from realtime_lrp.relevance.traced.chains import step_of
-from realtime_lrp.relevance.traced.norms import Suspect, as_layer_norm, suspects
+from realtime_lrp.relevance.traced.norms import Candidate, as_normalisation, candidates
 from realtime_lrp.relevance.traced.tracing import Call, Trace
 from realtime_lrp.relevance.traced.values import (
     MIXES,
@@ -90,7 +90,7 @@ class Reader:
             self.values[tensor.name] = Held(number, tuple(tensor.shape))
         of_picture = self._of_picture()
         needed, skipped = self._needed(of_picture)
-        norms = suspects(self.trace.graph, of_picture, needed) if self.trace.flat else []
+        norms = candidates(self.trace.graph, of_picture, needed) if self.trace.flat else []
         by_output = {one.output.name: one for one in norms}
         single = needed - {part.name for one in norms for part in one.operations}
         for operation in self.trace.graph.get_operations():
@@ -143,16 +143,16 @@ class Reader:
             if number is not None:
                 self.values[tensor.name] = Held(number, tuple(tensor.shape))
 
-    def _read_norm(self, suspect: Suspect, rows: Mapping[str, Row]) -> None:
-        """Reads a layer normalisation as one step; what turns out to be none, one by one."""
-        step = as_layer_norm(suspect, self.constant)
-        if step is None:
-            for operation in suspect.operations:
+    def _read_norm(self, candidate: Candidate, rows: Mapping[str, Row]) -> None:
+        """Reads a normalisation as one step; what turns out to be none, one by one."""
+        steps = as_normalisation(candidate, self.constant)
+        if not steps:
+            for operation in candidate.operations:
                 self._read(operation, rows)
         else:
-            held = self.held(suspect.root)
-            (self.values[suspect.output.outputs[0].name],) = self.append(
-                suspect.output, [step], [held]
+            held = self.held(candidate.root)
+            (self.values[candidate.output.outputs[0].name],) = self.append(
+                candidate.output, steps, [held]
             )
 
     def _read(self, operation: tf.Operation, rows: Mapping[str, Row]) -> None:

@@ -1,16 +1,18 @@
-"""Compares the nodes of a traced layer with the layer itself, on noise.
+"""Compares the nodes of a graph with the layers of the model itself, on noise.
 
-A row that misreads an operation, or a layer that mixes the pictures of a batch, shows here and not
-in wrong maps.
+A row that misreads a layer or an operation, or a layer that mixes the pictures of a batch, shows
+here and not in wrong maps.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.graph import Node
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.traced.tracing import Trace
@@ -20,6 +22,80 @@ TOLERANCE = 1e-3
 
 HALF_TOLERANCE = 0.05
 """The same where the layer computes in half precision; its nodes compute in float32."""
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a layer, and what stands for it in a graph.
+
+    Attributes:
+      layer: the layer, or a nested model.
+      name: its name in the graph.
+      compute: what it computes, as in inference.
+      nodes: those of the layer; empty for a model, whose layers have calls of their own.
+      inputs: the numbers of what it reads.
+      outputs: the numbers of what it computes; None for what does not depend on the picture.
+    """
+
+    layer: keras.Operation
+    name: str
+    compute: Callable[..., Any]
+    nodes: Sequence[Node]
+    inputs: Sequence[int]
+    outputs: Sequence[int | None]
+
+
+def check_calls(calls: Sequence[LayerCall], picture: tf.TensorSpec) -> None:
+    """Refuses a model of which a layer computes something else than its nodes.
+
+    Each layer reads what Keras has computed before it, so that no rounding adds up.
+
+    Args:
+      calls: all calls of the model's layers, in order.
+      picture: shape, with the batch, and type of the model's input.
+
+    Raises:
+      DamagedInputError: a layer, which is named, differs.
+    """
+    values = {0: _noise(picture, 1)}
+    last_reader = {number: call for call in calls for number in call.inputs}
+    for call in calls:
+        inputs = [values[number] for number in call.inputs]
+        computed = tf.nest.flatten(call.compute(*inputs))
+        pairs = [
+            (number, one)
+            for number, one in zip(call.outputs, computed, strict=True)
+            if number is not None
+        ]
+        if call.nodes:
+            ours = _run(call.nodes, call.inputs, [number for number, _ in pairs], inputs)
+        else:
+            ours = [tf.cast(values[number], tf.float32).numpy() for number, _ in pairs]
+        for own, (number, one) in zip(ours, pairs, strict=True):
+            expected = tf.cast(one, tf.float32).numpy()
+            if not _alike(own, expected, HALF_TOLERANCE if _is_half(one) else TOLERANCE):
+                raise _difference(call, own, expected)
+            values[number] = one
+        for number in set(call.inputs):
+            if last_reader[number] is call:
+                del values[number]  # a large network's tensors would not fit together
+
+
+def _difference(call: LayerCall, ours: np.ndarray, expected: np.ndarray) -> DamagedInputError:
+    by = f"of the shape {ours.shape[1:]} and not {expected.shape[1:]}"
+    if ours.shape == expected.shape:
+        largest = float(np.abs(expected).max(initial=0))
+        by = f"off by up to {np.abs(ours - expected).max():.3g}, where the largest is {largest:.3g}"
+    return DamagedInputError(
+        f"The layer {call.name!r} ({type(call.layer).__name__}) computes something else than the "
+        f"table of layers says ({by} on noise), so its maps would be wrong. If its `call` was "
+        "replaced, make it a layer class of its own, which is then read operation by operation; "
+        "else report this as a bug, with the version of Keras."
+    )
+
+
+def _is_half(tensor: tf.Tensor) -> bool:
+    return tensor.dtype in (tf.bfloat16, tf.float16)
 
 
 def check_nodes(
@@ -55,8 +131,7 @@ def check_nodes(
     ours, firsts, lasts = (
         _run(nodes, inputs, numbers, one) for one in (pictures, same_first, same_last)
     )
-    half = any(one.dtype in (tf.bfloat16, tf.float16) for one in expected)
-    tolerance = HALF_TOLERANCE if half else TOLERANCE
+    tolerance = HALF_TOLERANCE if any(map(_is_half, expected)) else TOLERANCE
     for one, first, last, right in zip(ours, firsts, lasts, expected, strict=True):
         right = _kept(tf.cast(right, tf.float32).numpy(), one.shape)
         if not _alike(one, right, tolerance):

@@ -180,6 +180,12 @@ def test_random_weights_and_logits_are_announced(run, tmp_path, rng):
     assert "class " in out
     assert "softmax is added" in err
     assert np.load(tmp_path / "out.npz")["scores"].sum() == pytest.approx(1)
+    code, _, err = run(
+        "image", tmp_path / "in.png", "--model", tmp_path / "bare.keras", "--weights", "random",
+        "-o", tmp_path / "linear.npz", "--output-activation", "linear",
+    )  # fmt: skip
+    assert code == 0 and "softmax" not in err
+    assert np.load(tmp_path / "linear.npz")["scores"].sum() != pytest.approx(1)
 
 
 @pytest.fixture

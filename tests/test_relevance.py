@@ -312,6 +312,31 @@ def test_a_model_that_ends_in_logits_gets_a_softmax_and_says_so(caplog, rng):
     np.testing.assert_allclose(scores, keras.ops.softmax(model(picture)), atol=1e-6)
 
 
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "linear"])
+def test_what_the_last_values_are_can_be_said(activation, rng):
+    """Scores are those of the activation; with "linear" relevance adds up to the value itself."""
+    x = keras.Input((6, 6, 3))
+    dense = layers.Dense(2, use_bias=False)(layers.Flatten()(x))
+    model = keras.Model(x, dense)
+    explainer = Explainer(model, composite="epsilon", target=1, output_activation=activation)
+    picture = rng.normal(size=(1, 6, 6, 3)).astype("float32")
+    found = explainer(picture)
+    np.testing.assert_allclose(
+        found.scores, getattr(keras.activations, activation)(model(picture)), atol=1e-6
+    )
+    np.testing.assert_allclose(np.abs(found.relevance.sum()), abs(found.scores[0, 1]), rtol=1e-4)
+    ended = keras.Model(x, layers.Softmax()(dense))
+    if activation == "softmax":
+        np.testing.assert_allclose(
+            Explainer(ended, output_activation=activation)(picture).scores, found.scores, atol=1e-6
+        )
+    else:
+        with pytest.raises(UsageError, match="ends in a softmax already"):
+            Explainer(ended, output_activation=activation)
+    with pytest.raises(UsageError, match="Did you mean 'linear'"):
+        Explainer(model, output_activation="liner")
+
+
 def scores_of(build, shape=(6, 6, 3)):
     """Our scores and Keras's of a model that `build` makes."""
     x = keras.Input(shape)

@@ -164,8 +164,8 @@ def _load_for_evaluate(
 @click.option("--picture", type=PATH, metavar="FILE", help="write a picture of all maps")
 @OVERWRITE
 @configured(
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--composite", "--pool",
-    "--precision", "--colormap", "--opacity", load=_load_for_evaluate,
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
+    "--composite", "--pool", "--precision", "--colormap", "--opacity", load=_load_for_evaluate,
 )  # fmt: skip
 def evaluate(settings: config.Settings, **options: Any) -> None:
     """Measure how well maps point at the object.
@@ -210,8 +210,8 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 )  # fmt: skip
 @OVERWRITE
 @configured(
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--composite", "--target",
-    "--pool", "--precision", *CONCEPTS,
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
+    "--composite", "--target", "--pool", "--precision", *CONCEPTS,
 )  # fmt: skip
 def concepts(settings: config.Settings, **options: Any) -> None:
     """Choose pictures for the channels of a network.
@@ -240,7 +240,8 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 @click.option("--json", "json_file", type=PATH, metavar="FILE", help="write every figure as JSON")
 @OVERWRITE
 @configured(
-    "--model", "--weights", "--preprocess", "--size", "--method", "--composite", "--pool"
+    "--model", "--weights", "--preprocess", "--size", "--output-activation", "--method",
+    "--composite", "--pool",
 )  # fmt: skip
 def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwrite: bool) -> None:
     """Measure the speed of this machine.

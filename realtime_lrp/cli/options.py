@@ -14,8 +14,9 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.system.program import set_verbosity
 
 EXPLAIN = (
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--method", "--composite",
-    "--target", "--pool", "--precision", "--mirror", "--map", "--colormap", "--opacity",
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
+    "--method", "--composite", "--target", "--pool", "--precision", "--mirror", "--map",
+    "--colormap", "--opacity",
 )  # fmt: skip
 """The options of every command that explains pictures."""
 

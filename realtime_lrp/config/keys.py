@@ -27,6 +27,7 @@ OPTIONS = {
     "--labels": "model.labels",
     "--preprocess": "model.preprocess",
     "--size": "model.size",
+    "--output-activation": "model.output_activation",
     "--also-model": "live.also_models",
     "--method": "lrp.method",
     "--composite": "lrp.composite",

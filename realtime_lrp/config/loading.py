@@ -45,7 +45,8 @@ _KEY_OF_SUBJECT = {
     "model": "model.name", "further model": "live.also_models",
     "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
-    "size": "model.size", "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
+    "size": "model.size", "output activation": "model.output_activation",
+    "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
     "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",
     "gallery": "concepts.gallery", "concept layer": "concepts.layer",
 }  # fmt: skip

@@ -36,6 +36,12 @@ class Model(Section):
         default=None,
         description="input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one",
     )
+    output_activation: Literal["softmax", "sigmoid", "linear"] | None = Field(
+        default=None,
+        description="what makes scores of the last values: softmax, sigmoid, or linear: they are "
+        "scores themselves, as in a regression; null: softmax where several values are no "
+        "probabilities",
+    )
 
 
 class AlsoModel(Model):

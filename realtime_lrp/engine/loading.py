@@ -86,6 +86,7 @@ def build_explainer(
         "pool": lrp.pool,
         "labels": network.labels,
         "size": config.model.size,
+        "output_activation": config.model.output_activation,
         "fast": device.fast_precision,
         "xla": lrp.xla,
         **network.box(),

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
+from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.advice import warn_once
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
@@ -112,12 +113,41 @@ def _gates(graph: Graph, producer: Node | None) -> bool:
     return _gates(graph, graph.producer(producer.inputs[0]))
 
 
-def end_in_scores(graph: Graph, classes: int) -> None:
-    """Appends a softmax where the graph ends in logits; a single linear value is a score."""
-    if classes == 1 or graph.scoring():
+OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
+
+
+def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> None:
+    """Appends what makes scores of the values that a graph ends in.
+
+    Args:
+      graph: the network.
+      classes: how many values it ends in.
+      activation: one of `OUTPUT_ACTIVATIONS`; "linear" takes the values as scores. None is the
+        softmax where a graph with several values ends in no probabilities.
+
+    Raises:
+      UsageError: there is no such activation, or the graph ends in probabilities already.
+    """
+    if activation not in (None, *OUTPUT_ACTIVATIONS):
+        raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
+    if (scoring := graph.scoring()) and activation:
+        own = graph.nodes[max(scoring) - 1].step
+        if isinstance(own, Activation) and own.name != activation:
+            raise UsageError(
+                f"The network {graph.name!r} ends in a {own.name} already: leave "
+                f"--output-activation {activation} out.",
+                "output activation",
+            )
+    if scoring or activation == "linear" or (classes == 1 and not activation):
+        return
+    if activation == "sigmoid":
+        sigmoid = Activation("sigmoid", tf.sigmoid, nonnegative=True)
+        graph.append("sigmoid", "Activation", [sigmoid], (graph.output,))
         return
     graph.append("softmax", "Softmax", [Softmax(tf.nn.softmax)], (graph.output,))
-    warn_once(
-        f"{graph.name} ends in values that are no probabilities: a softmax is added to get its "
-        "scores"
-    )
+    if not activation:
+        warn_once(
+            f"{graph.name} ends in values that are no probabilities: a softmax is added to get "
+            "its scores. If they are no classes that exclude each other, say what they are: "
+            "--output-activation sigmoid, or linear for values such as those of a regression"
+        )

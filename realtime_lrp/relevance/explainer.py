@@ -127,6 +127,9 @@ class Explainer(LayerViews):
       at: where in an output [B, ..., classes]: whole numbers and slices, such as (row, column), or
         a mask of truth values. Relevance starts at the mean of the vectors at these places, as the
         model returns them: no softmax is added. () is all of an output that is one vector.
+      output_activation: "softmax", "sigmoid" or "linear": what makes scores of the values that the
+        model ends in; with "linear" they are scores themselves, as in a regression. None: a softmax
+        where a model with several values ends in no probabilities.
       fast: what "auto" may be: the fastest precision of the device.
       xla: whether the compiled function goes through XLA.
 
@@ -184,6 +187,7 @@ class Explainer(LayerViews):
         size: tuple[int, int] | None = None,
         output: str | int | None = None,
         at: At | None = None,
+        output_activation: str | None = None,
         fast: str = "bfloat16",
         xla: bool = False,
     ) -> None:
@@ -203,8 +207,8 @@ class Explainer(LayerViews):
         self._names = map_names(method, composite, layers, also)
         composite = composite_named(composite)
         self.classes = checks.count_classes(graph)
-        if at is None:
-            end_in_scores(graph, self.classes)
+        if at is None or output_activation is not None:
+            end_in_scores(graph, self.classes, output_activation)
         folded = canonise(graph)
         if guided is not None:
             guided_rectifiers(graph, guided)  # refuses patterns that match nothing

@@ -22,7 +22,9 @@ LRP = type(Config().lrp).model_fields
 
 def kept_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Those arguments of `Explainer` that are settings of the configuration too."""
-    return {name: arguments[name] for name in (*LRP, "size") if name in arguments}
+    return {
+        name: arguments[name] for name in (*LRP, "size", "output_activation") if name in arguments
+    }
 
 
 def layer_rules(graph: Graph, rules: Mapping[int, Rule]) -> dict[str, str]:
@@ -82,6 +84,8 @@ def _settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
     settings["lrp.target"] = arguments["target"]
     if size := arguments["size"]:
         settings["model.size"] = "x".join(map(str, size))
+    if activation := arguments["output_activation"]:
+        settings["model.output_activation"] = activation
     return settings
 
 

@@ -120,8 +120,8 @@ def as_normalisation(
     shape, groups = candidate.root.shape[1:-2].as_list(), candidate.root.shape[-2:].as_list()
     of_groups = own == [*range(1, rank - 2), rank - 1]  # [B, ..., groups, channels of each]
     if of_groups and (fitted := _gamma_and_beta(computed, normal, [rank - 2, rank - 1])):
-        flat = [tf.reshape(one, [-1]) for one in fitted]
-        norm = GroupNorm(groups[0], *flat, epsilon)
+        gamma, beta = (tf.reshape(one, [-1]) for one in fitted)
+        norm = GroupNorm(groups[0], gamma, beta, epsilon)
         return [Reshape([*shape, int(np.prod(groups))]), norm, Reshape([*shape, *groups])]
     return []
 

@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from served import TOKEN, picture_of, serving_pages
-from websockets.exceptions import WebSocketException
 
 from realtime_lrp.commands.serve import server
 
@@ -91,39 +90,3 @@ def test_hostile_clients_by_the_thousand_leave_nothing_behind(monkeypatch, caplo
         after = held()
     assert after[0] - before[0] < 20 and after[1] <= before[1] + 2 and after[2] <= before[2] + 8
     assert not [record for record in caplog.records if record.exc_info]
-
-
-@pytest.mark.release
-def test_viewers_that_come_and_go_leave_nothing_behind():
-    """Forty at a time, each for a moment, for a minute."""
-    ended = threading.Event()
-
-    def come_and_go(seed):
-        rng = random.Random(seed)
-        while not ended.is_set():
-            with (
-                contextlib.suppress(WebSocketException, OSError, TimeoutError),
-                served.socket() as viewer,
-            ):
-                for _ in range(rng.randrange(6)):
-                    picture_of(viewer)
-                    viewer.send('{"type": "shown"}')
-
-    with serving_pages() as served:
-        visitors = [threading.Thread(target=come_and_go, args=(seed,)) for seed in range(40)]
-        for one in visitors:
-            one.start()
-        seen, begin = [], time.monotonic()
-        while time.monotonic() - begin < 60:
-            served.publish(random.randrange(256))
-            seen.append(held()[0])
-            time.sleep(0.02)
-        ended.set()
-        for brightness in range(200):
-            served.publish(brightness)
-            time.sleep(0.01)
-        for one in visitors:
-            one.join(60)
-        served.until(lambda: not served.exchange.watched)
-    third = len(seen) // 3
-    assert max(seen[2 * third :]) - max(seen[:third]) < 15

@@ -15,7 +15,7 @@ from faults.clock import LONG_S
 from served import TOKEN, Role, picture_of, serving_pages
 from websockets.exceptions import ConnectionClosed
 
-from realtime_lrp.commands.serve import exchange, server
+from realtime_lrp.commands.serve import app, exchange, server
 from realtime_lrp.commands.serve.certificate import own_context
 from realtime_lrp.commands.serve.server import listen
 
@@ -150,6 +150,36 @@ def test_a_request_that_never_ends_is_cut_off(monkeypatch):
         assert picture_of(viewer)
         while b"image/jpeg" not in film.recv(4096):
             pass  # the film goes on, too
+
+
+def test_viewers_that_take_nothing_are_cut_off(monkeypatch):
+    """Their connections end, too, though what was sent last is still on its way."""
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
+    monkeypatch.setattr(app, "SENDING_S", 0.5)
+    with serving_pages() as served, film_of(served), raw_socket(served) as stalled:
+        connections = served.server._server.server_state.connections
+        served.until(lambda: len(served.exchange._viewers) == 2)
+        for _ in range(50):  # the viewer confirms what it has not taken
+            stalled.sendall(b"\x81\x92mask" + masked(b'{"type": "shown"}\n'))
+            served.exchange.publish(bytes(1_000_000), time.monotonic())
+            time.sleep(0.02)
+        served.until(lambda: not connections)
+
+
+def raw_socket(served):
+    """A WebSocket that reads nothing after the handshake."""
+    client = socket.create_connection(("127.0.0.1", served.port), 300)
+    client.sendall(
+        b"GET /ws?token=%s HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n" % TOKEN.encode()
+    )
+    return client
+
+
+def masked(data):
+    """A message as clients send it: with a mask, here `mask`."""
+    return bytes(one ^ b"mask"[place % 4] for place, one in enumerate(data))
 
 
 @pytest.mark.parametrize("https", [False, True])

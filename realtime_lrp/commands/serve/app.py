@@ -252,6 +252,7 @@ class Film:
         try:
             await asyncio.wait([gone, sending], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            scope["streams"] = False
             self._exchange.leave(viewer)
             for task in (gone, sending):
                 task.cancel()

@@ -184,7 +184,7 @@ class _Http(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._since = time.monotonic()
-        self._deadline = self.loop.call_later(REQUEST_S, self._cut_off)
+        self._restart_deadline()
         self.loop.call_later(PROMPT_S, self._make_room)
 
     def _make_room(self) -> None:
@@ -200,15 +200,19 @@ class _Http(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._deadline.cancel()
-        self._deadline = self.loop.call_later(REQUEST_S, self._cut_off)
+        self._restart_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
         super().connection_lost(exc)
 
+    def _restart_deadline(self) -> None:
+        self._deadline = self.loop.call_later(REQUEST_S, self._cut_off)
+
     def _cut_off(self) -> None:
-        is_websocket = self not in self.connections
-        if not is_websocket and not (self.scope and self.scope.get("streams")):
+        if self.scope and self.scope.get("streams"):
+            self._restart_deadline()
+        elif self in self.connections:  # else it is a WebSocket's by now
             self.transport.abort()
 
 

@@ -7,9 +7,8 @@ Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fa
 """
 
 from realtime_lrp.config.check import check_also_models, check_names, wrong_names
-from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, option_type
+from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, legal_values, option_type
 from realtime_lrp.config.loading import Settings, load, settings_tree
-from realtime_lrp.config.names import legal_values
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
 from realtime_lrp.config.problems import (
     KeyPath,

@@ -3,13 +3,24 @@
 An option of the command line that sets a key gets a row in `OPTIONS`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from realtime_lrp.config.names import (
+    AUTO,
+    COLORMAPS,
+    COMPOSITES,
+    KEYS,
+    METHODS,
+    MODELS,
+    RULES,
+    SOURCES,
+    panels,
+)
 from realtime_lrp.config.schema import Config
 
 SECTIONS: dict[str, type[BaseModel]] = {name: type(section) for name, section in Config()}
@@ -94,3 +105,33 @@ def field_of(key: str) -> FieldInfo | None:
 def legal_keys() -> list[str]:
     """Every key as "section.key", in the order of the file."""
     return list(_FIELDS)
+
+
+def names_of_keys() -> dict[str, Collection[str]]:
+    """Keys "section.key" whose names are listed here -> their legal names."""
+    return {
+        "lrp.method": METHODS.known(),
+        "lrp.composite": [AUTO, *COMPOSITES.known()],
+        "lrp.layers": RULES.known(),
+        "overlay.colormap": COLORMAPS.known(),
+        "live.panels": panels().known(),
+        "kiosk.exit_key": KEYS.known(),
+    }
+
+
+def legal_values(key: str) -> list[str]:
+    """The names that a key "section.key" may have, for shell completion; empty where it has none.
+
+    Keys that also take other words (files, classes, cameras) have their names listed here.
+    """
+    among_others = {
+        "model.name": MODELS.known(),
+        "live.also_models": MODELS.known(),
+        "model.weights": ["imagenet", "random"],
+        "lrp.target": ["all", "top1", "top5"],
+        "live.source": SOURCES.known(),
+    }
+    if key not in legal_keys() or key == "lrp.layers":
+        return []
+    names = names_of_keys()
+    return list(among_others.get(key) or names.get(key) or choices(key))

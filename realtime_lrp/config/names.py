@@ -8,10 +8,9 @@ belongs in both.
 
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from realtime_lrp.config.keys import choices, legal_keys
 from realtime_lrp.errors import UsageError, unknown
 
 
@@ -31,6 +30,10 @@ class Names:
     included: tuple[str, ...]
     table: tuple[str, str] = ("", "")
     aliases: Mapping[str, str] = field(default_factory=dict)
+
+    def listed(self) -> str:
+        """The included names as words: "max or average"."""
+        return f"{', '.join(self.included[:-1])} or {self.included[-1]}"
 
     def known(self) -> list[str]:
         """Every legal name, those that a Python program added included."""
@@ -254,33 +257,3 @@ def check_rule(text: str) -> None:
 
 
 _DEFAULTS = {"alpha_beta": {"alpha": 2.0, "beta": 1.0}}
-
-
-def names_of_keys() -> dict[str, Collection[str]]:
-    """Keys "section.key" whose names are listed here -> their legal names."""
-    return {
-        "lrp.method": METHODS.known(),
-        "lrp.composite": [AUTO, *COMPOSITES.known()],
-        "lrp.layers": RULES.known(),
-        "overlay.colormap": COLORMAPS.known(),
-        "live.panels": panels().known(),
-        "kiosk.exit_key": KEYS.known(),
-    }
-
-
-def legal_values(key: str) -> list[str]:
-    """The names that a key "section.key" may have, for shell completion; empty where it has none.
-
-    Keys that also take other words (files, classes, cameras) have their names listed here.
-    """
-    among_others = {
-        "model.name": MODELS.known(),
-        "live.also_models": MODELS.known(),
-        "model.weights": ["imagenet", "random"],
-        "lrp.target": ["all", "top1", "top5"],
-        "live.source": SOURCES.known(),
-    }
-    if key not in legal_keys() or key == "lrp.layers":
-        return []
-    names = names_of_keys()
-    return list(among_others.get(key) or names.get(key) or choices(key))

@@ -10,10 +10,9 @@ from typing import Any
 import yaml
 
 from realtime_lrp.config.defaults import COMMAND_KEYS
-from realtime_lrp.config.keys import SECTIONS, describe
+from realtime_lrp.config.keys import SECTIONS, describe, names_of_keys
 from realtime_lrp.config.loading import DEFAULT, Settings
 from realtime_lrp.config.model_section import as_setting
-from realtime_lrp.config.names import names_of_keys
 from realtime_lrp.config.problems import hide_secrets
 from realtime_lrp.config.reading import FLOAT, INTEGER
 from realtime_lrp.config.schema import ASSETS, Config

@@ -8,7 +8,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE, VIEWER_COMPOSITE
 from realtime_lrp.config.model_section import AlsoModels, Model, Section
+from realtime_lrp.config.names import COLORMAPS, COMPOSITES, METHODS, RULES
 from realtime_lrp.config.values import (
     Address,
     Batch,
@@ -31,23 +33,18 @@ class Lrp(Section):
 
     method: Text = Field(
         default="lrp",
-        description="lrp, gradient, input_x_gradient, guided_backprop, deconvnet, "
-        "excitation_backprop, grad_cam, smoothgrad or integrated_gradients, and attention or "
-        "attention_rollout for transformers",
+        description=METHODS.listed(),
     )
     composite: Text = Field(
         default="auto",
-        description="which rule for which layer (method lrp): zplus, epsilon, epsilon_plus, "
-        "epsilon_plus_flat, epsilon_alpha2_beta1, epsilon_alpha2_beta1_flat, epsilon_gamma_box, "
-        "and attnlrp, attnlrp_gamma or cp_lrp for transformers; auto: attnlrp_gamma for networks "
-        "with attention; for others epsilon_plus_flat in live, serve, demo, kiosk and concepts, "
-        "elsewhere zplus",
+        description=f"which rule for which layer (method lrp): auto, {COMPOSITES.listed()}; auto: "
+        f"{ATTENTION_COMPOSITE} for networks with attention; for others {VIEWER_COMPOSITE} in "
+        f"live, serve, demo, kiosk and concepts, elsewhere {COMPOSITE}",
     )
     layers: Rules = Field(
         default={},
         description="other rules for some layers, by name or type, such as {block1_*: flat, "
-        "Dense: epsilon(0.01)}; the first pattern that matches counts; rules: zplus, epsilon, "
-        "gamma, alpha_beta, zbox, wsquare, flat, zplus_input",
+        f"Dense: epsilon(0.01)}}; the first pattern that matches counts; rules: {RULES.listed()}",
     )
     absorb_bias: bool | None = Field(
         default=None,
@@ -137,8 +134,7 @@ class Overlay(Section):
     )
     colormap: Text | None = Field(
         default=None,
-        description="bwr, coldnhot, fire, gray, hot or icefire; null: fire, or icefire if "
-        "relevance can be negative",
+        description=f"{COLORMAPS.listed()}; null: fire, or icefire if relevance can be negative",
     )
     opacity: float = Field(default=0.8, ge=0, le=1, description="0 (no map) to 1")
     follow: Literal["flow", "hold", "sync"] = Field(

@@ -105,33 +105,13 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     assert code == 78 and "13: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
 
 
-def test_captions_are_told_with_their_own_places(run, tmp_path):
-    """A mistake in a file of captions and one in the configuration, together."""
-    captions = tmp_path / "en.yaml"
-    english = (config.ASSETS / "captions" / "en.yaml").read_text(encoding="utf-8")
-    captions.write_text(english.replace("name: English", "nam: English"), encoding="utf-8")
-    sets = (f"kiosk.captions={tmp_path}", "kiosk.languages=[en]", "lrp.pool=mean")
-    code, _, err = run("config", *(word for one in sets for word in ("--set", one)))
-    line = english[: english.index("name: English")].count("\n") + 1
-    assert code == 78
-    assert err.splitlines() == [
-        "realtime-lrp: --set: lrp.pool: expected 'max' or 'average'; received 'mean'",
-        f"{captions}:1: name: is missing",
-        f"{captions}:{line}: there is no key 'nam'; did you mean 'name'?",
-    ]
-
-
 @pytest.mark.parametrize(
     ("key", "advice"),
     [
         ("live.sorce", "did you mean 'live.source'?"),
-        ("overlay.colour_map", "did you mean 'overlay.colormap'?"),
-        ("kiosk.exit", "did you mean 'kiosk.exit_key'?"),
         ("lrp.colormap", "did you mean 'overlay.colormap'?"),  # it is in another section
         ("lpr", "did you mean 'lrp'?"),
-        ("opacity", "did you mean 'overlay.opacity'?"),
         ("model.file", "model has name, weights, labels, preprocess, size"),
-        ("video.output", "video has layout, stride, batch, codec, quality, audio"),
         ("xyz", "the sections are " + ", ".join(config.Config.model_fields)),
     ],
 )
@@ -217,10 +197,7 @@ def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatc
         (("--model", "none.keras"), 66),
         (("--set", "kiosk.clips=[none.mp4, no.mp4]", "--model", "none.keras"), 66),
         (("--set", "kiosk.clips=[none.mp4]", "--composite", "no"), 78),
-        (("--model", "none.keras", "--composite", "no"), 2),
         (("--weights", "none.h5"), 69),
-        (("--weights", "none.h5", "--model", "none.keras"), 66),
-        (("--config", "none.yaml"), 66),
         (("--config", "none.yaml", "--opacity", "3"), 78),
     ],
 )
@@ -245,7 +222,6 @@ TAGS = "tags (!name) are not supported"
     ("text", "words"),
     [
         (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
-        ("lrp: {target: \u00fc}".encode("latin-1"), ":1: is not UTF-8 text; save it as UTF-8"),
         ("lrp: {}".encode("utf-16"), ": is UTF-16, UTF-32 or not text at all; save it as UTF-8"),
         (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
         (b"a: 1\nb: *x", f":2: {ALIASES}"),
@@ -257,29 +233,18 @@ TAGS = "tags (!name) are not supported"
         (b"[" * (1 << 20), f":1: {INVALID}it is nested too deeply"),
         (b"[" + b"1, " * 300000, f":1: {INVALID}it has more than 5000 entries"),
         (b"lrp: {target: " + b"x" * 5000 + b"}", f":1: {INVALID}a text has more than 4096 ch"),
-        (b"lrp: {" + b"x" * 900 + b": 1}", ":1: there is no key 'lrp.xxx"),
-        (b"? [a]\n: b", ":1: expected a name before the colon, not a list"),
         (b"lrp:\n  <<: {pool: max}", ":2: there is no key 'lrp.<<'"),
         (b"lrp: {layers: {a: flat, a: flat}}", ":1: lrp.layers.a: is set twice; keep one of them"),
         (b"lrp: {target: !!python/object/apply:os.system [true]}", f":1: lrp.target: {TAGS}"),
-        (b"lrp: {target: !!binary aGk=}", f":1: lrp.target: {TAGS}"),
         (b"lrp: [1\nb: {", f":2: {INVALID}"),
-        (b"lrp:\n\tpool: max", f":2: {INVALID}"),
-        (b"lrp: {target: @x}", f":1: {INVALID}"),
         (b"lrp:\n  pool: max\n keep: 1", f":3: {INVALID}"),
-        (b"lrp:\n  pool max\n  keep: 1", f":3: {INVALID}"),
         (b'lrp:\n  target: "a\n', f":2: {INVALID}"),
         (b"lrp:\n  keep: 1\nmodel", f":3: {INVALID}"),
-        (b'live: {folder: "C:\\Users"}', f":1: {INVALID}"),
-        (b"lrp: {", f":1: {INVALID}"),
         (b"--- {}\n--- {}", f":2: {INVALID}"),
         (b"model:\n  name:shapes\n", ":1: model: expected a section, with 'key: value' lines"),
-        (b"model:\n  - name: shapes\n", ":1: model: expected a section, with 'key: value' lines"),
-        (b"lrp:\n  layers:\n    Dense:flat\n", ":2: lrp.layers: expected a valid dictionary"),
         (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: expected {pattern: rule}, with a space"),
         (b"live: {source:a:geheim@h}", ":1: there is no key 'live.***@h'; live has source, sour"),
         ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\xa0pool'; did you mean"),
-        (b'lrp: {pool: "\\ud800"}', ":1: lrp.pool: "),
         (b'lrp: {target: "\\0"}', ":1: lrp.target: expected a text without the character U+0000"),
     ],
 )
@@ -297,11 +262,9 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
     "text",
     [
         "".join(f"  word{number}: x\n" for number in range(2490)),
-        "".join(f"  word{number}: x\n  word{number}: x\n" for number in range(1240)),
-        f"  panels: [{', '.join(f'zplus{number}' for number in range(4900))}]\n",
         f"  sources: [{', '.join(['{}'] * 4900)}]\n",
     ],
-    ids=["keys", "doubles", "names", "kinds"],
+    ids=["keys", "kinds"],
 )
 def test_thousands_of_mistakes_are_told_in_a_hundred_lines(tmp_path, text):
     """Quickly, and the last line says that there are more."""
@@ -318,15 +281,11 @@ def test_thousands_of_mistakes_are_told_in_a_hundred_lines(tmp_path, text):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("/dev/zero", "is a folder, a device or a pipe; expected a file"),
         ("/proc/self/mem", "cannot be read (Input/output error)"),
         ("fifo", "is a folder, a device or a pipe; expected a file"),
         (".", "is a folder, a device or a pipe; expected a file"),
         ("loop", "cannot be read (Too many levels of symbolic links)"),
-        ("x" * 300, "cannot be read (File name too long)"),
-        ("dangling", "there is no such configuration file"),
         ("a\0b", "there is no such configuration file"),
-        ("", "is a folder, a device or a pipe; expected a file"),
     ],
 )
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux")
@@ -335,7 +294,6 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, words):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("fifo")
     os.symlink("loop", "loop")
-    os.symlink("nowhere", "dangling")
     kind = MissingInputError if words.startswith("there is no") else ConfigError
     (line,) = refusal_of(name, kind=kind)
     assert line.endswith(f": {words}")

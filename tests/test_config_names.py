@@ -54,9 +54,8 @@ def test_each_rule_takes_the_listed_numbers():
 
 
 RULE_TEXTS = [
-    "zplus", " flat ", "epsilon", "epsilon(0.01)", "gamma(0.5)", "alpha_beta", "alpha_beta(1, 0)",
-    "alpha_beta(2)", "alpha_beta(3)", "alpha_beta(2, 2)", "epsilon(-1)", "epsilon(1, 2)",
-    "epsilon(x)", "epsilon(inf)", "epsilon(nan)", "zplus(1)", "flt", "w_square", "eps", "", "a b",
+    "zplus", " flat ", "epsilon(0.01)", "alpha_beta(1, 0)", "alpha_beta(3)", "epsilon(-1)",
+    "epsilon(1, 2)", "epsilon(x)", "epsilon(nan)", "zplus(1)", "flt", "w_square", "",
 ]  # fmt: skip
 
 

@@ -50,13 +50,6 @@ def further_threads(
 ) -> list[RelevanceThread]:
     """The relevance threads of `live.also_models`; they are not started.
 
-    Args:
-      config: the effective configuration.
-      frames: the slot with the newest frame.
-      stats: those of the first network; gets those of the others.
-      changeable: as for `RelevanceThread`.
-      first: the thread of the first network.
-
     Raises:
       UsageError: a network is there twice.
     """
@@ -80,10 +73,6 @@ class TimeForFirst:
     All networks compute with the same threads of TensorFlow, which take one operation after the
     other: a large network would make the maps of a small one several times slower. It rests longer
     after each map as long as the first network does not keep up with the frames.
-
-    Args:
-      first: the thread of the first network.
-      frames: the slot with the newest frame.
     """
 
     def __init__(self, first: RelevanceThread, frames: Slot[np.ndarray]):
@@ -121,10 +110,7 @@ def config_of(config: Config, model: Model) -> Config:
 def request_for(own: Config, request: MapRequest, target: str | int) -> MapRequest:
     """What a further network is asked for: what the first is, but for probes and concepts.
 
-    Args:
-      own: the configuration of the further network. One with random weights keeps them.
-      request: of the first network.
-      target: what the further network explains.
+    One with random weights keeps them.
     """
     random = own.model.weights == "random" or request.choice.random
     choice = replace(request.choice, random=random)

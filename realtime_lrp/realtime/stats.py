@@ -52,12 +52,7 @@ class Stats:
     _maps_before: int = field(default=0, init=False)
 
     def map_made(self, count: int, seconds: float) -> None:
-        """Counts maps of one batch.
-
-        Args:
-          count: how many.
-          seconds: how long they took together.
-        """
+        """Counts maps of one batch."""
         self.maps += count
         self.map_ms.extend([1000 * seconds / count] * count)
         if self.first_map is None:
@@ -106,11 +101,7 @@ class Stats:
         ]
 
     def as_dict(self, live: bool) -> dict[str, Any]:
-        """The figures by name; those of further networks only where there are any.
-
-        Args:
-          live: whether the command has a live view; else its figures are None.
-        """
+        """The figures by name, those of further networks too; of the view only where there is one."""
         figures: dict[str, Any] = {
             "frames_captured": self.frames_captured,
             "frames_shown": self.frames_shown,

@@ -60,12 +60,6 @@ def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> 
     """Equal parts of a canvas in which pictures are as large as possible.
 
     Where that makes no difference they stand side by side.
-
-    Args:
-      size: rows and columns of the canvas.
-      shape: rows and columns of the pictures, then anything.
-      count: how many parts.
-      gap: columns or rows between two parts.
     """
 
     def grid(across: int) -> tuple[Box, ...]:
@@ -131,13 +125,7 @@ def fitted_box(shape: Sequence[int], room: Box) -> Box:
 
 
 def scaled_box(box: Box, shape: Sequence[int], picture: Box) -> Box:
-    """Where a box of a picture of this shape lies on the canvas.
-
-    Args:
-      box: pixels of the picture.
-      shape: rows and columns of the picture, then anything.
-      picture: where the picture stands on the canvas.
-    """
+    """Where a box of a picture of this shape lies on the canvas."""
     across, down = (picture[2] - picture[0]) / shape[1], (picture[3] - picture[1]) / shape[0]
     x0, x1 = (picture[0] + round(x * across) for x in (box[0], box[2]))
     y0, y1 = (picture[1] + round(y * down) for y in (box[1], box[3]))

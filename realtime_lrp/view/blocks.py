@@ -42,14 +42,7 @@ WIDEST = 40
 
 
 def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
-    """Draws blocks into an area, from the top down, in place; side by side in a wide area.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      blocks: the figures.
-      area: the area on the canvas.
-      size: the height of letters in pixels; smaller where the blocks do not fit.
-    """
+    """Draws blocks into an area, from the top down, in place; side by side in a wide area."""
     if not blocks:
         return
     x0, y0, x1, _ = area
@@ -71,14 +64,7 @@ def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: in
 
 @functools.lru_cache(maxsize=16)
 def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], size: int) -> int:
-    """The row of the canvas below these blocks.
-
-    Args:
-      blocks: the figures.
-      area: the area on the canvas.
-      shape: rows and columns of the canvas.
-      size: the height of letters in pixels.
-    """
+    """The row of the canvas below these blocks."""
     if not blocks:
         return area[1]
     columns, size = _laid_out(blocks, area, shape, size)

@@ -132,14 +132,7 @@ class PanelPlace:
 def place_panel(
     size: tuple[int, int], letters: int, with_pictures: bool = True, warned: bool = False
 ) -> PanelPlace:
-    """Finds room for the panel: at the right, on tall canvases at the bottom.
-
-    Args:
-      size: rows and columns of the canvas.
-      letters: the height of letters in pixels.
-      with_pictures: whether rows have room for pictures of the gallery.
-      warned: whether the header has room for a warning.
-    """
+    """Finds room for the panel: at the right, on tall canvases at the bottom."""
     rows, columns = size
     header = round((HEADER + WARNED * warned) * letters)
     if rows > 1.1 * columns:
@@ -175,14 +168,7 @@ class ConceptArtist:
     def draw(
         self, canvas: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
     ) -> None:
-        """Draws a panel on a canvas, uint8 [H, W, 3] RGB, in place.
-
-        Args:
-          canvas: has the size that `place` was found for.
-          panel: what is shown.
-          place: where.
-          letters: the height of letters in pixels.
-        """
+        """Draws a panel on a canvas, uint8 [H, W, 3] RGB, in place."""
         x0, y0, x1, y1 = place.box
         last = self._drawn
         if last is None or last[0] is not panel or last[1:3] != (place, letters):

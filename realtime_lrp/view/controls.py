@@ -88,13 +88,7 @@ def contains(box: Box, x: int, y: int) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def arrange_controls(size: tuple[int, int], letters: int, with_bar: bool) -> Controls:
-    """Arranges the controls at the lower edge of a canvas.
-
-    Args:
-      size: rows and columns of the canvas.
-      letters: the height of letters, in pixels.
-      with_bar: whether there is a bar.
-    """
+    """Arranges the controls at the lower edge of a canvas."""
     rows, columns = size
     height, gap = round(2.2 * letters), max(2, letters // 3)
     lines = _lines(columns - 2 * gap, letters, gap)
@@ -124,15 +118,7 @@ def draw_controls(
     running: Collection[str],
     pointer: tuple[int, int],
 ) -> None:
-    """Draws the controls in place.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      controls: of a canvas of this size.
-      progress: what the bar shows; None without a bar.
-      running: which actions out of `UNDO` a further click undoes.
-      pointer: column and row; the button there has a bright edge.
-    """
+    """Draws the controls in place."""
     labels = BUTTONS | {action: UNDO[action] for action in running}
     if progress and controls.track:
         _draw_bar(canvas, controls.track, progress, controls.letters)
@@ -144,15 +130,7 @@ def draw_controls(
 def draw_brush(
     canvas: np.ndarray, box: Box, shape: tuple[int, ...], middle: tuple[int, int], radius: int
 ) -> None:
-    """Outlines in place what the brush covers, in white on black.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      box: where the picture stands on the canvas; nothing is drawn outside.
-      shape: of the picture: rows, columns, ...
-      middle: column and row of the picture in the middle of the brush.
-      radius: of the brush, in pixels of the picture.
-    """
+    """Outlines in place what the brush covers, in white on black."""
     x0, y0, x1, y1 = box
     part, scale = canvas[y0:y1, x0:x1], (x1 - x0) / shape[1]
     x, y = (round(((at + 0.5) * scale - 0.5) * 2**SHIFT) for at in middle)

@@ -200,11 +200,6 @@ def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -
 
     It has the proportions of the room if the picture is large enough, and always contains the
     region.
-
-    Args:
-      picture: rows and columns of the picture.
-      region: what has to be visible of it.
-      room: rows and columns that there are on the screen.
     """
     rows, columns = picture
     x0, y0, x1, y1 = region

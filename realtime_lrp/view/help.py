@@ -58,13 +58,7 @@ class HelpLayout:
 
 @functools.lru_cache(maxsize=4)
 def help_layout(rows: int, columns: int, text_size: str = "medium") -> HelpLayout:
-    """Lays the help out for a canvas, with the largest letters that need only one page.
-
-    Args:
-      rows: of the canvas.
-      columns: of the canvas.
-      text_size: one of `TEXT_SIZES`; its smallest letters may take several pages.
-    """
+    """Lays the help out for a canvas, with the largest letters that need only one page."""
     usual = figure_size(rows, columns, text_size)
     for scale in SIZES:
         size = max(11, round(scale * usual))
@@ -82,13 +76,7 @@ def help_pages(size: tuple[int, int], text_size: str = "medium") -> int:
 
 
 def draw_help(canvas: np.ndarray, page: int = 0, text_size: str = "medium") -> None:
-    """Draws a page of the help, in place.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      page: its number, from 0 on; one that is too high is the last.
-      text_size: one of `TEXT_SIZES`.
-    """
+    """Draws a page of the help, in place."""
     rows, columns = canvas.shape[:2]
     darken(canvas, (0, 0, columns, rows), 0.15)
     layout = help_layout(rows, columns, text_size)

@@ -104,13 +104,7 @@ Block = tuple[Entry, ...]
 
 
 def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:
-    """The size of letters on a canvas of these rows and columns, in pixels.
-
-    Args:
-      rows: of the canvas.
-      columns: of the canvas.
-      text_size: one of `TEXT_SIZES`.
-    """
+    """The size of letters on a canvas of these rows and columns, in pixels."""
     return max(11, round(min(rows, columns) / 40 * TEXT_SIZES[text_size]))
 
 

@@ -65,12 +65,7 @@ class ClassList:
     cursor: int = 0
 
     def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
-        """The list with other scores; an empty list gets its entries.
-
-        Args:
-          scores: float32 [classes].
-          labels: the name of each class.
-        """
+        """The list with other scores; an empty list gets its entries."""
         if self.entries:
             return replace(self, scores=scores)
         order = np.argsort(-scores, kind="stable").tolist()
@@ -103,13 +98,7 @@ class ClassList:
 
 
 def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
-    """Draws the list of classes, in place.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      listed: the list.
-      size: the height of letters in pixels.
-    """
+    """Draws the list of classes, in place."""
     column = ListColumn.drawn_on(canvas, size)
     x, width, step = column.x, column.width, column.step
     fits = max(1, (canvas.shape[0] - 5 * step) // step)
@@ -168,13 +157,7 @@ class PanelList:
 
 
 def draw_panel_list(canvas: np.ndarray, listed: PanelList, size: int) -> None:
-    """Draws the list, in place, with a sentence about the entry under the cursor.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      listed: the list.
-      size: the height of letters in pixels.
-    """
+    """Draws the list, in place, with a sentence about the entry under the cursor."""
     column = ListColumn.drawn_on(canvas, size)
     x, width, step = column.x, column.width, column.step
     for number, line in enumerate(HEAD):

@@ -19,14 +19,7 @@ MIN_MARK = 9
 
 
 def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:
-    """Draws a text at the middle of the lower edge of an area, in place.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      text: may have several lines; long ones are broken. "" draws nothing.
-      area: the area on the canvas.
-      size: the height of the figures' letters in pixels.
-    """
+    """Draws a text at the middle of the lower edge of an area, in place."""
     if not text:
         return
     x0, _, x1, y1 = area
@@ -42,25 +35,13 @@ def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:
 
 
 def notice_height(text: str, width: int, size: int) -> int:
-    """How many rows a notice takes in an area of this width, its margins included.
-
-    Args:
-      text: see `draw_notice`.
-      width: of the area, in pixels.
-      size: the height of the figures' letters in pixels.
-    """
+    """How many rows a notice takes in an area of this width, its margins included."""
     letters = round(SCALE * size)
     return len(_lines(text, width, size)) * round(STEP * letters) + 2 * letters
 
 
 def area_for_notice(text: str, areas: Sequence[Box], size: int) -> Box:
-    """The first of these areas that has room for a notice; else the last one.
-
-    Args:
-      text: see `draw_notice`.
-      areas: on the canvas.
-      size: the height of the figures' letters in pixels.
-    """
+    """The first of these areas that has room for a notice; else the last one."""
     for area in areas[:-1]:
         x0, y0, x1, y1 = area
         if x1 > x0 and y1 - y0 >= notice_height(text, x1 - x0, size):
@@ -69,14 +50,7 @@ def area_for_notice(text: str, areas: Sequence[Box], size: int) -> Box:
 
 
 def draw_marks(canvas: np.ndarray, text: str, box: Box, size: int) -> None:
-    """Draws a line at the right end of a box, in place; in smaller letters where it is too long.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      text: the line.
-      box: the box on the canvas.
-      size: the height of the figures' letters in pixels.
-    """
+    """Draws a line at the right end of a box, in place; in smaller letters where it is too long."""
     x0, y0, x1, y1 = box
     size = shrunk(size, MIN_MARK, lambda size: text_width(text, size) + size <= x1 - x0)
     text = fitted(text, x1 - x0 - size, size)

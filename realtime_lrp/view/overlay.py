@@ -217,12 +217,7 @@ class Painter:
 
 
 def lay_over(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
-    """A copy of the picture with the overlay on it. The region gets a faint outline.
-
-    Args:
-      picture: uint8 [H, W, 3] RGB.
-      overlay: made for pictures of this size.
-    """
+    """A copy of the picture with the overlay on it. The region gets a faint outline."""
     result = picture.copy()
     lay_into(result, overlay)
     return result

@@ -29,9 +29,6 @@ ICONS: dict[str, list[list[tuple[float, float]]]] = {
 def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
     """The boxes of the keys.
 
-    Args:
-      size: rows and columns of the canvas, from 240 on.
-
     Returns:
       "0" to "9", "back", "enter", "leave" -> x0, y0, x1, y1. With its gap, a key is an eighth of
       the height of a wide canvas, an 11th of a tall one's, or a quarter of the width.
@@ -52,14 +49,7 @@ def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
 
 
 def draw_pad(canvas: np.ndarray, title: str, message: str, typed: int) -> None:
-    """Darkens a canvas and draws the keys over it, in place.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      title: the line at the top.
-      message: the line below it.
-      typed: how many digits were typed; each is shown as a dot.
-    """
+    """Darkens a canvas and draws the keys over it, in place."""
     rows, columns = canvas.shape[:2]
     step, left, top = _grid((rows, columns))
     darken(canvas, (0, 0, columns, rows), 0.15)

@@ -30,14 +30,7 @@ class Patches:
 
 
 def draw_patches(canvas: np.ndarray, patches: Patches, shape: tuple[int, ...], box: Box) -> None:
-    """Draws the outlines in place, white with dark edges, so that they show on any ground.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB.
-      patches: what is outlined.
-      shape: of the picture: rows, columns, ...
-      box: where the picture stands on the canvas.
-    """
+    """Draws the outlines in place, white with dark edges, so that they show on any ground."""
     x0, y0, x1, y1 = box
     tile = canvas[y0:y1, x0:x1]
     down, across = tile.shape[0] / shape[0], tile.shape[1] / shape[1]

@@ -133,12 +133,7 @@ class Scene:
         return list(zip(blocks, areas, strict=True))
 
     def notice_area(self, text: str, rows: int | None = None) -> Box:
-        """Where a notice covers no other text, if there is room.
-
-        Args:
-          text: the notice.
-          rows: how many rows of the canvas can be used; None are all.
-        """
+        """Where a notice covers no other text, if there is room."""
         areas = [
             (x0, blocks_end(blocks, (x0, y0, x1, y1), self.size, self.letters), x1, y1)
             for blocks, (x0, y0, x1, y1) in (self.figures() if self.with_figures else ())

@@ -96,13 +96,7 @@ class SplitScene:
 def size_beside(
     size: tuple[int, int], concepts: ConceptPanel | None, text_size: str
 ) -> tuple[int, int]:
-    """Rows and columns that the panel of concepts leaves to the scenes.
-
-    Args:
-      size: rows and columns of the canvas.
-      concepts: the panel, or None.
-      text_size: see `hud.TEXT_SIZES`.
-    """
+    """Rows and columns that the panel of concepts leaves to the scenes."""
     if concepts is None:
         return size
     return concepts.place(size, figure_size(*size, text_size)).rest
@@ -111,22 +105,12 @@ def size_beside(
 def boxes_of(
     size: tuple[int, int], shape: Sequence[int], count: int, text_size: str
 ) -> tuple[Box, ...]:
-    """Where the scenes of so many networks stand on a canvas.
-
-    Args:
-      size: rows and columns of the canvas.
-      shape: rows and columns of the picture, then anything.
-      count: how many networks.
-      text_size: see `hud.TEXT_SIZES`.
-    """
+    """Where the scenes of so many networks stand on a canvas."""
     return split(size, shape, count, round(GAP * figure_size(*size, text_size)))
 
 
 class SplitArtist:
     """Draws split canvases; an `Artist` for each scene.
-
-    Args:
-      count: how many scenes.
 
     Attributes:
       decals: draws text and boxes over the whole canvas.

@@ -24,14 +24,7 @@ def text_size(rows: int) -> int:
 def draw_lines(
     picture: np.ndarray, lines: Sequence[str], box: tuple[int, int, int, int], bottom: bool
 ) -> None:
-    """Draws white lines on a dark strip at the top or bottom of a box, in place.
-
-    Args:
-      picture: uint8 [H, W, 3] RGB.
-      lines: the text, top to bottom.
-      box: the region that gets the text.
-      bottom: whether the strip lies at the bottom edge of the box.
-    """
+    """Draws white lines on a dark strip at the top or bottom of a box, in place."""
     if not lines:
         return
     x0, y0, x1, y1 = box

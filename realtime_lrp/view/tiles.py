@@ -38,12 +38,7 @@ def as_maps(tensor: np.ndarray) -> np.ndarray:
 
 
 def strongest(relevance: np.ndarray, most: int = MAX_TILES) -> np.ndarray:
-    """The channels with the largest sums of |relevance|, largest first.
-
-    Args:
-      relevance: maps.
-      most: how many at most; fewer if the maps are large, see `MAX_SIDE`.
-    """
+    """The channels with the largest sums of |relevance|, largest first."""
     fitting = max(1, MAX_SIDE // max(relevance.shape[:2])) ** 2
     strength = np.abs(relevance).sum((0, 1))
     return np.argsort(-strength, kind="stable")[: min(most, fitting)]
@@ -80,13 +75,7 @@ def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str
 
 
 def tiled(coloured: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarray:
-    """Arranges coloured maps as tiles of a square sheet, uint8 [h, w, 3], first one top left.
-
-    Args:
-      coloured: coloured maps.
-      size: (rows, columns) to which the maps are resized first, without smoothing; None keeps
-        them.
-    """
+    """Arranges coloured maps as tiles of a square sheet, uint8 [h, w, 3], first one top left."""
     rows, columns = size or coloured.shape[:2]
     count = coloured.shape[2]
     across = math.isqrt(count - 1) + 1

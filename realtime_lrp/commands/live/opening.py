@@ -23,12 +23,7 @@ POLL_S = 0.02
 
 
 class Opening:
-    """The time until the first frame. `q` and Esc twice end it; other keys have no effect.
-
-    Args:
-      config: names the source and the network.
-      window: shows the card; None waits without one.
-    """
+    """The time until the first frame. `q` and Esc twice end it; other keys have no effect."""
 
     def __init__(self, config: Config, window: Window | None):
         names = (Path(one.name).name for one in (config.model, *config.live.also_models))
@@ -40,11 +35,7 @@ class Opening:
         self.show()
 
     def show(self, trouble: str = "") -> None:
-        """Draws the card where there is none yet, or where it has changed.
-
-        Args:
-          trouble: what is wrong with the source, or "".
-        """
+        """Draws the card where there is none yet, or where it has changed."""
         if self._window is None:
             return
         escape = ESCAPE_NOTICE if time.monotonic() < self._escape_until else ""
@@ -59,11 +50,6 @@ class Opening:
 
     def wait(self, stopped: Event, capture: Capture, *threads: RelevanceThread) -> bool:
         """Waits for the first frame; returns False if the program is to end.
-
-        Args:
-          stopped: set by signals.
-          capture: where the frame comes from.
-          threads: load a network each, meanwhile.
 
         Raises:
           Error: the source cannot be opened, or without a window a network cannot be loaded.

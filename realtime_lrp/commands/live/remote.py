@@ -24,11 +24,7 @@ class RemoteTurns(Protocol):
         """Whether the view is to be drawn again for it. Asked where nothing else shows the view."""
 
     def publish(self, drawn: bool) -> None:
-        """Shows the view there.
-
-        Args:
-          drawn: whether the view was drawn again in this turn.
-        """
+        """Shows the view there."""
 
 
 class Remote(Protocol):
@@ -44,11 +40,4 @@ class Remote(Protocol):
         relevance: RelevanceThread,
         figures: Callable[[], dict[str, Any]],
     ) -> AbstractContextManager[RemoteTurns]:
-        """Shows a view while the context lasts.
-
-        Args:
-          view: holds the state and draws it.
-          capture: says what is wrong with the source.
-          relevance: the maps.
-          figures: returns the figures until now; for the render loop's thread.
-        """
+        """Shows a view while the context lasts."""

@@ -172,18 +172,7 @@ def _note_engines(figures: Stats, threads: Sequence[RelevanceThread]) -> None:
 
 
 class Loop:
-    """The render loop: sends events to the state, and carries out the commands in it.
-
-    Args:
-      view: holds the state and draws it.
-      capture: is paused, stepped and switched to other sources.
-      saver: records and saves snapshots.
-      sources: the sources to go through.
-      mirror: mirrors what is captured.
-      window: where keys and mouse come from, or None.
-      remote: where further events come from, and the view goes; or None.
-      only_remote: whether it is drawn only if it is wanted there.
-    """
+    """The render loop: sends events to the state, and carries out the commands in it."""
 
     def __init__(
         self,

@@ -80,11 +80,6 @@ class Saver:
     ) -> None:
         """Appends a canvas to the recording, if one runs.
 
-        Args:
-          canvas: uint8 [H, W, 3] RGB.
-          frame: the frame that it shows.
-          explained: the newest maps.
-
         Raises:
           OutputError: the film that was asked for at the start cannot be made.
           TransferError: there is no room for it on the disk.

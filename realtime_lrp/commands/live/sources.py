@@ -55,13 +55,7 @@ class Mirror:
 
 
 class SourceControl:
-    """Carries out the viewer's commands to the source.
-
-    Args:
-      capture: is paused, stepped and switched to other sources.
-      sources: the sources to go through.
-      send: sends an event to the viewer.
-    """
+    """Carries out the viewer's commands to the source."""
 
     def __init__(self, capture: Capture, sources: SourceList, send: Callable[[Event], object]):
         self._capture, self._sources, self._send = capture, sources, send

@@ -8,5 +8,5 @@
 a `Scene`. `view` runs the step of the render loop; `network_view` has what it keeps of each network
 (several stand side by side, each with a scene of its own). What has to happen outside (pause the
 source, save a snapshot, ...) is a `Command` in the state, which whoever runs the loop carries out.
-Nothing here opens a window.
+Nothing here opens a window. `now` is `time.monotonic()`; "" stands for no text.
 """

@@ -46,18 +46,7 @@ def compose(
     size: tuple[int, int] | None = None,
     network: str = "",
 ) -> Scene:
-    """The scene of a network.
-
-    Args:
-      state: what the user wants to see.
-      frame: the frame to show.
-      explained: the newest explanation, of this frame or an earlier one; or None.
-      drawn: its maps, ready for drawing.
-      columns: the figures.
-      trouble: what is wrong with the source, or "".
-      size: rows and columns of the canvas; None is those of the picture.
-      network: its name where there are several, or "".
-    """
+    """The scene of a network."""
     own = explained is not None and explained.frame.value is frame.value
     if explained and (
         explained.frame.value.shape != frame.value.shape or (state.paired and not own)
@@ -135,15 +124,7 @@ def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Pa
 def passing_notice(
     state: ViewerState, now: float, doing: str, shown: Sequence[str], old: bool = False
 ) -> str:
-    """The lines for the screen alone: no recording and no snapshot has them.
-
-    Args:
-      state: may hold a notice.
-      now: `time.monotonic()`.
-      doing: why there are no maps, or "".
-      shown: the methods and composites whose maps are shown; none before the first map.
-      old: whether other maps were chosen than those shown.
-    """
+    """The lines for the screen alone: no recording and no snapshot has them."""
     notice = state.notice.text if now < state.notice.until else ""
     if doing or not shown:
         return notice or doing or "preparing the first map"
@@ -170,17 +151,7 @@ def draw_over(
     passing: Sequence[str],
     now: float,
 ) -> np.ndarray:
-    """What the screen shows: the canvas, or a copy with help, menus, controls and notices over it.
-
-    Args:
-      canvas: uint8 [H, W, 3] RGB, drawn of the scene; stays as it is.
-      artist: has drawn it.
-      scene: what it was drawn of.
-      state: says which menus are open.
-      status: a mark for the recording that runs, or "".
-      passing: for each network lines that pass, or ""; they give way to the notice of its scene.
-      now: `time.monotonic()`.
-    """
+    """The canvas, or a copy of it with help, menus, controls and notices: what the screen shows."""
     if state.helping:
         canvas = artist.draw(scene.without_figures())
         artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)

@@ -38,11 +38,7 @@ Channels = tuple[int | None, ...]
 
 
 class ConceptView:
-    """The panel of the first network: which channel has which row, and its averaged share.
-
-    Args:
-      network: the network's name where there are several, or "".
-    """
+    """The panel of the first network: which channel has which row, and its averaged share."""
 
     def __init__(self, network: str = "") -> None:
         self._network = network
@@ -60,12 +56,7 @@ class ConceptView:
         self._scale, self._time, self._figures_at = Scale(), 0.0, 0.0
 
     def panel(self, state: ViewerState, explained: ExplainedFrame | None) -> ConceptPanel | None:
-        """The panel, the same object as long as nothing changes; None where it is hidden.
-
-        Args:
-          state: says whether it is shown, and how maps are drawn.
-          explained: the newest explained frame, or None.
-        """
+        """The panel, the same object as long as nothing changes; None where it is hidden."""
         wanted = state.request.concepts
         if wanted is None:
             self._made_of, self._panel = (), None
@@ -147,12 +138,7 @@ class ConceptView:
 
 
 def steady_rows(before: Channels, channels: Sequence[int]) -> Channels:
-    """The channel of each row: one that was there keeps its row, others take the free ones.
-
-    Args:
-      before: the channels of the rows; None for a free one.
-      channels: those to show, the largest share first; as many as rows, or fewer.
-    """
+    """The channel of each row: one that was there keeps its row, others take the free ones."""
     new = iter([channel for channel in channels if channel not in before])
     return tuple(one if one in channels else next(new, None) for one in before)
 

@@ -206,11 +206,8 @@ def further_rate_rows(rates: Rates, explained: ExplainedFrame | None) -> Block:
 def answer_bars(explained: ExplainedFrame, presenting: bool = False) -> Block:
     """The best classes, and those that the target names.
 
-    Where patches are painted, each bar has a mark at the probability without them.
-
-    Args:
-      explained: the newest explanation.
-      presenting: whether there are three bars, the first in large letters.
+    Where patches are painted, each bar has a mark at the probability without them. The presenter
+    view has three, the first in large letters.
     """
     scores, engine = explained.result.scores, explained.engine
     if engine.explainer.classes == 1:  # a value, which is no share of anything
@@ -255,14 +252,7 @@ def probe_rows(explained: ExplainedFrame) -> Block:
 def setting_rows(
     explained: ExplainedFrame, account: bool, name: str = "", problem: str = ""
 ) -> Block:
-    """What explains the answer, and whether any relevance is lost.
-
-    Args:
-      explained: the newest explanation.
-      account: whether the account of relevance is shown even if nothing is lost.
-      name: what the network is called where there are several.
-      problem: why the target has no map, or "".
-    """
+    """What explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     account = not problem and (account or not all(explained.conserved))

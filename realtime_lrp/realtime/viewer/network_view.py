@@ -35,11 +35,6 @@ FIGURES_S = 0.25
 class NetworkView:
     """The newest maps and the figures of one network.
 
-    Args:
-      relevance: where its maps come from.
-      stats: gets the ages of its maps.
-      name: what it is called where there are several networks, else "".
-
     Attributes:
       newest: the newest explained frame; None before the first map.
       explained: the one that was drawn last.
@@ -103,12 +98,6 @@ class NetworkView:
 
         These are the state, and what the map explains and how: figures, legends and sentences are
         always of the map that is drawn, and there is no answer until the first map of another file.
-
-        Args:
-          state: says which figures are shown.
-          version: changes with the state.
-          frame: the frame that is shown.
-          source: the source in words, or "".
         """
         now, explained = time.monotonic(), self.newest
         explains = explained and (explained.engine, explained.request, explained.frame.source)
@@ -128,14 +117,7 @@ class NetworkView:
     def compose(
         self, state: ViewerState, frame: Item[np.ndarray], trouble: str, size: tuple[int, int]
     ) -> Scene:
-        """The scene to draw; it is kept in `scene`.
-
-        Args:
-          state: what the user wants to see.
-          frame: the frame to show.
-          trouble: what is wrong with the source, or "".
-          size: rows and columns of its part of the canvas.
-        """
+        """The scene to draw; it is kept in `scene`."""
         self.scene = compose(
             self._named(state),
             frame,
@@ -186,14 +168,7 @@ class NetworkView:
 
 
 class FollowingNetworkView(NetworkView):
-    """A network beside the first one, which follows what is asked of the first.
-
-    Args:
-      relevance: where its maps come from.
-      stats: gets the ages of its maps.
-      name: what it is called.
-      first: the first network.
-    """
+    """A network beside the first one, which follows what is asked of the first."""
 
     further = True
 

@@ -21,14 +21,7 @@ presses none."""
 def move_mouse(
     state: ViewerState, position: tuple[int, int], button: str, now: float
 ) -> ViewerState:
-    """The state after the mouse moved, or a button of it went down or up.
-
-    Args:
-      state: before.
-      position: column and row of the canvas.
-      button: which button is down: "left", "right" or "".
-      now: `time.monotonic()`.
-    """
+    """The state after the mouse moved, or a button of it went down or up."""
     before, controls = state.pointer, state.controls(now)
     pressed = bool(button) and not before.button
     pointer = Pointer(
@@ -54,12 +47,6 @@ def paint_on_canvas(
     """Covers or uncovers the picture along a straight stroke over the canvas.
 
     Where the stroke leads out of a picture, or from one to another, each picture gets its part.
-
-    Args:
-      state: before.
-      start: column and row of the canvas where the stroke begins.
-      end: where it ends; the same for a dab.
-      cover: whether the stroke covers the picture, else it uncovers it.
     """
     for box in state.pictures:
         x0, y0, x1, y1 = box
@@ -73,14 +60,7 @@ def paint_on_canvas(
 def paint(
     state: ViewerState, start: tuple[int, int], end: tuple[int, int], cover: bool
 ) -> ViewerState:
-    """Covers or uncovers the picture along a straight stroke of the brush.
-
-    Args:
-      state: before.
-      start: column and row of the picture where the stroke begins.
-      end: where it ends; the same pixel for a dab.
-      cover: whether the stroke covers the picture, else it uncovers it.
-    """
+    """Covers or uncovers the picture along a straight stroke, in pixels of the picture."""
     if state.shown is None:
         return state
     shape = state.shown.value.shape[:2]
@@ -119,13 +99,7 @@ def progress(timeline: Timeline) -> Progress:
 
 
 def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
-    """A button of the mouse went down.
-
-    Args:
-      state: with the pointer there.
-      hit: the control there, see `Controls.at`.
-      now: the time.
-    """
+    """A button of the mouse went down."""
     if state.listing:
         return _holding(state, "menu")
     if state.helping:
@@ -179,13 +153,7 @@ def _picture_at_pointer(state: ViewerState) -> tuple[Box, tuple[int, int]] | Non
 
 
 def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:
-    """The pixel of the picture at a position of the canvas.
-
-    Args:
-      shape: rows and columns of the picture.
-      box: where it stands on the canvas.
-      position: column and row of the canvas, inside the box.
-    """
+    """The pixel of the picture at a position of the canvas."""
     (x, y), (x0, y0, x1, y1) = position, box
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
@@ -200,12 +168,7 @@ def _seek(state: ViewerState, now: float) -> ViewerState:
 
 
 def seek(state: ViewerState, share: float) -> ViewerState:
-    """Lets a film go on from somewhere else; a frozen one shows its picture there.
-
-    Args:
-      state: before.
-      share: of the film; below 0 is its start, above 1 its end.
-    """
+    """Lets a film go on from somewhere else; a frozen one shows its picture there."""
     timeline = state.timeline
     if timeline is None:
         return state

@@ -31,12 +31,7 @@ class MapScaler:
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
     def __call__(self, explained: ExplainedFrame | None, look: Look) -> ExplainedPicture | None:
-        """The maps to draw; the same object as long as the same frame is given.
-
-        Args:
-          explained: the newest explained frame; None gives None and forgets the last ones.
-          look: how maps are drawn.
-        """
+        """The maps to draw; the same object as long as the same frame is given."""
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
             return None
@@ -85,13 +80,7 @@ class MapSmoother:
     def __call__(
         self, maps: Sequence[tuple[np.ndarray, float, float]], inner: Box
     ) -> list[np.ndarray]:
-        """The intensities of the next maps, float32 [h, w] or [h, w, 3] in [-1, 1].
-
-        Args:
-          maps: strength (int8, see `overlay.intensity`) and scale of each, and the least scale that
-            it may be drawn with; always as many.
-          inner: where the explained region lies in the maps.
-        """
+        """The intensities of the next maps, float32 [h, w] or [h, w, 3] in [-1, 1]."""
         self._scales = self._scales or [Scale(self._smoothing) for _ in maps]
         new = [
             intensity(strength, inner, scale / smoothed(max(scale, least)))

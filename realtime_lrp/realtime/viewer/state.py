@@ -337,12 +337,7 @@ def _configured_panels(config: Config) -> tuple[str, ...]:
 
 
 def first_state(config: Config, request: MapRequest) -> ViewerState:
-    """The state at the start.
-
-    Args:
-      config: the effective configuration.
-      request: what it asks the relevance thread for.
-    """
+    """The state at the start."""
     if config.live.concepts:
         request = replace(request, concepts=ConceptRequest())
     return ViewerState(

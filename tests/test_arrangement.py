@@ -7,9 +7,8 @@ import pytest
 from viewer import Viewer, explained_frame
 
 from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
-from realtime_lrp.view.blocks import blocks_end, draw_blocks
-from realtime_lrp.view.hud import Bar, Row, figure_size
-from realtime_lrp.view.notices import draw_notice
+from realtime_lrp.view.blocks import blocks_end
+from realtime_lrp.view.hud import Row, figure_size
 
 SIZES = [(480, 640), (720, 1280), (1080, 1920), (1920, 1080)]
 """Rows and columns of canvases."""
@@ -102,28 +101,6 @@ def test_a_notice_covers_figures_only_where_nothing_is_free():
     assert full.notice_area("text: large") == scene.arrangement.notices
 
 
-@pytest.mark.parametrize("size", [(720, 1280), (1920, 1080)])
-def test_a_notice_stays_in_its_area(size):
-    """However long it is; its last line is at the lower edge."""
-    area = arranged(size, (720, 1280)).notices
-    canvas = np.full((*size, 3), 200, np.uint8)
-    draw_notice(canvas, "preparing integrated gradients\nsaved " + "name " * 30, area, 18)
-    changed = np.argwhere((canvas != 200).any(-1))
-    assert changed[:, 1].min() >= area[0] and changed[:, 1].max() < area[2]
-    assert changed[:, 0].max() > area[3] - 60
-
-
-def test_a_long_file_name_is_whole_in_a_narrow_notice():
-    """It is broken between letters; what is drawn is as wide as the name in one line."""
-    name, ink = "saved realtime_lrp-20261122-094407.png", []
-    for width in (170, 1000):
-        canvas = np.zeros((300, 1000, 3), np.uint8)
-        draw_notice(canvas, name, (0, 0, width, 300), 15)
-        ink.append((canvas.max(-1) > 128).sum())
-        assert not canvas[:, width:].any()
-    assert ink[0] == pytest.approx(ink[1], rel=0.05)
-
-
 # The presenter view
 
 
@@ -140,14 +117,6 @@ def presented(size, picture_size=(480, 640), scores=(0.7, 0.2, 0.06, 0.03, 0.01)
     return viewer
 
 
-def heights_of_lines(canvas, area):
-    """Heights of the lines of white text in an area, top to bottom."""
-    x0, y0, x1, y1 = area
-    inked = np.pad((canvas[y0:y1, x0:x1].min(-1) > 200).any(1).astype(int), 1)
-    edges = np.flatnonzero(np.diff(inked))
-    return (edges[1::2] - edges[::2]).tolist()
-
-
 @pytest.mark.parametrize(
     ("size", "presenting"), [((720, 1280), False), ((1080, 1920), True), ((1920, 1080), True)]
 )
@@ -161,41 +130,3 @@ def test_a_large_canvas_gets_the_presenter_view(size, presenting):
     below = ["epsilon_plus_flat", ""]
     assert names[0] == ([*best, *below] if presenting else [*best, "star", "fish"])
     assert len(names) == (1 if presenting else 2) and scene.left == ()
-
-
-@pytest.mark.parametrize("text", ["small", "medium", "large"])
-@pytest.mark.parametrize("size", [(1080, 1920), (1920, 1080)])
-def test_the_answer_of_the_presenter_view_can_be_read_from_afar(size, text):
-    """Digits take 0.7 of the letters' height, which is 3.5 % of the canvas's or more."""
-    viewer = presented(size)
-    while viewer.state.text_size != text:
-        viewer.press(",")
-    viewer.view.step()
-    (area,) = viewer.view.scene.arrangement.figures
-    tallest = max(heights_of_lines(viewer.view.canvas, area))
-    share = {"small": 0.035, "medium": 0.045, "large": 0.055}[text]
-    assert tallest >= 0.7 * share * size[0]
-
-
-def test_a_long_name_is_broken_and_its_share_is_whole():
-    """In large letters: two lines for the name, one for the share."""
-    canvas = np.zeros((1080, 1920, 3), np.uint8)
-    bar = Bar("African chameleon", 0.87, scale=2.0)
-    draw_blocks(canvas, [(bar,)], (0, 0, 420, 1080), 27)
-    lines = [height for height in heights_of_lines(canvas, (0, 0, 420, 1080)) if height > 20]
-    assert len(lines) == 3
-    assert not (canvas[:, 410:] > 0).any()
-
-
-def test_values_that_are_too_long_for_their_line_are_not_cut():
-    """They take two lines below the name, as wide as they are in one."""
-    canvas, ink = np.zeros((400, 400, 3), np.uint8), []
-    for width in (160, 400):
-        canvas[:] = 0
-        draw_blocks(
-            canvas, [(Row("sum", "-0.000123 of -0.000456 (27 %)"),)], (0, 0, width, 400), 14
-        )
-        ink.append((canvas.min(-1) > 200).sum())
-        lines = heights_of_lines(canvas, (0, 0, width, 400))
-        assert len(lines) == (2 if width == 160 else 1)
-    assert ink[0] == pytest.approx(ink[1], rel=0.05)

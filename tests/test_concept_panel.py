@@ -39,15 +39,6 @@ from realtime_lrp.results.records import concept_records
 from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
-from realtime_lrp.view.concepts import (
-    AGAINST,
-    BAR_FOR,
-    ConceptArtist,
-    ConceptPanel,
-    ConceptRow,
-    colour_of,
-)
-from realtime_lrp.view.hud import DIM, WARNING, draw_bar, figure_size
 from realtime_lrp.view.overlay import SOFTNESS, intensity
 from realtime_lrp.view.window.window import Mouse
 
@@ -526,14 +517,6 @@ def test_a_row_says_that_a_channel_has_hardly_a_map():
     assert names == ["channel 5", "no map: channel 17"]
 
 
-def test_bars_are_as_long_as_their_share_and_neutral_where_it_is_nothing():
-    """Full at 100 %; orange for, blue against, grey below half a percent."""
-    for share, length, colour in [(0.2, 40, BAR_FOR), (-1.0, 200, AGAINST), (-0.004, 1, DIM)]:
-        image = np.zeros((2, 200, 3), np.uint8)
-        draw_bar(image, (0, 0, 200, 2), abs(share), colour_of(share))
-        assert (image == colour).all(-1).sum(1).tolist() == [length] * 2
-
-
 def test_the_panel_says_why_it_is_empty():
     """While a layer is prepared, and where the engine has a reason."""
     state = showing("F3")
@@ -545,35 +528,6 @@ def test_the_panel_says_why_it_is_empty():
     ]:
         panel = view.panel(state, frame_with(found, state.request))
         assert (panel.note, panel.rows) == (note, ())
-
-
-@pytest.mark.parametrize("warning", ["", "Pictures made with other weights of a network. " * 2])
-@pytest.mark.parametrize("with_pictures", [True, False])
-@pytest.mark.parametrize("size", [(720, 1280), (480, 640), (1080, 1920), (1920, 1080), (240, 240)])
-def test_the_panel_has_a_part_of_the_canvas_to_itself(size, with_pictures, warning):
-    """Its rows lie in it, none over another; the rest is more than half of the canvas."""
-    letters = figure_size(*size)
-    row = ConceptRow(17, "whiskers", 0.2, "20 %", np.ones((8, 8), np.float32), (), True)
-    picture = np.full((30, 30, 3), 120, np.uint8)
-    panel = ConceptPanel(
-        "conv2", picture, (row, None), LOOK, False, "", with_pictures, warning=warning
-    )
-    place = panel.place(size, letters)
-    covered = np.zeros(size, int)
-    for x0, y0, x1, y1 in (place.header, *place.rows):
-        covered[y0:y1, x0:x1] += 1
-    x0, y0, x1, y1 = place.box
-    assert covered.max() == 1 and covered[y0:y1, x0:x1].min() == 1
-    assert covered[: place.rest[0], : place.rest[1]].max() == 0
-    assert place.rest[0] * place.rest[1] > 0.5 * size[0] * size[1]
-    canvas = np.zeros((*size, 3), np.uint8)
-    ConceptArtist().draw(canvas, panel, place, letters)
-    assert not canvas[: place.rest[0], : place.rest[1]].any()
-    assert canvas[y0:y1, x0:x1].min() > 0 or canvas[y0:y1, x0:x1].std() > 0
-    x0, y0, x1, y1 = place.header
-    warned = (canvas[y0:y1, x0:x1] == WARNING).all(-1)
-    lines = np.flatnonzero(np.diff(warned.any(1).astype(int)) > 0)
-    assert bool(warning) == warned.any() and len(lines) <= 3, "two lines, with accents of letters"
 
 
 def test_figures_do_not_cover_the_region_beside_the_panel():

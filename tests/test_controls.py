@@ -18,10 +18,10 @@ from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_at_pointer, brush_radius
+from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, LoopFiles, SeekTo, first_state
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.controls import BUTTONS, arrange_controls, draw_brush, draw_controls
+from realtime_lrp.view.controls import BUTTONS, arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.window.window import Mouse
 
@@ -216,43 +216,6 @@ def test_the_controls_stand_side_by_side_within_the_canvas(size, with_bar):
     for name, box in controls.buttons.items():
         assert controls.at(*middle(box)) == name
     assert controls.at(5, 5) == ""
-
-
-@pytest.mark.parametrize(
-    ("size", "box"),
-    [
-        ((720, 1280), (0, 0, 1280, 720)),
-        ((400, 640), (0, 20, 640, 380)),
-        ((240, 320), (80, 60, 240, 150)),
-    ],
-)
-def test_the_outline_of_the_brush_is_what_it_covers(size, box):
-    """At any scale, within a pixel of the picture or of the canvas."""
-    state = mouse(started(size=size, pictures=(box,)), (10.0, *middle(box), ""))
-    found, position = brush_at_pointer(state, 10.1)
-    canvas = np.full((*size, 3), 90, np.uint8)
-    draw_brush(canvas, found, PICTURE.shape, position, brush_radius(state))
-    mask = mouse(state, (10.5, *middle(box), "left")).mask
-    scale = (box[2] - box[0]) / 640
-    white = np.argwhere(canvas[..., 0] > 200)
-    covered = (np.argwhere(mask) + 0.5) * scale + (box[1], box[0])
-    for axis in (0, 1):
-        assert white[:, axis].min() == pytest.approx(covered[:, axis].min(), abs=scale + 1)
-        assert white[:, axis].max() == pytest.approx(covered[:, axis].max(), abs=scale + 1)
-    assert brush_at_pointer(state, 10.0 + CONTROLS_S) is None, "the mouse rests"
-
-
-def test_buttons_say_what_a_click_undoes():
-    """Freeze becomes Go on, Record becomes Stop; the others stay."""
-    controls = controls_of(started())
-    drawn = [np.zeros((*SIZE, 3), np.uint8) for _ in range(2)]
-    draw_controls(drawn[0], controls, None, (), (0, 0))
-    draw_controls(drawn[1], controls, None, ("freeze", "record"), (0, 0))
-    changed = (drawn[0] != drawn[1]).any(-1)
-    differing = {
-        name for name, (x0, y0, x1, y1) in controls.buttons.items() if changed[y0:y1, x0:x1].any()
-    }
-    assert differing == {"freeze", "record"}
 
 
 def test_recordings_and_snapshots_have_neither_buttons_nor_outline():

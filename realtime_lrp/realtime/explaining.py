@@ -255,7 +255,7 @@ class RelevanceThread:
         self._thread.join(STOP_S)
 
     def check(self, patient: bool = True) -> None:
-        """Raises the error that ended the thread; without patience also one before the first map."""
+        """Raises the error that ended the thread; impatiently also one before the first map."""
         if self._error is not None:
             raise self._error
         if self._failure and not (patient or self.maps.count):

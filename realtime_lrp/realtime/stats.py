@@ -101,7 +101,7 @@ class Stats:
         ]
 
     def as_dict(self, live: bool) -> dict[str, Any]:
-        """The figures by name, those of further networks too; of the view only where there is one."""
+        """The figures by name, those of further networks too; of a live view if there is one."""
         figures: dict[str, Any] = {
             "frames_captured": self.frames_captured,
             "frames_shown": self.frames_shown,

@@ -1,6 +1,7 @@
 """The command `concepts`: which pictures are chosen, what is cut out, and what is refused."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import cv2  # isort: skip
 import av  # isort: skip
@@ -12,10 +13,10 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.commands.concepts import run as run_module
 from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
-from realtime_lrp.commands.concepts.making import BATCH, Making
+from realtime_lrp.commands.concepts.making import BATCH, RELEVANT, Making
 from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import FilePictures
-from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT, ROOM, Best
+from realtime_lrp.commands.concepts.ranking import Best
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
@@ -56,9 +57,9 @@ def engine(settings):
     return Engine(settings)
 
 
-def naive_order(values, count) -> list[int]:
+def naive_order(values) -> list[int]:
     """The numbers of the pictures with the largest values above 0, largest first."""
-    order = np.argsort(-values, kind="stable")[:count]
+    order = np.argsort(-values, kind="stable")
     return [int(number) for number in order if values[number] > 0]
 
 
@@ -76,95 +77,69 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
     record = next(one for one in engine.explainer.layers(x) if one.name == layer)
     active = record.output.reshape(COUNT, -1, shares.shape[1]).max(1)
     ranking = making.rankings[layer]
-    for values, best, count in (
-        (shares, ranking.relevant, ROOM * RELEVANT),
-        (active, ranking.activating, ROOM * ACTIVATING),
-    ):
+    for values, best in ((shares, ranking.relevant), (active, ranking.activating)):
         for channel in range(values.shape[1]):
-            expected = naive_order(values[:, channel], count)
-            found = best.places[channel, : len(expected), 0]
+            expected = naive_order(values[:, channel])
+            found = best.pictures[channel, : len(expected)]
             assert found.tolist() == expected
             kept = best.values[channel]
             np.testing.assert_allclose(kept[: len(expected)], values[expected, channel], rtol=1e-4)
-            assert not np.isfinite(kept[len(expected) :]).any()
+            assert (kept[len(expected) :] <= 0).all()
     assert (making.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))
     np.testing.assert_allclose(ranking.by_class.sum(0), np.maximum(shares, 0).sum(0), rtol=1e-4)
 
 
-def test_of_pictures_that_are_alike_only_the_best_stays():
-    """Copies and still frames do not fill the row; nothing but the row is kept."""
-    best, rng = Best.empty(2, 6), np.random.default_rng(1)
+def row_of(engine, thumbnails, places, apart=0, values=None):
+    """The numbers of the pictures that a channel shows, for pictures known by their thumbnails."""
+    making = Making(engine, SimpleNamespace(apart=apart), [engine.concept_layer])
+    making._places, making._thumbnails = places, list(thumbnails)
+    best, count = Best(2), len(places)
+    values = np.arange(1, count + 1) if values is None else np.asarray(values)
+    for first in range(0, count, BATCH):
+        part = values[first : first + BATCH, None] * np.float32([1, -1])
+        best.add(first, part.astype(np.float32), np.zeros(part.shape, np.int32))
+    best.keep()
+    assert making._row(0, 1, best, RELEVANT) == []  # only values above 0 count
+    return [places.index(one.place) for one in making._row(0, 0, best, RELEVANT)]
+
+
+def test_of_pictures_that_are_alike_only_the_best_is_shown(engine, rng):
+    """Copies and still frames do not fill the row; the next best take their places."""
     still = rng.integers(40, 200, 64).astype(np.uint8)
-    zeros = np.zeros(2, np.int32)
-    for number in range(200):
-        values = np.array([1 + (number * 7 % 200) / 200, -1], np.float32)
-        best.add(values, zeros, (0, number), still + (number % 2))
-    assert best.values[0].tolist() == [np.float32(1.995)] + [-np.inf] * 5
-    assert not np.isfinite(best.values[1]).any()
-    for number in range(200):
-        thumbnail = rng.integers(0, 256, 64).astype(np.uint8)
-        best.add(np.array([number / 200, 0], np.float32), zeros, (1, number), thumbnail)
-    assert best.places[0].tolist() == [[0, 57], *([1, n] for n in range(199, 194, -1))]
-    assert best.values.shape == (2, 6)
-    moved = best.thumbnails[0, 1] + rng.integers(-12, 12, 64)  # nearly the best of them
-    values = np.array([0.5, 0], np.float32)
-    best.add(values, zeros, (2, 0), moved.clip(0, 255).astype(np.uint8))
-    assert (2, 0) not in map(tuple, best.places[0].tolist())
-
-
-def test_of_frames_that_are_near_only_the_best_stays():
-    """Of any 5 frames of a recording one, though none of them resembles another."""
-    rng, zero = np.random.default_rng(2), np.zeros(1, np.int32)
-    thumbnails = rng.integers(0, 256, (40, 64)).astype(np.uint8)
-    values = np.zeros(40, np.float32)
-    values[[3, 6, 11, 20, 22, 24]] = 5, 3, 4, 1, 2, 0.5
-    for order in (np.arange(40), np.arange(40)[::-1]):
-        best = Best.empty(1, 6)
-        for number in order.tolist():
-            best.add(values[number : number + 1], zero, (7, number), thumbnails[number], apart=5)
-        assert [best.places[0, rank, 1] for rank in row_of(best, 5)] == [3, 11, 22]
-        assert [best.values[0, rank] for rank in row_of(best, 5)] == [5, 4, 2]
-    best.add(np.float32([4.5]), zero, (8, 3), rng.integers(0, 256, 64).astype(np.uint8), apart=5)
-    assert [best.places[0, rank].tolist() for rank in row_of(best, 5)[:2]] == [[7, 3], [8, 3]]
-
-
-def row_of(best, apart) -> list[int]:
-    """The ranks of the pictures of channel 0 of which none is the same as a better one."""
-    ranks = []
-    for rank in np.nonzero(np.isfinite(best.values[0]))[0].tolist():
-        if not best.repeats(0, rank, ranks, apart):
-            ranks.append(rank)
-    return ranks
+    thumbnails = [still + number % 2 for number in range(100)]
+    assert row_of(engine, thumbnails, [(0, n) for n in range(100)]) == [99]
+    others = rng.integers(0, 256, (20, 64)).astype(np.uint8)
+    places = [(n, 0) for n in range(120)]
+    assert row_of(engine, [*others, *thumbnails], places) == [119, 19, 18, 17, 16, 15]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_a_slow_change_gives_a_full_row_in_both_directions(backwards):
-    """Each picture is near the next, or alike to it, and worse or better."""
-    rng, zero = np.random.default_rng(3), np.zeros(1, np.int32)
+def test_of_frames_that_are_near_only_the_best_is_shown(engine, rng, backwards):
+    """Of a slow change too, in both directions; another file is not near."""
     noise = rng.integers(0, 256, (40, 64)).astype(np.uint8)
-    fade = np.linspace(rng.integers(0, 256, 64), rng.integers(0, 256, 64), 200).astype(np.uint8)
-    rows = []
-    for thumbnails, apart in ((noise, 2), (noise, 4), (fade, 0)):
-        best = Best.empty(1, ROOM * RELEVANT)
-        order = np.arange(len(thumbnails))
-        for number in (order[::-1] if backwards else order).tolist():
-            best.add(np.float32([number + 1]), zero, (0, number), thumbnails[number], apart)
-        rows.append([int(best.places[0, rank, 1]) for rank in row_of(best, apart)])
-    assert rows[0][:RELEVANT] == [39, 37, 35, 33, 31, 29]
-    assert rows[1][:RELEVANT] == [39, 35, 31, 27, 23, 19]
-    assert rows[2][0] == 199 and len(rows[2]) >= 4  # of the whole list: 5
+    places = [(7, n) for n in range(40)]
+    values = np.zeros(40)
+    values[[3, 6, 11, 20, 22, 24]] = 5, 3, 4, 1, 2, 0.5
+    if backwards:
+        places, values = places[::-1], values[::-1]
+    shown = [places[n][1] for n in row_of(engine, noise, places, 5, values)]
+    assert shown == [3, 11, 22]
+    assert len(row_of(engine, noise, [(n, 0) for n in range(40)], 5, values)) == 6
+    fade = np.linspace(noise[0], noise[1], 200).astype(np.uint8)
+    fade = fade[::-1] if backwards else fade
+    assert len(row_of(engine, fade, [(0, n) for n in range(200)])) >= 4
 
 
 def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, monkeypatch):
     """The next best picture is cut out instead; a row is shorter where there is none."""
     layer = engine.concept_layer
     making = Making(engine, FilePictures([], photos, 1.0), [layer])
-    ranking = making.rankings[layer]
-    for channel, count in enumerate((9, 3)):
-        ranking.relevant.values[channel, :count] = np.arange(count, 0, -1)
-        ranking.relevant.places[channel, :count, 0] = range(count)
-        thumbnails = np.random.default_rng(6).integers(0, 256, (count, 64))
-        ranking.relevant.thumbnails[channel, :count] = thumbnails
+    making._places = [(n, 0) for n in range(9)]
+    making._thumbnails = list(np.random.default_rng(6).integers(0, 256, (9, 64)))
+    ranking, values = making.rankings[layer], np.zeros((9, 6), np.float32)
+    values[:, 0], values[:3, 1] = np.arange(9, 0, -1), (3, 2, 1)
+    ranking.relevant.add(0, values, np.zeros((9, 6), np.int32))
+    ranking.relevant.keep()
     # Files 0, 1 and 2 show the same, and so do 3 and 6.
     shown = [cv2.imread(str(photos / f"{n:02d}.png")) for n in (0, 0, 0, 3, 4, 5, 3, 7, 8)]
     cut = []
@@ -177,7 +152,7 @@ def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, mon
     monkeypatch.setattr(Making, "_crops_of", crops_of)
     making._cut()
     rows = [
-        [neuron.place[0] for neuron in making._row(0, channel, ranking.relevant)]
+        [neuron.place[0] for neuron in making._row(0, channel, ranking.relevant, 6)]
         for channel in range(2)
     ]
     assert rows == [[0, 3, 4, 5, 7, 8], [0]]
@@ -206,8 +181,7 @@ def test_pictures_for_which_the_network_computes_nan_are_left_out(
     assert making.contents()[0].pictures == making.looked == COUNT - 3
     assert asked == [8, *[1] * 8, 8, 5, *[1] * 5]
     assert np.isfinite(ranking.by_class).all()
-    chosen = ranking.activating.places[np.isfinite(ranking.activating.values)][:, 0]
-    assert chosen.size and not {3, 19, 20} & {*chosen.tolist()}
+    assert not {(3, 0), (19, 0), (20, 0)} & {*making._places}
     assert "computes NaN or infinity for them: 3" in caplog.text
     for count in (BATCH, COUNT):
         bad[:] = [engine.region(one.shape[:2]).extract(one) for one in shown[:count]]

@@ -16,7 +16,6 @@ from realtime_lrp.commands.evaluate.report import summary, table_lines
 from realtime_lrp.commands.evaluate.rows import MeasuredRow, Measurement
 from realtime_lrp.errors import OutputError
 from realtime_lrp.video.pictures import read_description
-from realtime_lrp.view.text import text_width
 
 PICTURES = 8
 STEPS = np.array([0, 4, 16, 256])
@@ -99,19 +98,6 @@ def test_pictures_of_one_photo_are_counted_as_one(measurement):
     caption = latex_table(report)
     assert "8 pictures of 5 photos (other" in caption
     assert "(2000 resamples of the photos, pictures of one photo together)" in caption
-
-
-def test_captions_of_examples_show_the_whole_name():
-    """Words stay whole where they fit; of a name that is far too long both ends are shown."""
-    size = 13
-    lines = sheet.caption_lines("worst: bottles: 90 degrees to the left.jpg", 147, size)
-    assert " ".join(lines) == "worst: bottles: 90 degrees to the left.jpg"
-    assert all(text_width(line, size) <= 147 for line in lines)
-    assert "".join(sheet.caption_lines("IMG_2024_01_31_235959_001.jpg", 147, size)) == (
-        "IMG_2024_01_31_235959_001.jpg"
-    )
-    lines = sheet.caption_lines("x" * 200 + "_0017.jpg", 147, size)
-    assert len(lines) == sheet.CAPTION_LINES and lines[-1].endswith("_0017.jpg")
 
 
 def test_the_latex_table(measurement):

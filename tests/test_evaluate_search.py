@@ -13,7 +13,7 @@ from shapes import build_shapes
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import search, search_space
 from realtime_lrp.commands.evaluate.measuring import Evaluation
-from realtime_lrp.commands.evaluate.samples import Samples, photos_without_boxes
+from realtime_lrp.commands.evaluate.samples import Samples, photo_samples
 from realtime_lrp.commands.evaluate.search import Tried, best_first
 from realtime_lrp.commands.evaluate.search_report import FOUND, GAIN, search_lines, search_report
 from realtime_lrp.commands.evaluate.search_space import (
@@ -282,7 +282,7 @@ def test_the_settings_measure_what_was_reported(
     def gains(settings):
         options = {"--model": str(with_biases), "--preprocess": "rescale"}
         engine = Engine(config.load(settings, options=options).config, keep_model=True)
-        photos = photos_without_boxes(folder_of_photos, engine, None, 0)
+        photos = photo_samples(folder_of_photos, None, engine, None, 0)
         _, to_report = search.halves(photos, 0)
         explainer = engine.variant(target="top1")
         found = Evaluation(engine, photos, 0, forgetting=False).faithfulness(explainer, to_report)

@@ -10,7 +10,7 @@ import numpy as np
 
 from realtime_lrp.commands.concepts.crops import SIDE, crop
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
-from realtime_lrp.commands.concepts.ranking import ROOM, Best, Ranking, are_alike, thumbnail_of
+from realtime_lrp.commands.concepts.ranking import Best, Ranking, are_alike, thumbnail_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, NotFiniteError
 from realtime_lrp.models.gallery import (
@@ -22,6 +22,9 @@ from realtime_lrp.models.gallery import (
 )
 from realtime_lrp.relevance.references import AT_ONCE
 from realtime_lrp.system.progress import Progress
+
+RELEVANT, ACTIVATING = 6, 3
+"""How many pictures a channel shows: with most relevance, and with most activation."""
 
 BATCH = 8
 """How many pictures are looked at together."""
@@ -58,7 +61,6 @@ class Making:
 
     Attributes:
       rankings: layer -> what is known of its channels.
-      looked: how many pictures have been looked at.
       not_finite: how many were left out because the network computes NaN for them.
     """
 
@@ -69,10 +71,17 @@ class Making:
         self.rankings = {
             layer: Ranking.empty(counts[layer], engine.explainer.classes) for layer in layers
         }
-        self.looked = self.not_finite = 0
+        self.not_finite = 0
+        self._places: list[Place] = []  # of each picture that was looked at, and its thumbnail
+        self._thumbnails: list[np.ndarray] = []
         self._crops: dict[Neuron, bytes] = {}
-        self._thumbnails: dict[Neuron, np.ndarray] = {}
+        self._crop_thumbnails: dict[Neuron, np.ndarray] = {}
         self._last_error: NotFiniteError | None = None
+
+    @property
+    def looked(self) -> int:
+        """How many pictures have been looked at."""
+        return len(self._places)
 
     def run(self) -> None:
         """Looks and cuts.
@@ -93,16 +102,16 @@ class Making:
         """What the gallery says, without how it was made, and its pictures."""
         numbers: dict[Neuron, int] = {}
 
-        def row(layer: int, channel: int, best: Best) -> tuple[int, ...]:
-            neurons = self._row(layer, channel, best)
+        def row(layer: int, channel: int, best: Best, count: int) -> tuple[int, ...]:
+            neurons = self._row(layer, channel, best, count)
             return tuple(numbers.setdefault(neuron, len(numbers)) for neuron in neurons)
 
         layers = []
         for number, (layer, ranking) in enumerate(self.rankings.items()):
             entries = {}
             for channel in range(self._counts[layer]):
-                relevant = row(number, channel, ranking.relevant)
-                activating = row(number, channel, ranking.activating)
+                relevant = row(number, channel, ranking.relevant, RELEVANT)
+                activating = row(number, channel, ranking.activating, ACTIVATING)
                 if relevant or activating:
                     classes = self._classes(ranking.by_class[:, channel])
                     often = int(ranking.often[channel])
@@ -135,6 +144,9 @@ class Making:
                 raise self._last_error
             self._pictures.raise_if_all_failed()
             raise DamagedInputError("There is no picture in the inputs.")
+        for ranking in self.rankings.values():
+            ranking.relevant.keep()
+            ranking.activating.keep()
 
     def _look_at(self, batch: Sequence[Found]) -> None:
         """Takes pictures into account, but not those for which the network computes NaN."""
@@ -152,12 +164,11 @@ class Making:
         """Adds a batch to the rankings. Raises NotFiniteError before anything is added."""
         engine = self._engine
         regions = [engine.region(one.shape[:2]).extract(one) for _, one in batch]
-        places = [place for place, _ in batch]
         scores, peaks = engine.peaks(np.stack(regions), self._layers)
-        thumbnails = np.stack([*map(thumbnail_of, regions)])
         for layer, ranking in self.rankings.items():
-            ranking.add(peaks[layer], scores, places, thumbnails, self._pictures.apart)
-        self.looked += len(batch)
+            ranking.add(self.looked, peaks[layer], scores)
+        self._places += [place for place, _ in batch]
+        self._thumbnails += map(thumbnail_of, regions)
 
     def _cut(self) -> None:
         """Cuts out all crops that are not there yet; where some are alike, also the next best."""
@@ -167,10 +178,10 @@ class Making:
     def _missing(self) -> set[Neuron]:
         """The neurons of all rows whose crops are not there yet."""
         rows = (
-            self._row(number, channel, best)
+            self._row(number, channel, best, count)
             for number, (layer, ranking) in enumerate(self.rankings.items())
             for channel in range(self._counts[layer])
-            for best in (ranking.relevant, ranking.activating)
+            for best, count in ((ranking.relevant, RELEVANT), (ranking.activating, ACTIVATING))
         )
         return {neuron for row in rows for neuron in row if neuron not in self._crops}
 
@@ -208,41 +219,43 @@ class Making:
                 for neuron, relevance in zip(part, maps, strict=True):
                     yield neuron, encode_picture(crop(seen, relevance, self._side), QUALITY)
 
-    def _row(self, layer: int, channel: int, best: Best) -> list[Neuron]:
+    def _row(self, layer: int, channel: int, best: Best, count: int) -> list[Neuron]:
         """What the pictures of a channel show, the best first, without those that are the same.
 
-        Neither pictures nor crops are alike. Crops that are not there yet count as different
-        from all others.
+        The same are pictures that are alike or near in time, and crops that are alike. Crops that
+        are not there yet count as different from all others.
         """
+        numbers = best.pictures[channel][best.values[channel] > 0]
+        left = np.ones(len(numbers), bool)
         row: list[Neuron] = []
-        ranks: list[int] = []
         shown: list[np.ndarray] = []
-        for rank, neuron in enumerate(_neurons(layer, channel, best)):
-            if best.repeats(channel, rank, ranks, self._pictures.apart):
+        for rank, number in enumerate(numbers):
+            if not left[rank]:
                 continue
-            thumbnail = self._thumbnail(neuron)
+            position = int(best.positions[channel, rank])
+            neuron = Neuron(layer, channel, position, self._places[number])
+            thumbnail = self._crop_thumbnail(neuron)
             if thumbnail is not None:
                 if shown and are_alike(np.stack(shown), thumbnail).any():
                     continue
                 shown.append(thumbnail)
             row.append(neuron)
-            ranks.append(rank)
-            if len(row) == best.values.shape[1] // ROOM:
+            if len(row) == count:
                 break
+            left &= ~self._same(numbers, number)
         return row
 
-    def _thumbnail(self, neuron: Neuron) -> np.ndarray | None:
+    def _same(self, numbers: np.ndarray, number: int) -> np.ndarray:
+        """Which of some pictures are alike to another one, or near it in time: bool [n]."""
+        away = np.array([self._places[one] for one in numbers]) - self._places[number]
+        near = (away[:, 0] == 0) & (np.abs(away[:, 1]) < self._pictures.apart)
+        thumbnails = np.stack([self._thumbnails[one] for one in numbers])
+        return near | are_alike(thumbnails, self._thumbnails[number])
+
+    def _crop_thumbnail(self, neuron: Neuron) -> np.ndarray | None:
         """The thumbnail of a crop; None if that is not cut out yet."""
-        if neuron not in self._thumbnails and neuron in self._crops:
+        if neuron not in self._crop_thumbnails and neuron in self._crops:
             shown = decode_picture(self._crops[neuron])
             if shown is not None:
-                self._thumbnails[neuron] = thumbnail_of(shown)
-        return self._thumbnails.get(neuron)
-
-
-def _neurons(layer: int, channel: int, best: Best) -> Iterator[Neuron]:
-    """What the pictures of a channel show, the best one first."""
-    for rank, value in enumerate(best.values[channel]):
-        if np.isfinite(value):
-            file, frame = best.places[channel, rank].tolist()
-            yield Neuron(layer, channel, int(best.positions[channel, rank]), (file, frame))
+                self._crop_thumbnails[neuron] = thumbnail_of(shown)
+        return self._crop_thumbnails.get(neuron)

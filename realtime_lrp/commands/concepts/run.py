@@ -8,10 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from realtime_lrp.commands.concepts.making import Making
+from realtime_lrp.commands.concepts.making import ACTIVATING, RELEVANT, Making
 from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
-from realtime_lrp.commands.concepts.ranking import ACTIVATING, RELEVANT
 from realtime_lrp.commands.concepts.sheet import class_words, gallery_sheet, listed_channels
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE

@@ -31,7 +31,6 @@ from realtime_lrp.commands.evaluate.samples import (
     check_labels,
     drawn_samples,
     photo_samples,
-    photos_without_boxes,
     read_boxes,
 )
 from realtime_lrp.commands.evaluate.search import run_search
@@ -53,9 +52,7 @@ log = logging.getLogger(__name__)
 def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     """Measures every composite and method, or searches for a composite.
 
-    Args:
-      config: the configuration; its method and target are not used.
-      options: the command's own options.
+    The method and the target of the configuration are not used.
 
     Returns:
       The lines of a table with its explanation, or of what the search found.
@@ -105,11 +102,9 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
         raise MissingInputError(f"There is no folder {str(options.images)!r}.")
     boxes = read_boxes(options.boxes, options.images) if options.boxes else None
     engine = Engine(config, keep_model=True)
-    chosen = options.images, engine, options.photos, options.seed
-    if boxes is None:
-        return engine, photos_without_boxes(*chosen)
-    check_labels(boxes, engine.explainer.classes, engine.network.labels)
-    return engine, photo_samples(boxes, *chosen)
+    if boxes is not None:
+        check_labels(boxes, engine.explainer.classes, engine.network.labels)
+    return engine, photo_samples(options.images, boxes, engine, options.photos, options.seed)
 
 
 def _check_network_for_drawn_pictures(config: Config) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -138,16 +138,7 @@ def _location(keys: Sequence[str | int]) -> list[str]:
 
 
 def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> None:
-    """Refuses a label that names no class.
-
-    Args:
-      boxes: the labels are theirs.
-      classes: how many the network has.
-      labels: their names, or None.
-
-    Raises:
-      DamagedInputError: it names the photo.
-    """
+    """Refuses a label that names none of the classes; DamagedInputError names the photo."""
     resolve = TargetResolver(classes, labels)
     for name, entries in boxes.items():
         for entry in entries:
@@ -159,13 +150,13 @@ def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> 
 
 
 def photo_samples(
-    boxes: BoxesByFile, folder: Path, engine: Engine, count: int | None, seed: int
+    folder: Path, boxes: BoxesByFile | None, engine: Engine, count: int | None, seed: int
 ) -> Samples:
-    """Reads the photos as the network sees them; counts and names what cannot be used.
+    """Reads photos as the network sees them; counts and names what cannot be used.
 
     Args:
-      boxes: the objects on them.
       folder: the photos.
+      boxes: the objects on them; None: the whole photo is the object.
       engine: knows what the network sees of a picture.
       count: how many photos are chosen at random among those that can be used; None for all.
       seed: random seed of the choice.
@@ -174,71 +165,31 @@ def photo_samples(
       DamagedInputError: no photo can be used, or a box reaches beyond its photo.
     """
     left_out: dict[str, list[str]] = defaultdict(list)
-    files = {file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES}
-    left_out["without boxes"] = sorted(files - {*boxes})
-    samples = _choose(
-        [*boxes],
-        lambda name: _samples_of_photo(folder / name, boxes[name], engine, left_out),
-        count,
-        seed,
-    )
-    _tell_left_out(left_out)
-    if not samples:
-        raise DamagedInputError(
-            f"No box on a photo in {str(folder)!r} can be used. Expected photos that can be read "
-            "and boxes within what the network sees of them (--set input.fit=squash: all)."
-        )
-    return _stacked(samples, "the inside of the boxes")
-
-
-def photos_without_boxes(folder: Path, engine: Engine, count: int | None, seed: int) -> Samples:
-    """Reads photos of a folder as the network sees them; the whole photo counts as the object.
-
-    Args:
-      folder: the photos.
-      engine: knows what the network sees of a picture.
-      count: as in `photo_samples`.
-      seed: as in `photo_samples`.
-
-    Raises:
-      DamagedInputError: no photo in it can be read.
-    """
-    left_out: dict[str, list[str]] = defaultdict(list)
-
-    def read(name: str) -> list[_Sample]:
-        picture = _read(folder / name, left_out)
-        if picture is None:
-            return []
-        seen = engine.region(picture.shape[:2]).extract(picture)
-        return [(seen, np.ones(seen.shape[:2], bool), None, name)]
-
     files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES)
-    samples = _choose(files, read, count, seed)
-    _tell_left_out(left_out)
-    if not samples:
-        raise DamagedInputError(f"No photo in {str(folder)!r} can be read.")
-    return _stacked(samples, "the photo")
-
-
-def _choose(
-    names: Sequence[str], read: Callable[[str], list[_Sample]], count: int | None, seed: int
-) -> list[_Sample]:
-    """The samples of `count` photos, chosen at random among those that have any, or of all."""
+    names = files if boxes is None else [*boxes]
+    left_out["without boxes"] = sorted({*files} - {*names})
     order = np.arange(len(names))
     if count:
         order = np.random.default_rng(seed).permutation(order)
     used: dict[int, list[_Sample]] = {}
     for number in map(int, order):
-        if found := read(names[number]):
+        entries = None if boxes is None else boxes[names[number]]
+        if found := _samples_of_photo(folder / names[number], entries, engine, left_out):
             used[number] = found
         if len(used) == count:
             break
-    return [sample for number in sorted(used) for sample in used[number]]
-
-
-def _stacked(samples: Sequence[_Sample], what: str) -> Samples:
-    pictures, masks, labels, names = zip(*samples, strict=True)
-    return Samples(np.stack(pictures), np.stack(masks), [*labels], [*names], what)
+    _tell_left_out(left_out)
+    samples = [sample for number in sorted(used) for sample in used[number]]
+    if not samples:
+        raise DamagedInputError(
+            f"No photo in {str(folder)!r} can be read."
+            if boxes is None
+            else f"No box on a photo in {str(folder)!r} can be used. Expected photos that can be "
+            "read and boxes within what the network sees of them (--set input.fit=squash: all)."
+        )
+    pictures, masks, labels, found_names = zip(*samples, strict=True)
+    what = "the photo" if boxes is None else "the inside of the boxes"
+    return Samples(np.stack(pictures), np.stack(masks), [*labels], [*found_names], what)
 
 
 def _tell_left_out(left_out: Mapping[str, Sequence[str]]) -> None:
@@ -250,23 +201,18 @@ def _tell_left_out(left_out: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def _read(path: Path, left_out: dict[str, list[str]]) -> np.ndarray | None:
-    """Reads a photo; adds to what is left out if that is impossible."""
-    try:
-        return read_picture(path)
-    except DamagedInputError:
-        left_out["photos that cannot be read"].append(path.name)
-        return None
-
-
 def _samples_of_photo(
-    path: Path, entries: list[BoxEntry], engine: Engine, left_out: dict[str, list[str]]
+    path: Path, entries: list[BoxEntry] | None, engine: Engine, left_out: dict[str, list[str]]
 ) -> list[_Sample]:
     """A sample for each class that has boxes on the photo; adds to what is left out."""
-    picture = _read(path, left_out)
-    if picture is None:
+    try:
+        picture = read_picture(path)
+    except DamagedInputError:
+        left_out["photos that cannot be read"].append(path.name)
         return []
     region = engine.region(picture.shape[:2])
+    if entries is None:
+        return [(region.extract(picture), np.ones(region.size, bool), None, path.name)]
     boxes_by_label = defaultdict(list)
     for entry in entries:
         _check_inside(path.name, entry.box, picture.shape)

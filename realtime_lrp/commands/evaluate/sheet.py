@@ -6,30 +6,25 @@ from dataclasses import replace
 
 import numpy as np
 
+from realtime_lrp.commands.evaluate.plots import DPI, new_figure
 from realtime_lrp.commands.evaluate.rows import CHANCE, Measurement
 from realtime_lrp.config import Config
+from realtime_lrp.notebook.html import drawable
 from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.strength import strength
+from realtime_lrp.results.figure import figure_pixels
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Painter, lay_over
-from realtime_lrp.view.sheet import contact_sheet
-from realtime_lrp.view.text import broken, draw_lines, text_size, wrapped
 
 TILE = 160
 """Side of a picture on the sheet, in pixels."""
 
-HEADING_ROWS, GAP = 56, 4
-"""Pixels above a column for its name, and between its pictures."""
-
 ONE_BAND = 8
-"""So many maps of a picture stand side by side; more in two bands."""
+"""Up to this many maps of a picture stand side by side; more in two bands."""
 
-CAPTION_ROWS = 340
-"""The height of a picture whose letters have the size of a caption."""
-
-CAPTION_LINES = 4
-"""A longer caption is cut."""
+LETTERS = 22
+"""How many letters fit below a picture in one line."""
 
 EXAMPLES = 3
 """How many of the best and of the worst pictures are shown."""
@@ -41,7 +36,7 @@ PICTURE = "picture"
 """The heading above the pictures."""
 
 Captions = Mapping[str, Sequence[str]]
-"""Name of a row, or `PICTURE` -> a text for each of its tiles."""
+"""Name of a row, or `PICTURE` -> a text for each of its pictures."""
 
 
 def best_and_worst(measurement: Measurement) -> tuple[list[int], list[int]]:
@@ -82,27 +77,37 @@ def map_sheet(
       pictures: uint8 [N, h, w, 3] RGB.
       maps: name of a row -> float32 [N, h, w].
       stride: the explainer's; see `strength`.
-      captions: texts at the bottom of the tiles, or None.
+      captions: texts below the pictures, or None.
 
     Returns:
       uint8 [height, width, 3] RGB.
     """
     painter = Painter(False, replace(Look.of(config.overlay), style="heat"), 0.0)
     thumbnails = [resize(picture, (TILE, TILE)) for picture in pictures]
-    captions = captions or {}
-    columns = {
-        name: _column(name, _overlaid(painter, thumbnails, shown, stride), captions)
-        for name, shown in maps.items()
-    }
-    composites = [column for name, column in columns.items() if name in COMPOSITES]
-    methods = [column for name, column in columns.items() if name not in COMPOSITES]
-    bands = [composites, methods] if len(columns) > ONE_BAND else [[*columns.values()]]
+    methods = [name for name in maps if name not in COMPOSITES] if len(maps) > ONE_BAND else []
+    bands = [[name for name in maps if name not in methods], methods]
     width = 1 + max(map(len, bands))
-    tiles = []
+    rows = len(pictures) * len([band for band in bands if band])
+    figure = new_figure(1.25 * width, (1.5 if captions else 1.35) * rows, "")
+    grid = figure.subplots(rows, width, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    first = 0
     for band in filter(None, bands):
-        blank = np.full_like(band[0], 255)
-        tiles += [_column(PICTURE, thumbnails, captions), *band, *[blank] * (width - 1 - len(band))]
-    return contact_sheet(tiles, width)
+        for column, name in enumerate((PICTURE, *band)):
+            shown = thumbnails
+            if name != PICTURE:
+                shown = _overlaid(painter, thumbnails, maps[name], stride)
+            grid[first, column].set_title(name, fontsize=6)
+            for number, picture in enumerate(shown):
+                axes = grid[first + number, column]
+                axes.imshow(picture)
+                if captions:
+                    text = textwrap.fill(drawable(captions[name][number]), LETTERS)
+                    axes.text(0.5, -0.04, text, transform=axes.transAxes, ha="center", va="top",
+                              fontsize=6, parse_math=False)  # fmt: skip
+        first += len(pictures)
+    return figure_pixels(figure, DPI)
 
 
 def _overlaid(
@@ -115,24 +120,3 @@ def _overlaid(
         lay_over(thumbnail, painter(one, scale, (0, 0, TILE, TILE), inner))
         for thumbnail, one, scale in zip(thumbnails, strengths, scales, strict=True)
     ]
-
-
-def caption_lines(caption: str, width: int, size: int) -> list[str]:
-    """A caption in lines of at most `width` pixels; long names break anywhere."""
-    lines = [part for line in wrapped(caption, width, size) for part in broken(line, width, size)]
-    if len(lines) > CAPTION_LINES:  # names that begin alike differ at their ends
-        lines = [*lines[: CAPTION_LINES - 2], "…", lines[-1]]
-    return lines
-
-
-def _column(name: str, tiles: Sequence[np.ndarray], captions: Captions) -> np.ndarray:
-    heading = np.zeros((HEADING_ROWS, TILE, 3), np.uint8)
-    lines = [line.replace("_ ", "_") for line in textwrap.wrap(name.replace("_", "_ "), 16)]
-    draw_lines(heading, lines, (0, 0, TILE, 450), bottom=False)
-    tiles = [tile.copy() for tile in tiles]
-    for tile, caption in zip(tiles, captions.get(name, ()), strict=False):
-        size = text_size(CAPTION_ROWS)
-        lines = caption_lines(caption, TILE - size, size)
-        draw_lines(tile, lines, (0, TILE - CAPTION_ROWS, TILE, TILE), bottom=True)
-    gap = np.full((GAP, TILE, 3), 255, np.uint8)
-    return np.concatenate([heading, *(part for tile in tiles for part in (gap, tile))])

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 @pytest.mark.parametrize("name", printed.printed())
 def test_what_is_printed_from_tables_is_up_to_date(name):
     """The manual, the schema for editors, tables in the documents."""
-    said = "run: python assets/make/printed.py"
+    said = "run: python assets/make/make_assets.py printed"
     assert (ROOT / name).read_text(encoding="utf-8") == printed.printed()[name], said
 
 

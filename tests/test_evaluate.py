@@ -287,7 +287,8 @@ def test_the_embedded_network(run, one_row, tmp_path):
 
 def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     """Each symbol equally often, no two alike, masks on the ink; the seed chooses."""
-    from make_assets import DRAWINGS_SEED, HELD_OUT_SEED
+    from embedded import DRAWINGS_SEED
+    from measuring import HELD_OUT_SEED
     from train_shapes import STAGES
 
     chosen = drawings(45, seed=1)

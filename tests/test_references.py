@@ -115,7 +115,7 @@ def test_every_link_leads_somewhere(document):
 
 
 def test_the_gallery_shows_every_composite_and_method():
-    """A heading and a picture of each (`python assets/make/gallery.py` makes them)."""
+    """A heading and a picture of each (`python assets/make/make_assets.py gallery` makes them)."""
     page = (HOME / "docs" / "gallery.md").read_text(encoding="utf-8")
     for name in [*names.COMPOSITES.included, *names.METHODS.included]:
         if name != "lrp":

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import keras
 import make_assets
+import measuring
 import numpy as np
 import pytest
 from clip import render_clip
 from drawing.batch import Batch, draw_batch
-from make_assets import explain, naming, pointing
+from measuring import explain, naming, pointing
 from shapes import SIZE, build_shapes
 
 from realtime_lrp.models.drawings import CLASSES, NOTHING
@@ -114,8 +115,8 @@ def test_the_script_measures_a_network(tmp_path, monkeypatch):
     def without_processes(seed, batches, count, workers):
         return (draw_batch((seed, k), count) for k in range(batches))
 
-    monkeypatch.setattr(make_assets, "HELD_OUT_PICTURES", 128)
-    monkeypatch.setattr(make_assets, "draw_batches", without_processes)
+    monkeypatch.setattr(measuring, "HELD_OUT_PICTURES", 128)
+    monkeypatch.setattr(measuring, "draw_batches", without_processes)
     (tmp_path / "shapes.keras").write_bytes((ASSETS / "shapes.keras").read_bytes())
     (tmp_path / "shapes.json").write_text('{"training": "as it was"}')
     make_assets.main(["measure", "--output", str(tmp_path)])
@@ -123,7 +124,7 @@ def test_the_script_measures_a_network(tmp_path, monkeypatch):
     expected = json.loads((ASSETS / "shapes.json").read_text())
     assert set(figures) == set(expected) - {"classes"}
     assert figures["training"] == "as it was"
-    assert figures["held_out"] == {"seed": make_assets.HELD_OUT_SEED, "pictures": 128}
+    assert figures["held_out"] == {"seed": measuring.HELD_OUT_SEED, "pictures": 128}
     assert figures["accuracy"] > 0.9
 
 

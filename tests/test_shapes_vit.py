@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from drawing.batch import Batch, draw_batch
-from make_assets import explain, naming, pointing
+from measuring import explain, naming, pointing
 from shapes_vit import ROWS, build_shapes_vit
 
 from realtime_lrp import Explainer, load_network

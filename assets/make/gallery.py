@@ -1,12 +1,11 @@
 """Makes the pictures of docs/gallery.md: strips of drawn pictures under every method.
 
-`python assets/make/gallery.py` writes them into `assets/gallery`, `-o FOLDER` elsewhere. Only the
-public Python API computes maps here. The pictures are drawn at 256 x 256 pixels from a fixed seed;
-the network sees them at 128 x 128.
+Only the public Python API computes maps here. The pictures are drawn at 256 x 256 pixels from a
+fixed seed; the network sees them at 128 x 128.
 """
 
-import argparse
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -42,36 +41,32 @@ SANITY = ("zplus", "epsilon_plus_flat", "gradient", "guided_backprop")
 CONTRASTED = ("zplus", "epsilon_alpha2_beta1_flat", "input_x_gradient")
 
 
-def main(words: list[str] | None = None) -> None:
-    """The command line: the folder to write to."""
-    parser = argparse.ArgumentParser(prog="gallery", description=__doc__.split("\n\n")[0])
-    parser.add_argument("-o", "--output", type=Path, default=ASSETS / "gallery")
-    folder = parser.parse_args(words).output
-    folder.mkdir(parents=True, exist_ok=True)
-
-    network = load_network("shapes")
-    pictures = drawn_pictures()
-    names = [*COMPOSITES, *(name for name in METHODS if name != "lrp")]
-    write_strip(folder / "pictures.webp", pictures)
-    transformer, for_transformers = load_network("shapes_vit"), Explainer(network).unsuited
-    for name in names:
+def make_strips(folder: Path, only: str | None = None) -> None:
+    """Writes every strip into `gallery/`, or the one of the name `only`."""
+    (folder / "gallery").mkdir(parents=True, exist_ok=True)
+    network, transformer = load_network("shapes"), load_network("shapes_vit")
+    pictures, grounds = drawn_pictures(), pictures_on_grounds()
+    strips = {
+        "pictures": lambda: pictures,
+        "colormaps": lambda: in_every_colormap(network, pictures[0]),
+        "grounds": lambda: [*grounds, *overlaid(network, grounds, "epsilon_plus_flat", "top1")],
+    }
+    for_transformers = Explainer(network).unsuited
+    for name in (*COMPOSITES, *(name for name in METHODS if name != "lrp")):
         explained = transformer if name in for_transformers else network
-        write_strip(folder / f"{name}.webp", overlaid(explained, pictures, name, "top1"))
-
+        strips[name] = partial(overlaid, explained, pictures, name, "top1")
     for name in CONTRASTED:
-        strip = overlaid(network, pictures, name, "top1 - rest")
-        write_strip(folder / f"{name}_contrast.webp", strip)
-
-    unlearnt = load_network("shapes", weights="random")
+        strips[f"{name}_contrast"] = partial(overlaid, network, pictures, name, "top1 - rest")
     for name in SANITY:
-        strip = overlaid(unlearnt, pictures, name, "top1")
-        write_strip(folder / f"{name}_random.webp", strip)
+        strips[f"{name}_random"] = partial(overlaid_without_learning, pictures, name)
+    for name in [only] if only else strips:
+        columns = len(grounds) if name == "grounds" else None
+        write_strip(folder / "gallery" / f"{name}.webp", strips[name](), columns)
 
-    write_strip(folder / "colormaps.webp", in_every_colormap(network, pictures[0]))
 
-    grounds = pictures_on_grounds()
-    maps = overlaid(network, grounds, "epsilon_plus_flat", "top1")
-    write_strip(folder / "grounds.webp", [*grounds, *maps], columns=len(grounds))
+def overlaid_without_learning(pictures: np.ndarray, name: str) -> list[np.ndarray]:
+    """The same as `overlaid` of the network with random weights."""
+    return overlaid(load_network("shapes", weights="random"), pictures, name, "top1")
 
 
 def drawn_pictures() -> np.ndarray:
@@ -148,7 +143,3 @@ def write_strip(path: Path, pictures: Iterable[np.ndarray], columns: int | None 
     strip = contact_sheet(pictures, columns=columns or len(pictures))
     bgr = cv2.cvtColor(strip, cv2.COLOR_RGB2BGR)
     path.write_bytes(cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, 75])[1].tobytes())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,11 @@
 """Runs the notebooks of the documentation and stores them with their outputs.
 
-    python assets/make/notebooks.py [NAME ...]
-
 The site and GitHub show these outputs; a test runs the notebooks again.
 """
 
 import base64
 import io
 import re
-import sys
 import tempfile
 from pathlib import Path
 
@@ -62,13 +59,8 @@ def smaller(png: str) -> str:
     return base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def main() -> None:
-    """Runs the notebooks that are named, or all."""
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        if path.stem in (sys.argv[1:] or [path.stem]):
-            nbformat.write(cleaned(execute(nbformat.read(path, as_version=4))), path)
-            print(f"{path.name}: {path.stat().st_size / 1024:.0f} KiB")
-
-
-if __name__ == "__main__":
-    main()
+def run_all(_: Path, only: str | None = None) -> None:
+    """Runs all notebooks, or the one of the name `only`."""
+    for path in sorted(NOTEBOOKS.glob(f"{only or '*'}.ipynb")):
+        nbformat.write(cleaned(execute(nbformat.read(path, as_version=4))), path)
+        print(f"{path.name}: {path.stat().st_size / 1024:.0f} KiB")

@@ -1,10 +1,8 @@
 """Photographs the web page on a projector and on a phone, for the README: `gallery/serve.webp`.
 
-`python assets/make/pages.py` writes it into `assets`, `-o FOLDER` elsewhere. It needs Chromium and
-the extra `test`. The demo clip stands for both cameras.
+It needs Chromium and the extra `test`. The demo clip stands for both cameras.
 """
 
-import argparse
 import itertools
 import os
 import shutil
@@ -51,11 +49,9 @@ FRAME, ROUNDING = 10, 26
 """Pixels: the edge around each picture, and the radius of the phone's corners."""
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="pages", description=__doc__.split("\n\n")[0])
-    parser.add_argument("-o", "--output", type=Path, default=ASSETS, help="folder to write to")
-    folder = parser.parse_args().output / "gallery"
+def photograph_page(folder: Path) -> None:
+    """Photographs the page into `gallery/serve.webp`."""
+    folder = folder / "gallery"
     with tempfile.TemporaryDirectory() as name, served() as address:
         film = Path(name) / "camera.mjpeg"
         film.write_bytes(cv2.imencode(".jpg", clip_frame(BEFORE_PHONE))[1].tobytes())
@@ -183,7 +179,3 @@ def rounded(shape: tuple[int, ...], box: tuple[int, int, int, int], radius: int)
     for middle in itertools.product(columns, rows):
         cv2.circle(mask, middle, radius, 255, -1, cv2.LINE_AA)
     return mask.astype(np.float32) / 255
-
-
-if __name__ == "__main__":
-    main()

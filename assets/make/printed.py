@@ -1,7 +1,7 @@
 """Writes everything that is printed from tables of the program.
 
-`python assets/make/printed.py` after a change of the schema, of a sentence about a method, or of a
-key of the viewer. A test compares each file with what is printed.
+`python assets/make/make_assets.py printed` after a change of the schema, of a sentence about a
+method, or of a key of the viewer. A test compares each file with what is printed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ HOME = Path(__file__).parents[2]
 INTRODUCTION = f"""\
 # Every setting
 
-This page is printed from the schema by `python assets/make/printed.py`.
+This page is printed from the schema by `python assets/make/make_assets.py printed`.
 [config.yaml](../config.yaml) has the same keys, as a file to start from.
 
 ```sh
@@ -90,6 +90,7 @@ def _with_table(page: str, table: str) -> str:
     return text[:start] + table + text[end:]
 
 
-if __name__ == "__main__":
+def write(_: Path) -> None:
+    """Writes them."""
     for name, text in printed().items():
         (HOME / name).write_text(text, encoding="utf-8")

@@ -223,6 +223,12 @@ def _photographs(
 
 
 def photograph_exhibit(folder: Path) -> None:
+    """Photographs the exhibit: its states, and its page of a channel; needs `demo.mp4`."""
+    _photograph_states(folder)
+    _photograph_concepts(folder)
+
+
+def _photograph_states(folder: Path) -> None:
     """Photographs the states of the exhibit into `kiosk.jpg` and `kiosk_states.jpg`.
 
     The camera shows the clip's first picture, then the clip, then nothing.
@@ -288,7 +294,7 @@ def photograph_exhibit(folder: Path) -> None:
     _write_jpeg(folder / "kiosk_states.jpg", contact_sheet(others, columns=3))
 
 
-def photograph_exhibit_concepts(folder: Path) -> None:
+def _photograph_concepts(folder: Path) -> None:
     """Photographs the exhibit's page of a channel into `kiosk_concepts.jpg`."""
     with VideoReader(folder / "demo.mp4") as reader:
         clip = [frame.picture for _, frame in zip(range(CONCEPT_FRAME + 1), reader, strict=False)]

@@ -1,6 +1,7 @@
 """The schema of config.yaml: every key, default, unit and limit, once.
 
-After a change run `python assets/make/printed.py`. `keys.py` has the options that set a key.
+After a change run `python assets/make/make_assets.py printed`. `keys.py` has the options that set
+a key.
 """
 
 from pathlib import Path

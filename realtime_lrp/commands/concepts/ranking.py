@@ -38,8 +38,9 @@ class Best:
     """
 
     def __init__(self, channels: int):
-        self.values = np.zeros((channels, 0), np.float32)
-        self.pictures = self.positions = np.zeros((channels, 0), np.int32)
+        self.values: np.ndarray = np.zeros((channels, 0), np.float32)
+        self.pictures: np.ndarray = np.zeros((channels, 0), np.int32)
+        self.positions: np.ndarray = np.zeros((channels, 0), np.int32)
 
     def add(self, first: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Takes pictures into account.

@@ -27,7 +27,7 @@ def test_a_fork_is_our_child_and_ends_as_others_do(tmp_path, monkeypatch):
     """In a session of its own where that is asked for, in the present folder, killed by number."""
     monkeypatch.chdir(tmp_path)
     child = subprocess.Popen(
-        module_command("realtime_lrp.video.read_source"),
+        module_command("realtime_lrp.video.picture_child"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def test_what_python_reads_at_its_start_gets_a_new_process(tmp_path, monkeypatch
     """With another PYTHONPATH, and where a test asks for it, nothing is forked."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     child = subprocess.Popen(
-        module_command("realtime_lrp.video.read_source"), stdin=subprocess.DEVNULL
+        module_command("realtime_lrp.video.picture_child"), stdin=subprocess.DEVNULL
     )
     assert "forks.py" not in " ".join(psutil.Process(child.pid).cmdline())
     child.kill(), child.wait(60)

@@ -1,7 +1,6 @@
 """`image` with many pictures: one file never costs another, and an interrupted run goes on."""
 
 import errno
-import io
 import json
 import sys
 
@@ -13,10 +12,8 @@ import pytest
 from realtime_lrp.errors import DamagedInputError, InternalError, OutputError, UnavailableError
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.resume import Journal
-from realtime_lrp.system.channel import Channel
-from realtime_lrp.video import picture_reader
+from realtime_lrp.video import picture_process, picture_reader
 from realtime_lrp.video.files import PICTURES
-from realtime_lrp.video.picture_child import Pages
 from realtime_lrp.video.picture_reader import PictureReader
 from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.playback import PICTURE_S, _timed
@@ -66,8 +63,8 @@ def test_maps_that_lost_almost_everything_are_named(run, folders, vanishing_mode
 
 FAULTY = """
 import os, signal, time
-from realtime_lrp.video import picture_child
-read = picture_child.read_pages
+from realtime_lrp.video import picture_child, picture_reader
+read = picture_reader.read_pages
 def crash(): os.kill(os.getpid(), signal.SIGSEGV)
 def killed(): os.kill(os.getpid(), signal.SIGKILL)
 def bug(): raise TypeError("odd")
@@ -75,7 +72,7 @@ def hangs(): time.sleep(60)
 def faulty(path, first_only):
     globals().get(path.stem, int)()
     return read(path, first_only)
-picture_child.read_pages = faulty
+picture_reader.read_pages = faulty
 picture_child.main()
 """
 
@@ -85,7 +82,7 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
     source, _ = folders
     paths = [source / f"{name}.png" for name in ("a", "crash", "killed", "bug", "hangs", "z")]
     command = [sys.executable, "-P", "-c", FAULTY]
-    monkeypatch.setattr(picture_reader, "child_command", lambda: command)
+    monkeypatch.setattr(picture_process, "module_command", lambda module: command)
     outcomes = {}
     with PictureReader(first_only=True) as reader:
         for path, outcome in reader.read(paths):
@@ -112,19 +109,6 @@ def test_a_process_that_cannot_be_started_is_told(run, words, folders, monkeypat
     monkeypatch.setattr("subprocess.Popen", refuse)
     code, _, err = run("image", source, "-o", target, *words)
     assert code == 69 and "child process cannot be started (Resource temporarily" in err
-
-
-@pytest.mark.parametrize("wrong", [[], [np.zeros((4, 4), np.uint8)], [np.zeros((4, 4, 3))]])
-def test_a_child_that_was_taken_over_can_only_fail(wrong, tmp_path):
-    """What it sends instead of pictures is refused."""
-    reader = PictureReader(first_only=True)
-    data = io.BytesIO()
-    pictures = [array.astype(np.float32) if array.ndim == 3 else array for array in wrong]
-    Channel(data, data, Pages).send(Pages(pictures))
-    data.seek(0)
-    sent = Channel(data, data, Pages).receive()
-    error = reader._checked(tmp_path / "a.png", sent)
-    assert isinstance(error, DamagedInputError) and "invalid pictures" in str(error)
 
 
 def test_the_worst_failure_decides_the_exit_code(caplog, tmp_path):

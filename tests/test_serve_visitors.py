@@ -25,8 +25,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.video import child_decoder
-from realtime_lrp.video.child_decoder import ChildDecoder
-from realtime_lrp.video.plain_jpeg import is_plain_jpeg
+from realtime_lrp.video.child_decoder import ChildDecoder, is_plain_jpeg
 from realtime_lrp.view.overlay import Overlay
 
 
@@ -98,7 +97,7 @@ HEAD = BASELINE[SCAN : SCAN + 14]
 )
 def test_jpegs_that_take_long_to_decode_get_to_no_decoder(data, monkeypatch):
     """A progressive one of 131 KB can take 14 s; browsers send baseline ones of one scan."""
-    monkeypatch.setattr("realtime_lrp.video.child_decoder.Child", None)
+    monkeypatch.setattr("realtime_lrp.video.child_decoder.PictureProcess", None)
     assert ChildDecoder().decode(data) is None
 
 
@@ -112,18 +111,18 @@ def test_baseline_jpegs_are_looked_at_and_let_through(quality):
 def test_a_crash_of_the_decoder_costs_one_picture(decoder, caplog):
     """The next one has a child of its own."""
     assert decoder.decode(jpeg(50)) is not None
-    before, pid = decoder.crashes, decoder._child.pid
+    before, pid = decoder.crashes, decoder._process.child.pid
     os.kill(pid, signal.SIGSEGV)
     assert decoder.decode(jpeg(50)) is None
     assert decoder.crashes == before + 1 and "SIGSEGV" in caplog.text
     assert decoder.decode(jpeg(50)).mean() == pytest.approx(50, abs=2)
-    assert decoder._child.pid != pid
+    assert decoder._process.child.pid != pid
 
 
 def test_a_decoder_that_hangs_is_ended(decoder, monkeypatch):
     """After a limit; nobody waits for ever."""
     assert decoder.decode(jpeg(50)) is not None
-    os.kill(decoder._child.pid, signal.SIGSTOP)
+    os.kill(decoder._process.child.pid, signal.SIGSTOP)
     monkeypatch.setattr(child_decoder, "DECODING_S", 0.3)
     assert decoder.decode(jpeg(50)) is None
     monkeypatch.undo()
@@ -250,7 +249,7 @@ def test_who_ends_the_decoder_is_served_no_more(relevance):
         harmful, other = Counter(shared, at_once=0), Counter(shared, at_once=0)
         shared.put(harmful.visitor, jpeg(120))
         until(lambda: harmful.answers)
-        os.kill(shared._decoder._child.pid, signal.SIGKILL)
+        os.kill(shared._decoder._process.child.pid, signal.SIGKILL)
         assert shared.put(harmful.visitor, jpeg(120))
         until(lambda: len(harmful.answers) == 2)
         assert not shared.put(harmful.visitor, jpeg(120))

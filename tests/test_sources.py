@@ -24,7 +24,8 @@ from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, child_source, playback
 from realtime_lrp.video.cameras import Camera, CameraSettings
-from realtime_lrp.video.child_source import FROM_CHILD, ChildSource, Next, Sent, Shared
+from realtime_lrp.video.child_source import ChildSource
+from realtime_lrp.video.picture_process import FROM_CHILD, Next, Sent, Shared
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.screen import Screen
@@ -745,7 +746,7 @@ def test_a_child_that_was_taken_over_can_do_no_more_than_fail(sent, told, stop, 
         data = io.BytesIO()
         Channel(data, data, FROM_CHILD).send(sent)
         data.seek(0)
-        patch.setattr(source._child, "_channel", Channel(data, io.BytesIO(), FROM_CHILD))
+        patch.setattr(source._process.child, "_channel", Channel(data, io.BytesIO(), FROM_CHILD))
         with pytest.raises(UnavailableError, match=told):
             source.read()
 
@@ -780,7 +781,7 @@ def test_a_child_ends_with_its_parent(tmp_path, stop, children):
     """Its standard input is closed when the parent dies, even while it hangs."""
     source = ChildSource(Device, [str(tmp_path)], stop)
     (tmp_path / "hang").touch()
-    source._send(Next())
+    source._process.send(Next())
     while (tmp_path / "hang").exists():
         time.sleep(0.01)
     children[0].stdin.close()
@@ -789,7 +790,7 @@ def test_a_child_ends_with_its_parent(tmp_path, stop, children):
 
 def test_a_child_does_not_load_tensorflow():
     """It is there in a moment."""
-    code = "import realtime_lrp.video.read_source, sys; print(*sys.modules)"
+    code = "import realtime_lrp.video.picture_child, sys; print(*sys.modules)"
     words = [sys.executable, "-c", code]
     loaded = subprocess.run(words, capture_output=True, text=True).stdout.split()
     assert "numpy" in loaded

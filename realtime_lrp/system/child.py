@@ -8,8 +8,8 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -29,12 +29,19 @@ class Child:
       command_line: what starts it, see `module_command`.
       expected: the type of the messages that it may send, as `Channel` takes it.
       files: descriptors that it inherits, under the same numbers.
+      variables: further environment variables.
 
     Raises:
       UnavailableError: it cannot be started.
     """
 
-    def __init__(self, command_line: Sequence[str], expected: Any, files: Sequence[int] = ()):
+    def __init__(
+        self,
+        command_line: Sequence[str],
+        expected: Any,
+        files: Sequence[int] = (),
+        variables: Mapping[str, str] | None = None,
+    ):
         try:
             self._process = subprocess.Popen(
                 command_line,
@@ -43,7 +50,7 @@ class Child:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the parent to answer
                 pass_fds=tuple(files),
-                env=dict(os.environ),  # else C's own, which Qt or TensorFlow may be changing
+                env={**os.environ, **(variables or {})},  # not C's own, which Qt may be changing
             )
         except OSError as error:
             raise UnavailableError(
@@ -68,8 +75,9 @@ class Child:
         except (EOFError, OSError, ValueError):
             return None
 
-    def receive_within(self, seconds: float) -> tuple[Any, bool]:
-        """What `receive` returns, and whether the child was killed because it took longer."""
+    @contextmanager
+    def killed_after(self, seconds: float) -> Iterator[threading.Event]:
+        """Kills it if the context takes longer; lends an event that says so."""
         late = threading.Event()
 
         def end() -> None:
@@ -79,7 +87,7 @@ class Child:
         timer = threading.Timer(seconds, end)
         timer.start()
         try:
-            return self.receive(), late.is_set()
+            yield late
         finally:
             timer.cancel()
 

@@ -1,29 +1,25 @@
 """Reads many pictures in a child process, which a damaged file may crash or hang."""
 
-import logging
+import os
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child
-from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.child_errors import death, failure, hang
-from realtime_lrp.video.picture_child import Pages, ReadPages
+from realtime_lrp.errors import DamagedInputError, Error
+from realtime_lrp.video.picture_process import PictureProcess
+from realtime_lrp.video.pictures import read_pages
+from realtime_lrp.video.source import Pictures
 
 HANGS_S = 60.0
 """A child that needs longer for a file is killed."""
 
-log = logging.getLogger(__name__)
 
-
-def child_command() -> list[str]:
-    """The command line of the child process."""
-    return module_command("realtime_lrp.video.picture_child")
+def pages(path: str, first_only: bool, stop: threading.Event) -> Pictures:
+    """Opens the pictures of a file in this process."""
+    return Pictures(((0.0, page) for page in read_pages(Path(path), first_only)), stop)
 
 
 class PictureReader:
@@ -35,7 +31,7 @@ class PictureReader:
 
     def __init__(self, first_only: bool):
         self._first_only = first_only
-        self._child: Child | None = None
+        self._process: PictureProcess | None = None
 
     def __enter__(self) -> "PictureReader":
         return self
@@ -46,43 +42,25 @@ class PictureReader:
     def read(self, paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
         """Yields each path with its pictures, as `read_pages` gives them, or with its error."""
         for path, following in zip_longest(paths, paths[1:]):
-            if self._child is None:
-                self._request(path)
-            outcome = self._outcome(path)
-            if following and self._child:
-                self._request(following)
+            process = self._process or self._open(path)
+            outcome: list[np.ndarray] | Exception
+            try:
+                found = [picture for _, picture in process.pictures(str(path), HANGS_S)]
+                outcome = found or DamagedInputError(f"{str(path)!r} has no pictures.")
+            except (Error, OSError) as error:
+                outcome = error
+            if process.ended:
+                self._close()
+            elif following:
+                self._open(following)
             yield path, outcome
 
-    def _request(self, path: Path) -> None:
-        self._child = self._child or Child(child_command(), Pages | Failed)
-        with suppress(OSError):  # it has ended, which `_outcome` reports
-            self._child.send(ReadPages(path, self._first_only))
-
-    def _outcome(self, path: Path) -> list[np.ndarray] | Exception:
-        if self._child is None:
-            raise ValueError("Nothing was requested.")
-        message, hung = self._child.receive_within(HANGS_S)
-        if isinstance(message, Failed):
-            return failure(str(path), message)
-        if message is None:
-            file = str(path)
-            error = hang(file, HANGS_S) if hung else death(file, self._child.death())
-            self._close()
-            return error
-        return self._checked(path, message)
-
-    def _checked(self, path: Path, message: Pages) -> list[np.ndarray] | Exception:
-        for note in message.notes:
-            log.warning("%s", note)
-        if message.pictures and all(map(_is_picture, message.pictures)):
-            return message.pictures
-        return DamagedInputError(f"{str(path)!r} makes the decoder send invalid pictures.")
+    def _open(self, path: Path) -> PictureProcess:
+        self._process = self._process or PictureProcess()
+        self._process.open(pages, [os.fspath(path), self._first_only])
+        return self._process
 
     def _close(self) -> None:
-        if self._child:
-            self._child.close()
-            self._child = None
-
-
-def _is_picture(array: np.ndarray) -> bool:
-    return array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 3 and array.size > 0
+        process, self._process = self._process, None
+        if process:
+            process.close()

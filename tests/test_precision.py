@@ -16,7 +16,6 @@ from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.layers import steps_of
 
 STEADY = {
@@ -180,58 +179,6 @@ def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
         assert (explainer.precision, explainer.exact_forward) == ("bfloat16", True)
 
 
-@each_network
-def test_float16_gives_the_maps_of_float32(build):
-    """Only products are rounded, to eleven bits, so that most maps with both signs agree too."""
-    model, x, exact, expected = in_float32(build)
-    names = [name for name in NAMES if name not in NOISY]
-    fast = Explainer(model, precision="float16", also=names, **OPTIONS)
-    got = fast(x)
-    np.testing.assert_allclose(got.scores, expected.scores, atol=2e-3)
-    sums = got.relevance.sum((1, 2, 3), dtype="float64")
-    np.testing.assert_allclose(sums, got.scores.max(1), rtol=2e-3)
-    for name in names:
-        pairs = zip(got.maps[name].sum(3), expected.maps[name].sum(3), strict=True)
-        correlations = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
-        assert np.median(correlations) > 0.999, name
-        assert min(correlations) > STEADY.get(name, -1), name
-    assert {record.rule for record in fast.layers(x)} == {r.rule for r in exact.layers(x)}
-
-
-@pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e5, 1e12])
-def test_float16_neither_overflows_nor_vanishes(size, rng):
-    """For values far outside float16; the pictures of a batch do not affect each other."""
-    for layer in (layers.Dense(5), layers.Conv2D(5, 3), layers.DepthwiseConv2D(3)):
-        a = tf.constant(rng.normal(size=(3, 6, 6, 4)), tf.float32)
-        a *= tf.reshape([size, 1e-3, 0.0], (3, 1, 1, 1))
-        layer(a)
-        layer.set_weights([w * 1e4 for w in layer.get_weights()])
-        step = steps_of(layer, "max")[0]
-        half = InHalf(step)
-        z = step.transform(a, step.weights)
-        back = step.transpose(z, step.weights, tf.shape(a))
-        for got, expected in (
-            (half.transform(a, half.weights), z),
-            (half.transpose(z, half.weights, tf.shape(a)), back),
-        ):
-            assert got.dtype == tf.float32
-            for picture in (0, 1):
-                assert largest_difference(got[picture], expected[picture]) < 3e-3
-            assert not np.any(got[2])
-
-
-def test_activations_beyond_float16_are_explained(rng):
-    """Pixels up to 1e7 make activations that float16 cannot hold; relevance is conserved."""
-    model = vgg_like(size=32)
-    x = rng.uniform(0, 1e7, size=(2, 32, 32, 3)).astype("float32")
-    exact, fast = (Explainer(model, precision=p, target="top1") for p in ("float32", "float16"))
-    assert max(record.output.max() for record in exact.layers(x)) > 65504 * 10
-    got = fast(x)
-    sums = got.relevance.sum((1, 2, 3), dtype="float64")
-    np.testing.assert_allclose(sums, got.scores.max(1), rtol=2e-3)
-    assert largest_difference(got.relevance, exact(x).relevance) < 0.01
-
-
 @pytest.mark.release
 @each_network
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
@@ -288,8 +235,7 @@ import numpy as np
 from realtime_lrp import Explainer
 
 model, x = keras.models.load_model(sys.argv[1]), np.load(sys.argv[2])
-maps = {p: Explainer(model, precision=p)(x).relevance for p in ("float32", "float16")}
-np.savez(sys.argv[3], **maps)
+np.savez(sys.argv[3], relevance=Explainer(model)(x).relevance)
 """
 
 
@@ -323,9 +269,8 @@ def grouped_maps(tmp_path_factory):
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("precision", ["float32", "float16"])
-def test_groups_and_dilations_need_no_kernels_of_one_processor(precision, grouped_maps):
+def test_groups_and_dilations_need_no_kernels_of_one_processor(grouped_maps):
     """TensorFlow's own gradients of such convolutions exist on some processors only."""
-    exact, got = grouped_maps[0], grouped_maps[1][precision]
+    exact, got = grouped_maps[0], grouped_maps[1]["relevance"]
     np.testing.assert_allclose(got.sum((1, 2, 3)), 1, rtol=2e-3)
-    assert largest_difference(got, exact) < (1e-5 if precision == "float32" else 5e-3)
+    assert largest_difference(got, exact) < 1e-5

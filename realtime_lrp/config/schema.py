@@ -95,11 +95,11 @@ class Lrp(Section):
         description="how relevance passes max pools: max (winner takes all) or average (in "
         "proportion)",
     )
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="auto, float32, bfloat16 or float16. auto: float32; for moving pictures what "
-        "rounding does not change is computed in 16 bits where that is faster (processors: as "
-        "measured; GPUs: bfloat16 since Ampere, float16 on older ones)",
+        description="auto, float32 or bfloat16. auto: float32; for moving pictures what rounding "
+        "does not change is computed in bfloat16 where that is faster (processors: as measured; "
+        "GPUs: since Ampere)",
     )
     xla: bool = Field(
         default=False,

@@ -74,10 +74,8 @@ def cpu() -> Device:
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:
-    """What tensor cores multiply: bfloat16 since Ampere (8.0), float16 since Volta (7.0)."""
-    if capability >= (8, 0):
-        return "bfloat16"
-    return "float16" if capability >= (7, 0) else "float32"
+    """What tensor cores multiply: bfloat16 since Ampere (8.0)."""
+    return "bfloat16" if capability >= (8, 0) else "float32"
 
 
 def machine() -> str:

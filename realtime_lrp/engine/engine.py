@@ -130,8 +130,6 @@ class Engine:
         config = self.config
         self.device, self.in_flight, self._device = on.name, 2 if on.is_gpu else 1, on
         precision = choose_precision(config, self._moving)
-        if precision == "float16" and not on.is_gpu:
-            log.warning("float16 is slow on a CPU: it is meant for GPUs without bfloat16")
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -178,7 +176,7 @@ class Engine:
 
     @property
     def precision(self) -> str:
-        """The type in which layers with weights compute: float32, bfloat16 or float16."""
+        """The type in which layers with weights compute: float32 or bfloat16."""
         return self.explainer.precision
 
     @property

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
     from realtime_lrp.relevance.explanation import ColourTransform
 
-PRECISIONS = ("float32", "bfloat16", "float16", "auto")
+PRECISIONS = ("float32", "bfloat16", "auto")
 POOLS = ("max", "average")
 STARTS = ("probability", "logit")
 

@@ -98,10 +98,10 @@ class Explainer(LayerViews):
         class's index or name, "A - B" or "A - rest".
       start: with what LRP starts at a class: its "probability", in the direction of its logit, or
         its "logit", as zennit and LXT do.
-      precision: "float32", "bfloat16" or "float16", the type in which layers with weights compute;
-        maps and scores are float32 in any case. "auto" is `fast` where rounding keeps the map of
-        this target. Elsewhere, if `fast` is "bfloat16", only relevance is handed down in it and the
-        forward pass is float32; where that does not suffice all is float32. See `rounding.py`.
+      precision: "float32" or "bfloat16", the type in which layers with weights compute; maps and
+        scores are float32 in any case. "auto" is `fast` where rounding keeps the map of this
+        target. Elsewhere only relevance is handed down in it and the forward pass is float32; where
+        that does not suffice all is float32. See `rounding.py`.
       also: methods or composites whose maps are computed as well, from the same forward pass.
       layers: rules for particular layers, pattern -> rule: {"block1_*": "flat"}. A pattern matches
         a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads. They change

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.half import InHalf
 from realtime_lrp.relevance.linear import RECTIFIERS, Linear
 from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
 from realtime_lrp.relevance.place_steps import Mean, Places
@@ -110,8 +109,7 @@ class Graph:
     wholes: dict[str, int] = field(default_factory=dict)
     _lowered: set[int] = field(default_factory=set)
     _exact_steps: dict[int, Step] = field(default_factory=dict)
-    _weight_dtype: tf.DType = tf.float32
-    _tensor_dtype: tf.DType = tf.float32
+    _lowered_to: tf.DType = tf.float32
 
     def append(self, layer: str, kind: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
         """Appends the chain of steps of a layer; returns the number of its output."""
@@ -150,17 +148,16 @@ class Graph:
         resolution (SqueezeNet, z+: correlation with float32 0.997 rounded, 0.9999 as it is).
 
         Args:
-          dtype: bfloat16, or float16 for the products alone, see `half.py`.
+          dtype: bfloat16.
           exact: the output numbers of layers that stay in float32.
           exact_forward: whether the whole forward pass stays in float32, and only relevance and
             gradients are handed down in `dtype`.
         """
-        self._weight_dtype = dtype
-        self._tensor_dtype = tf.float32 if dtype == tf.float16 else dtype
+        self._lowered_to = dtype
         self._lowered = self._outputs_to_lower() - self._behind_only(set(exact))
         forward = set(self._lowered)
         if not exact_forward:
-            forward &= self._sensitive() if dtype == tf.bfloat16 else set()
+            forward &= self._sensitive()
         self._exact_steps = {number: self.nodes[number - 1].step for number in forward}
         for node in self.nodes:
             self.replace(self._cast(node))
@@ -169,9 +166,7 @@ class Graph:
         """The node with its weights in the type in which it computes."""
         if not (isinstance(node.step, Linear) and node.output in self._lowered):
             return node
-        if self._weight_dtype == tf.float16:
-            return replace(node, step=InHalf(node.step))
-        return replace(node, step=node.step.cast(self._weight_dtype))
+        return replace(node, step=node.step.cast(self._lowered_to))
 
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
         """A copy of this graph with the nodes that `canonise` replaced."""
@@ -283,7 +278,7 @@ class Graph:
 
     def _dtype(self, number: int) -> tf.DType:
         """The type in which what arrives at a tensor is kept."""
-        return self._tensor_dtype if number in self._lowered else tf.float32
+        return self._lowered_to if number in self._lowered else tf.float32
 
     def _chain_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
         """The nodes from behind a layer with weights to its ReLU, and the name of that ReLU.

@@ -216,7 +216,7 @@ def choose_precision(
     """What computes in which precision.
 
     Args:
-      precision: "float32", "bfloat16", "float16", or "auto" for what keeps the maps.
+      precision: "float32", "bfloat16", or "auto" for what keeps the maps.
       plans: the maps.
       graph: the canonised network.
       fast: the fastest precision of the device.

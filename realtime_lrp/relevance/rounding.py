@@ -33,7 +33,7 @@ class Lowering:
     """What computes in which precision.
 
     Attributes:
-      precision: "float32", "bfloat16" or "float16".
+      precision: "float32" or "bfloat16".
       exact: the output numbers of layers and other steps that compute in float32, forward and back.
       exact_forward: whether the whole forward pass is float32, and only relevance is handed down
         in this precision.
@@ -66,7 +66,7 @@ def choose_lowering(
     """
     if fast == "float32" or cancels:
         return Lowering("float32")
-    if attends and fast == "bfloat16":
+    if attends:
         last = graph.last_with_weights(graph.output)
         to_round = {n.output for n in graph.nodes if n.step.multiplies and not _convolves(n.step)}
         exact = {n.output for n in graph.nodes} - to_round | last
@@ -77,9 +77,7 @@ def choose_lowering(
             for number in layers_behind_convolutions(graph)
             if isinstance(rules[0].get(number), Epsilon)
         }
-        return Lowering(fast, frozenset(exact) if fast == "bfloat16" else frozenset())
-    if fast != "bfloat16":
-        return Lowering("float32")
+        return Lowering(fast, frozenset(exact))
     exact = layers_behind_convolutions(graph, with_last=True)
     exact |= {n for one in rules for n, rule in one.items() if isinstance(rule, Epsilon)}
     rounded = any(_convolves(node.step) and node.output not in exact for node in graph.nodes)

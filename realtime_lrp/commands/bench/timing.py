@@ -106,10 +106,7 @@ def turns(full: int, quick: bool) -> int:
 
 def precisions() -> list[str]:
     """What this machine can compute in, float32 first."""
-    further = ["bfloat16"] if computes_bfloat16() else []
-    if device().fast_precision == "float16":
-        further = ["float16"]
-    return ["float32", *further]
+    return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
 
 
 def explainers_by_precision(engine: Engine, status: Status) -> dict[str, Explainer]:

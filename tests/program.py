@@ -58,7 +58,7 @@ def xdotool(display, *words):
 def opened_window(display, process):
     """The window's id once it is there."""
     for _ in range(600):
-        found = xdotool(display, "search", "--name", "^realtime_lrp$")
+        found = xdotool(display, "search", "--class", "^realtime_lrp$")
         if found:
             return found.splitlines()[-1]
         assert process.poll() is None, process.stderr.read()
@@ -69,18 +69,9 @@ def opened_window(display, process):
 @contextmanager
 def repeating(display):
     """A key that is held repeats meanwhile, which the display is told not to do else."""
-    from Xlib import X  # not on every system
-    from Xlib.display import Display
-
-    connection = Display(display)
-
-    def switch(mode):
-        connection.change_keyboard_control(auto_repeat_mode=mode)
-        connection.sync()
-
-    switch(X.AutoRepeatModeOn)
+    environment = with_display(display)
+    subprocess.run(["xset", "r", "on"], env=environment, check=True)
     try:
         yield
     finally:
-        switch(X.AutoRepeatModeOff)
-        connection.close()
+        subprocess.run(["xset", "r", "off"], env=environment, check=True)

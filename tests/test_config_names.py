@@ -15,7 +15,7 @@ from realtime_lrp.relevance.methods import METHODS
 from realtime_lrp.relevance.rules import RULES, rule_named
 from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.colormaps import COLORMAPS
-from realtime_lrp.view.keys import name_of
+from realtime_lrp.view.window.keyboard import NAMED
 
 ROOT = Path(__file__).parents[1]
 TABLES = [
@@ -38,8 +38,9 @@ def test_each_list_agrees_with_its_table(listed, table):
 
 
 def test_the_listed_keys_are_those_that_the_window_reports():
-    """Every code of `cv2.waitKeyEx` for letters and for keys with a name."""
-    reported = {name_of(code) for code in (*range(0x100), *range(0xF700, 0x10000))} - {None}
+    """Those that write a character of Latin-1, and those with a name."""
+    letters = {chr(code).lower() for code in (*range(0x21, 0x7F), *range(0xA0, 0x100))}
+    reported = {*NAMED.values(), "space", *letters}
     assert set(names.KEYS.known()) == reported
     assert len(names.KEYS.known()) == len(reported)
 

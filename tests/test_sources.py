@@ -303,7 +303,7 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
     words = [sys.executable, "-c", RED_WINDOW]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as window:
         window.stdout.readline()
-        with open_source("screen:1", stop) as screen:  # Qt paints a moment after it says so
+        with open_source("screen:1", stop) as screen:
             until(lambda: (screen.read() == (200, 0, 0)).all(-1).sum() > 100_000)
         window.kill()
     with open_source("screen", stop) as screen:

@@ -57,21 +57,6 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
 # The key table
 
 
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [
-        (97, "a"), (65, "a"), (27, "Escape"), (13, "Return"), (8, "BackSpace"), (127, "BackSpace"),
-        (32, "space"), (0xFF52, "Up"), (0x260000, "Up"), (0xF700, "Up"), (0xFFC8, "F11"),
-        (-60, "ä"), (0xE4, "ä"), (-1, None), (0xFFE1, None), (0xFFE9, None), (0xFFBE, "F1"),
-        (43, "+"), (1, None), (0xFFBF, "F2"),
-        (0xFF55, "Page_Up"), (0x220000, "Page_Down"), (0xF72D, "Page_Down"), (0xFFC9, "F12"),
-    ],
-)  # fmt: skip
-def test_key_codes_have_names(code, name):
-    """Qt, Windows and macOS; modifiers have none."""
-    assert keys.name_of(code) == name
-
-
 def test_the_documentation_has_the_key_table():
     """Made from the same table as the help."""
 

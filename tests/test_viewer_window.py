@@ -18,7 +18,6 @@ from realtime_lrp.commands.live import run as live
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.view.hud import WARNING
 from realtime_lrp.view.keys import BINDINGS
-from realtime_lrp.view.window.window import new_size
 
 CLIP = config.ASSETS / "demo.mp4"
 NAMES = {".": "period", "+": "plus", "=": "equal", "-": "minus", "?": "question"}
@@ -73,16 +72,6 @@ def viewer(display, *words):
     return start(
         "live", "--source", CLIP, "--model", "shapes", "--target", "top1", *words, DISPLAY=display
     )
-
-
-@pytest.mark.parametrize(
-    ("room", "size"),
-    [(None, (720, 1280)), ((1032, 1920), (720, 1280)), ((480, 640), (360, 640)),
-     ((672, 1280), (672, 1195))],
-)  # fmt: skip
-def test_a_new_window_fits_on_the_screen(room, size):
-    """It keeps its shape of 16 to 9 and is never larger than 1280 x 720."""
-    assert new_size(room) == size
 
 
 @pytest.mark.gui

@@ -1,7 +1,7 @@
-"""OpenCV and PyAV, imported in the only order that works.
+"""OpenCV and PyAV, imported in the only order that works, and silent.
 
-PyAV's wheel brings its own libxcb. If it is loaded first, OpenCV's first window hangs for ever.
-Every module that needs PyAV imports it from here, and nowhere else.
+PyAV's wheel brings its own libxcb. If it is loaded first, a window that a user's program opens with
+OpenCV hangs for ever. Every module that needs PyAV imports it from here, and nowhere else.
 """
 
 import cv2  # isort: skip

@@ -25,7 +25,7 @@ class Binding:
     """An action and its keys.
 
     Attributes:
-      keys: names as `name_of` returns them.
+      keys: names as `Window.events` has them.
       action: the name of the action.
       meaning: what it does, for the help.
     """
@@ -111,39 +111,6 @@ ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for k
 
 UNNAMED = "unnamed"
 """The name of keys without one, such as Menu or Print."""
-
-_NAMES = {
-    8: "BackSpace", 127: "BackSpace", 9: "Tab", 13: "Return", 10: "Return", 27: "Escape",
-    32: "space", 0xFFFF: "Delete", 0x2E0000: "Delete",
-    0xFF51: "Left", 0xFF52: "Up", 0xFF53: "Right", 0xFF54: "Down",
-    0xFF55: "Page_Up", 0xFF56: "Page_Down", 0xFF8D: "Return",
-    0x250000: "Left", 0x260000: "Up", 0x270000: "Right", 0x280000: "Down",
-    0x210000: "Page_Up", 0x220000: "Page_Down",
-    0xF700: "Up", 0xF701: "Down", 0xF702: "Left", 0xF703: "Right",
-    0xF72C: "Page_Up", 0xF72D: "Page_Down",
-    0xFF50: "Home", 0xFF57: "End", 0xFF63: "Insert",
-    0x240000: "Home", 0x230000: "End", 0x2D0000: "Insert", 0xF729: "Home", 0xF72B: "End",
-}  # fmt: skip
-"""Codes of keys that are not letters: of Qt and GTK, of Windows, of macOS."""
-
-for _first, _step in ((0xFFBE, 1), (0x700000, 0x10000), (0xF704, 1)):
-    _NAMES |= {_first + number * _step: f"F{number + 1}" for number in range(12)}
-
-
-def name_of(code: int) -> str | None:
-    """The name of a key, from the code that `cv2.waitKeyEx` returned.
-
-    Letters are lower case, because OpenCV's window returns the same code with and without Shift.
-
-    Returns:
-      The name; None where there was no key, or one without a name.
-    """
-    if code in _NAMES:
-        return _NAMES[code]
-    letter = code & 0xFF
-    if code == -1 or (code > 0xFF and code >> 8 != 0xFFFFFF) or letter < 32 or 127 <= letter < 160:
-        return None
-    return chr(letter).lower()
 
 
 def key_text(keys: Sequence[str]) -> str:

@@ -1,32 +1,17 @@
-"""How staff leave the exhibit: they hold a key or a corner, then type a PIN if one is set.
-
-The window reports no key release: a held key is repeated, and all repeats during a long turn come
-together after it. So a hold ends only when the key was polled for and did not come. A mouse or
-finger that is held still reports nothing until it is released.
-"""
+"""How staff leave the exhibit: they hold a key or a corner, then type a PIN if one is set."""
 
 import hashlib
 import hmac
 import math
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 
 from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 HOLD_S = 5.0
 """Seconds for which the key or the corner has to be held."""
-
-FIRST_GAP_S, GAP_S, PRESSES = 1.0, 0.4, 40
-"""A key counts as held if it repeats within the first gap, then within the second, this often.
-
-Desktops repeat a held key after 0.2 to 0.7 s, then 20 to 40 times a second; nobody taps that fast.
-"""
-
-MAX_TURN_S = 2.0
-"""At most this much of a turn counts as held: in a longer one the process was stopped."""
 
 CORNER = 0.12
 """Side of the corner as a share of the canvas's shorter side."""
@@ -45,32 +30,6 @@ PIN_DIGITS = 4, 12
 
 _PAD_KEYS = {"BackSpace": "back", "Delete": "back", "Return": "enter", "Escape": "leave"}
 _PAD_KEYS |= {digit: digit for digit in "0123456789"}
-
-
-@dataclass(frozen=True)
-class _Hold:
-    """Repeats of one key that belong together.
-
-    Attributes:
-      first: earliest time at which the key may have gone down.
-      last: when it last came.
-      count: how often it came.
-      repeated: whether it came more than once.
-    """
-
-    first: float
-    last: float
-    count: int
-    repeated: bool
-
-    def lasts_until(self, polled: float) -> bool:
-        """Whether the key still counts as held when it was polled for in vain."""
-        return polled - self.last <= (GAP_S if self.repeated else FIRST_GAP_S)
-
-    @property
-    def progress(self) -> float:
-        """Share of the hold that is done, 0 to 1."""
-        return min((self.last - self.first) / HOLD_S, self.count / PRESSES)
 
 
 class ExitLock:
@@ -94,8 +53,7 @@ class ExitLock:
         self.asking = self.wrong = self.opened = False
         self.wait_s = 0
         self._key, self._corner, self._pin = key, corner, pin
-        self._hold: _Hold | None = None
-        self._polled_at = math.inf
+        self._key_since: float | None = None
         self._corner_since: float | None = None
         self._button_down = False
         self._digits = ""
@@ -109,12 +67,17 @@ class ExitLock:
         return len(self._digits)
 
     def handle(
-        self, events: Sequence[str | Mouse], size: tuple[int, int], now: float
+        self,
+        events: Sequence[str | Mouse],
+        down: Collection[str],
+        size: tuple[int, int],
+        now: float,
     ) -> list[str | Mouse]:
         """Processes events; has to be called without events as well, because time passes.
 
         Args:
           events: keys and the mouse, oldest first.
+          down: the keys that are down after them.
           size: rows and columns of the canvas.
           now: seconds of a monotonic clock.
 
@@ -125,22 +88,18 @@ class ExitLock:
         for event in events:
             if isinstance(event, Mouse):
                 self._handle_mouse(event, size, now)
-            else:
-                self._handle_key(event, now)
-        if self._hold and not self._hold.lasts_until(now):
-            self._hold = None
-        self._polled_at = now
+            elif self.asking and event in _PAD_KEYS:
+                self._type(_PAD_KEYS[event], now)
+        if self._key not in down:
+            self._key_since = None
+        elif self._key_since is None or self._key in events:  # pressed again between two calls
+            self._key_since = now
         if not self.asking:
             self._check_hold(now)
         elif now - self._used_at >= PAD_TIMEOUT_S:
             self._close_pad()
         self.wait_s = math.ceil(max(0.0, self._wait_until - now))
         return [] if asking else list(events)
-
-    def release_all(self) -> None:
-        """Ends all holds; for a window that was lost, and never reports the release."""
-        self._hold = self._corner_since = None
-        self._button_down = False
 
     def _handle_mouse(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
         down = mouse.button == "left"
@@ -157,26 +116,13 @@ class ExitLock:
         y = size[0] - 1 - mouse.y if self._corner.startswith("bottom") else mouse.y
         return self._corner != "none" and max(x, y) < side
 
-    def _handle_key(self, key: str, now: float) -> None:
-        hold = self._hold if self._hold and self._hold.lasts_until(self._polled_at) else None
-        if key != self._key:
-            self._hold = None
-        elif hold:
-            self._hold = _Hold(hold.first, now, hold.count + 1, True)
-        elif not self.asking:
-            earliest = min(max(self._polled_at, now - MAX_TURN_S), now)
-            self._hold = _Hold(earliest, now, 1, False)
-        # The key that opened the pad repeats until it is released: that is no input.
-        if self.asking and key in _PAD_KEYS and not (key == self._key and hold):
-            self._type(_PAD_KEYS[key], now)
-
     def _check_hold(self, now: float) -> None:
         """Opens the lock, or the PIN pad, when the hold is done."""
-        by_key = self._hold.progress if self._hold else 0.0
-        by_corner = (now - self._corner_since) / HOLD_S if self._corner_since is not None else 0.0
-        self.held = min(1.0, max(by_key, by_corner))
+        since = [at for at in (self._key_since, self._corner_since) if at is not None]
+        self.held = min(1.0, (now - min(since, default=now)) / HOLD_S)
         if self.held == 1.0:
-            self.held, self._corner_since, self._used_at = 0.0, None, now
+            self.held, self._used_at = 0.0, now
+            self._key_since = self._corner_since = None
             self.asking = self._pin is not None
             self.opened = not self.asking
 

@@ -36,7 +36,6 @@ from realtime_lrp.system import memory
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.window.full_screen import FullScreen
-from realtime_lrp.view.window.window import Mouse
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02
@@ -194,13 +193,9 @@ class Kiosk:
     def _handle_input(self, now: float) -> None:
         size = canvas_size(self._window.size)
         events = self._window.events()
-        if self._window.reopened > self.budget.restarts["window"]:
-            self.budget.restarts["window"] = self._window.reopened
-            self._lock.release_all()  # the old window reported no release
-            events = [*events, Mouse(0, 0, "")]
         if events:
             self._touched_at = now
-        events = self._lock.handle(events, size, now)
+        events = self._lock.handle(events, self._window.held, size, now)
         self._visitor.handle(events, self._presentation.buttons, now)
 
     def _update_parts(self, now: float) -> None:

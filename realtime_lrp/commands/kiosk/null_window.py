@@ -9,7 +9,7 @@ class NullWindow:
     """Has the methods of `FullScreen`, shows nothing and reports no events."""
 
     size = (720, 1280)
-    reopened = 0
+    held: frozenset[str] = frozenset()
     screen_fault = ""
 
     def events(self) -> list[str | Mouse]:

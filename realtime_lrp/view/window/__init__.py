@@ -1,1 +1,1 @@
-"""Windows: OpenCV's, one that fills the screen, and requests to an X11 desktop."""
+"""Windows, made by SDL (package pygame-ce): an ordinary one, and one that fills the screen."""

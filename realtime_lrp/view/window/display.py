@@ -1,51 +1,55 @@
-"""Whether there is a display. To be asked first: Qt ends the process where it cannot connect."""
+"""The display, which SDL opens. Import `pygame` from here, after what has to be set before it."""
 
 import ctypes
-import ctypes.util
 import os
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-from realtime_lrp.errors import UnavailableError
+from realtime_lrp.errors import Error, UnavailableError
+from realtime_lrp.system.temporary import remove_temporary_folders
 
-RETRY_S, PAUSE_S = 1.0, 0.05
-"""How long a refused connection is tried again, and the pause between two tries: an X server may
-refuse connections while it resets, which it does when its last client leaves."""
+SETTINGS = {
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+    "SDL_FRAMEBUFFER_ACCELERATION": "0",  # pixels go to the window as they are, without OpenGL
+    "SDL_NO_SIGNAL_HANDLERS": "1",
+    "SDL_VIDEO_X11_NET_WM_BYPASS_COMPOSITOR": "0",  # else the whole desktop loses its effects
+    "SDL_VIDEO_X11_WMCLASS": "realtime_lrp",
+    "XMODIFIERS": "@im=none",  # an input method would take the letters, which are commands here
+}
+"""Environment variables of SDL and X11, set unless the user has set them."""
 
+for _name, _value in SETTINGS.items():
+    os.environ.setdefault(_name, _value)
+import pygame  # noqa: E402
 
-@contextmanager
-def display_connection() -> Iterator[None]:
-    """Keeps a connection to the display open, so that an X server does not reset meanwhile.
+__all__ = ["GONE", "display_reachable", "end_if_lost", "pygame", "require_display"]
 
-    Raises:
-      UnavailableError: there is no display.
-    """
-    if sys.platform != "linux":
-        yield
-        return
-    xcb = _library() if os.environ.get("DISPLAY") else None
-    connection = _connect(xcb) if xcb else None
-    if xcb is None or connection is None:
-        raise UnavailableError(
-            "There is no display to open a window on. Set DISPLAY to a running one, "
-            "or add --display none."
-        )
-    try:
-        yield
-    finally:
-        xcb.xcb_disconnect(connection)
+DRIVERS = {"x11": "DISPLAY", "wayland": "WAYLAND_DISPLAY"}
+"""SDL's drivers on Linux -> the variable that names their display. Others would draw nowhere, or
+on the console."""
+
+GONE = "The display is gone. Start again when there is one, or with --display none."
 
 
 def require_display() -> None:
-    """Refuses to continue without a display.
+    """Connects to the display, for the rest of the process.
 
     Raises:
-      UnavailableError: there is no display.
+      UnavailableError: there is none.
     """
-    with display_connection():
-        pass
+    problem = UnavailableError(
+        "There is no display to open a window on. Set DISPLAY to a running one, "
+        "or add --display none."
+    )
+    if sys.platform == "linux" and "SDL_VIDEODRIVER" not in os.environ:
+        found = [driver for driver, name in DRIVERS.items() if os.environ.get(name)]
+        if not found:
+            raise problem
+        os.environ["SDL_VIDEODRIVER"] = ",".join(found)
+    try:
+        pygame.display.init()
+    except pygame.error:
+        raise problem from None
 
 
 def display_reachable() -> bool:
@@ -57,24 +61,28 @@ def display_reachable() -> bool:
     return True
 
 
-def _connect(xcb: ctypes.CDLL) -> ctypes.c_void_p | None:
-    """A connection to the X server; None where it refuses all tries."""
-    end = time.monotonic() + RETRY_S
-    while True:
-        connection = ctypes.c_void_p(xcb.xcb_connect(None, None))
-        if not xcb.xcb_connection_has_error(connection):
-            return connection
-        xcb.xcb_disconnect(connection)
-        if time.monotonic() > end:
-            return None
-        time.sleep(PAUSE_S)
+def end_if_lost(finish: Callable[[], object]) -> object:
+    """Has the process end with exit code 69 when the X server goes, which Xlib cannot survive.
 
+    Args:
+      finish: called before, to complete files.
 
-def _library() -> ctypes.CDLL | None:
-    """The library XCB, or None."""
-    try:
-        xcb = ctypes.CDLL(ctypes.util.find_library("xcb") or "libxcb.so.1")
-    except OSError:
+    Returns:
+      What has to be kept for as long as the window is open.
+    """
+    if pygame.display.get_driver() != "x11":
         return None
-    xcb.xcb_connect.restype = ctypes.c_void_p
-    return xcb
+
+    def lost(_: object) -> int:
+        try:
+            print(GONE, file=sys.stderr, flush=True)
+            finish()
+        except Error as error:
+            print(error, file=sys.stderr, flush=True)
+        finally:
+            remove_temporary_folders()
+            os._exit(UnavailableError.exit_code)
+
+    handler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lost)
+    ctypes.CDLL("libX11.so.6").XSetIOErrorHandler(handler)
+    return handler

@@ -1,99 +1,84 @@
 """The window of an exhibit: it fills the screen and comes back whatever is done to it."""
 
-import logging
+import os
+import shutil
+import subprocess
 import time
-from contextlib import suppress
 
-import cv2
-import numpy as np
-
-from realtime_lrp.view.window.desktop import Desktop
-from realtime_lrp.view.window.window import TITLE, Window
-from realtime_lrp.view.window.x11 import X11Window
+from realtime_lrp.view.window.display import pygame
+from realtime_lrp.view.window.screen_power import ScreenPower
+from realtime_lrp.view.window.window import TITLE, Window, screen_size
 
 TEND_S = 0.75
 """How often the window is checked. A lost window is back within 1 s."""
 
-WHEEL = (cv2.EVENT_MOUSEWHEEL, cv2.EVENT_MOUSEHWHEEL)
-
-log = logging.getLogger(__name__)
+INHIBIT = (
+    "systemd-inhibit", "--what=idle:sleep", "--who=realtime-lrp", "--why=exhibit", "--mode=block",
+    "cat",
+)  # fmt: skip
+"""Keeps the session awake until its standard input closes, which is when this program ends."""
 
 
 class FullScreen(Window):
     """A window that fills the screen, shows no pointer, and cannot be closed, moved or zoomed.
 
-    `size` is that of the window until it covers the screen.
-
-    Attributes:
-      reopened: how often the window was opened again.
+    SDL keeps the screen saver off while it is open.
 
     Raises:
       UnavailableError: there is no display.
     """
 
     def __init__(self) -> None:
-        self.reopened = 0
-        x11 = X11Window(TITLE)
-        self._desktop = Desktop(x11)
-        super().__init__(x11)
-
-    def _open(self) -> None:
-        super()._open()
-        self._zoomed = False
+        super().__init__()
+        pygame.mouse.set_visible(False)
+        self._power, self._inhibitor = ScreenPower(), _inhibitor()
         self._due = time.monotonic() + TEND_S
 
-    def _appear(self) -> None:
-        self._set_full_screen(True)
-        super()._appear()
-
-    def _find(self) -> bool:
-        with self._watch:
-            self._held = self._desktop.hold()
-        return self._held
-
-    def show(self, picture: np.ndarray) -> None:
-        if self.closed:  # cv2.imshow would open it without its properties
-            self._reopen("closed")
-        super().show(picture)
+    def _opened(self) -> pygame.Window:
+        rows, columns = screen_size()  # without a window manager this alone covers the screen
+        return pygame.Window(
+            TITLE, (columns, rows), position=(0, 0), fullscreen_desktop=True, borderless=True,
+            always_on_top=True,
+        )  # fmt: skip
 
     def tend(self) -> None:
-        """Restores the window and the desktop around it.
-
-        Call it after each picture. What takes time is done about once a second.
-        """
-        if self.closed:
-            self._reopen("closed")
+        """Restores the window about once a second; call it after each picture."""
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + TEND_S
-        with suppress(cv2.error):
-            self._set_full_screen(True)
-        held = self._held
-        if held and not self._find():
-            self._reopen("taken away")
-        elif self._zoomed:
-            self._reopen("zoomed")
+        self._power.apply()
+        if not (self._window.focused and self._covers_screen()):
+            self._window.set_windowed()  # SDL asks for what it has already only after this
+            self._window.restore()
+            self._window.set_fullscreen(desktop=True)
+            self._window.focus()
+
+    def _covers_screen(self) -> bool:
+        rows, columns = screen_size()
+        return self._window.size == (columns, rows) and self._window.position == (0, 0)
 
     @property
     def screen_fault(self) -> str:
         """Why the screen could not be switched off, or ""."""
-        return self._desktop.power.fault
+        return self._power.fault
 
     def switch_screen(self, off: bool) -> None:
         """Switches the screen off, or on again, within a second if `tend` is called."""
-        self._desktop.power.off = off
+        self._power.off = off
 
     def close(self) -> None:
-        self._desktop.close()
+        self._power.restore()
         super().close()
+        if self._inhibitor:
+            self._inhibitor.communicate()
 
-    def _reopen(self, why: str) -> None:
-        log.info("the window was %s and is opened again", why)
-        with suppress(cv2.error), self._watch:
-            cv2.destroyAllWindows()
-        self._open()
-        self.reopened += 1
+    def _is_wanted(self, name: str) -> bool:
+        return not self._keyboard.repeated
 
-    def _on_mouse(self, event: int, x: int, y: int, flags: int, _: object) -> None:
-        self._zoomed = self._zoomed or event in WHEEL  # only a new window undoes it
-        super()._on_mouse(event, x, y, flags, _)
+
+def _inhibitor() -> subprocess.Popen[bytes] | None:
+    if not shutil.which(INHIBIT[0]):
+        return None
+    quiet = subprocess.DEVNULL
+    own = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+    return subprocess.Popen(INHIBIT, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=own)

@@ -1,70 +1,106 @@
-"""From key presses of X11 to the names of `view.keys`. No connection to a display, no OpenCV."""
+"""From SDL's keys to the names of `view.keys`.
 
-from collections.abc import Callable
+A key that writes something is named by what it writes in the user's layout, so that "?" and "["
+are found on every keyboard; what is not Latin-1, by the US keyboard's key at the same place.
+"""
 
-from realtime_lrp.view.keys import UNNAMED, name_of
+from realtime_lrp.view.keys import UNNAMED
+from realtime_lrp.view.window.display import pygame
 
-SHIFT, CONTROL, ALT, NUM_LOCK, SUPER, LEVEL_3 = 0x01, 0x04, 0x08, 0x10, 0x40, 0x80
-"""Bits of the state of a key event. The last is AltGr."""
+NAMED = {
+    pygame.K_BACKSPACE: "BackSpace", pygame.K_TAB: "Tab", pygame.K_RETURN: "Return",
+    pygame.K_KP_ENTER: "Return", pygame.K_ESCAPE: "Escape", pygame.K_DELETE: "Delete",
+    pygame.K_INSERT: "Insert", pygame.K_HOME: "Home", pygame.K_END: "End",
+    pygame.K_PAGEUP: "Page_Up", pygame.K_PAGEDOWN: "Page_Down", pygame.K_LEFT: "Left",
+    pygame.K_RIGHT: "Right", pygame.K_UP: "Up", pygame.K_DOWN: "Down",
+    **{pygame.K_F1 + number: f"F{number + 1}" for number in range(12)},
+}  # fmt: skip
+"""Keys that write nothing."""
 
-GROUP_BIT = 13
-"""The state's bits from here on are the number of the layout."""
+KEYPAD = {
+    pygame.K_KP0: "Insert", pygame.K_KP1: "End", pygame.K_KP2: "Down", pygame.K_KP3: "Page_Down",
+    pygame.K_KP4: "Left", pygame.K_KP6: "Right", pygame.K_KP7: "Home", pygame.K_KP8: "Up",
+    pygame.K_KP9: "Page_Up", pygame.K_KP_PERIOD: "Delete",
+}  # fmt: skip
+"""Keys of the keypad that write something only with Num Lock."""
 
-KEYPAD = range(0xFFAA, 0xFFBA)
-"""Keysyms of the characters of the keypad: their low byte is the ASCII code + 0x80."""
+WRITING = {
+    pygame.K_KP5, pygame.K_KP_DIVIDE, pygame.K_KP_MULTIPLY, pygame.K_KP_MINUS, pygame.K_KP_PLUS,
+}  # fmt: skip
+NOT_CHARACTERS = 1 << 30
+"""SDL's key codes from here on are not characters."""
 
-_SAME = {0xFF9E: 0xFF63, 0xFF9F: 0xFFFF, 0xFE20: 0xFF09} | {
-    code: code - 0x45 for code in range(0xFF95, 0xFF9D)
-}
-"""Keysyms of the keypad -> those of the keys that do the same: Insert, Delete, Home to End;
-Tab with Shift -> Tab."""
+MODIFIERS = {pygame.KSCAN_CAPSLOCK, pygame.KSCAN_SCROLLLOCK, pygame.KSCAN_NUMLOCKCLEAR}
+MODIFIERS |= {*range(pygame.KSCAN_LCTRL, pygame.KSCAN_RGUI + 1), pygame.KSCAN_MODE}
 
-MODIFIERS = (
-    range(0xFE01, 0xFE14), range(0xFFE1, 0xFFEF), (0xFF14, 0xFF20, 0xFF7E, 0xFF7F),
-)  # fmt: skip
-"""Keysyms of keys that only change what others mean: Shift, Control, layouts, locks, Compose."""
-
-_US = {10: "1234567890-=", 24: "qwertyuiop[]", 38: "asdfghjkl;'`", 51: "\\zxcvbnm,./"}
-_US_KEYS = {row + number: key for row, keys in _US.items() for number, key in enumerate(keys)}
-"""Key code -> the key at this position of a US keyboard."""
+US = dict(enumerate("abcdefghijklmnopqrstuvwxyz1234567890", pygame.KSCAN_A))
+US |= dict(enumerate("-=[]\\", pygame.KSCAN_MINUS))
+US |= dict(enumerate(";'`,./", pygame.KSCAN_SEMICOLON))
+"""Place on the keyboard -> the US keyboard's key there."""
 
 
-def key_name(code: int, state: int, keysym: Callable[[int], int]) -> str | None:
-    """The name of a pressed key, as `name_of` gives it.
+class Keyboard:
+    """Gives names to the keys that are pressed.
 
-    A key that is not Latin in any layout has the name that it has on a US keyboard.
-
-    Args:
-      code: the key code, 8 to 255.
-      state: modifiers and layout, as in the event of the core protocol.
-      keysym: gives the key's keysym at an index of the keyboard mapping, 0 for none. The indices
-        are layout 1, layout 1 with Shift, layout 2, layout 2 with Shift, and the same with AltGr.
-
-    Returns:
-      `UNNAMED` for other keys without a name. None for keys such as Shift, for those without a
-      meaning, and for combinations with Control, Alt or Super.
+    Attributes:
+      repeated: whether the last name came because its key is held.
     """
-    if state & (CONTROL | ALT | SUPER):
+
+    def __init__(self) -> None:
+        self.repeated = False
+        self._pressed: pygame.Event | None = None
+        self._new = False
+        self._held: dict[int, str] = {}
+
+    @property
+    def held(self) -> set[str]:
+        """The names of the keys that are down."""
+        return set(self._held.values())
+
+    def name(self, event: pygame.Event) -> str | None:
+        """The name of the key that an event of SDL reports as pressed, or None.
+
+        None as well for keys that only change others, such as Shift, and for combinations with
+        Control, Alt or Super. `UNNAMED` for keys without a name.
+        """
+        if event.type == pygame.KEYDOWN:
+            self._pressed, self._new = event, True
+            return self._noted(_named(event))
+        if event.type == pygame.TEXTINPUT and self._pressed:
+            return self._noted(_written(event.text, self._pressed))
+        if event.type == pygame.KEYUP:
+            self._held.pop(event.scancode, None)
         return None
-    shift = bool(state & SHIFT)
-    if state & NUM_LOCK and keysym(1) in KEYPAD:
-        shift = not shift
-    group = 2 if state >> GROUP_BIT & 3 == 1 else 0
-    level_3 = 4 if state & LEVEL_3 else 0
-    for index in (level_3 + group + shift, group + shift, group, shift, 0):
-        if meant := keysym(index):  # a key with one meaning has it with Shift and AltGr as well
-            break
-    if not meant or any(meant in keysyms for keysyms in MODIFIERS):
-        return None
-    meanings = meant, keysym(shift), keysym(2 + shift)  # in this layout, in each layout
-    names = [*map(_name, meanings), _US_KEYS.get(code), UNNAMED]
-    return next(filter(None, names))
+
+    def _noted(self, name: str | None) -> str | None:
+        if name and self._pressed:
+            self.repeated, self._new = not self._new, False
+            self._held[self._pressed.scancode] = name
+        return name
 
 
-def _name(keysym: int) -> str | None:
-    keysym = _SAME.get(keysym, keysym)
-    if keysym in KEYPAD:
-        keysym -= 0xFF80
-    elif 0xFF00 <= keysym < 0xFF20:  # BackSpace, Tab, Return, Escape
-        keysym &= 0x7F
-    return name_of(keysym)
+def _named(event: pygame.Event) -> str | None:
+    """The name of a key that writes nothing."""
+    if _is_shortcut(event) or event.scancode in MODIFIERS:
+        return None
+    if event.key in KEYPAD:
+        return None if event.mod & pygame.KMOD_NUM else KEYPAD[event.key]
+    if event.key in NAMED:
+        return NAMED[event.key]
+    return None if event.key < NOT_CHARACTERS or event.key in WRITING else UNNAMED
+
+
+def _written(text: str, pressed: pygame.Event) -> str | None:
+    """The name of a key that writes a character."""
+    if _is_shortcut(pressed) or pressed.key in NAMED:
+        return None
+    if text == " ":
+        return "space"
+    if len(text) == 1 and (" " < text < "\x7f" or "\xa0" <= text <= "\xff"):
+        return text.lower()
+    return US.get(pressed.scancode, UNNAMED)
+
+
+def _is_shortcut(event: pygame.Event) -> bool:
+    alone = pygame.KMOD_CTRL | pygame.KMOD_LALT | pygame.KMOD_GUI
+    return bool(event.mod & alone) and not event.mod & pygame.KMOD_RALT

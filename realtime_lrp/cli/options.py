@@ -26,13 +26,6 @@ PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 CONCEPTS = "--gallery", "--names"
 """What is known of the channels of a network."""
 
-_SWITCHES = {
-    "--https": "",
-    "--mirror": "swap left and right",
-    "--concepts": "show the panel of concepts at the start (key F2)",
-}
-"""Options without a value -> their help; "" is that of the key."""
-
 _MAY_BE_FILES = (
     "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",
 )  # fmt: skip
@@ -155,8 +148,9 @@ def _variable(name: str) -> str:
 
 def _key_option(name: str) -> Decorator:
     key = config.OPTIONS[name]
-    if name in _SWITCHES:
-        text = _SWITCHES[name] or config.describe(key).removeprefix("true or false: ")
+    kind = config.option_type(key)
+    text = config.describe(key).removeprefix("true or false: ").replace("null: ", "default: ")
+    if kind is bool:
         return click.option(f"{name}/--no-{name[2:]}", _variable(name), default=None, help=text)
     complete = _complete_names(key, files=name in _MAY_BE_FILES)
     if name == "--also-model":
@@ -167,8 +161,7 @@ def _key_option(name: str) -> Decorator:
             "up to 3 times",
         )  # fmt: skip
     return click.option(
-        name, _variable(name), type=config.option_type(key), shell_complete=complete,
-        help=config.describe(key).replace("null: ", "default: "),
+        name, _variable(name), type=kind, shell_complete=complete, help=text
     )  # fmt: skip
 
 

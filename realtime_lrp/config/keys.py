@@ -77,9 +77,9 @@ def describe(key: str) -> str:
 
 
 def option_type(key: str) -> type:
-    """The type of an option for a key: int or float if the key takes only numbers, else str."""
+    """The type of an option: bool, int or float if the key takes nothing else, else str."""
     kinds = set(get_args(_FIELDS[key].annotation) or [_FIELDS[key].annotation]) - {type(None)}
-    return next(iter(kinds)) if kinds in ({int}, {float}) else str
+    return next(iter(kinds)) if kinds in ({bool}, {int}, {float}) else str
 
 
 def choices(key: str) -> list[str]:

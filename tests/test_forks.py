@@ -1,17 +1,13 @@
 """Forked child processes are what new ones are, except that they begin sooner."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from importlib.metadata import version
 
 import psutil
 import pytest
 from faults.clock import until
-from media import recording
-from program import start
 
 from realtime_lrp.system.child_command import module_command
 
@@ -38,44 +34,6 @@ def test_a_fork_is_our_child_and_ends_as_others_do(tmp_path, monkeypatch):
     child.kill()
     assert child.wait(60) == -signal.SIGKILL
     child.stdin.close(), child.stdout.close()
-
-
-def test_the_program_is_forked_with_tensorflow(tmp_path):
-    """It says its version, refuses what it does not know, and computes with all its threads."""
-    words = []
-    while not words:  # where it has ended before it is looked at
-        with start("--version", cwd=tmp_path) as process:
-            with contextlib.suppress(psutil.ZombieProcess):
-                words = psutil.Process(process.pid).cmdline()
-            told, _ = process.communicate(timeout=120)
-    assert "forks.py" in " ".join(words), "it was not forked"
-    assert (process.returncode, told.split()[-1]) == (0, version("realtime_lrp"))
-    with start("lice") as process:
-        assert "Did you mean 'live'" in process.communicate(timeout=120)[1]
-        assert process.returncode == 2
-
-
-def test_a_forked_script_has_tensorflow(tmp_path, heavy_scripts):
-    """Without the time that importing it takes; it computes, in threads of its own."""
-    (tmp_path / "script.py").write_text(
-        "import os, sys\n"
-        "print('tensorflow' in sys.modules, sys.argv[1:], len(os.listdir('/proc/self/task')))\n"
-        "from realtime_lrp.engine.tensorflow import tf\n"
-        "print(int(tf.constant(20) + 3), len(os.listdir('/proc/self/task')) > 1)\n"
-    )
-    command = [sys.executable, "script.py", "word"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "True ['word'] 1\n23 True\n"
-
-
-def test_a_fork_that_fails_says_why_and_flushes_what_it_prints(tmp_path):
-    """As a new process: the traceback, exit code 1; and an answer with exit code 0."""
-    command = module_command("realtime_lrp.video.film_tags")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, "IndexError" in done.stderr) == (1, True)
-    path = recording(tmp_path / "film.mp4", count=2, metadata={"description": "said"})
-    done = subprocess.run([*command, path], capture_output=True, text=True)
-    assert (done.returncode, "said" in done.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(

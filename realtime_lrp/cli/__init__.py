@@ -6,7 +6,7 @@ imported inside a command, so that `--help` answers at once.
 """
 
 from realtime_lrp.cli import about, commands, completion, viewers
-from realtime_lrp.cli.group import cli
+from realtime_lrp.cli.options import cli
 from realtime_lrp.system import program
 
 completion.install()

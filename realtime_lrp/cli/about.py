@@ -6,8 +6,7 @@ from typing import Any
 import click
 
 from realtime_lrp import config
-from realtime_lrp.cli.group import cli
-from realtime_lrp.cli.options import PATH, ConfigFile, complete_files, configured
+from realtime_lrp.cli.options import PATH, ConfigFile, cli, complete_files, configured
 from realtime_lrp.system.program import print_lines, set_verbosity
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from realtime_lrp import config
-from realtime_lrp.cli.group import cli
 from realtime_lrp.cli.options import (
     CONCEPTS,
     EXPLAIN,
@@ -24,6 +23,7 @@ from realtime_lrp.cli.options import (
     ConfigFile,
     Number,
     Whole,
+    cli,
     complete_files,
     configured,
 )
@@ -96,8 +96,7 @@ def image(settings: config.Settings, **options: Any) -> None:
 
     Pictures are written as .png or .jpg, raw maps as .npz.
     """
-    from realtime_lrp.commands.image.batch import ImageOptions
-    from realtime_lrp.commands.image.run import run
+    from realtime_lrp.commands.image.run import ImageOptions, run
 
     print_lines(run(settings.config, ImageOptions(**options)))
 

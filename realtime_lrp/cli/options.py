@@ -1,4 +1,4 @@
-"""Options that commands share, those that set a key of the configuration, and their completion."""
+"""The program, to which the files beside this one add commands, and the options that they share."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,6 +12,7 @@ from realtime_lrp import config
 from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
 from realtime_lrp.errors import UsageError
 from realtime_lrp.system.program import set_verbosity
+from realtime_lrp.system.version import __version__
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
@@ -60,6 +61,14 @@ class Group(click.Group):
     """The commands; none takes empty words."""
 
     command_class = NoEmptyWords
+
+
+@click.group(
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="realtime-lrp")
+def cli() -> None:
+    """See, live, what a neural network looks at."""
 
 
 def load_settings(

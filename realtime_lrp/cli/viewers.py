@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 from realtime_lrp import config
-from realtime_lrp.cli.group import cli
 from realtime_lrp.cli.options import (
     CONCEPTS,
     DURATION,
@@ -25,6 +24,7 @@ from realtime_lrp.cli.options import (
     PATH,
     STATS,
     ConfigFile,
+    cli,
     complete_files,
     configured,
 )

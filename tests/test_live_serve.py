@@ -18,6 +18,7 @@ from websockets.sync.client import connect
 from realtime_lrp import config
 from realtime_lrp.commands.serve import run as serve
 from realtime_lrp.commands.serve import server
+from realtime_lrp.commands.serve.tokens import read_token
 from realtime_lrp.commands.serve.web_page import moved, nearest_box
 
 
@@ -121,11 +122,13 @@ def test_a_port_that_is_in_use_is_said_before_a_window_opens(run):
 
 
 def test_without_a_window_there_is_the_page_alone(run, tmp_path, tiny_model):
-    """The address is printed; a film is recorded as ever."""
-    film = tmp_path / "film.mp4"
-    words = ("--serve", "--port", 0, "--display", "none", "--model", tiny_model)
+    """The address with the kept token is printed, here a new one; a film is recorded as ever."""
+    film, before = tmp_path / "film.mp4", read_token(None)
+    words = ("--serve", "--port", 0, "--display", "none", "--model", tiny_model, "--new-token")
     code, out, _ = run("live", *words, "--source", "synthetic", "--record", film, "--duration", 0.5)
     assert code == 0 and out.startswith("http://127.0.0.1:") and film.exists()
+    token = out.split()[0].partition("?token=")[2]
+    assert token == read_token(None) != before
 
 
 def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from importlib.resources import files
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,7 +20,7 @@ from served import TOKEN, Role, picture_of, serving_pages
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_lrp.commands import serve
-from realtime_lrp.commands.serve import app, exchange, messages, web_page
+from realtime_lrp.commands.serve import app, messages
 from realtime_lrp.commands.serve.messages import ACTIONS, event_of, read_message
 from realtime_lrp.commands.serve.tokens import Tokens, read_token
 from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
@@ -292,32 +291,6 @@ def test_nothing_is_encoded_for_nobody(served):
             while isinstance(picture, str):
                 picture = viewer.recv(timeout=0.2)
     served.until(lambda: not served.exchange.watched)
-
-
-def test_the_view_is_drawn_for_who_waits_for_it(served, monkeypatch):
-    """While nobody does, as with visitors' own cameras, it is drawn for the news alone."""
-    monkeypatch.setattr(web_page, "news", lambda *words: b"{}")
-    offered, part = served.exchange, SimpleNamespace(trouble="")
-    state = SimpleNamespace(answer=None)
-    view = SimpleNamespace(state=state, frame=None, has_map=False, networks=(part,), concepts=None)
-    turns = web_page.PageTurns(view, part, part, offered, None, None, required=True)
-    served.publish(0)
-    with served.socket() as visitor:
-        served.until(lambda: offered.picture_wanted)
-        assert turns.wants_picture()
-        served.publish(1)
-        picture_of(visitor)
-        served.until(turns.wants_picture)  # for the news
-        monkeypatch.setattr(web_page, "NEWS_S", 60.0)
-        monkeypatch.setattr(web_page, "UNWATCHED_NEWS_S", 60.0)
-        turns.publish(drawn=False)
-        assert not turns.wants_picture()
-        monkeypatch.setattr(exchange, "WATCHED_S", 600.0)
-        visitor.send('{"type": "shown"}')
-        served.until(lambda: offered.view_watched and turns.wants_picture())
-        monkeypatch.setattr(exchange, "WATCHED_S", 0.0)
-        assert not offered.view_watched
-    served.until(lambda: not offered.watched)
 
 
 def test_other_programs_read_the_pictures_as_mjpeg(served):

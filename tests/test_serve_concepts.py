@@ -65,13 +65,9 @@ def test_a_message_has_every_channel_with_its_own_map():
 
 
 def test_why_there_are_no_channels_is_said():
-    """Without rows and maps."""
+    """Without rows and maps; where a gallery is another network's, above the rows."""
     fields, maps = parts_of(concepts_message(panel_of(note="preparing conv"), None, ()))
     assert (fields["why"], fields["rows"], maps) == ("preparing conv", [], None)
-
-
-def test_a_gallery_of_another_network_is_told_above_the_rows():
-    """In place of why there are none."""
     panel = replace(panel_of((5, 0.125, 2)), warning="Pictures made with other weights")
     fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ()))
     assert fields["why"] == panel.warning and len(fields["rows"]) == 1 and maps is not None
@@ -92,12 +88,6 @@ def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
                   "layer=../conv&channel=5", "layer=/etc/passwd&channel=5"):  # fmt: skip
         status, _, body = served.get(f"/gallery.jpg?{query}")
         assert (status, body[:4]) == (404, b"404:"), query
-
-
-def test_without_a_gallery_there_are_no_pictures():
-    """Nor before the network is loaded."""
-    with serving_pages() as served:
-        assert served.get("/gallery.jpg?layer=conv&channel=5")[0] == 404
 
 
 def test_a_viewer_gets_the_newest_channels_once_it_has_shown_the_picture():

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import resource
 import socket
 import ssl
 import time
@@ -213,31 +212,6 @@ def test_strangers_do_not_push_out_who_has_a_token(monkeypatch):
         assert picture_of(viewer)
         while b"image/jpeg" not in film.recv(4096):
             pass
-
-
-@pytest.mark.release
-def test_without_files_for_connections_it_says_so_once_and_goes_on(caplog):
-    """No traceback, and no message for each connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with serving_pages() as served:
-        clients = [socket.socket() for _ in range(30)]
-        free = socket.socket()
-        number = free.fileno()
-        free.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
-        try:
-            for client in clients:
-                client.settimeout(LONG_S)
-                client.connect(("127.0.0.1", served.port))
-            served.until(lambda: caplog.records)
-            time.sleep(1.2)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        for client in clients:
-            client.close()
-        assert served.get("/healthz", "")[0] == 200
-    [record] = caplog.records
-    assert "Too many open files" in record.getMessage() and not record.exc_info
 
 
 def test_all_addresses_of_ipv6_are_those_of_ipv4_too():

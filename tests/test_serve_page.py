@@ -23,11 +23,9 @@ from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
 from served import TOKEN, serving_pages
-from test_serve_concepts import panel_of
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.certificate import own_context
-from realtime_lrp.commands.serve.concepts import concepts_message
 from realtime_lrp.commands.serve.visitors import join_message
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -238,30 +236,6 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     expect(page.locator("#keys")).not_to_be_visible()
 
 
-@pytest.mark.release
-def test_keys_scroll_what_can_be_scrolled(page):
-    """On a small screen, and in the answers of a low window; else they change the method."""
-    page.evaluate("document.activeElement.blur()")
-    page.set_viewport_size({"width": 320, "height": 568})
-    page.keyboard.press("PageDown")
-    until(page, lambda: page.evaluate("scrollY") > 300)
-    page.keyboard.press("ArrowUp")
-    page.set_viewport_size({"width": 1280, "height": 420})
-    page.locator("#answers").focus()
-    page.keyboard.press("ArrowDown")
-    until(page, lambda: page.evaluate("document.activeElement.scrollTop") > 0)
-    page.keyboard.press("f")
-    pressed(page, "freeze").to_have_count(1)
-    expect(page.locator("#method")).to_have_value("lrp")
-    page.set_viewport_size(DESKTOP["viewport"])
-    page.keyboard.press("f")
-    page.keyboard.press("PageDown")
-    expect(page.locator("#method")).to_have_value("guided_backprop")
-    page.keyboard.press("PageUp")
-    expect(page.locator("#method")).to_have_value("lrp")
-    pressed(page, "freeze").to_have_count(0)
-
-
 def test_patches_are_painted_with_the_mouse_and_removed(page):
     """Where the canvas is drawn smaller than it is, the stroke lies under the pointer."""
     page.click("#freeze")
@@ -336,22 +310,6 @@ def test_channels_have_rows_that_can_be_followed(page, watching):
     expect(page.locator("#concept-rows")).to_be_hidden()
     expect(watching.locator("#concept-rows")).to_be_hidden()
     page.click("#freeze")
-
-
-def test_a_row_keeps_the_focus_where_its_channel_gets_another_place(visit):
-    """Else the next key would go nowhere."""
-    with serving_pages() as served:
-        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
-        rows = page.locator("#concept-rows button")
-        for channels in ((5, 9), (9, 5)):
-            until(page, lambda: served.exchange.picture_wanted)
-            served.publish(50)
-            panel = panel_of(*((channel, 0.25, 2) for channel in channels))
-            served.exchange.publish_concepts(concepts_message(panel, None, ("conv",)))
-            expect(rows.first).to_contain_text(f"channel {channels[0]}")
-            if channels[0] == 5:
-                rows.nth(1).focus()
-        expect(rows.first).to_be_focused()
 
 
 def first_map(page):

@@ -1,4 +1,4 @@
-"""Long runs of the page: a hundred viewers who come and go, a network camera that dies."""
+"""A long run of the page: a hundred viewers who come and go."""
 
 import asyncio
 import itertools
@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import statistics
-import threading
 import time
 from contextlib import suppress
 
@@ -18,10 +17,8 @@ import pytest
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from program import start
-from web import serving
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
-from websockets.sync.client import connect as connect_and_wait
 
 from realtime_lrp import config
 
@@ -174,62 +171,3 @@ def test_viewers_who_come_and_go_leave_nothing_behind():
     assert crowd.most >= min(VIEWERS / 5, SECONDS) and crowd.maps > 0 and crowd.pictures > 0
     assert memory[2] < 1.03 * memory[1] + 10
     assert after[1:] == before[1:]
-
-
-class NetworkCamera:
-    """Sends pictures as MJPEG while it is alive, else 503."""
-
-    def __init__(self):
-        self.jpegs, self.alive = jpegs(), threading.Event()
-
-    def __call__(self, handler):
-        if not self.alive.is_set():
-            handler.send_error(503)
-            return
-        handler.send_response(200)
-        handler.send_header("Content-Type", "multipart/x-mixed-replace; boundary=next")
-        handler.end_headers()
-        with suppress(OSError):
-            for jpeg in itertools.cycle(self.jpegs):
-                if not self.alive.wait(0):
-                    return
-                head = f"--next\r\nContent-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n\r\n"
-                handler.wfile.write(head.encode() + jpeg + b"\r\n")
-                time.sleep(0.04)
-
-
-def watch_until(socket, condition, timeout_s=60):
-    """Shows pictures until news or the number of pictures fulfil a condition."""
-    news, pictures, end = {}, 0, time.monotonic() + timeout_s
-    while not condition(news, pictures):
-        assert time.monotonic() < end, (news.get("trouble"), pictures)
-        message = socket.recv(timeout=timeout_s)
-        if isinstance(message, str):
-            message = json.loads(message)
-            news = message if message["type"] == "news" else news
-        elif message[:1] == b"v":
-            pictures += 1
-            socket.send('{"type": "shown"}')
-
-
-@pytest.mark.release
-def test_the_page_survives_a_network_camera_that_dies(tiny_model):
-    """It says what is wrong, and goes on when the camera is back; so does a viewer's connection."""
-    camera = NetworkCamera()
-    camera.alive.set()
-    with serving(camera) as (source, _):
-        words = "--source", f"{source}/camera.mjpg", "--model", tiny_model, "--port", "0"
-        with start("serve", *words, DISPLAY="") as process:
-            address = process.stdout.readline().strip()
-            page = address.replace("http", "ws").replace("/?", "/ws?")
-            with connect_and_wait(page, max_size=None) as socket:
-                for _ in range(3):
-                    watch_until(
-                        socket, lambda news, seen: seen > 20 and not news.get("trouble", "x")
-                    )
-                    camera.alive.clear()
-                    watch_until(socket, lambda news, seen: news.get("trouble"))
-                    camera.alive.set()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
-            assert "Traceback" not in process.stderr.read()

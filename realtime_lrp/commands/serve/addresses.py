@@ -45,13 +45,7 @@ def tls_of(serve: Serve, new: bool = False) -> ssl.SSLContext | None:
 
 
 def address_of(serve: Serve, port: int, token: str) -> str:
-    """The address to open.
-
-    Args:
-      serve: the settings.
-      port: on which the server listens.
-      token: is part of it.
-    """
+    """The address to open."""
     host = addresses(serve.host)[0]
     host = f"[{host}]" if ":" in host else host
     scheme = "https" if serve.https or serve.cert else "http"
@@ -59,12 +53,7 @@ def address_of(serve: Serve, port: int, token: str) -> str:
 
 
 def print_address(address: str, host: str) -> None:
-    """Prints the address to open; at a terminal also its QR code, if phones can reach it.
-
-    Args:
-      address: see `address_of`.
-      host: where the server listens.
-    """
+    """Prints the address to open; at a terminal also its QR code, if phones can reach it."""
     print_lines([address], secrets=True)
     if sys.stdout.isatty() and not is_loopback(host):
         print_lines(lines(address), secrets=True)
@@ -76,7 +65,7 @@ def is_loopback(host: str) -> bool:
 
 
 def addresses(host: str) -> list[str]:
-    """The addresses of a server that listens on a host: those of this machine in its networks."""
+    """The addresses of a server that listens on a host; for all of them, this machine's."""
     if host not in ("0.0.0.0", "::", ""):
         return [host]
     up = {name for name, one in psutil.net_if_stats().items() if one.isup}

@@ -62,16 +62,7 @@ log = logging.getLogger(__name__)
 
 
 class App:
-    """The answers.
-
-    Args:
-      exchange: pictures, news and messages.
-      tokens: the page of who controls shows the one for watching.
-      figures: returns what `/figures` answers; called in the render loop.
-      snapshot: returns what is shown now, or None; called in the render loop.
-      visitors: explains pictures of visitors' own cameras.
-      examples: returns the gallery's pictures of a channel, or b"".
-    """
+    """The answers; `figures` and `snapshot` are called in the render loop."""
 
     def __init__(
         self,
@@ -228,11 +219,7 @@ class App:
 
 
 class Film:
-    """The pictures as MJPEG, which OBS and other programs read. An ASGI app of its own.
-
-    Args:
-      exchange: has the pictures.
-    """
+    """The pictures as MJPEG, which OBS and other programs read. An ASGI app of its own."""
 
     def __init__(self, exchange: Exchange):
         self._exchange = exchange

@@ -68,11 +68,7 @@ def _why_not(cert: str, key: str) -> str:
 def own_context(addresses: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext, str]:
     """What the server speaks TLS with, without files of the user, and its fingerprint.
 
-    The certificate is kept for this user: browsers ask once for each.
-
-    Args:
-      addresses: numbers and names under which the server is reached.
-      new: whether another one is made and kept.
+    The certificate is kept for this user, until a `new` one is wanted: browsers ask once for each.
 
     Raises:
       Error: it cannot be written.
@@ -102,11 +98,7 @@ def _kept(file: Path, subjects: set[str]) -> x509.Certificate | None:
 
 
 def make_certificate(subjects: Iterable[str]) -> tuple[x509.Certificate, bytes]:
-    """A new certificate that vouches for itself, and its key as PEM.
-
-    Args:
-      subjects: numbers and names that it is for.
-    """
+    """A new certificate for numbers and names, which vouches for itself, and its key as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "realtime_lrp")])
     now = datetime.datetime.now(datetime.UTC)

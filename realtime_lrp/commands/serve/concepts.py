@@ -21,7 +21,7 @@ EXAMPLES, EXAMPLE_SIDE = 6, 96
 """Pictures of the gallery for each channel, at most, and their rows and columns."""
 
 GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
-"""Columns between two of them, and their grey: that of the page's buttons."""
+"""Columns between two of them, and their grey, which the page's buttons have."""
 
 QUALITY = 80
 """Of the JPEGs."""
@@ -34,13 +34,7 @@ NOTHING = join_message({"type": "concepts", "shown": False}, b"")
 
 
 def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:
-    """What a page shows of the channels: JSON, and their maps side by side as one JPEG.
-
-    Args:
-      panel: as the window draws it.
-      gallery: has the pictures, or None.
-      layers: those that can be chosen.
-    """
+    """What a page shows of the channels: JSON, and their maps side by side as one JPEG."""
     known = gallery.channels(panel.title) if gallery else {}
     pictured = {channel for channel, one in known.items() if one.relevant}
     rows = [one for one in panel.rows if one is not None and not panel.note]
@@ -89,12 +83,7 @@ class Examples:
         self._encoded = lru_cache(ENCODED)(_encoded)
 
     def __call__(self, layer: str, channel: str) -> bytes:
-        """The pictures of a channel; b"" if there are none.
-
-        Args:
-          layer: as a page named it.
-          channel: its number, as a page wrote it.
-        """
+        """The pictures of a channel, as a page named it; b"" if there are none."""
         gallery = self.gallery
         number = int(channel) if channel.isdecimal() and len(channel) < 8 else -1
         if gallery is None or number not in gallery.channels(layer):

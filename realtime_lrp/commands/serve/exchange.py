@@ -24,7 +24,7 @@ MOST_MESSAGES = 1000
 """Messages that wait for the render loop; further ones push out the oldest."""
 
 WATCHED_S = 2.0
-"""So long after the last picture was on a screen the view counts as watched."""
+"""The view counts as watched until this long after a picture was last on a screen."""
 
 T = TypeVar("T")
 
@@ -208,8 +208,7 @@ class Exchange:
     def join(self, controls: bool = False) -> Viewer | None:
         """A new viewer, who has to `leave`; None if there are too many.
 
-        Args:
-          controls: has places that others cannot take.
+        Who controls has places that others cannot take.
         """
         if len(self._viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
             return None
@@ -235,10 +234,6 @@ class Exchange:
 
     async def in_render_loop(self, job: Callable[[], T], timeout_s: float = 5.0) -> T:
         """Has the render loop do something; returns what it returns.
-
-        Args:
-          job: what it does.
-          timeout_s: how long to wait.
 
         Raises:
           TimeoutError: it did not get to it in time.

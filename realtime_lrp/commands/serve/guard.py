@@ -1,7 +1,7 @@
 """Access: checks host, origin and token of each request.
 
 A page of another site must not reach this one through a visitor's browser: `Host` has to be a
-number or a name of this machine (against DNS rebinding), `Origin` that of the page itself.
+number or a name of this machine (against DNS rebinding), `Origin` has to be the page's own.
 """
 
 import ipaddress

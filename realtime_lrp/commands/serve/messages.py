@@ -118,12 +118,7 @@ def read_message(text: str) -> Message:
 
 
 def event_of(message: Message, relevance: RelevanceThread) -> events.Event | None:
-    """The event that a message is; None if a page cannot ask for that.
-
-    Args:
-      message: as a page sent it.
-      relevance: knows the classes of the network.
-    """
+    """The event that a message is; None if a page cannot ask for that."""
     try:
         return _event(message, relevance)
     except Error as error:

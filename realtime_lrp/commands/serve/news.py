@@ -1,6 +1,6 @@
 """What a page gets besides pictures: settings, figures and notices, as JSON.
 
-Figures are the same rows, bars and legends as those of the window; the page draws them as text.
+Figures are the same rows, bars and legends as in the window; the page draws them as text.
 """
 
 from collections.abc import Collection
@@ -32,14 +32,7 @@ OWN_KEYS = {"s": "snapshot: download the view", "r": "record a film, stop and do
 
 
 def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> bytes:
-    """What the page shows at this moment.
-
-    Args:
-      view: the viewer.
-      relevance: says why there are no maps.
-      trouble: what is wrong with the source, or "".
-      now: `time.monotonic()`.
-    """
+    """What the page shows at this moment."""
     state, choice = view.state, view.state.choice
     explained = view.explained
     shown = explained.names if explained else ()
@@ -72,12 +65,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
 
 
 def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> bytes:
-    """What the page offers; it does not change.
-
-    Args:
-      labels: the classes of the network.
-      unsuited: the methods and composites that it has no use for.
-    """
+    """What the page offers this network; it does not change."""
     return msgspec.json.encode(
         {
             "type": "choices",

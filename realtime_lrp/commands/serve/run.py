@@ -18,16 +18,7 @@ def run(
 ) -> list[str]:
     """Serves the page until the viewer ends: see `live.run.run`.
 
-    When the server ends by itself, a window goes on.
-
-    Args:
-      config: the effective configuration.
-      duration_s: seconds from the first map, or None.
-      stats: the file that gets the figures, or None.
-      record: the film that gets what is shown, or None.
-      overwrite: whether the film may replace a file.
-      window: the class of a window that shows the same view; None: the page alone.
-      new_token: whether another token and certificate are made and kept.
+    Without a `window` there is the page alone, and the viewer ends with the server.
 
     Returns:
       What `live.run.run` returns.

@@ -68,11 +68,7 @@ log = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
-
-    Args:
-      host: address or name of this machine.
-      port: 0 is any free one.
+    """A socket that listens on an address or name of this machine; port 0 is any free one.
 
     Raises:
       UnavailableError: it cannot listen there.
@@ -81,16 +77,12 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
+        both = address[0] == "::" and socket.has_dualstack_ipv6()  # addresses of IPv4, too
         return socket.create_server(
-            address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=_is_dual(str(address[0]))
+            address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both
         )
     except (OSError, UnicodeError) as error:
         raise UnavailableError(_why_not(host, port, error)) from None
-
-
-def _is_dual(address: str) -> bool:
-    """Whether a socket for all addresses of IPv6 is to have those of IPv4, too."""
-    return address == "::" and socket.has_dualstack_ipv6()
 
 
 def _why_not(host: str, port: int, error: Exception) -> str:

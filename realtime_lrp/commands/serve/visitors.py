@@ -34,7 +34,7 @@ BATCH_S = 0.3
 """About how long a batch may take: with a slow network batches are smaller, and maps less old."""
 
 EQUAL = 8
-"""So many visitors count as much as the view."""
+"""This many visitors together get as much time as the view."""
 
 UNWATCHED = 4
 """If nobody watches the view, its share is divided by this."""
@@ -68,7 +68,7 @@ class Visitor:
 
     Attributes:
       answer: takes the visitor's maps.
-      scaler: scales them, as those of a window are.
+      scaler: scales them, as a window does.
       number: how many pictures have come; the answer to the first has number 1.
       newest: `time.monotonic()` when the last one came.
       harmful: a picture has ended the decoder: no further one is taken.

@@ -78,7 +78,7 @@ class WebPage:
         self._listening.close()
 
     def canvas_size(self, view: View) -> tuple[int, int]:
-        """Rows and columns of what is sent: those of the picture, if that is not too large."""
+        """Rows and columns of what is sent: the picture's, unless that is too large."""
         return canvas_size(view)
 
     @contextmanager
@@ -104,17 +104,7 @@ class WebPage:
 
 
 class PageTurns:
-    """The page's side of the render loop: makes events of what pages sent, publishes the view.
-
-    Args:
-      view: holds the state and draws it.
-      capture: says what is wrong with the source.
-      relevance: knows the classes of the network.
-      exchange: what the server gets.
-      server: the server.
-      examples: gets the gallery.
-      required: whether the viewer is to end when the server does.
-    """
+    """The page's side of the render loop: makes events of what pages sent, publishes the view."""
 
     def __init__(
         self,
@@ -155,11 +145,7 @@ class PageTurns:
         return self._exchange.picture_wanted or time.monotonic() >= self._news_due
 
     def publish(self, drawn: bool) -> None:
-        """Encodes what was drawn if somebody waits for it, and renews the news.
-
-        Args:
-          drawn: whether the view was drawn again in this turn.
-        """
+        """Encodes what was drawn if somebody waits for it, and renews the news."""
         view, exchange = self._view, self._exchange
         self._drawn += drawn
         exchange.run_jobs()
@@ -263,7 +249,7 @@ def moved(point: tuple[int, int], source: Box, target: Box) -> tuple[int, int]:
 
 
 def canvas_size(view: View) -> tuple[int, int]:
-    """Rows and columns of what is sent: those of the picture, if that is not too large."""
+    """Rows and columns of what is sent: the picture's, unless that is too large."""
     if view.frame is None or view.state.tiled or len(view.networks) > 1:
         return LARGEST
     rows, columns = view.frame.value.shape[:2]

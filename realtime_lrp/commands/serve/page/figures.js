@@ -1,8 +1,6 @@
 // The figures beside the picture: the server's rows, bars and legends as elements.
 
 let drawnBlocks = "";
-let blocksBefore = 0; // how many there were when there were any
-let heightIsFor = ""; // what the kept height was measured for
 
 /**
  * Draws the blocks of figures, if they have changed.
@@ -16,22 +14,6 @@ export function showBlocks(element, blocks) {
   drawnBlocks = text;
   element.replaceChildren(...blocks.map((block) => made("div", { className: "block" },
     block.map((entry) => ENTRIES[entry.kind](entry)))));
-  keepHeight(element);
-}
-
-/**
- * Keeps the height of the most rows, so that what stands below does not jump under a finger when
- * rows come and go. With another number of blocks, width or size of letters it is measured anew.
- *
- * @param {HTMLElement} element where the blocks are
- */
-export function keepHeight(element) {
-  const { clientWidth } = document.documentElement;
-  blocksBefore = element.childElementCount || blocksBefore;
-  const now = [blocksBefore, clientWidth, getComputedStyle(element).fontSize].join();
-  if (now !== heightIsFor) element.style.removeProperty("--kept");
-  heightIsFor = now;
-  element.style.setProperty("--kept", `${element.offsetHeight}px`);
 }
 
 const ENTRIES = {

@@ -2,7 +2,7 @@
 // then show what the news say.
 import { openCamera, whyNoCamera } from "./camera.js";
 import { conceptRows } from "./concepts.js";
-import { keepHeight, made, showBlocks } from "./figures.js";
+import { made, showBlocks } from "./figures.js";
 import { connect } from "./link.js";
 import { paintOn } from "./painting.js";
 import { canRecord, record, timestamp } from "./recording.js";
@@ -12,7 +12,7 @@ const canvas = at("view");
 const METER_MS = 2000;
 const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
-const SEEK_SHOWN_MS = 1000; // so long the bar stays where it was put
+const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
 const PRESSED = { freeze: "frozen", tiled: "tiled", concepts: "concepts" };
 const CHOSEN = ["method", "composite", "target"];
 const KEY_NAMES = {
@@ -217,10 +217,6 @@ function lost(sentence) {
   showNotices();
   showFilm();
   showFigures();
-}
-
-for (const type of ["resize", "fullscreenchange"]) {
-  addEventListener(type, () => keepHeight(at("answers")));
 }
 
 setInterval(showFigures, FIGURES_MS);

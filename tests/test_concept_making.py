@@ -164,10 +164,9 @@ def test_pictures_for_which_the_network_computes_nan_are_left_out(
     engine, photos, tmp_path, monkeypatch, caplog
 ):
     """The rest of their batch counts, the log says how many; an error if it is all of them."""
-    original, bad, asked = Engine.peaks, [], []
+    original, bad = Engine.peaks, []
 
     def peaks(self, pictures, layers):
-        asked.append(len(pictures))
         if any((one == other).all() for one in pictures for other in bad):
             raise NotFiniteError("The network computes NaN.")
         return original(self, pictures, layers)
@@ -179,19 +178,12 @@ def test_pictures_for_which_the_network_computes_nan_are_left_out(
     making.run()
     ranking = making.rankings[engine.concept_layer]
     assert making.contents()[0].pictures == making.looked == COUNT - 3
-    assert asked == [8, *[1] * 8, 8, 5, *[1] * 5]
     assert np.isfinite(ranking.by_class).all()
     assert not {(3, 0), (19, 0), (20, 0)} & {*making._places}
     assert "computes NaN or infinity for them: 3" in caplog.text
-    for count in (BATCH, COUNT):
-        bad[:] = [engine.region(one.shape[:2]).extract(one) for one in shown[:count]]
-        making = Making(engine, FilePictures([], photos, 1.0), [engine.concept_layer])
-        if count < COUNT:
-            making.run()
-            assert (making.looked, making.not_finite) == (COUNT - BATCH, BATCH)
-        else:
-            with pytest.raises(NotFiniteError):
-                making.run()
+    bad[:] = [engine.region(one.shape[:2]).extract(one) for one in shown]
+    with pytest.raises(NotFiniteError):
+        Making(engine, FilePictures([], photos, 1.0), [engine.concept_layer]).run()
 
 
 def test_crops_lie_where_relevance_is():
@@ -266,10 +258,7 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     ("changes", "told"),
     [
         ({}, ""),
-        ({"network": "renamed"}, ""),
-        ({"sha256": {}}, ""),
         ({"network": "theirs", "sha256": {}}, "the network 'theirs'"),
-        ({"network": "theirs", "sha256": {"model": "0"}}, "the network 'theirs'"),
         ({"sha256": {"model": "0"}}, "other weights of tiny"),
         ({"provenance": {"model": {"weights": "random"}}}, "other weights of tiny"),
     ],
@@ -348,17 +337,14 @@ def test_wrong_words_are_refused(run, settings, photos, tmp_path):
     before = photo.read_bytes()
     for words, code, message in (
         (("-o", target, photo, "--sheet", photo, "--overwrite"), 73, "is an input"),
-        (("-o", settings.model.name, photo, "--overwrite"), 73, "is an input"),
         (("-o", target, photo, "--names", target), 73, "-o and --names name the same file"),
         (("-o", tmp_path / "x.mp4", photos), 2, "ends as another kind"),
         ((), 2, "nothing to do"),
         (("--images", photos), 2, "-o FILE"),
         (("-o", target), 2, "drawn pictures suit only"),
         (("--names", tmp_path / "n.yaml"), 2, "There is no gallery"),
-        (("-o", tmp_path / "x.png", photos), 2, "ends as another kind"),
         (("-o", tmp_path / "no" / "g.concepts", photos), 73, "There is no folder"),
         (("-o", target, tmp_path / "nothing.jpg"), 66, "nothing.jpg"),
-        (("-o", target, "--images", tmp_path / "nowhere"), 66, "nowhere"),
         (("-o", target, tmp_path / "empty"), 66, "empty"),
         (("-o", target, tmp_path / "bad"), 65, "x.png"),
         (("-o", target, photos, "--layers", "conf1"), 2, "There is no layer 'conf1'"),

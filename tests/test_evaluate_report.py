@@ -94,9 +94,10 @@ def test_pictures_of_one_photo_are_counted_as_one(measurement):
     report = summary(measurement)
     text = "\n".join(table_lines(report))
     assert "net_1, 8 pictures of 5 photos; the object" in text
+    assert "fewer than 6 photos" in text and "*" not in text  # no row is called the best
     assert "2000 bootstrap resamples of the photos, pictures of one photo together" in text
     caption = latex_table(report)
-    assert "8 pictures of 5 photos (other" in caption
+    assert "8 pictures of 5 photos (other" in caption and r"\textbf" not in caption
     assert "(2000 resamples of the photos, pictures of one photo together)" in caption
 
 

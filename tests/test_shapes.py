@@ -35,12 +35,6 @@ def explainer(model) -> Explainer:
     return Explainer(model, composite="zplus", target="all")
 
 
-def test_the_file_is_small_and_holds_no_optimizer(model):
-    """At most 4 MiB."""
-    assert (ASSETS / "shapes.keras").stat().st_size <= 4 * 2**20
-    assert getattr(model, "optimizer", None) is None
-
-
 def test_the_network_is_the_one_that_is_built(model):
     """The file agrees with `build_shapes`: name, shapes, float32."""
     built = build_shapes()

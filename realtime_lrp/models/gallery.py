@@ -178,11 +178,7 @@ class Gallery:
             self._names.check(layers)
 
     def check_names(self) -> None:
-        """Refuses names with mistakes, as far as they are known without the network.
-
-        Raises:
-          ConfigError: it lists them all.
-        """
+        """Refuses names with mistakes that show without the network (ConfigError)."""
         if self._names:
             self._names.check({one.name: one.channels for one in self.contents.layers}, partly=True)
 
@@ -204,9 +200,6 @@ def load_gallery(config: Config) -> Gallery:
     """The gallery that a configuration names, else that of an embedded network, else an empty one.
 
     Names are those of the configuration; only the embedded gallery has its own.
-
-    Args:
-      config: its sections `concepts` and `model` count.
 
     Raises:
       MissingInputError: there is no such file.
@@ -273,15 +266,9 @@ def parse_gallery(whole: bytes) -> tuple[Contents, bytes]:
 
 
 def write_gallery(file: Path, contents: Contents, pictures: Sequence[bytes]) -> None:
-    """Writes a gallery file.
+    """Writes a gallery file; fills in `sizes` and `hash`. Raises OSError if that fails.
 
-    Args:
-      file: its path.
-      contents: what it says; `sizes` and `hash` are filled in.
-      pictures: what `encode_picture` made of each.
-
-    Raises:
-      OSError: the write failed.
+    `pictures` are what `encode_picture` made.
     """
     data = b"".join(pictures)
     contents = msgspec.structs.replace(
@@ -292,12 +279,7 @@ def write_gallery(file: Path, contents: Contents, pictures: Sequence[bytes]) -> 
 
 
 def encode_picture(picture: np.ndarray, quality: int) -> bytes:
-    """A picture, uint8 [S, S, 3] RGB, as a gallery file holds it.
-
-    Args:
-      picture: what it shows.
-      quality: 1 to 100.
-    """
+    """A picture, uint8 [S, S, 3] RGB, as a gallery file holds it; the quality is 1 to 100."""
     bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     done, data = cv2.imencode(".webp", bgr, [cv2.IMWRITE_WEBP_QUALITY, quality])
     if not done:

@@ -56,7 +56,7 @@ class Making:
     Args:
       engine: explains the pictures.
       pictures: what it is chosen from.
-      layers: the layers whose channels get pictures, in the order of the network.
+      layers: whose channels get pictures, in the order of the network.
       side: rows and columns of the crops.
 
     Attributes:

@@ -50,14 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: Config, options: ConceptOptions) -> Iterator[str]:
-    """Makes a gallery, a sheet, a file of names: what is asked for.
-
-    Args:
-      config: the configuration.
-      options: the command's own options.
-
-    Yields:
-      A line for each file.
+    """Makes a gallery, a sheet, a file of names: what is asked for; yields a line for each file.
 
     Raises:
       UsageError: options do not go together, or drawn pictures do not suit the network.

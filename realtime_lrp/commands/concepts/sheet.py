@@ -37,15 +37,10 @@ LEAST_CLASS = 0.01
 def listed_channels(
     gallery: Gallery, layer: str, names: ChannelNames, most: int | None = None
 ) -> list[tuple[int, ChannelContents]]:
-    """The channels of a layer that are worth a name, that which is relevant most often first.
+    """The channels of a layer that are worth a name, the most often relevant one first.
 
-    They are those that were relevant for a picture, at most so many, and those that have a name.
-
-    Args:
-      gallery: has some.
-      layer: one of its layers.
-      names: names of channels.
-      most: how many channels without a name; None is `MOST_CHANNELS`.
+    They are those that were relevant for a picture, at most `most` (None: `MOST_CHANNELS`), and
+    those that have a name.
     """
     named = names.get(layer, {})
     known = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
@@ -62,10 +57,6 @@ def class_words(known: ChannelContents) -> list[str]:
 
 def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
     """The pictures of `listed_channels`: the relevant ones, then the activating ones.
-
-    Args:
-      gallery: has some.
-      names: names of channels.
 
     Returns:
       uint8 [H, W, 3] RGB, about as wide as high.

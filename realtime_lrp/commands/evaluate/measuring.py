@@ -72,11 +72,7 @@ class Evaluation:
             self.stages = self._randomised.stages
 
     def measure(self, name: str, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
-        """Measures one row.
-
-        Args:
-          name: a composite of LRP or a method.
-          on_part: called after each of the `parts`.
+        """Measures a composite or a method; calls `on_part` after each of the `parts`.
 
         Raises:
           Error: the network cannot be explained in this way.

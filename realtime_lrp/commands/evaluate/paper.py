@@ -46,10 +46,7 @@ LATEX_LETTERS = {
 def check_report_folder(folder: Path, overwrite: bool, names: Collection[str] = FILES) -> None:
     """Refuses a folder that cannot be made, before any work is done.
 
-    Args:
-      folder: the folder.
-      overwrite: whether a folder of our files may be replaced.
-      names: the names that our files may have.
+    A folder with other files than `names` is not replaced either.
 
     Raises:
       OutputError: it exists, holds files of somebody else, or there is no folder to make it in.
@@ -70,10 +67,10 @@ def write_report_folder(
     provenance: str,
     overwrite: bool,
 ) -> None:
-    """Writes the files of `FILES`.
+    """Writes the files of `FILES`; the folder appears when all are complete.
 
     Args:
-      folder: it appears when all files are complete.
+      folder: its path.
       measurement: what was measured.
       report: its `summary`.
       examples: uint8 [H, W, 3] RGB, maps of the best and the worst pictures.
@@ -108,11 +105,7 @@ def write_photos_csv(path: Path, measurement: Measurement) -> None:
 
 
 def latex_table(report: Mapping[str, Any]) -> str:
-    """The table for a paper, with the package booktabs: the best of each column is bold.
-
-    Args:
-      report: what the JSON file holds.
-    """
+    """The table for a paper, with the package booktabs: the best of each column is bold."""
     *rows, chance = report["rows"]
     shown = [*measured_metrics(report)]
     arrow = {True: r"$\uparrow$", False: r"$\downarrow$"}

@@ -33,10 +33,7 @@ PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
 def save_plot(figure: "Figure", stem: Path, description: str) -> None:
     """Writes a figure as PNG and PDF, without the time, so that equal plots are equal files.
 
-    Args:
-      figure: what is drawn.
-      stem: the path of both files without the ending.
-      description: kept in both files, where other programs show it.
+    The description is kept in both, where other programs show it.
     """
     stem.with_suffix(".png").write_bytes(figure_png(figure, description, DPI))
     metadata = {"CreationDate": None, "Subject": description}
@@ -44,12 +41,7 @@ def save_plot(figure: "Figure", stem: Path, description: str) -> None:
 
 
 def curves_plot(title: str, measurement: Measurement) -> "Figure":
-    """Draws the mean curves of every row with the band of their intervals, over those of chance.
-
-    Args:
-      title: the text at the top.
-      measurement: what was measured.
-    """
+    """Draws the mean curves of every row with the band of their intervals, over those of chance."""
     rows = [row for row in measurement.rows if row.name != CHANCE]
     chance = next((row for row in measurement.rows if row.name == CHANCE), None)
     positions = measurement.patches_taken / measurement.patches_taken[-1]
@@ -96,11 +88,9 @@ def _legend_of_curves(figure: "Figure") -> None:
 
 
 def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Draws the rows as points of two metrics each, with the intervals as bars.
+    """Draws the rows of a report as points of two metrics each, with the intervals as bars.
 
-    Args:
-      title: the text at the top.
-      rows: the rows of the report; chance, and a row that lacks a metric, are left out.
+    Chance, and a row that lacks a metric, are left out.
     """
     figure = new_figure(10.5, 4.8, title)
     for axes, (across, up) in zip(figure.subplots(1, len(PAIRS)), PAIRS, strict=True):

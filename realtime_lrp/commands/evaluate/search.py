@@ -75,13 +75,7 @@ class Tried:
 def run_search(
     engine: Engine, samples: Samples, options: EvaluateOptions, provenance: Provenance
 ) -> Iterator[str]:
-    """Searches for the composite with the best insertion and deletion.
-
-    Args:
-      engine: the network.
-      samples: the photos; one half to search on, the other to report on.
-      options: how many composites to try, the random seed, and the folder to write.
-      provenance: how the figures are made.
+    """Searches on one half of the photos for the composite with the best insertion and deletion.
 
     Yields:
       The lines of the result. If ctrl-C interrupts the search, those of the best so far.
@@ -188,12 +182,7 @@ def best_first(tried: Iterable[Tried]) -> list[Tried]:
 
 
 def search_rounds(photos: int, candidates: int) -> list[int]:
-    """How many photos each round has, in ascending order; two or three candidates see all of them.
-
-    Args:
-      photos: how many there are.
-      candidates: how many begin.
-    """
+    """How many photos each round has, ascending; two or three candidates see all of them."""
     rounds = [photos]
     while rounds[0] > KEPT * FEWEST and candidates > KEPT ** len(rounds):
         rounds.insert(0, -(-rounds[0] // KEPT))

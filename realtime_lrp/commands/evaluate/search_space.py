@@ -65,10 +65,7 @@ class Candidate:
 def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[Candidate]:
     """The defaults, the other named composites, then random ones; `count` in all.
 
-    Args:
-      groups: see `layer_groups`.
-      count: how many.
-      seed: random seed; candidate number n does not depend on `count`.
+    Candidate number n does not depend on `count`.
     """
     named = [*DEFAULTS, *(name for name in COMPOSITES if name not in DEFAULTS)]
     found = [Candidate(name, name) for name in named[:count]]
@@ -88,11 +85,7 @@ def variants(
 ) -> list[Candidate]:
     """Candidates that differ from one of the parents in the rule of one group, or in the pool.
 
-    Args:
-      parents: take turns.
-      groups: see `layer_groups`.
-      count: how many at most; no two of them, and no parent, have the same settings.
-      seed: random seed.
+    The parents take turns; no two candidates, and no parent, have the same settings.
     """
     found: list[Candidate] = []
     seen = [parent.settings() for parent in parents]

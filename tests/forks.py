@@ -33,7 +33,7 @@ from contextlib import contextmanager, suppress
 PR_SET_CHILD_SUBREAPER = 36
 MODULES = [
     "realtime_lrp.commands.video.recode", "realtime_lrp.models.untrusted.hdf5_check",
-    "realtime_lrp.video.film_tags", "realtime_lrp.video.picture_child",
+    "realtime_lrp.video.descriptions", "realtime_lrp.video.picture_child",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
 TENSORFLOW = "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_"

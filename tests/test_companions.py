@@ -11,7 +11,6 @@ import pytest
 from films import films_in
 from viewer import LOOK
 
-from realtime_lrp.results.summary import Timeline
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Overlay
@@ -120,24 +119,6 @@ def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
     assert {row["lost_in"] for row in rows} == {rows[0]["lost_in"]} != {None}
     assert "of the relevance that started" in err and "3 of 3 maps" in err
     assert f"; the layer {rows[0]['lost_in']!r}" in err
-
-
-@pytest.mark.parametrize(("jump", "label"), [(3, "seconds"), (600, "from 1.90 to 602.00 seconds")])
-def test_a_summary_draws_no_line_over_a_gap(jump, label):
-    """A jump in time cuts the curves; where it would take most of the axis, frames are counted."""
-    from matplotlib.figure import Figure
-
-    timeline = Timeline()
-    for number in range(40):
-        row = {"top5": [{"label": "cat", "probability": 0.5}], "relevance_sum": 0.1}
-        timeline.add(number / 10 + (jump if number >= 20 else 0), row)
-    probabilities, relevance = Figure().subplots(2, 1)
-    timeline.draw(probabilities, relevance)
-    for axes in (probabilities, relevance):
-        x, y = axes.lines[0].get_data()
-        assert np.flatnonzero(np.isnan(np.array(y, float))).tolist() == [20]
-        assert max(x) == (39 if jump > 60 else pytest.approx(6.9))
-    assert label in relevance.get_xlabel()
 
 
 def test_maps_come_in_chunks(tmp_path, monkeypatch):

@@ -16,10 +16,8 @@ import pytest
 
 from realtime_lrp import config
 from realtime_lrp.config.provenance import (
-    MAX_WRITTEN_BYTES,
     ModelProvenance,
     Provenance,
-    read_provenance,
     recorded_settings,
 )
 from realtime_lrp.engine.device import cpu
@@ -29,11 +27,6 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture
 from realtime_lrp.video.writer import VideoWriter
-
-SETTINGS = {
-    "model.name": "shapes", "lrp.composite": "epsilon", "lrp.target": "top1",
-    "lrp.layers": {"Dense": "epsilon(0.01)"}, "input.mirror": False,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -164,17 +157,6 @@ def test_pictures_keep_it_beside_the_same_pixels(example, tmp_path, rng, ending)
     assert find_provenance(tmp_path / f"without{ending}") is None
 
 
-@pytest.mark.parametrize("ending", [".png", ".jpg", ".webp"])
-def test_other_programs_find_the_description(tmp_path, ending):
-    """Pillow, which wrote none of it, sees a valid packet at the place for XMP."""
-    image = pytest.importorskip("PIL.Image")
-    write_picture(tmp_path / f"p{ending}", media.plain(), description="made by hand")
-    with image.open(tmp_path / f"p{ending}") as opened:
-        packet = opened.info.get("xmp") or opened.info["XML:com.adobe.xmp"]
-    packet = packet if isinstance(packet, str) else packet.decode()
-    assert packet.startswith("<?xpacket") and packet.endswith("?>") and "made by hand" in packet
-
-
 def test_a_video_says_it_in_film_sidecar_and_figures(run, tiny_model, tmp_path):
     """The settings of recordings are among those that are kept."""
     source = media.write_video(tmp_path / "in.mp4", media.numbered(3))
@@ -225,16 +207,6 @@ def test_show_prints_an_output_in_lines_and_a_folder_in_one_line_each(run, expla
     code, out, _ = run("show", "--json", explained / "maps", explained / "a.npz")
     made = [json.loads(line)["provenance"] for line in out.splitlines()]
     assert len(made) == 2 and made[0] == made[1] and made[0]["program"] == "realtime_lrp"
-
-
-def test_a_file_that_is_no_output_does_not_hide_the_others(run, explained, picture):
-    """It is named, the others are shown, and the exit code tells of it."""
-    code, out, err = run(
-        "show", picture, explained / "a.png", explained / "none", explained / "maps"
-    )
-    assert code == 66 and "2 of 4 shown, 2 failed" in err
-    names = [line.partition(": ")[0] for line in out.splitlines()]
-    assert names == [str(explained / "a.png"), str(explained / "maps" / "a")]
 
 
 INVISIBLE = "\u202e\u2066\u200d\u2028\u2029\ufeff"
@@ -329,24 +301,12 @@ def test_damaged_outputs_are_survived(explained, tmp_path, rng, name):
 
 def test_xml_with_declarations_is_not_read(tmp_path):
     """Entities could make a small packet huge."""
-    from realtime_lrp.video.xmp import description_in, xmp_packet
+    from realtime_lrp.video.descriptions import description_in, xmp_packet
 
     assert description_in(xmp_packet("a < b & c")) == "a < b & c"
     assert description_in(b'<!DOCTYPE a [<!ENTITY b "c">]>' + xmp_packet("&b;")) is None
     media.write_picture(tmp_path / "p.png", media.plain())
     assert read_description(tmp_path / "p.png") is None
-
-
-def test_a_configuration_has_to_hold_settings(run, tmp_path, picture):
-    """A picture of another program is none; a JSON file without a record is read as YAML."""
-    code, _, err = run("image", "--config", picture, picture, "-o", tmp_path / "o.png")
-    assert code == 78 and f"'{picture}' holds no settings" in err and len(err.splitlines()) == 1
-    code, _, err = run("config", "--config", tmp_path / "missing.png")
-    assert code == 66 and "There is no file" in err
-    (tmp_path / "own.json").write_text('{"lrp": {"keep": 0.25}}')
-    code, out, _ = run("config", "--config", tmp_path / "own.json")
-    assert code == 0 and "keep: 0.25" in out
-    assert run("kiosk", "--config", picture)[0] == 78
 
 
 def test_a_file_that_changed_since_it_was_loaded_has_no_hash(tmp_path):
@@ -361,12 +321,6 @@ def test_a_file_that_changed_since_it_was_loaded_has_no_hash(tmp_path):
     assert hashes(before) == {} and hashes(now) == {"model": more}
     model.unlink()
     assert hashes(now) == {"model": more} and network_files(loaded) == {}
-
-
-def test_the_exhibit_takes_a_file_that_stays(run, explained):
-    """The message says how to make one of an output."""
-    code, _, err = run("kiosk", "--config", explained / "a.png")
-    assert code == 2 and "realtime-lrp config --config OUTPUT > exhibit.yaml" in err
 
 
 def test_where_something_was_is_not_recorded():
@@ -388,28 +342,6 @@ def test_settings_are_read_back_as_they_were(example):
     settings = json.loads(json.dumps(recorded_settings(loaded)))
     again = config.load(config.settings_tree(settings, "a.png"))
     assert again.config == loaded and again.origins["model.size"] == "a.png"
-
-
-def test_wrong_settings_in_an_output_are_told_as_those_of_a_file():
-    """Unknown keys and wrong values name the output."""
-    from realtime_lrp.errors import ConfigError
-
-    tree = config.settings_tree({"lrp.kept": 1, "nonsense": 2, "lrp.samples": "x"}, "a.png")
-    with pytest.raises(ConfigError) as refused:
-        config.load(tree)
-    lines = str(refused.value).splitlines()
-    assert len(lines) == 3 and all(line.startswith("a.png: ") for line in lines)
-
-
-def test_a_long_record_goes_without_its_layers(example, tmp_path, caplog):
-    """A JPEG holds 64 kB of metadata."""
-    import msgspec
-
-    layers = {f"block{number}_with_a_long_name": "epsilon" for number in range(3000)}
-    text = msgspec.structs.replace(example, layers=layers).as_json()
-    assert len(text) < MAX_WRITTEN_BYTES and read_provenance(text).layers is None
-    write_picture(tmp_path / "p.jpg", media.plain(), description="x" * 70_000)
-    assert find_provenance(tmp_path / "p.jpg") is None and "too long for a JPEG" in caplog.text
 
 
 def test_a_pipe_is_no_output(tmp_path):

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections import namedtuple
 
 import av
@@ -79,22 +78,6 @@ def test_pictures_are_kept_at_their_times(tmp_path, rng, ending):
     assert sorted(os.listdir(tmp_path)) == ["view.jsonl", target.name]
 
 
-def test_what_comes_too_close_is_left_out(tmp_path):
-    """The same time again, an earlier one, one less than a millisecond later."""
-    with Recorder(tmp_path / "view.mkv", SIZE) as recording:
-        put_all(recording, [5, 5, 4.9, 5.0005, 5.002, 5.1])
-    assert (recording.frames, recording.dropped) == (3, 3)
-    assert media.times_of(tmp_path / "view.mkv") == pytest.approx([0, 0.002, 0.1])
-
-
-def test_a_long_silence_is_not_added_at_the_end(tmp_path):
-    """The last frame is shown as long as the one before, a second at most."""
-    with Recorder(tmp_path / "view.mp4", SIZE) as recording:
-        put_all(recording, [0, 30])
-    assert opened(tmp_path / "view.mp4")[2] == pytest.approx(31, abs=0.01)
-    assert recording.seconds == 31
-
-
 def test_it_is_an_ordinary_film_with_right_colours(tmp_path):
     """Index at its end, no fragments; BT.709 in limited range, and tagged so."""
     colours = [(255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0), (200, 120, 40)]
@@ -157,41 +140,12 @@ def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):
     assert len(rows) == recording.frames
 
 
-def test_the_end_is_cut_off(tmp_path, monkeypatch):
-    """What would take too long to encode is counted as left out."""
-
-    class TooSlow(recorder.VideoWriter):
-        def write(self, *args, **options):
-            until(lambda: time.monotonic() > recording._until)
-            super().write(*args, **options)
-
-    monkeypatch.setattr(recorder, "VideoWriter", TooSlow)
-    monkeypatch.setattr(recorder, "DRAIN_S", 0.3)
-    recording = Recorder(tmp_path / "view.mp4", SIZE)
-    put_all(recording, np.arange(5) / 30)
-    until(lambda: len(recording._waiting) == 4)
-    begun = time.monotonic()
-    recording.finish()
-    assert time.monotonic() - begun > 0.29
-    assert (recording.frames, recording.dropped) == (1, 4)
-
-
 def test_no_picture_leaves_nothing(tmp_path):
     """And is told."""
     recording = Recorder(tmp_path / "view.mp4", SIZE)
     lines = recording.finish()
     assert lines == [f"no picture came: {tmp_path / 'view.mp4'} is not written"]
     assert os.listdir(tmp_path) == [] and recording.trouble == ""
-
-
-def test_what_comes_after_the_end_is_ignored(tmp_path):
-    """`finish` and `put` again do nothing."""
-    recording = Recorder(tmp_path / "view.mp4", SIZE)
-    put_all(recording, [0, 1])
-    assert len(recording.finish()) == 1
-    put_all(recording, [2])
-    assert recording.finish() == []
-    assert recording.frames == len(media.times_of(tmp_path / "view.mp4")) == 2
 
 
 def test_what_is_there_is_refused(tmp_path):
@@ -209,20 +163,6 @@ def test_what_is_there_is_refused(tmp_path):
         assert len(media.times_of(tmp_path / name)) == 1
     assert len(rows_of(tmp_path / "b.jsonl")) == 1
     assert (tmp_path / f"c.mp4.{os.getpid()}.part").read_text() == "mine"
-
-
-def test_what_another_made_meanwhile_is_not_replaced(tmp_path):
-    """The recording stays under its unfinished name, which is told."""
-    target = tmp_path / "view.mp4"
-    recording = Recorder(target, SIZE)
-    put_all(recording, [0, 1])
-    target.write_text("theirs")
-    part = f"view.mp4.{os.getpid()}.part"
-    with pytest.raises(OutputError, match=f"exists.*kept as {part}"):
-        recording.finish()
-    assert target.read_text() == "theirs" and part in recording.trouble
-    assert len(media.times_of(tmp_path / part)) == 2
-    assert recording.finish() == []
 
 
 def test_what_a_killed_run_left_is_told(tmp_path, caplog):
@@ -403,26 +343,6 @@ def test_nothing_is_left_open(tmp_path):
     assert not recording._thread.is_alive()
     assert len(os.listdir("/proc/self/fd")) == before
     assert peaks[2] - peaks[0] < 30_000  # KiB
-
-
-def test_at_most_so_many_pictures_wait(monkeypatch, tmp_path):
-    """An encoder that stands still: five wait and one is with it, the others are left out."""
-    goes_on = threading.Event()
-
-    class Still(recorder.VideoWriter):
-        def write(self, *args, **options):
-            goes_on.wait(60)
-            super().write(*args, **options)
-
-    monkeypatch.setattr(recorder, "VideoWriter", Still)
-    monkeypatch.setattr(recorder, "MOST_BYTES", 5 * media.plain(size=SIZE).nbytes)
-    with Recorder(tmp_path / "view.mp4", SIZE) as recording:
-        put_all(recording, [0.0])
-        until(lambda: not recording._waiting)
-        put_all(recording, np.arange(1, 21) / 30)
-        assert recording.dropped == 15
-        goes_on.set()
-    assert (recording.frames, recording.dropped) == (6, 15)
 
 
 def test_every_second_is_brought_to_the_disk(monkeypatch, tmp_path):

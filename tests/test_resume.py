@@ -184,17 +184,6 @@ def test_what_a_killed_run_left_is_named(run, words, tmp_path):
     assert f"out.mp4.{gone.pid}.part was left" in err and f".{os.getpid()}.part was left" not in err
 
 
-def test_what_only_the_live_view_reads_does_not_make_another_film(tmp_path):
-    """A film stays finished when the viewer's settings change; opacity makes another one."""
-    from realtime_lrp.config import load
-    from realtime_lrp.results.resume import fingerprint
-
-    source = media.recording(tmp_path / "in.mp4", count=3)
-    mark = lambda *sets: fingerprint(source, load(sets=sets).config, {})  # noqa: E731
-    live = ("overlay.follow=hold", "overlay.style=contour", "overlay.average=0.5")
-    assert mark(*live) == mark() != mark("overlay.opacity=0.5")
-
-
 @pytest.mark.parametrize(
     ("setting", "counts"),
     [

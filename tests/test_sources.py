@@ -2,7 +2,6 @@
 
 import ctypes
 import io
-import logging
 import os
 import signal
 import subprocess
@@ -132,55 +131,6 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
     assert fake.released
 
 
-@pytest.mark.parametrize(
-    ("asked", "given", "level", "words"),
-    [
-        (
-            CameraSettings((1280, 720), 30, "MJPG"),
-            {"width": 1280, "height": 720},
-            "WARNING",
-            "asked 1280 x 720, 30 fps, MJPG; got 1280 x 720, 30 fps, YUYV",
-        ),
-        (
-            CameraSettings((640, 480), 30, "YUYV"),
-            {"fps": 29.97},
-            "INFO",
-            "asked 640 x 480, 30 fps, YUYV; got 640 x 480, 29.97 fps, YUYV",
-        ),
-        (CameraSettings(fps=60), {}, "WARNING", "asked 60 fps; got 640 x 480, 30 fps, YUYV"),
-        (None, {}, "INFO", "got 640 x 480, 30 fps, YUYV"),
-        (
-            CameraSettings((640, 480), 30, "MJPG"),
-            {"fps": -1, "format": -1},
-            "INFO",
-            "asked 640 x 480, 30 fps, MJPG; got 640 x 480",
-        ),
-    ],
-    ids=["format", "about right", "rate", "nothing asked", "silent driver"],
-)
-def test_what_was_asked_and_what_came_is_one_line(asked, given, level, words, driver, stop, caplog):
-    """At info level where they agree, as a warning where they do not."""
-    caplog.set_level(logging.INFO)
-    picture = filmed(given.get("height", 480), given.get("width", 640))
-    driver(picture, picture, **given)
-    camera = Camera(0, stop, asked)
-    camera.read(), camera.read()
-    assert [(line.levelname, line.message) for line in caplog.records] == [
-        (level, f"camera 0: {words}")
-    ]
-    assert camera.described == f"camera 0, {words.rsplit('got ')[1]}"
-
-
-def test_the_first_picture_is_believed_not_the_driver(driver, stop, caplog):
-    """The driver says 1280 x 720 and sends something else."""
-    driver(filmed(600, 800), width=1280, height=720)
-    camera = Camera(0, stop, CameraSettings((1280, 720)))
-    assert camera.described == "camera 0, 1280 x 720, 30 fps, YUYV"
-    camera.read()
-    assert camera.described == "camera 0, 800 x 600, 30 fps, YUYV"
-    assert "asked 1280 x 720; got 800 x 600, 30 fps, YUYV" in caplog.text
-
-
 def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
     """A broken JPEG costs itself."""
     driver(filmed(480, 640), None, np.zeros((0, 0, 3), np.uint8), filmed(480, 640))
@@ -201,14 +151,6 @@ def test_a_camera_is_found_by_a_part_of_its_name(words, node, system, driver, st
     camera = Camera(words, stop)
     assert fake.calls[0][0] == node
     assert camera.described == f"camera {words}, 640 x 480, 30 fps, YUYV"
-
-
-def test_a_path_is_followed_to_its_device(driver, stop, tmp_path):
-    """Links in /dev/v4l/by-id lead to the node."""
-    fake = driver()
-    (tmp_path / "by-id").symlink_to("/dev/null")
-    Camera("/dev/../" + str(tmp_path / "by-id"), stop)
-    assert fake.calls[0][0] == "/dev/null"
 
 
 def test_names_that_do_not_say_which_camera_are_refused(system, driver, stop, monkeypatch):
@@ -413,33 +355,6 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
             np.testing.assert_array_equal(frame, right)
 
 
-def test_a_picture_that_was_paused_is_shown_for_its_time_again(tmp_path, stop, monkeypatch):
-    """Who looked at it while it was frozen sees what was changed meanwhile."""
-    monkeypatch.setattr(playback, "PICTURE_S", 0.3)
-    for name in ("a.png", "b.png"):
-        cv2.imwrite(str(tmp_path / name), media.plain(size=(32, 48)))
-    with Playback(sorted(tmp_path.glob("*.png")), stop) as source:
-        source.read()
-        source.pause(True)
-        reading, _ = waits(source)
-        begin = time.monotonic()
-        source.pause(False)
-        reading.join(300)
-        assert time.monotonic() - begin > 0.29
-
-
-def test_a_player_that_is_paused_at_once_shows_its_first_frame(two_films, stop):
-    """There is something to look at."""
-    paths, a, _ = two_films
-    with Playback(paths, stop) as source:
-        source.pause(True)
-        assert np.array_equal(source.read(), a[0])
-        reading, came = waits(source)
-        stop.set()
-        reading.join(300)
-        assert came == [None]
-
-
 def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
     """Round and round, paused or not; a damaged one between them is passed in either direction."""
     paths, a, b = two_films
@@ -463,15 +378,6 @@ def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
         rest = [source.read() for _ in range(3)]
         for frame, right in zip(rest, [*b[1:], a[0]], strict=True):
             np.testing.assert_array_equal(frame, right)
-
-
-def test_a_single_file_is_skipped_to_its_start(two_films, stop):
-    """There is no other."""
-    paths, a, _ = two_films
-    with Playback(paths[:1], stop) as source:
-        source.read(), source.read()
-        source.skip(1)
-        assert np.array_equal(source.read(), a[0])
 
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
@@ -499,30 +405,6 @@ def read_with(path):
     """The reader of a recording with each of its frames."""
     with VideoReader(path) as reader:
         yield from ((reader, frame) for frame in reader)
-
-
-def test_a_seek_passes_the_key_frames_of_a_varying_rate(tmp_path, stop):
-    """0.1, 0.4 and 0.2 s; each key frame of its own, as in a film for cutting."""
-    pts = [0, 9000, 45000, 63000]
-    path = media.write_video(tmp_path / "v.mp4", media.numbered(4), pts=pts, g="1")
-    frames = [frame.picture for _, frame in read_with(path)]
-    with Playback([path], stop) as source:
-        source.pause(True)
-        source.read()
-        for sought, number in ((0.45, 1), (0.5, 2), (0.69, 2), (0.7, 3), (0.05, 0)):
-            source.seek(sought)
-            assert np.array_equal(source.read(), frames[number]), sought
-
-
-def test_of_many_seeks_each_shows_a_frame_or_gives_way_to_the_newest(two_films, stop):
-    """While a bar is dragged; the newest one counts, and playing goes on from there."""
-    paths, a, _ = two_films
-    with Playback(paths[:1], stop) as source:
-        source.read()
-        for position in (0.0, 0.1, 0.05, 0.11):
-            source.seek(position)
-        assert np.array_equal(source.read(), a[2])
-        assert np.array_equal(source.read(), a[3])
 
 
 def test_a_long_seek_is_left_for_a_newer_one(tmp_path, stop, monkeypatch):
@@ -579,23 +461,6 @@ def test_pictures_are_sought_by_their_number(tmp_path, stop):
     with Playback(files[:1], stop) as source:
         source.read()
         assert source.timeline is None
-
-
-def test_a_picture_is_skipped_at_once(tmp_path, stop, monkeypatch):
-    """It would stand for minutes; the next one stands for its own time and no longer."""
-    monkeypatch.setattr(playback, "PICTURE_S", 300.0)
-    for name, colour in [("a.png", (255, 0, 0)), ("b.png", (0, 255, 0))]:
-        media.write_picture(tmp_path / name, media.plain(colour))
-    with Playback([tmp_path / "a.png", tmp_path / "b.png"], stop) as source:
-        source.read()
-        reading, came = waits(source)
-        monkeypatch.setattr(playback, "PICTURE_S", 0.8)
-        begin = time.monotonic()
-        source.skip(1)
-        reading.join(300)
-        assert (came[0] == (0, 255, 0)).all()
-        assert (source.read() == (255, 0, 0)).all()
-        assert 0.79 < time.monotonic() - begin < 200
 
 
 def test_a_stopped_player_ends_its_wait(tmp_path, stop):
@@ -795,12 +660,3 @@ def test_a_child_does_not_load_tensorflow():
     loaded = subprocess.run(words, capture_output=True, text=True).stdout.split()
     assert "numpy" in loaded
     assert not {"tensorflow", "keras"} & set(loaded)
-
-
-def test_pictures_of_a_varying_rate_are_shown_as_long_as_they_last(tmp_path):
-    """0.1, 0.4 and 0.2 s; the last one for an average frame."""
-    pts = [0, 9000, 45000, 63000]
-    path = media.write_video(tmp_path / "v.mp4", media.numbered(4), pts=pts)
-    lasting = [seconds for _, seconds, _ in playback._timed(path)]
-    assert lasting[:3] == pytest.approx([0.1, 0.4, 0.2], abs=1e-3)
-    assert 0.05 < lasting[3] < 0.5

@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import random
 import shutil
 import signal
@@ -87,17 +86,6 @@ def test_times_that_jump_cost_one_file(run, words, tmp_path):
     assert media.times_of(tmp_path / "long.mkv")[-1] == pytest.approx(25001.9, abs=1.5)
     code, _, err = run("video", jump, "-o", tmp_path / "short.mp4", *words, "--end", 0.4)
     assert code == 0 and len(media.times_of(tmp_path / "short.mp4")) == 4, err
-
-
-def test_a_file_that_cannot_be_done_does_not_end_the_batch(run, words, tmp_path, monkeypatch):
-    """Frames too small to encode: the others are made, the exit code says what failed."""
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
-    media.recording(folder / "a.mkv", codec="ffv1", pixels="bgr0", size=(1, 1), count=2)
-    media.recording(folder / "b.mp4", count=2)
-    code, stdout, err = run("video", folder, "-o", out, *words, "--codec", "hevc")
-    assert code == 73 and "1 x 1 pixels" in err and "b.mp4: 2 frames" in stdout, (stdout, err)
-    assert films_in(out) == ["b.mp4"]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -228,15 +216,6 @@ def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
     assert f"ended early: {frames} of about 60 frames" in err
 
 
-def test_one_damaged_file_is_an_event_too(run, words, tmp_path):
-    """With --json, and the exit code of damaged input."""
-    (tmp_path / "in.mp4").write_text("no video")
-    code, out, _ = run("video", tmp_path / "in.mp4", "-o", tmp_path / "o.mp4", *words, "--json")
-    assert code == 65
-    (event,) = [json.loads(line) for line in out.splitlines()]
-    assert event["event"] == "failed" and "no video" in event["error"]
-
-
 def valid_or_absent(target, count):
     """Whether there is no target, or a complete one."""
     return not target.exists() or len(media.times_of(target)) == count
@@ -307,28 +286,6 @@ def test_two_jobs_to_one_target(words, tmp_path):
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".mp4", ".mp4", ".txt"]
 
 
-SHORT = """
-import sys
-from pathlib import Path
-import media
-from worker import recode
-for count in (1, 2, 3):
-    source = media.recording(Path(f"{count}.mp4"), count=count)
-    recode(source, Path(f"{count} hevc.mp4"), codec="hevc")
-"""
-
-
-def test_the_shortest_films_are_hevc_too(tmp_path):
-    """Whatever memory holds that x265 does not set: glibc fills it with a pattern."""
-    environment = {"MALLOC_PERTURB_": "85", "PYTHONPATH": str(Path(__file__).parent)}
-    subprocess.run(
-        [sys.executable, "-c", SHORT], env={**os.environ, **environment}, cwd=tmp_path, check=True
-    )
-    for count in (1, 2, 3):
-        times = media.frame_times(tmp_path / f"{count} hevc.mp4")
-        assert times == [Fraction(number, 30) for number in range(count)]
-
-
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
@@ -364,20 +321,6 @@ def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, mon
     code, _, err = run("video", source, "-o", target, *words)
     assert code == 74 and "is full" in err
     assert sorted(path.name for path in tmp_path.glob("*.mp4*")) == ["in.mp4"]
-
-
-def test_frames_that_wait_for_maps_are_bounded(run, words, tmp_path, monkeypatch):
-    """Room for three frames: large pictures and a long stride do not lock up."""
-    source = media.recording(tmp_path / "in.mp4", count=25, sound="aac")
-    room = 3 * 48 * 64 * 3
-    scripted(monkeypatch, tmp_path, f"recode.MOST_BYTES = {room}")
-    monkeypatch.setattr(recoding, "STALLED_S", 60.0)
-    for stride in (1, 4):
-        target = tmp_path / f"{stride}.mp4"
-        code, _, err = run("video", source, "-o", target, *words, "--stride", stride)
-        assert (code, err) == (0, "")
-        assert media.frame_times(target) == media.frame_times(source)
-    assert recode_module.MOST_BYTES == 2**30
 
 
 def test_a_worker_decodes_no_further_ahead_than_there_is_room(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ import psutil
 import pytest
 import yaml
 from faults import disk
+from faults.clock import until
 from jobs import HereCluster, lost
 
 from realtime_lrp.commands.video import cluster
@@ -279,13 +280,12 @@ def test_a_stopped_job_leaves_no_part_and_goes_on(number, code, run, network, cl
     run("video", *words, tmp_path / "alone", *network)
     with process(*words, tmp_path / "out", *network, "--workers", 1) as running:
         wait_until(lambda: list((tmp_path / "out").glob("*.part")), running)
-        below = psutil.Process(running.pid).children(recursive=True)
+        at_work = ray_below(running.pid, "ray::make_film") + ray_below(running.pid, "raylet")
         running.send_signal(number)
         running.communicate()
     assert running.returncode == code
-    _, alive = psutil.wait_procs(below, 60)
-    assert not alive
-    assert not list((tmp_path / "out").glob("*.part*"))
+    assert not psutil.wait_procs(at_work, 120)[1]
+    until(lambda: not list((tmp_path / "out").glob("*.part*")))
     assert run("video", *words, tmp_path / "out", *network, "--resume")[0] == 0
     assert contents(tmp_path / "alone") == contents(tmp_path / "out")
 

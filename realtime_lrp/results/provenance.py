@@ -25,7 +25,7 @@ from realtime_lrp.config.provenance import (
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
 from realtime_lrp.models.gallery import read_gallery_file
 from realtime_lrp.system.reading import read_limited
-from realtime_lrp.video.film_tags import read_film_description
+from realtime_lrp.video.descriptions import read_film_description
 from realtime_lrp.video.pictures import read_description
 
 MAX_JSON_BYTES = 1 << 28

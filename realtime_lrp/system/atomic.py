@@ -147,11 +147,17 @@ def stale_parts(target: Path) -> list[Path]:
     return [part for part in _parts_of(target) if not runs(part.name.split(".")[-2])]
 
 
-def remove_parts(target: Path) -> None:
-    """Removes the parts of a file or folder that processes have left which no longer run."""
-    for part in stale_parts_in(target.parent, f"{glob.escape(target.name)}.*.part"):
+def remove_parts(target: Path) -> bool:
+    """Removes the parts of a file or folder that processes have left which no longer run.
+
+    Returns:
+      Whether there are no others.
+    """
+    pattern = f"{glob.escape(target.name)}.*.part"
+    for part in stale_parts_in(target.parent, pattern):
         with suppress(OSError):
             shutil.rmtree(part) if part.is_dir() else part.unlink()
+    return not any(target.parent.glob(pattern))
 
 
 def stale_parts_in(folder: Path, pattern: str) -> list[Path]:

@@ -18,9 +18,8 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child
+from realtime_lrp.system.child import Child, death, failure, hang
 from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.child_errors import death, failure, hang
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.video.source import Source, Timeline

@@ -12,8 +12,8 @@ from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.quiet import captured_stderr
 from realtime_lrp.system.reading import read_limited
 from realtime_lrp.video.content import why_unreadable
+from realtime_lrp.video.descriptions import description_in, xmp_packet
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.video.xmp import description_in, xmp_packet
 
 MOST_BYTES = 2**30
 """Maximum size of a file; the largest picture that is decoded has half of it with 4 x 16 bits."""

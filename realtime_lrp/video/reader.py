@@ -15,9 +15,8 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.video.colour import Colour, colour_of, range_read
 from realtime_lrp.video.content import why_unreadable
 from realtime_lrp.video.deinterlace import Deinterlacer
-from realtime_lrp.video.ending import claimed_end
 from realtime_lrp.video.libraries import av
-from realtime_lrp.video.span import Limits, Span, exact_seconds
+from realtime_lrp.video.span import Limits, Span, claimed_end, exact_seconds
 
 log = logging.getLogger(__name__)
 

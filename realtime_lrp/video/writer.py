@@ -12,7 +12,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, OutputError, TransferError, UsageError
 from realtime_lrp.video.colour import Colour
-from realtime_lrp.video.film_tags import description_tags
+from realtime_lrp.video.descriptions import description_tags
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)

@@ -19,6 +19,8 @@ from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.progress import Progress
 
 TICK_S = 0.5
+LEAVING_S = 10.0
+"""Maximum wait for workers that end because Ray has, in seconds."""
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +105,19 @@ class _Job:
             try:
                 cluster.close()
             finally:
-                for task in self._running.values():
-                    task.note_failed()
-                    task.remove_parts()
+                self._give_up()
                 self._write_stats()
         self._failures.raise_worst(self._finished)
+
+    def _give_up(self) -> None:
+        """Removes what is left of the films under way, once their workers have ended."""
+        for task in self._running.values():
+            task.note_failed()
+        deadline = time.monotonic() + LEAVING_S
+        while not all([task.remove_parts() for task in self._running.values()]):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(TICK_S / 5)
 
     def _begun(self, task: Task) -> bool:
         try:

@@ -32,7 +32,7 @@ from realtime_lrp.commands.video.messages import (
 from realtime_lrp.errors import DamagedInputError, FullDiskError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
-from realtime_lrp.video.film_tags import film_metadata
+from realtime_lrp.video.descriptions import film_metadata
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize

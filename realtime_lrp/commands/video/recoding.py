@@ -30,9 +30,8 @@ from realtime_lrp.commands.video.messages import (
 )
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child
+from realtime_lrp.system.child import Child, death, failure, hang
 from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.child_errors import death, failure, hang
 
 STALLED_S = 60.0
 """A child that shows no sign of life for this long is killed."""

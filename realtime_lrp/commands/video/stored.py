@@ -193,9 +193,8 @@ class StoredTask(Task):
         if not self._address:
             super().note_failed()
 
-    def remove_parts(self) -> None:
-        if not self._address:
-            super().remove_parts()
+    def remove_parts(self) -> bool:
+        return bool(self._address) or super().remove_parts()
 
     @contextmanager
     def at_hand(self) -> Iterator[Task]:

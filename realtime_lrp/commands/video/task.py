@@ -216,10 +216,9 @@ class Task:
         elif manifest and not manifest.states:
             manifest_path(self.target).unlink(missing_ok=True)
 
-    def remove_parts(self) -> None:
-        """Removes what workers have left unfinished, none of which runs any more."""
-        for output in self.outputs.values():
-            remove_parts(output)
+    def remove_parts(self) -> bool:
+        """Removes what lost workers have left unfinished; gives whether nothing else is left."""
+        return all([remove_parts(output) for output in self.outputs.values()])
 
     def _warn(self, error: Error) -> None:
         log.warning("--resume will not recognise %s: %s", self.target, error)

@@ -1,6 +1,7 @@
-"""The description of a film, which players show: how it is written, and how it is read back.
+"""The description that other programs show of a picture or a film: written, and read back.
 
-A film may come from anybody, so that a child process reads it: this module, run by itself.
+Pictures and .mov have it as XMP (Dublin Core, ISO 16684), other films as a tag. A film may come
+from anybody, so that a child process reads it: this module, run by itself.
 """
 
 import os
@@ -8,19 +9,49 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
 
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import av
-from realtime_lrp.video.xmp import description_in, xmp_packet
 
 TIMEOUT_S = 20.0
 MAX_BYTES = 1 << 22
-"""Longest description that is read."""
+"""Longest description, or packet of XMP, that is read."""
 
 KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyright")
 
 FORMATS = {".mp4": "mov", ".mov": "mov", ".mkv": "matroska"}
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+DC = "http://purl.org/dc/elements/1.1/"
+PACKET = (
+    '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>'
+    f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="{RDF}">'
+    f'<rdf:Description rdf:about="" xmlns:dc="{DC}"><dc:description><rdf:Alt>'
+    '<rdf:li xml:lang="x-default">%s</rdf:li>'
+    "</rdf:Alt></dc:description></rdf:Description></rdf:RDF></x:xmpmeta>"
+    '<?xpacket end="w"?>'
+)
+
+
+def xmp_packet(description: str) -> bytes:
+    """The packet that holds a description."""
+    return (PACKET % escape(description)).encode()
+
+
+def description_in(packet: bytes) -> str | None:
+    """The description that a packet of any program holds, or None."""
+    packet = packet.strip(b"\0 \n")
+    if len(packet) > MAX_BYTES or b"<!" in packet:  # declarations could make it huge
+        return None
+    try:
+        root = ElementTree.fromstring(packet)
+    except ElementTree.ParseError:
+        return None
+    found = root.find(f".//{{{DC}}}description/{{{RDF}}}Alt/{{{RDF}}}li")
+    return None if found is None else found.text
 
 
 def description_tags(container: str, description: str) -> dict[str, str]:

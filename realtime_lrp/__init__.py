@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.overlay import overlay
     from realtime_lrp.errors import Error
     from realtime_lrp.models.networks import Network, load_network
-    from realtime_lrp.relevance.account import Account
-    from realtime_lrp.relevance.composites import COMPOSITES, Composite
-    from realtime_lrp.relevance.concepts import Concepts
+    from realtime_lrp.relevance.concepts.concepts import Concepts
     from realtime_lrp.relevance.explainer import Explainer
     from realtime_lrp.relevance.explanation import Answer, Explanation
-    from realtime_lrp.relevance.layer_records import LayerRecord
-    from realtime_lrp.relevance.methods import METHODS
-    from realtime_lrp.relevance.rules import (
+    from realtime_lrp.relevance.maps.account import Account
+    from realtime_lrp.relevance.maps.layer_records import LayerRecord
+    from realtime_lrp.relevance.maps.methods import METHODS
+    from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
+    from realtime_lrp.relevance.rules.rules import (
         RULES,
         AlphaBeta,
         Epsilon,
@@ -53,14 +53,14 @@ _WHERE = {
     "realtime_lrp.models.networks": ("Network", "load_network"),
     "realtime_lrp.engine.fit": ("fit",),
     "realtime_lrp.engine.overlay": ("overlay",),
-    "realtime_lrp.relevance.account": ("Account",),
-    "realtime_lrp.relevance.composites": ("COMPOSITES", "Composite"),
-    "realtime_lrp.relevance.concepts": ("Concepts",),
+    "realtime_lrp.relevance.maps.account": ("Account",),
+    "realtime_lrp.relevance.rules.composites": ("COMPOSITES", "Composite"),
+    "realtime_lrp.relevance.concepts.concepts": ("Concepts",),
     "realtime_lrp.relevance.explainer": ("Explainer",),
     "realtime_lrp.relevance.explanation": ("Answer", "Explanation"),
-    "realtime_lrp.relevance.layer_records": ("LayerRecord",),
-    "realtime_lrp.relevance.methods": ("METHODS",),
-    "realtime_lrp.relevance.rules": (
+    "realtime_lrp.relevance.maps.layer_records": ("LayerRecord",),
+    "realtime_lrp.relevance.maps.methods": ("METHODS",),
+    "realtime_lrp.relevance.rules.rules": (
         "RULES", "AlphaBeta", "Epsilon", "Flat", "Gamma", "Rule", "WSquare", "ZBox", "ZPlus",
         "ZPlusInput", "rule_named",
     ),

@@ -1,6 +1,6 @@
 """The tables of the package, as far as tests go through them."""
 
-from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.relevance.maps.methods import METHODS
 
 FOR_ATTENTION = ("attention", "attention_rollout")
 """The methods that networks without attention do not have."""

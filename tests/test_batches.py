@@ -12,8 +12,8 @@ from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UnavailableError
-from realtime_lrp.relevance import batches, perturbed
-from realtime_lrp.relevance.perturbed import chunk_size
+from realtime_lrp.relevance.maps import batches, perturbed
+from realtime_lrp.relevance.maps.perturbed import chunk_size
 
 MIB = 1 << 20
 
@@ -111,7 +111,8 @@ import json, resource
 import keras, numpy as np
 from keras import layers
 from realtime_lrp import Explainer
-from realtime_lrp.relevance import batches, perturbed
+from realtime_lrp.relevance.maps import batches
+from realtime_lrp.relevance.maps import perturbed
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

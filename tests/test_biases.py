@@ -7,7 +7,7 @@ import pytest
 from keras import layers
 
 from realtime_lrp import Explainer
-from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 A = np.array([1.0, 2.0, 3.0])
 KERNEL = np.array([[2.0, -1.0], [-1.0, 0.5], [1.0, -2.0]])

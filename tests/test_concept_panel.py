@@ -34,7 +34,7 @@ from realtime_lrp.realtime.viewer.concept_view import ConceptView, described_lay
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
-from realtime_lrp.relevance.strength import strength
+from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.results.records import concept_records
 from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader

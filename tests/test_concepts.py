@@ -10,9 +10,9 @@ from keras import layers
 
 from realtime_lrp import Composite, Explainer, Rule, load_network
 from realtime_lrp.errors import NotFiniteError, UsageError
-from realtime_lrp.relevance import concepts as module
-from realtime_lrp.relevance.composites import any_layer
-from realtime_lrp.relevance.sharing import share
+from realtime_lrp.relevance.concepts import concepts as module
+from realtime_lrp.relevance.rules.composites import any_layer
+from realtime_lrp.relevance.rules.sharing import share
 
 COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box"]
 

@@ -10,9 +10,9 @@ import pytest
 from realtime_lrp.config import legal_values, names
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS
-from realtime_lrp.relevance.rules import RULES, rule_named
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.relevance.rules.rules import RULES, rule_named
 from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.window.keyboard import NAMED

@@ -15,7 +15,7 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.device import Device
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
-from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 WAYS = [
     *({"composite": name} for name in COMPOSITES),

@@ -28,7 +28,7 @@ from realtime_lrp.commands.evaluate.samples import BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawings import CLASSES, drawings
-from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system import progress
 
 FIGURES = [*METRICS]

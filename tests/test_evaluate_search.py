@@ -24,8 +24,8 @@ from realtime_lrp.commands.evaluate.search_space import (
 )
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.rules import rule_named
+from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.relevance.rules.rules import rule_named
 
 GROUPS = {"input": ["a"], "early": ["b", "c"], "output": ["odd[1]"]}
 

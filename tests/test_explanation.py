@@ -12,7 +12,7 @@ from realtime_lrp import COLORMAPS, Explainer, Network
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook.figure import draw_maps
 from realtime_lrp.notebook.html import escaped
-from realtime_lrp.relevance.targets import target_words
+from realtime_lrp.relevance.maps.targets import target_words
 
 LABELS = ["<script>alert(1)</script>", "$x^2$", "moon & sun", "\N{CAT FACE}"]
 

@@ -10,7 +10,7 @@ from keras import layers
 from realtime_lrp import Explainer
 from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.errors import NotFiniteError
-from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 GROWN = "the map explains nothing: relevance grew by a factor of "
 ADVICE = "choose another --composite, or other rules for its layers (lrp.layers)"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tables import METHODS_OF_ALL
 
-from realtime_lrp.relevance.composites import COMPOSITES
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 GOLDEN = json.loads(golden.GOLDEN.read_text())
 

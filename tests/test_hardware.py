@@ -19,7 +19,7 @@ from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.relevance.compiled import PipelineOutput
+from realtime_lrp.relevance.maps.compiled import PipelineOutput
 
 
 @pytest.mark.parametrize(

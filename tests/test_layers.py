@@ -10,10 +10,10 @@ from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.layer_contexts import pixel_stride
 from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool
-from realtime_lrp.relevance.rules import Flat, LayerContext
+from realtime_lrp.relevance.rules.layer_contexts import pixel_stride
+from realtime_lrp.relevance.rules.rules import Flat, LayerContext
 from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.maps import measures
 
 MAP = np.array([[[4.0, 1.0], [3.0, 2.0]]])
 LEFT = np.array([[[True, False], [True, False]]])

@@ -12,10 +12,10 @@ from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance import perturbed
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS, top_share
-from realtime_lrp.relevance.rules import Flat
+from realtime_lrp.relevance.maps import perturbed
+from realtime_lrp.relevance.maps.methods import METHODS, top_share
+from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.relevance.rules.rules import Flat
 from realtime_lrp.relevance.several_targets import compile_for_targets
 
 METHODS_OF_ONE_PASS = [name for name in METHODS_OF_ALL if not METHODS[name].perturb]

@@ -15,8 +15,8 @@ from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
-from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.layers import steps_of
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 STEADY = {
     "zplus": 0.995, "epsilon_plus_flat": 0.995, "excitation_backprop": 0.99, "grad_cam": 0.99,

@@ -10,7 +10,7 @@ import pytest
 
 from realtime_lrp import Explainer
 from realtime_lrp.commands.evaluate import curves
-from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.maps import measures
 
 quantus = pytest.importorskip("quantus")
 pytestmark = [

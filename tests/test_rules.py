@@ -9,7 +9,7 @@ from keras import layers
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.layers import steps_of
-from realtime_lrp.relevance.rules import (
+from realtime_lrp.relevance.rules.rules import (
     RULES,
     AlphaBeta,
     Epsilon,
@@ -18,7 +18,7 @@ from realtime_lrp.relevance.rules import (
     ZBox,
     rule_named,
 )
-from realtime_lrp.relevance.sharing import Shares
+from realtime_lrp.relevance.rules.sharing import Shares
 
 SHAPE = (6, 5, 3)
 

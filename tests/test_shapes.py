@@ -16,7 +16,7 @@ from shapes import SIZE, build_shapes
 
 from realtime_lrp.models.drawings import CLASSES, NOTHING
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.strength import FULL, strength
+from realtime_lrp.relevance.maps.strength import FULL, strength
 from realtime_lrp.video.synthetic import moving_picture
 
 ASSETS = Path(__file__).parents[1] / "assets"

@@ -16,8 +16,8 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.graph import total
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.methods import METHODS, MethodContext, MethodOptions
-from realtime_lrp.relevance.rules import Epsilon, LayerContext
+from realtime_lrp.relevance.maps.methods import METHODS, MethodContext, MethodOptions
+from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext
 from realtime_lrp.relevance.traced.operations import OPERATIONS
 
 

@@ -10,7 +10,7 @@ from test_relevance import largest_difference
 
 from realtime_lrp import Epsilon, Explainer, load_network
 from realtime_lrp.relevance.linear import Dense
-from realtime_lrp.relevance.rules import LayerContext
+from realtime_lrp.relevance.rules.rules import LayerContext
 
 
 def small(name="small"):

@@ -8,8 +8,8 @@ import pytest
 from viewer import LOOK
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance import strength as strengths
-from realtime_lrp.relevance.strength import strength
+from realtime_lrp.relevance.maps import strength as strengths
+from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
 from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over, make_overlay
 from realtime_lrp.view.sheet import contact_sheet

@@ -21,8 +21,8 @@ from realtime_lrp.realtime.viewer.state import (
     ViewerState,
     first_state,
 )
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.view import keys
 
 PICTURE = np.full((120, 160, 3), 90, np.uint8)

@@ -17,7 +17,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved, TargetChosen
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.relevance.targets import TargetResolver
+from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.window import Mouse
 

@@ -57,7 +57,7 @@ METHODS = Names(
         "excitation_backprop", "grad_cam", "smoothgrad", "integrated_gradients", "attention",
         "attention_rollout",
     ),
-    ("realtime_lrp.relevance.methods", "METHODS"),
+    ("realtime_lrp.relevance.maps.methods", "METHODS"),
     {
         "input_t_gradient": "input_x_gradient", "inputxgrad": "input_x_gradient",
         "integrads": "integrated_gradients", "ig": "integrated_gradients",
@@ -72,7 +72,7 @@ COMPOSITES = Names(
         "zplus", "epsilon", "epsilon_plus", "epsilon_plus_flat", "epsilon_alpha2_beta1",
         "epsilon_alpha2_beta1_flat", "epsilon_gamma_box", "attnlrp", "attnlrp_gamma", "cp_lrp",
     ),
-    ("realtime_lrp.relevance.composites", "COMPOSITES"),
+    ("realtime_lrp.relevance.rules.composites", "COMPOSITES"),
     {
         **dict.fromkeys(
             ("z_plus", "zPlus", "z+", "lrp.z_plus", "lrp.z_plus_fast", "lrp.alpha_1_beta_0_IB",
@@ -124,7 +124,7 @@ RULE_PARAMETERS: dict[str, tuple[str, ...]] = {
 RULES = Names(
     "rule",
     tuple(RULE_PARAMETERS),
-    ("realtime_lrp.relevance.rules", "RULES"),
+    ("realtime_lrp.relevance.rules.rules", "RULES"),
     {
         "z_plus": "zplus", "alpha1_beta0": "alpha_beta(1, 0)", "alpha2_beta1": "alpha_beta",
         "w_square": "wsquare", "w2": "wsquare", "z_box": "zbox", "bounded": "zbox", "zb": "zbox",

@@ -20,7 +20,11 @@ from realtime_lrp.engine.concept_result import (
 )
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.relevance.concept_pipeline import BothOutputs, ConceptOutput, no_prior
+from realtime_lrp.relevance.concepts.concept_pipeline import (
+    BothOutputs,
+    ConceptOutput,
+    no_prior,
+)
 from realtime_lrp.relevance.explainer import Explainer
 
 KEPT = 3

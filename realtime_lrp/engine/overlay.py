@@ -7,7 +7,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.fit import FITS, check_picture
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.strength import strength
+from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.colormaps import Colormap
 from realtime_lrp.view.look import Look

@@ -8,8 +8,8 @@ import numpy as np
 
 from realtime_lrp.engine.concept_result import ConceptResult
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.relevance.account import FLOOD, VANISHED
-from realtime_lrp.relevance.compiled import PipelineOutput
+from realtime_lrp.relevance.maps.account import FLOOD, VANISHED
+from realtime_lrp.relevance.maps.compiled import PipelineOutput
 from realtime_lrp.video.region import Region
 
 _Row = tuple[np.ndarray, float, float, float, float, float, float]

@@ -10,9 +10,9 @@ from realtime_lrp.notebook import figure, html
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from realtime_lrp.relevance.account import Account
     from realtime_lrp.relevance.graph import Graph
-    from realtime_lrp.relevance.rules import Rule
+    from realtime_lrp.relevance.maps.account import Account
+    from realtime_lrp.relevance.rules.rules import Rule
 
 MANY = 24
 """A longer table of rules is folded."""

@@ -18,14 +18,20 @@ from tensorflow.types.experimental import PolymorphicFunction
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import checks, export
-from realtime_lrp.relevance.account import flood_advice, flows_function
-from realtime_lrp.relevance.advice import advice_on, warn_once
-from realtime_lrp.relevance.attention_maps import patches_of
-from realtime_lrp.relevance.batches import activation_bytes, pictures_at_once, run_in_parts
+from realtime_lrp.relevance.advice import warn_once
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise, end_in_scores
 from realtime_lrp.relevance.checks import Bound
-from realtime_lrp.relevance.compiled import (
+from realtime_lrp.relevance.concepts.concepts import ConceptMaps
+from realtime_lrp.relevance.concepts.references import References
+from realtime_lrp.relevance.described import explainer_html
+from realtime_lrp.relevance.explanation import Explanation, explanation_of
+from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.layer_views import LayerViews
+from realtime_lrp.relevance.maps.account import flood_advice, flows_function
+from realtime_lrp.relevance.maps.attention_maps import patches_of
+from realtime_lrp.relevance.maps.batches import activation_bytes, pictures_at_once, run_in_parts
+from realtime_lrp.relevance.maps.compiled import (
     Explained,
     Lazy,
     PipelineOutput,
@@ -37,20 +43,8 @@ from realtime_lrp.relevance.compiled import (
     scores_function,
     signature_of,
 )
-from realtime_lrp.relevance.composites import Composite, composite_named
-from realtime_lrp.relevance.concepts import ConceptMaps
-from realtime_lrp.relevance.described import explainer_html
-from realtime_lrp.relevance.explanation import Explanation, explanation_of
-from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.layer_contexts import (
-    compute_supports,
-    count_operations,
-    feature_maps,
-    layer_contexts,
-    pixel_stride,
-)
-from realtime_lrp.relevance.layer_views import LayerViews
-from realtime_lrp.relevance.map_plans import (
+from realtime_lrp.relevance.maps.map_plans import (
+    advice_on,
     bind_maps,
     choose_precision,
     composite_for,
@@ -58,20 +52,27 @@ from realtime_lrp.relevance.map_plans import (
     map_requests,
     plan_maps,
 )
-from realtime_lrp.relevance.methods import Explain, MethodOptions, guided_rectifiers
-from realtime_lrp.relevance.not_finite import find_not_finite, first_not_finite, one_pair
-from realtime_lrp.relevance.perturbed import baseline_named
-from realtime_lrp.relevance.places import At, end_at, output_shape
-from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
-from realtime_lrp.relevance.references import References
-from realtime_lrp.relevance.rounding import lower_precision
-from realtime_lrp.relevance.rules import Rule, taking_several
-from realtime_lrp.relevance.targets import (
+from realtime_lrp.relevance.maps.methods import Explain, MethodOptions, guided_rectifiers
+from realtime_lrp.relevance.maps.not_finite import find_not_finite, first_not_finite, one_pair
+from realtime_lrp.relevance.maps.perturbed import baseline_named
+from realtime_lrp.relevance.maps.targets import (
     Target,
     TargetResolver,
     Targets,
     target_words,
 )
+from realtime_lrp.relevance.places import At, end_at, output_shape
+from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
+from realtime_lrp.relevance.rules.composites import Composite, composite_named
+from realtime_lrp.relevance.rules.layer_contexts import (
+    compute_supports,
+    count_operations,
+    feature_maps,
+    layer_contexts,
+    pixel_stride,
+)
+from realtime_lrp.relevance.rules.rounding import lower_precision
+from realtime_lrp.relevance.rules.rules import Rule, taking_several
 from realtime_lrp.relevance.unsuited import unsuited
 
 if TYPE_CHECKING:

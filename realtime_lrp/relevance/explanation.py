@@ -12,10 +12,10 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook import figure, html
-from realtime_lrp.relevance.account import Account
 from realtime_lrp.relevance.described import SHOWN, explanation_html
-from realtime_lrp.relevance.strength import smoothed
-from realtime_lrp.relevance.targets import class_label, target_text, target_words
+from realtime_lrp.relevance.maps.account import Account
+from realtime_lrp.relevance.maps.strength import smoothed
+from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words
 
 if TYPE_CHECKING:
     import pandas

@@ -8,17 +8,21 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance import checks
-from realtime_lrp.relevance.account import LayerFlow, layer_flows
-from realtime_lrp.relevance.compiled import Lazy, compile_once
-from realtime_lrp.relevance.concept_pipeline import BothOutputs, concept_pipeline, no_prior
-from realtime_lrp.relevance.concepts import ConceptMaps, Concepts
+from realtime_lrp.relevance.concepts.concept_pipeline import (
+    BothOutputs,
+    concept_pipeline,
+    no_prior,
+)
+from realtime_lrp.relevance.concepts.concepts import ConceptMaps, Concepts
+from realtime_lrp.relevance.concepts.references import Peaks, References, in_parts
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.layer_records import LayerRecord, layer_records
-from realtime_lrp.relevance.methods import Explain
-from realtime_lrp.relevance.not_finite import first_not_finite, one_pair
-from realtime_lrp.relevance.references import Peaks, References, in_parts
-from realtime_lrp.relevance.rules import Rule
-from realtime_lrp.relevance.targets import Target, TargetResolver, Targets
+from realtime_lrp.relevance.maps.account import LayerFlow, layer_flows
+from realtime_lrp.relevance.maps.compiled import Lazy, compile_once
+from realtime_lrp.relevance.maps.layer_records import LayerRecord, layer_records
+from realtime_lrp.relevance.maps.methods import Explain
+from realtime_lrp.relevance.maps.not_finite import first_not_finite, one_pair
+from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets
+from realtime_lrp.relevance.rules.rules import Rule
 
 
 class LayerViews:

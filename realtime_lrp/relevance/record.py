@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import ModelProvenance, Provenance
-from realtime_lrp.relevance.composites import COMPOSITES, Composite
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.rules import Rule
+from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
+from realtime_lrp.relevance.rules.rules import Rule
 from realtime_lrp.system.version import __version__
 
 LRP = type(Config().lrp).model_fields

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.attention import differ_from_epsilon
-from realtime_lrp.relevance.attention_maps import patches_of
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.layer_contexts import spatial_maps
-from realtime_lrp.relevance.methods import rectifiers
+from realtime_lrp.relevance.maps.attention_maps import patches_of
+from realtime_lrp.relevance.maps.methods import rectifiers
+from realtime_lrp.relevance.rules.attention import differ_from_epsilon
+from realtime_lrp.relevance.rules.layer_contexts import spatial_maps
 
 
 def unsuited(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> frozenset[str]:

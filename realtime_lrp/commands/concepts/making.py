@@ -20,7 +20,7 @@ from realtime_lrp.models.gallery import (
     decode_picture,
     encode_picture,
 )
-from realtime_lrp.relevance.references import AT_ONCE
+from realtime_lrp.relevance.concepts.references import AT_ONCE
 from realtime_lrp.system.progress import Progress
 
 RELEVANT, ACTIVATING = 6, 3

@@ -11,7 +11,7 @@ import numpy as np
 from realtime_lrp.engine.concept_result import shares_of
 
 if TYPE_CHECKING:
-    from realtime_lrp.relevance.references import Peaks
+    from realtime_lrp.relevance.concepts.references import Peaks
 
 KEPT = 256
 """How many pictures are remembered for each channel; of those that are the same a row shows one."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from realtime_lrp.relevance import measures
+from realtime_lrp.relevance.maps import measures
 from realtime_lrp.video.libraries import cv2
 
 GRID = 16

@@ -24,12 +24,12 @@ from realtime_lrp.commands.evaluate.rows import (
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance import measures
-from realtime_lrp.relevance.account import FLOOD
-from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.maps import measures
+from realtime_lrp.relevance.maps.account import FLOOD
+from realtime_lrp.relevance.maps.targets import TargetResolver
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.several_targets import ExplainTargets, compile_for_targets
-from realtime_lrp.relevance.targets import TargetResolver
 
 BATCH = 16
 """How many samples are explained together, each for two classes."""

@@ -1,7 +1,7 @@
 """The metrics of `evaluate`: their names in the literature, and which values are good.
 
-`relevance/measures.py` computes them, docs/evaluation.md defines them. The keys are those of the
-JSON and CSV files, which others read: do not change them.
+`relevance/maps/measures.py` computes them, docs/evaluation.md defines them. The keys are those of
+the JSON and CSV files, which others read: do not change them.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from realtime_lrp.commands.evaluate.bootstrap import FEWEST, RESAMPLES
 from realtime_lrp.commands.evaluate.metrics import METRICS, Metric, described
 from realtime_lrp.commands.evaluate.rows import MeasuredRow, Measurement, Values
 from realtime_lrp.config.provenance import KEY
-from realtime_lrp.relevance.account import FLOOD, flood_advice
+from realtime_lrp.relevance.maps.account import FLOOD, flood_advice
 from realtime_lrp.system.tables import new_table, rendered
 
 

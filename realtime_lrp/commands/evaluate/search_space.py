@@ -15,9 +15,9 @@ from realtime_lrp.config.defaults import COMPOSITE, VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.composites import COMPOSITES
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 DEFAULTS = COMPOSITE, VIEWER_COMPOSITE
 """The composites that commands use unless told otherwise: of pictures and films, of live views."""

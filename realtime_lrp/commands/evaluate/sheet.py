@@ -10,8 +10,8 @@ from realtime_lrp.commands.evaluate.plots import DPI, new_figure
 from realtime_lrp.commands.evaluate.rows import CHANCE, Measurement
 from realtime_lrp.config import Config
 from realtime_lrp.notebook.html import drawable
-from realtime_lrp.relevance.composites import COMPOSITES
-from realtime_lrp.relevance.strength import strength
+from realtime_lrp.relevance.maps.strength import strength
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.results.figure import figure_pixels
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look

@@ -17,7 +17,7 @@ from realtime_lrp.commands.inspect.table import MAX_POOLS, lost, shape_text, tot
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import TransferError, first_line
-from realtime_lrp.relevance.layer_records import LayerRecord
+from realtime_lrp.relevance.maps.layer_records import LayerRecord
 from realtime_lrp.view import tiles
 
 FILE_MARK = "tfevents"

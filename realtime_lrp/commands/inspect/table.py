@@ -8,8 +8,8 @@ import numpy as np
 from rich.table import Table
 
 from realtime_lrp.engine.accounting import THE_MAP, Loss, loss_text
-from realtime_lrp.relevance.account import FLOOD, VANISHED, flood_text
-from realtime_lrp.relevance.layer_records import LayerRecord
+from realtime_lrp.relevance.maps.account import FLOOD, VANISHED, flood_text
+from realtime_lrp.relevance.maps.layer_records import LayerRecord
 from realtime_lrp.system.tables import rendered
 
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")

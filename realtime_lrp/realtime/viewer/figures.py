@@ -307,7 +307,7 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
 
     Where one class is set against another, both are named: warm colours are for the first.
     """
-    from realtime_lrp.relevance.methods import METHODS  # imports TensorFlow, loaded by now
+    from realtime_lrp.relevance.maps.methods import METHODS  # imports TensorFlow, loaded by now
 
     if panel.intensity.ndim == 3:
         return None

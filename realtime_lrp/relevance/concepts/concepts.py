@@ -13,10 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.backs import of_copies, past_gates
-from realtime_lrp.relevance.batches import run_in_parts
-from realtime_lrp.relevance.compiled import Compute, LazyByKey, signature_of
-from realtime_lrp.relevance.concept_layers import (
+from realtime_lrp.relevance.concepts.backs import of_copies, past_gates
+from realtime_lrp.relevance.concepts.concept_layers import (
     checked_channels,
     checked_top,
     concept_layers,
@@ -25,9 +23,11 @@ from realtime_lrp.relevance.concept_layers import (
     not_reached,
     seen_tokens,
 )
+from realtime_lrp.relevance.concepts.token_grids import TokenGrids
 from realtime_lrp.relevance.graph import Graph, Parts, total
-from realtime_lrp.relevance.methods import Explain
-from realtime_lrp.relevance.token_grids import TokenGrids
+from realtime_lrp.relevance.maps.batches import run_in_parts
+from realtime_lrp.relevance.maps.compiled import Compute, LazyByKey, signature_of
+from realtime_lrp.relevance.maps.methods import Explain
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""

@@ -9,11 +9,11 @@ from fnmatch import fnmatchcase
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
-from realtime_lrp.relevance import attention
-from realtime_lrp.relevance.attention import BoundStepRule, StepRule
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.rules import (
+from realtime_lrp.relevance.rules import attention
+from realtime_lrp.relevance.rules.attention import BoundStepRule, StepRule
+from realtime_lrp.relevance.rules.rules import (
     AlphaBeta,
     Epsilon,
     Flat,

@@ -13,14 +13,10 @@ from typing import NamedTuple, cast
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance import attention_maps
-from realtime_lrp.relevance.attention import BoundStepRule
-from realtime_lrp.relevance.composites import EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
-from realtime_lrp.relevance.layer_contexts import spatial_maps
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
-from realtime_lrp.relevance.perturbed import (
+from realtime_lrp.relevance.maps import attention_maps
+from realtime_lrp.relevance.maps.perturbed import (
     Baseline,
     Perturb,
     chunk_size,
@@ -29,10 +25,14 @@ from realtime_lrp.relevance.perturbed import (
     noisy,
     on_path,
 )
-from realtime_lrp.relevance.rules import Propagate
-from realtime_lrp.relevance.sharing import Shares
+from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
+from realtime_lrp.relevance.rules.attention import BoundStepRule
+from realtime_lrp.relevance.rules.composites import EXCITATION, Composite, layer_matcher
+from realtime_lrp.relevance.rules.layer_contexts import spatial_maps
+from realtime_lrp.relevance.rules.rules import Propagate
+from realtime_lrp.relevance.rules.sharing import Shares
 from realtime_lrp.relevance.steps import Activation, Tensors
-from realtime_lrp.relevance.targets import start_of_gradient, start_of_relevance
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,10 @@ from realtime_lrp.config import names
 from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.attention_maps import attention_weights
 from realtime_lrp.relevance.canonise import mark_gates
-from realtime_lrp.relevance.composites import (
-    COMPOSITES,
-    Composite,
-    with_layers,
-)
 from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.methods import (
+from realtime_lrp.relevance.maps.attention_maps import attention_weights
+from realtime_lrp.relevance.maps.methods import (
     METHODS,
     Explain,
     Method,
@@ -23,8 +18,13 @@ from realtime_lrp.relevance.methods import (
     MethodOptions,
     grad_cam_at,
 )
-from realtime_lrp.relevance.rounding import Lowering, choose_lowering, keeps_sign
-from realtime_lrp.relevance.rules import Epsilon, LayerContext, Propagate, Rule
+from realtime_lrp.relevance.rules.composites import (
+    COMPOSITES,
+    Composite,
+    with_layers,
+)
+from realtime_lrp.relevance.rules.rounding import Lowering, choose_lowering, keeps_sign
+from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext, Propagate, Rule
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,20 @@ def composite_for(
         return name
     mark_gates(graph)
     return ATTENTION_COMPOSITE if attention_weights(graph) else otherwise
+
+
+def advice_on(graph: Graph, composite: Composite) -> str:
+    """What would suit the network better than the composite that its map follows, or "".
+
+    Args:
+      graph: the network.
+      composite: the one that the map follows.
+    """
+    if composite.steps or not attention_weights(graph):
+        return ""
+    name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")
+    suits = ATTENTION_COMPOSITE
+    return f"This network has attention: the composite {suits} follows it, {name} does not."
 
 
 def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:

@@ -21,7 +21,7 @@ import tensorflow as tf
 from realtime_lrp.config.names import check_rule_numbers, parse_rule
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.linear import Linear, Modify
-from realtime_lrp.relevance.sharing import (
+from realtime_lrp.relevance.rules.sharing import (
     Shares,
     Term,
     adjoint,

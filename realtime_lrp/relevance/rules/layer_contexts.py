@@ -11,7 +11,7 @@ from realtime_lrp.relevance.convolutions import Convolution, TransposedConvoluti
 from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.pools import GlobalPool, Pool
-from realtime_lrp.relevance.rules import LayerContext
+from realtime_lrp.relevance.rules.rules import LayerContext
 from realtime_lrp.relevance.steps import Identity, Permute, Reshape, Step, ZeroPadding
 
 

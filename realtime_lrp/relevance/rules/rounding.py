@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.rules import Epsilon, Rule
+from realtime_lrp.relevance.rules.rules import Epsilon, Rule
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from realtime_lrp.relevance.methods import METHODS
+from realtime_lrp.relevance.maps.methods import METHODS
 
 
 def supporting_relevance(relevance: np.ndarray, name: str) -> np.ndarray:

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.graph import BIASES, Graph, Part, total
-from realtime_lrp.relevance.layer_contexts import reachable
-from realtime_lrp.relevance.methods import Explain, MethodResult
+from realtime_lrp.relevance.maps.methods import Explain, MethodResult
+from realtime_lrp.relevance.rules.layer_contexts import reachable
 
 FLOOD = 1e3
 """A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor

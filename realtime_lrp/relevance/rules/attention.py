@@ -18,7 +18,7 @@ from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.multiples import Handed, Multiple
 from realtime_lrp.relevance.normalisations import Normalisation
-from realtime_lrp.relevance.sharing import taken_by
+from realtime_lrp.relevance.rules.sharing import taken_by
 from realtime_lrp.relevance.steps import (
     Add,
     Concatenate,

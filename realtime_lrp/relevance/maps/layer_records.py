@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.relevance.compiled import LayerTensors
 from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.rules import Rule
+from realtime_lrp.relevance.maps.compiled import LayerTensors
+from realtime_lrp.relevance.rules.rules import Rule
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Channels of layers as concepts: their shares, maps, and where they respond."""

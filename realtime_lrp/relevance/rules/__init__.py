@@ -1,0 +1,1 @@
+"""How relevance is shared: rules, composites, and where they may be rounded."""

@@ -32,8 +32,7 @@ log = logging.getLogger(__name__)
 
 def in_window(config: Config, duration_s: float | None) -> list[str]:
     """Plays the clip in a loop in a window; returns what `live` returns."""
-    live = config.live.model_copy(update={"source": str(CLIP), "also_models": []})
-    return run_live(config.model_copy(update={"live": live}), duration_s)
+    return run_live(config.changed(live={"source": str(CLIP), "also_models": []}), duration_s)
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:

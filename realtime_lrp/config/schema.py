@@ -5,7 +5,7 @@ a key.
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -427,3 +427,11 @@ class Config(Section):
     kiosk: Kiosk = Field(default_factory=Kiosk)
     serve: Serve = Field(default_factory=Serve)
     concepts: Concepts = Field(default_factory=Concepts)
+
+    def changed(self, **sections: dict[str, Any]) -> "Config":
+        """The configuration with other values of some keys: `changed(lrp={"target": "all"})`."""
+        return self.model_copy(
+            update={
+                name: getattr(self, name).model_copy(update=keys) for name, keys in sections.items()
+            }
+        )

@@ -64,19 +64,16 @@ class EngineChoice:
 
     def config(self, base: Config) -> Config:
         """The configuration of the engine; `base` decides what is not chosen here."""
-        lrp = {
-            "method": self.method,
-            "composite": self.composite,
-            "target": ANY_CONTRAST if self.contrast else "all",
-        }
-        changed = {
-            "lrp": base.lrp.model_copy(update=lrp),
-            "overlay": base.overlay.model_copy(update={"map": self.channels}),
-        }
         own = None if base.model.weights == "random" else base.model.weights
-        weights = "random" if self.random else own
-        changed["model"] = base.model.model_copy(update={"weights": weights})
-        return base.model_copy(update=changed)
+        return base.changed(
+            lrp={
+                "method": self.method,
+                "composite": self.composite,
+                "target": ANY_CONTRAST if self.contrast else "all",
+            },
+            overlay={"map": self.channels},
+            model={"weights": "random" if self.random else own},
+        )
 
 
 class EngineCache:

@@ -127,11 +127,7 @@ class Probe:
 
 
 class FrameProbe:
-    """Probes one map after the other; starts anew where engine, class or patches change.
-
-    Attributes:
-      probe: the one that goes on, or None.
-    """
+    """Probes one map after the other; starts anew where engine, class or patches change."""
 
     def __init__(self) -> None:
         self.probe: Probe | None = None

@@ -31,11 +31,7 @@ class Meter:
 
 
 class Waiting:
-    """Adds up how long a thread waits: `with waiting: ...`.
-
-    Attributes:
-      seconds: until now; another thread may read it.
-    """
+    """Adds up how long a thread waits: `with waiting: ...`."""
 
     def __init__(self) -> None:
         self.seconds = self._begin = 0.0

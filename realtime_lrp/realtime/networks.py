@@ -95,15 +95,10 @@ def config_of(config: Config, model: Model) -> Config:
 
     Channels are shown of the first network only.
     """
-    contrast = " - " in config.lrp.target
-    lrp = {"target": ANY_CONTRAST if contrast else "all"}
+    target = ANY_CONTRAST if " - " in config.lrp.target else "all"
+    config = config.changed(lrp={"target": target}, live={"also_models": []})
     return config.model_copy(
-        update={
-            "model": Model(**dict(model)),
-            "lrp": config.lrp.model_copy(update=lrp),
-            "live": config.live.model_copy(update={"also_models": []}),
-            "concepts": type(config.concepts)(),
-        }
+        update={"model": Model(**dict(model)), "concepts": type(config.concepts)()}
     )
 
 

@@ -83,13 +83,7 @@ def draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of text with a part at each end; the left one is cut where there is too little room.
-
-    Attributes:
-      left, right: the parts.
-      size: height of the letters in pixels.
-      colours: of the left and the right part.
-    """
+    """A line with a text at each end; the left one is cut where there is too little room."""
 
     left: str
     right: str
@@ -115,12 +109,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Strip:
-    """A bar or the colours of a legend.
-
-    Attributes:
-      entry: what it shows.
-      size: height of the letters beside it.
-    """
+    """A bar or the colours of a legend."""
 
     entry: Bar | Legend
     size: int

@@ -113,14 +113,7 @@ class ConceptPanel:
 
 @dataclass(frozen=True)
 class PanelPlace:
-    """Where the panel stands.
-
-    Attributes:
-      rest: rows and columns of the canvas that are left, at its upper left corner.
-      box: of the panel.
-      header: of its title.
-      rows: of each row.
-    """
+    """Where the panel stands."""
 
     rest: tuple[int, int]
     box: Box

@@ -40,14 +40,7 @@ FILL, EDGE = (38, 38, 44), (120, 120, 130)
 
 @dataclass(frozen=True)
 class Progress:
-    """What the bar shows.
-
-    Attributes:
-      share: of the film that has been shown, 0 to 1.
-      position: the same in words, at the left.
-      length: of the whole film in words, at the right.
-      loops: whether it begins again at its end.
-    """
+    """What the bar shows."""
 
     share: float
     position: str

@@ -46,13 +46,7 @@ class TextBlock:
 
 @dataclass(frozen=True)
 class Buttons:
-    """A row of buttons, wrapped into several rows if needed.
-
-    Attributes:
-      names: reported when a button is touched.
-      texts: shown on the buttons.
-      chosen: name of the highlighted button, or "".
-    """
+    """A row of buttons, wrapped into several rows if needed."""
 
     names: tuple[str, ...]
     texts: tuple[str, ...]
@@ -61,22 +55,14 @@ class Buttons:
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Square pictures in one row, or in two where that makes them larger.
-
-    Attributes:
-      pictures: uint8 [S, S, 3] RGB.
-    """
+    """Square pictures in one row, or in two where that makes them larger."""
 
     pictures: tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Empty space.
-
-    Attributes:
-      scale: its height as a multiple of the page's font size.
-    """
+    """Empty space."""
 
     scale: float
 

@@ -40,12 +40,7 @@ CARD_SHADE = 0.3
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown beside the picture.
-
-    Attributes:
-      top: elements from the upper edge down.
-      bottom: elements that end at the lower edge.
-    """
+    """What is shown beside the picture."""
 
     top: tuple[Element, ...]
     bottom: tuple[Element, ...] = ()
@@ -117,11 +112,7 @@ def _inset(box: Box, margin: int) -> Box:
 
 
 class PageArtist:
-    """Draws pages; a page that did not change is copied, not drawn again.
-
-    Attributes:
-      buttons: name -> box of each button of the last page, on the canvas.
-    """
+    """Draws pages; a page that did not change is copied, not drawn again."""
 
     def __init__(self) -> None:
         self.buttons: dict[str, Box] = {}

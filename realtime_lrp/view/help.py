@@ -43,13 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class HelpLayout:
-    """The help, laid out for a canvas.
-
-    Attributes:
-      size: height of the letters in pixels.
-      column_width: width of a column in pixels.
-      pages: the columns of each page.
-    """
+    """The help, laid out for a canvas."""
 
     size: int
     column_width: int

@@ -36,13 +36,7 @@ Colour = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Row:
-    """A name and a value.
-
-    Attributes:
-      name: at the left.
-      value: at the right.
-      warn: whether the value has the colour of warnings.
-    """
+    """A name and a value."""
 
     name: str
     value: str
@@ -87,12 +81,7 @@ class Legend:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """A text of several lines.
-
-    Attributes:
-      head: its first words, in the colour of headings.
-      text: the rest.
-    """
+    """A text of several lines."""
 
     head: str
     text: str

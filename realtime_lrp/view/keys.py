@@ -22,13 +22,7 @@ COMPOSITE_KEYS = {
 
 @dataclass(frozen=True)
 class Binding:
-    """An action and its keys.
-
-    Attributes:
-      keys: names as `Window.events` has them.
-      action: the name of the action.
-      meaning: what it does, for the help.
-    """
+    """An action and its keys."""
 
     keys: tuple[str, ...]
     action: str

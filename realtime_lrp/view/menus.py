@@ -26,13 +26,7 @@ def first_shown(cursor: int, count: int, fits: int) -> int:
 
 @dataclass(frozen=True)
 class ListColumn:
-    """The darkened column of the canvas that a list is drawn in, all measures in pixels.
-
-    Attributes:
-      x: its left edge.
-      width: its width.
-      step: from one line to the next.
-    """
+    """The darkened column of the canvas that a list is drawn in, all measures in pixels."""
 
     x: int
     width: int
@@ -128,14 +122,7 @@ ABOUT_LINES = 5
 
 @dataclass(frozen=True)
 class PanelList:
-    """A list of maps to choose from: arrows move the cursor, Space chooses.
-
-    Attributes:
-      names: methods and composites.
-      main: the one whose map is always there.
-      chosen: those whose maps stand beside it.
-      cursor: the position of the cursor.
-    """
+    """A list of maps to choose from: arrows move the cursor, Space chooses."""
 
     names: tuple[str, ...]
     main: str

@@ -144,11 +144,7 @@ class Scene:
 
 
 class Artist:
-    """Draws scenes. Keeps what further scenes of the same explained picture need again.
-
-    Attributes:
-      decals: draws text and boxes; what was drawn lately is only laid over the canvas.
-    """
+    """Draws scenes. Keeps what further scenes of the same explained picture need again."""
 
     def __init__(self) -> None:
         self.decals = Decals()

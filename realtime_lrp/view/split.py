@@ -110,11 +110,7 @@ def boxes_of(
 
 
 class SplitArtist:
-    """Draws split canvases; an `Artist` for each scene.
-
-    Attributes:
-      decals: draws text and boxes over the whole canvas.
-    """
+    """Draws split canvases; an `Artist` for each scene."""
 
     def __init__(self, count: int):
         self._artists = [Artist() for _ in range(count)]

@@ -69,9 +69,7 @@ def benchmark_config(config: Config) -> Config:
     name, weights = config.model.name, config.model.weights
     if weights is None and name.lower() not in EMBEDDED and not Path(name).suffix:
         weights = "random"  # as fast as the trained ones
-    model = config.model.model_copy(update={"weights": weights})
-    lrp = config.lrp.model_copy(update={"precision": "float32"})
-    return config.model_copy(update={"model": model, "lrp": lrp})
+    return config.changed(model={"weights": weights}, lrp={"precision": "float32"})
 
 
 def measure(config: Config, quick: bool) -> dict[str, Any]:

@@ -333,9 +333,10 @@ def measure_run(config: Config, fps: int, display: str, duration_s: float) -> di
     Raises:
       UnavailableError: `live` fails, or computes no map.
     """
-    live = config.live.model_copy(update={"source": f"synthetic:{fps}", "display": display})
-    lrp = config.lrp.model_copy(update={"precision": device().fast_precision})
-    config = config.model_copy(update={"live": live, "lrp": lrp})
+    config = config.changed(
+        live={"source": f"synthetic:{fps}", "display": display},
+        lrp={"precision": device().fast_precision},
+    )
     with tempfile.TemporaryDirectory() as folder:
         settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
         settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")

@@ -69,8 +69,7 @@ class RelevancePart:
     def __init__(self, config: Config, stats: Stats, budget: RestartBudget, now: float):
         self.engine: Engine | None = None
         # What is wrong with a gallery must not keep the network from loading; see `ConceptPart`.
-        concepts = config.concepts.model_copy(update={"gallery": None, "names": None})
-        self._config = config.model_copy(update={"concepts": concepts})
+        self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats, self._budget = stats, budget
         self._frames: Slot[np.ndarray] = Slot()
         self._failed_downloads = 0

@@ -229,23 +229,17 @@ def _provenance_of_view(view: View) -> Provenance | None:
 
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
     """The configuration that gives the maps shown; the state may already ask for others."""
-    present, computed = state.present_config(), explained.engine.config
-    asked = explained.request.choice.composite  # of several networks each has its own
-    composite = asked if present.live.also_models else computed.lrp.composite
-    lrp = {
-        "method": computed.lrp.method, "composite": composite,
-        "target": str(explained.request.target),
-    }  # fmt: skip
-    overlay = {"map": computed.overlay.map}
+    computed = explained.engine.config
     panels = explained.engine.also if state.tiled else state.panels
-    return present.model_copy(
-        update={
-            "lrp": present.lrp.model_copy(update=lrp),
-            "overlay": present.overlay.model_copy(update=overlay),
-            "live": present.live.model_copy(update={"panels": list(panels)}),
-            "model": computed.model,
-        }
-    )
+    present = state.present_config().changed(
+        lrp={
+            "method": computed.lrp.method, "composite": computed.lrp.composite,
+            "target": str(explained.request.target),
+        },
+        overlay={"map": computed.overlay.map},
+        live={"panels": list(panels)},
+    )  # fmt: skip
+    return present.model_copy(update={"model": computed.model})
 
 
 def snapshot_of(view: View) -> Snapshot | None:
@@ -256,8 +250,7 @@ def snapshot_of(view: View) -> Snapshot | None:
     further = {}
     for number, network in enumerate(view.networks[1:], 2):
         if own := _snapshot_of_network(view, network):
-            alone = own.settings.config.live.model_copy(update={"also_models": []})
-            config = own.settings.config.model_copy(update={"live": alone})
+            config = own.settings.config.changed(live={"also_models": []})
             further[number] = replace(own, settings=Settings(config, {}))
     return replace(first, further=further)
 

@@ -15,11 +15,7 @@ from realtime_lrp.video.source import Timeline
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """Something that happened.
-
-    Attributes:
-      time: `time.monotonic()` when it happened.
-    """
+    """Something that happened."""
 
     time: float = field(default_factory=time.monotonic, kw_only=True)
 
@@ -54,12 +50,7 @@ class MethodChosen(Event):
 
 @dataclass(frozen=True, eq=False)
 class LookChosen(Event):
-    """Maps are drawn otherwise.
-
-    Attributes:
-      name: a field of `Look`.
-      value: one that its `LookSetting` accepts.
-    """
+    """Maps are drawn otherwise."""
 
     name: str
     value: Any
@@ -67,33 +58,21 @@ class LookChosen(Event):
 
 @dataclass(frozen=True, eq=False)
 class TargetChosen(Event):
-    """This target: "all", "top1", "top5", a class by name or index, or "3 - 5".
-
-    Attributes:
-      target: the network has it.
-    """
+    """This target: "all", "top1", "top5", a class by name or index, or "3 - 5"."""
 
     target: str | int
 
 
 @dataclass(frozen=True, eq=False)
 class PanelsChosen(Event):
-    """These maps stand side by side with the main one; none: the main one alone.
-
-    Attributes:
-      panels: methods and composites.
-    """
+    """These maps stand side by side with the main one; none: the main one alone."""
 
     panels: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Sought(Event):
-    """The film goes on from here.
-
-    Attributes:
-      share: of the film, 0 to 1.
-    """
+    """The film goes on from here."""
 
     share: float
 
@@ -114,12 +93,7 @@ class MouseMoved(Event):
 
 @dataclass(frozen=True, eq=False)
 class Painted(Event):
-    """The brush went straight from one position of the canvas to another.
-
-    Attributes:
-      start, end: column and row of the canvas; the same for a dab.
-      cover: whether it covers the picture there, else it uncovers it.
-    """
+    """The brush went straight from one position of the canvas to another."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -147,33 +121,21 @@ class FrameDrawn(Event):
 
 @dataclass(frozen=True, eq=False)
 class ChannelChosen(Event):
-    """The map of this channel alone, or of all channels again if it is shown already.
-
-    Attributes:
-      channel: its number in the layer of the panel of concepts.
-    """
+    """The map of this channel alone, or of all channels again if it is shown already."""
 
     channel: int
 
 
 @dataclass(frozen=True, eq=False)
 class LayerChosen(Event):
-    """The panel of concepts shows the channels of this layer.
-
-    Attributes:
-      layer: the network has it.
-    """
+    """The panel of concepts shows the channels of this layer."""
 
     layer: str
 
 
 @dataclass(frozen=True, eq=False)
 class CanvasResized(Event):
-    """The canvas has another size.
-
-    Attributes:
-      size: rows and columns.
-    """
+    """The canvas has another size."""
 
     size: tuple[int, int]
 
@@ -192,11 +154,7 @@ class FileSkipped(Event):
 
 @dataclass(frozen=True, eq=False)
 class SourceChanged(Event):
-    """The viewer went over to another source.
-
-    Attributes:
-      text: a notice that names it.
-    """
+    """The viewer went over to another source."""
 
     text: str
 

@@ -94,12 +94,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Notice:
-    """A line that is shown for a few seconds.
-
-    Attributes:
-      text: "" for none.
-      until: `time.monotonic()` at which it goes.
-    """
+    """A line that is shown for a few seconds."""
 
     text: str = ""
     until: float = 0.0
@@ -300,27 +295,19 @@ class ViewerState:
 
     def present_config(self) -> Config:
         """The configuration that gives the present view."""
-        look, config = self.look, self.request.choice.config(self.config)
-        lrp = {
-            "target": str(self.request.target), "precision": self.config.lrp.precision,
-        }  # fmt: skip
+        first, shown = self.config, self.request.concepts
         text = next(text for text, shown in PRESENTER.items() if shown is self.presenter)
-        shown = self.request.concepts
-        live = {
-            "panels": list(self.panels), "text": text, "text_size": self.text_size,
-            "concepts": shown is not None,
-        }  # fmt: skip
         layer = shown.layer if shown else self.concept_layer
-        concepts = {"layer": layer or self.config.concepts.layer}
-        return config.model_copy(
-            update={
-                "lrp": config.lrp.model_copy(update=lrp),
-                "overlay": config.overlay.model_copy(update=vars(look)),
-                "input": self.config.input.model_copy(update={"mirror": self.mirror}),
-                "live": self.config.live.model_copy(update=live),
-                "concepts": self.config.concepts.model_copy(update=concepts),
-            }
-        )
+        return self.request.choice.config(first).changed(
+            lrp={"target": str(self.request.target), "precision": first.lrp.precision},
+            overlay=vars(self.look),
+            input={"mirror": self.mirror},
+            live={
+                "panels": list(self.panels), "text": text, "text_size": self.text_size,
+                "concepts": shown is not None,
+            },
+            concepts={"layer": layer or first.concepts.layer},
+        )  # fmt: skip
 
 
 def configured_figures(config: Config) -> frozenset[str] | None:

@@ -1,9 +1,11 @@
 """What the exhibit draws, and how it reacts to keys and touches."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from viewer import LOOK
 
 from realtime_lrp.commands.kiosk.answer import KEEP, Answer, SmoothedAnswer
 from realtime_lrp.commands.kiosk.captions import load_captions, with_seconds
@@ -22,7 +24,6 @@ from realtime_lrp.view.exhibit import (
     visible_part,
 )
 from realtime_lrp.view.hud import Bar, Legend
-from realtime_lrp.view.look import Look
 from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.text import WHITE, text_width, wrapped
@@ -249,7 +250,7 @@ def test_the_map_is_drawn_over_its_region(exhibit):
     strength = np.zeros((48, 48), np.float32)
     strength[20:28, 20:28] = 1.0
     made = ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),))
-    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold", 0.0))
+    stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
     view = ScreenContent(picture, made, exhibit.attract(0, 0.0))
     canvas = stage.draw((720, 1280), view, exhibit.captions[0], QUIET, 0.0)
     glow = (canvas[:, :819, 0] > 200).nonzero()
@@ -265,7 +266,7 @@ def test_the_map_is_drawn_over_its_region(exhibit):
 
 def test_a_card_is_drawn_over_the_picture(exhibit):
     """With its seconds; the picture behind it stays visible, darkened."""
-    stage = ScreenArtist(Look("fire", 1.0, "heat", "hold", 0.0))
+    stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
     words = exhibit.captions[0]
     plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
     card = stage.draw(
@@ -285,7 +286,7 @@ def test_nothing_burns_in(exhibit):
 
     Picture and page change sides.
     """
-    stage, words = ScreenArtist(Look("fire", 1.0, "heat", "hold", 0.0)), exhibit.captions[0]
+    stage, words = ScreenArtist(replace(LOOK, colormap="fire", follow="hold")), exhibit.captions[0]
 
     def mask(now, **more):
         canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), words, QUIET, now)

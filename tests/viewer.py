@@ -1,6 +1,7 @@
 """The viewer's parts with a scripted camera and scripted maps instead of threads."""
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,7 +22,7 @@ from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.window import Mouse
 
-LOOK = Look(None, 1.0, "heat", "flow", 0.0)
+LOOK = replace(Look.of(config.Config().overlay), opacity=1.0)
 """How maps are drawn."""
 
 

@@ -1,11 +1,13 @@
 """The worker behind `video`, in this process: decodes, draws and encodes, without a network."""
 
 import queue
+from dataclasses import replace
 
 import numpy as np
 
 from realtime_lrp.commands.video.messages import DrawableMap, Job, PictureBatch
 from realtime_lrp.commands.video.recode import Recoder
+from realtime_lrp.config import Config
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.look import Look
 
@@ -39,7 +41,8 @@ def job_for(source, part, **changes):
         "provenance": "",
         "span": None, "stride": 1, "batch": 4, "layout": "overlay", "codec": "h264",
         "quality": None, "sound": True, "size": SIZE, "fit": "crop", "mirror": False,
-        "look": Look(colormap_named("fire"), 0.8, "heat", "flow", 0.0), "smoothing": 0.9,
+        "look": replace(Look.of(Config().overlay), colormap=colormap_named("fire")),
+        "smoothing": 0.9,
     }  # fmt: skip
     return Job(**{**settings, **changes})
 

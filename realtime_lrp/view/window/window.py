@@ -133,6 +133,7 @@ class Window:
             elif event.type == pygame.WINDOWCLOSE:
                 self.closed = True
             elif event.type == pygame.WINDOWEXPOSED:
+                self._window.get_surface()  # there is none to flip before the first picture
                 self._window.flip()
         return happened
 

@@ -100,6 +100,7 @@ def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
         axes.set_xlabel(_axis_label(across))
         axes.set_ylabel(_axis_label(up))
         axes.grid(alpha=0.3)
+        axes.locator_params(nbins=6)  # labels of small figures are long
     handles = {
         label: handle
         for axes in figure.axes

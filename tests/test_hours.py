@@ -40,48 +40,6 @@ def test_the_next_change_is_the_one_that_the_minutes_show(hours):
 
 
 @pytest.mark.parametrize(
-    ("moment", "open_"),
-    [
-        (("mon", "10:00"), False),
-        (("tue", "08:59"), False),
-        (("tue", "09:00"), True),
-        (("fri", "11:59"), True),
-        (("fri", "12:00"), False),
-        (("fri", "13:00"), True),
-        (("fri", "17:30"), False),
-        (("sat", "00:30"), False),
-        (("sat", "23:59"), True),
-        (("sun", "00:59"), True),
-        (("sun", "01:00"), False),
-    ],
-)
-def test_the_example_of_the_manual(moment, open_):
-    """A pause at noon, and a night that belongs to the day on which it began."""
-    opening = parse_hours(SCHEDULES[0])
-    assert opening.is_open(at(*moment)) is open_
-
-
-def test_seconds_do_not_matter():
-    """The last second before an edge is still before it, and the change is on the minute."""
-    opening = parse_hours({"mon": "09:00-10:00"})
-    late = at("mon", "08:59") + timedelta(seconds=59, microseconds=999)
-    assert not opening.is_open(late)
-    assert opening.next_change(late) == at("mon", "09:00")
-    assert opening.next_change(at("mon", "09:00")) == at("mon", "10:00")
-    assert opening.next_change(at("mon", "10:00")) == at("mon", "09:00") + timedelta(days=7)
-
-
-@pytest.mark.parametrize(
-    "hours", [{}, {"daily": "00:00-24:00"}, {"daily": "06:00-02:00, 02:00-6:00"}]
-)
-def test_what_is_always_open_never_changes(hours):
-    """No hours at all, or all hours."""
-    opening = parse_hours(hours)
-    assert all(opening.is_open(MONDAY + timedelta(minutes=n)) for n in range(0, 10080, 7))
-    assert opening.next_change(MONDAY) is None
-
-
-@pytest.mark.parametrize(
     ("key", "days"),
     [
         ("mon", "mon"),

@@ -8,25 +8,21 @@ import pytest
 from viewer import LOOK
 
 from realtime_lrp.commands.kiosk.answer import KEEP, Answer, SmoothedAnswer
-from realtime_lrp.commands.kiosk.captions import load_captions, with_seconds
+from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.pages import PageBuilder
-from realtime_lrp.commands.kiosk.restarts import Fault
-from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent, canvas_size
+from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent
+from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, VisitorChoices
 from realtime_lrp.view import elements as elements_module
-from realtime_lrp.view.elements import ACCENT, BACKGROUND, EDGE, TextBlock
+from realtime_lrp.view.elements import ACCENT, BACKGROUND, TextBlock
 from realtime_lrp.view.exhibit import (
-    Page,
     PageArtist,
     ScreenLayout,
-    draw_card,
     layout_of,
-    visible_part,
 )
 from realtime_lrp.view.hud import Bar, Legend
-from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.scene import ExplainedPicture, Panel
-from realtime_lrp.view.text import WHITE, text_width, wrapped
+from realtime_lrp.view.text import WHITE, text_width
 from realtime_lrp.view.window.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
@@ -101,25 +97,6 @@ def test_every_page_fits(exhibit, size, swapped, monkeypatch):
             assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
 
 
-@pytest.mark.parametrize("size", [(1920, 1080), (1280, 720), (800, 480), (1366, 768)])
-def test_on_a_tall_screen_the_buttons_are_in_the_lower_half(exhibit, size):
-    """Also while page and picture have changed sides, and the keys of the PIN pad."""
-    artist, canvas = PageArtist(), np.zeros((*size, 3), np.uint8)
-    for swapped in (False, True):
-        margin = round(DRIFT * size[1])
-        for shift in ((0, 0), (margin, margin), (-margin, -margin)):
-            layout = layout_of(size, swapped, margin, shift)
-            artist.draw(canvas, layout, exhibit.attract(0, 0.0))
-            boxes = artist.buttons.values()
-            assert min(top for _, top, _, _ in boxes) >= size[0] / 2
-            assert max(bottom for *_, bottom in boxes) <= size[0]
-            assert min(bottom - top for _, top, _, bottom in boxes) >= size[0] / 33
-    pad = key_boxes(size).values()
-    assert min(top for _, top, _, _ in pad) >= size[0] / 2
-    assert max(bottom for *_, bottom in pad) <= size[0]
-    assert min(bottom - top for _, top, _, bottom in pad) >= size[0] / 14
-
-
 def test_buttons_are_large_and_apart(exhibit):
     """They do not overlap, and are as large as a fingertip: 40 pixels at 1080 rows."""
     x0, y0, x1, y1 = layout_of((1080, 1920), swapped=False).text
@@ -129,43 +106,6 @@ def test_buttons_are_large_and_apart(exhibit):
         touched[top:bottom, left:right] += 1
         assert right - left >= 40 and bottom - top >= 40
     assert touched.max() == 1
-
-
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize("size", [(1080, 1920), (1920, 1080), (480, 640)])
-def test_buttons_stay_where_they_are(exhibit, size, swapped):
-    """On all pages of a language, however much text stands above them."""
-    layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
-    artist, canvas = PageArtist(), np.zeros((*size, 3), np.uint8)
-    boxes = []
-    long = exhibit.active(0, answer("american staffordshire terrier", 0.3), 12.0)
-    short = exhibit.attract(0, 0.0), exhibit.active(0, None, 0.0), exhibit.idle(0, 5.0, 9.0)
-    for page in (*short, long):
-        artist.draw(canvas, layout, page)
-        boxes.append(artist.buttons)
-    assert boxes[1:] == boxes[:-1]
-
-
-def test_the_answer_is_large_and_translated(exhibit):
-    """The capital letters of the German name are at least 1/25 of the height."""
-    canvas, _ = drawn(exhibit.active(1, answer("heart", 0.9), 0.0))
-    rows = (canvas == ACCENT).all(-1).any(axis=1).nonzero()[0]
-    first = rows[: np.flatnonzero(np.diff(rows) > 1)[0] + 1]
-    assert len(first) > 720 / 25
-    top = exhibit.active(1, answer("heart", 0.9), 0.0).top
-    assert top[1].text == "Herz"
-
-
-def test_without_an_answer_there_is_nothing_about_colours(exhibit):
-    """No map is drawn then either; what to try comes first."""
-    words = exhibit.captions[0]
-    assert texts_of(exhibit.active(0, None, 0.0)) == [
-        words.answer,
-        words.nothing,
-        words.try_,
-        words.try_drawing[0],
-    ]
-    assert words.colours in texts_of(exhibit.active(0, answer("heart", 0.9), 0.0))
 
 
 def test_an_unsure_answer_says_perhaps(exhibit):
@@ -208,34 +148,6 @@ def test_covering_a_part_is_proposed_only_with_an_answer(exhibit):
                 turns = range(len(expected))
                 made = [pages.active(language, given, 12.0 * turn) for turn in turns]
                 assert [page.top[-1].text for page in made] == expected
-
-
-def test_a_bar_shows_the_share(exhibit):
-    """90 % of the page's width between its margins."""
-    canvas, _ = drawn(exhibit.active(0, answer("heart", 0.9), 0.0))
-    lengths = (canvas == ACCENT).all(-1).sum(axis=1)
-    margin = (460 - lengths.max() / 0.9) / 2
-    assert 20 < margin < 40
-
-
-@pytest.mark.parametrize(
-    ("picture", "must", "room", "part"),
-    [
-        ((480, 640), (80, 0, 560, 480), (100, 117), (39, 0, 601, 480)),  # sides are cut
-        (
-            (480, 640),
-            (80, 0, 560, 480),
-            (100, 80),
-            (80, 0, 560, 480),
-        ),  # would cut what must be seen
-        ((480, 640), (0, 0, 640, 480), (100, 100), (0, 0, 640, 480)),
-        ((640, 480), (0, 80, 480, 560), (100, 100), (0, 80, 480, 560)),
-        ((480, 640), (0, 0, 100, 100), (48, 64), (0, 0, 640, 480)),
-    ],
-)
-def test_as_much_of_the_picture_is_shown_as_fits(picture, must, room, part):
-    """The region that the network sees always; the rest as the proportions of the room allow."""
-    assert visible_part(picture, must, room) == part
 
 
 def view_of(exhibit, now, made=None, **more):
@@ -300,36 +212,6 @@ def test_nothing_burns_in(exhibit):
     assert (places(fault=Fault("dark")) > 40).all()
     columns = [np.argwhere(mask(0.0, swapped=swapped)).mean(axis=0)[1] for swapped in (False, True)]
     assert columns[0] > 820 and columns[1] < 460
-
-
-def test_large_screens_are_stretched():
-    """The canvas has at most 1080 rows, in the screen's proportions; small ones are as they are."""
-    assert canvas_size((2160, 3840)) == (1080, 1920)
-    assert canvas_size((3840, 2160)) == (1920, 1080)
-    assert canvas_size((720, 1280)) == (720, 1280)
-
-
-def test_chinese_breaks_between_letters_and_never_before_a_mark():
-    """Words and no-break spaces are kept together."""
-    for width in range(60, 400, 20):
-        lines = wrapped("颜色鲜亮的地方，就是网络得出答案的依据。答案会变吗？", width, 20)
-        assert all(line[0] not in "，。？" for line in lines)
-        assert all(text_width(line, 20) <= width for line in lines)
-        assert "".join(lines) == "颜色鲜亮的地方，就是网络得出答案的依据。答案会变吗？"
-    assert wrapped("La réponse change-t-elle\xa0? Oui", 160, 20) == [
-        "La réponse",
-        "change-t-elle\xa0?",
-        "Oui",
-    ]
-
-
-def test_a_number_and_its_unit_are_in_one_line(exhibit):
-    """On cards and pages of any width."""
-    for words in exhibit.captions[:4]:
-        for text in (words.wave, words.cards.camera.text, words.leave.wait):
-            for width in range(120, 700, 20):
-                lines = wrapped(with_seconds(text, 1.0), width, 24)
-                assert sum("1\xa0s" in line for line in lines) == 1, lines
 
 
 def test_languages_take_turns_until_one_is_chosen():
@@ -488,26 +370,3 @@ def test_only_a_map_that_explains_the_answer_belongs_to_it():
     assert smoothed.belongs_to(map_of(9.1, 0, cup=0.1, bottle=0.7))
     assert not smoothed.belongs_to(map_of(9.1, 1, cup=0.6, bottle=0.1))
     assert smoothed.belongs_to(map_of(9.1, "all", cup=0.1, bottle=0.7))
-
-
-def test_a_page_that_did_not_change_is_not_drawn_again(exhibit):
-    """Drawing letters is the expensive part of a turn."""
-    artist, canvas = PageArtist(), np.zeros((200, 300, 3), np.uint8)
-    page = Page((TextBlock("Herz"),))
-    artist.draw(canvas, plan((200, 300)), page)
-    pixels = artist._page._pixels
-    artist.draw(canvas, plan((200, 300)), Page((TextBlock("Herz"),)))
-    assert artist._page._pixels is pixels
-    artist.draw(canvas, plan((200, 300)), Page((TextBlock("Stern"),)))
-    assert artist._page._pixels is not pixels
-
-
-def test_a_card_with_much_text_stays_on_the_screen():
-    """Its letters shrink until the whole frame is visible."""
-    for size in SIZES:
-        canvas = np.full((*size, 3), 90, np.uint8)
-        draw_card(canvas, "A title that is rather long", "word " * 200)
-        card = (canvas == EDGE).all(-1)
-        rows, columns = np.flatnonzero(card.any(axis=1)), np.flatnonzero(card.any(axis=0))
-        assert rows[0] > 0 and rows[-1] < size[0] - 1 and columns[0] > 0, size
-        assert np.ptp(rows) < 0.9 * size[0] and columns[-1] < size[1] - 1

@@ -113,13 +113,6 @@ def test_the_state_always_fits_the_observation(rng):
     assert {way for way in taken if way[0] != way[1]} == drawn, "every arrow, and no other"
 
 
-def test_two_transitions_never_have_the_same_reason():
-    """Each arrow that leaves a state has words of its own."""
-    ways = [(source, one.reason) for one in TRANSITIONS for source in one.sources]
-    assert len(ways) == len(set(ways))
-    assert diagram().count("-->") == len(ways) + 1
-
-
 ROOM = None
 
 
@@ -156,16 +149,6 @@ def test_a_visitor_is_seen_until_they_leave(rng):
     assert there.index(True) <= 2 and all(there[2:])
     gone = looks(presence, [room(rng) for _ in range(50)], 200.0)
     assert not any(gone[2:])
-
-
-def test_a_single_picture_that_differs_is_nobody(rng):
-    """A bird, a flash: only a second one in a row counts."""
-    presence = Presence()
-    looks(presence, [room(rng) for _ in range(50)])
-    for second, (person, seen_now) in enumerate(
-        ((4, False), (None, False), (40, False), (60, True))
-    ):
-        assert presence.look(room(rng, person=person), 100.0 + second) == seen_now
 
 
 def test_a_thing_left_behind_becomes_background(rng):

@@ -6,7 +6,7 @@
 
 `start` prepares what is kept on the disk: a log, the health file, the last good configuration, and
 nothing else. `run` runs the loop and reports; `loop` is one turn of it. `states` decides what is
-shown. `source_part` and `relevance_part` watch what can fail and start it again.
+shown. `camera` and `network` watch what can fail.
 `presentation`, `screen` and `pages` draw, `visitor` and `lock` handle keys and touches, `service`
 talks to systemd.
 

@@ -5,6 +5,7 @@ docs/kiosk.md lists its keys.
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -13,14 +14,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from realtime_lrp.commands.kiosk.loop import Kiosk
-from realtime_lrp.commands.kiosk.restarts import PARTS
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, first_line, masked
-from realtime_lrp.realtime.meter import Meter
-from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.version import __version__
 
@@ -75,22 +71,16 @@ class HealthReport:
 
     Args:
       path: the health file.
-      stats: the counts.
       config: the effective configuration.
       complaint: what is wrong with the configuration that should have been used, or "".
     """
 
-    def __init__(self, path: Path, stats: Stats, config: Config, complaint: str):
-        self._file, self._stats, self._config = HealthFile(path), stats, config
-        self._complaint = complaint
-        self._frames, self._maps = Meter(), Meter()
-        self._started_at, self._process = time.monotonic(), psutil.Process()
+    def __init__(self, path: Path, config: Config, complaint: str):
+        self._file, self._config, self._complaint = HealthFile(path), config, complaint
 
     def write(self, kiosk: Kiosk, ended: bool = False) -> None:
         """Writes the file if it is due."""
         now, state = time.monotonic(), "ended" if ended else kiosk.described
-        self._frames.reached(self._stats.frames_shown)
-        self._maps.reached(self._stats.maps)
         if self._file.is_due(state, now):
             facts = self._facts(kiosk, now)
             self._file.write({**facts, "state": "ended"} if ended else facts, state, now)
@@ -98,36 +88,22 @@ class HealthReport:
     def _facts(self, kiosk: Kiosk, now: float) -> dict[str, Any]:
         config, engine, opens = self._config, kiosk.network.engine, kiosk.opens
         error = None
-        if kiosk.budget.last_error:
-            text, at = kiosk.budget.last_error
+        if kiosk.last_error:
+            text, at = kiosk.last_error
             error = {"what": text, "when": _timestamp(now - at)}
         return {
             "state": str(kiosk.state),
             "card": kiosk.card or None,
             "opens": opens and opens.isoformat(timespec="minutes"),
-            "uptime_s": round(now - self._started_at, 1),
-            "fps": round(self._frames.rate(), 1),
-            "maps_per_s": round(self._maps.rate(), 1),
-            "restarts": {part: kiosk.budget.restarts[part] for part in PARTS},
-            "reconnects": kiosk.camera.reconnects,
             "last_error": error,
             "camera": camera_text(masked(config.live.source), masked(kiosk.camera.described)),
             "network": config.model.name,
             "computes": f"{engine.precision} on {engine.device}" if engine else None,
             "configuration": masked(self._complaint) or "as written",
-            "temperature_c": kiosk.temperature,
-            "memory_mib": self._memory_mib(),
             "version": __version__,
-            "pid": self._process.pid,
+            "pid": os.getpid(),
             "written": _timestamp(0.0),
         }
-
-    def _memory_mib(self) -> int | None:
-        """None where the system does not say, for example because too many files are open."""
-        try:
-            return round(self._process.memory_info().rss / 2**20)
-        except (OSError, psutil.Error):
-            return None
 
 
 def camera_text(source: str, described: str) -> str:

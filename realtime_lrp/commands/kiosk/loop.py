@@ -13,21 +13,25 @@ from datetime import datetime
 import numpy as np
 
 from realtime_lrp.commands.kiosk.answer import SmoothedAnswer, knows_nothing
+from realtime_lrp.commands.kiosk.camera import (
+    ClipSource,
+    SourcePart,
+    camera_opener,
+    checked_and_mirrored,
+)
 from realtime_lrp.commands.kiosk.captions import Captions
 from realtime_lrp.commands.kiosk.concepts import ConceptPart, ShownConcept
 from realtime_lrp.commands.kiosk.lock import ExitLock
-from realtime_lrp.commands.kiosk.null_window import NullWindow
+from realtime_lrp.commands.kiosk.network import RelevancePart
+from realtime_lrp.commands.kiosk.pages import Moment, page_at
 from realtime_lrp.commands.kiosk.presentation import Presentation
-from realtime_lrp.commands.kiosk.relevance_part import RelevancePart
-from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
 from realtime_lrp.commands.kiosk.screen import ClosedCard, ScreenContent, canvas_size
-from realtime_lrp.commands.kiosk.source_part import SourcePart
-from realtime_lrp.commands.kiosk.sources import ClipSource, camera_opener, checked_and_mirrored
-from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
+from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.commands.kiosk.temperature import TemperatureWatch
 from realtime_lrp.commands.kiosk.visitor import VisitorChoices
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
+from realtime_lrp.errors import masked
 from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
@@ -35,7 +39,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system import memory
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.view.exhibit import Page
-from realtime_lrp.view.window.full_screen import FullScreen
+from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02
@@ -77,7 +81,7 @@ class Kiosk:
     Attributes:
       state: what is shown.
       card: the name of the card that is shown, or "".
-      budget: counts restarts.
+      last_error: (text, time) of the newest error, or None.
       camera, network: the parts that are watched.
     """
 
@@ -101,19 +105,19 @@ class Kiosk:
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
         self._processor = TemperatureWatch(kiosk.hot)
-        self.budget = RestartBudget()
+        self.last_error: tuple[str, float] | None = None
         self.camera = SourcePart(
             "camera",
             open_camera or camera_opener(config),
             lambda picture: checked_and_mirrored(picture, config.input.mirror),
-            self.budget,
+            self._note_error,
         )
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
-        self._clip = SourcePart("clip", open_clips, lambda picture: picture, self.budget)
+        self._clip = SourcePart("clip", open_clips, lambda picture: picture, self._note_error)
         self._presentation = Presentation(config, captions, self._note_error)
         self._concepts = ConceptPart(config, self._note_error)
         self._show_first_card(now)
-        self.network = RelevancePart(config, stats, self.budget, now)
+        self.network = RelevancePart(config, stats, self._note_error, now)
         self.state, self.card = self._machine.state, "starting"
         self._open = True
         self._fault: Fault | None = Fault("starting")
@@ -135,7 +139,7 @@ class Kiosk:
 
         Raises:
           Error: the network never loaded, and only another configuration can mend that.
-          TemporaryError: a part was restarted too often.
+          TemporaryError: a part is broken.
         """
         now = self._clock()
         self._handle_input(now)
@@ -154,11 +158,6 @@ class Kiosk:
         for part in (self.camera, self._clip):
             part.release()
         self.network.stop()
-
-    @property
-    def temperature(self) -> float | None:
-        """Degrees Celsius of the processor; None if no sensor gives it."""
-        return self._processor.temperature
 
     @property
     def answer(self) -> str:
@@ -386,16 +385,19 @@ class Kiosk:
         return self._concepts.shown if self.state == State.ACTIVE else None
 
     def _page(self, now: float) -> Page:
-        """The page of the present state."""
-        language, machine = self._visitor.language(now), self._machine
-        pages = self._presentation.pages
-        if self.state == State.IDLE:
-            return pages.idle(language, machine.countdown(now), machine.countdown_s)
-        if self._concept:
-            return pages.concept(language, self._concept)
-        if self._shown_source == "camera":
-            return pages.active(language, self._answer.answer, now - machine.since)
-        return pages.attract(language, now)
+        """The page that is due."""
+        machine = self._machine
+        moment = Moment(
+            state=self.state,
+            source=self._shown_source,
+            language=self._visitor.language(now),
+            now=now,
+            lasted_s=now - machine.since,
+            idle_s=(machine.countdown(now), machine.countdown_s),
+            answer=self._answer.answer,
+            concept=self._concept,
+        )
+        return page_at(self._presentation.pages, moment)
 
     def _count_ages(self, explained: ExplainedFrame | None) -> None:
         """Notes how old the picture and the map on the screen are."""
@@ -406,4 +408,4 @@ class Kiosk:
                 self._stats.map_age_ms.append(1000 * (now - explained.frame.time))
 
     def _note_error(self, error: str) -> None:
-        self.budget.note_error(error, self._clock())
+        self.last_error = masked(error), self._clock()

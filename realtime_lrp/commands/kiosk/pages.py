@@ -1,6 +1,6 @@
 """The text of each state, as pages that `view.exhibit` draws."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,6 +8,7 @@ from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import LABEL, Captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.concepts import ShownConcept
 from realtime_lrp.commands.kiosk.screen import ClosedCard
+from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.view.colormaps import Colormap
 from realtime_lrp.view.elements import (
     ACCENT,
@@ -107,7 +108,7 @@ class PageBuilder:
         begin = int(seconds / HINT_S) % len(order)
         return next((hint for hint, fits in [*order[begin:], *order] if fits), first)
 
-    def concept(self, language: int, shown: ShownConcept) -> Page:
+    def concept(self, language: int, shown: ShownConcept | None) -> Page:
         """The page about one channel of the network; its own map lies over the picture.
 
         Args:
@@ -116,7 +117,7 @@ class PageBuilder:
         """
         captions = self.captions[language]
         texts = captions.concepts
-        if texts is None:
+        if texts is None or shown is None:
             return self.active(language, None, 0.0)
         name = texts.names.get(shown.name, shown.name) or texts.nameless
         size = 2.0 if len(name) <= SHORT_NAME else 1.4
@@ -161,6 +162,65 @@ class PageBuilder:
         texts = [captions.name for captions in choices]
         privacy = self.captions[language].privacy.button
         return (Buttons((*names, "privacy"), (*texts, privacy), f"language {language}"),)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the page depends on.
+
+    Attributes:
+      state: the exhibit's state.
+      source: whose pictures are shown: "camera", "clip" or "".
+      language: index of the captions.
+      now: the time.
+      lasted_s: seconds since the state began.
+      idle_s: in the state idle, seconds that are left, and seconds of the whole countdown.
+      answer: the network's answer, or None.
+      concept: the channel that is shown, or None.
+    """
+
+    state: State
+    source: str
+    language: int
+    now: float
+    lasted_s: float
+    idle_s: tuple[float, float]
+    answer: Answer | None
+    concept: ShownConcept | None
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A page.
+
+    Attributes:
+      due: whether it is shown at a moment.
+      draw: what is on it.
+    """
+
+    due: Callable[[Moment], bool]
+    draw: Callable[[PageBuilder, Moment], Page]
+
+
+PAGES = {
+    "idle": PageRow(
+        lambda m: m.state == State.IDLE, lambda pages, m: pages.idle(m.language, *m.idle_s)
+    ),
+    "concept": PageRow(
+        lambda m: m.concept is not None, lambda pages, m: pages.concept(m.language, m.concept)
+    ),
+    "active": PageRow(
+        lambda m: m.source == "camera",
+        lambda pages, m: pages.active(m.language, m.answer, m.lasted_s),
+    ),
+    "attract": PageRow(lambda m: True, lambda pages, m: pages.attract(m.language, m.now)),
+}
+"""All pages; the first one that is due is shown."""
+
+
+def page_at(pages: PageBuilder, moment: Moment) -> Page:
+    """The page that is shown at a moment."""
+    return next(row for row in PAGES.values() if row.due(moment)).draw(pages, moment)
 
 
 def _in_turn(texts: Sequence[str], seconds: float, each_s: float) -> str:

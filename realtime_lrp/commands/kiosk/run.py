@@ -11,18 +11,15 @@ from typing import Any
 from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.health import HealthReport
 from realtime_lrp.commands.kiosk.loop import Kiosk
-from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.service import ServiceNotifier
+from realtime_lrp.commands.kiosk.states import broken
 from realtime_lrp.config import Config
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
-from realtime_lrp.view.window.full_screen import FullScreen
-
-RETRY_S = 0.5
-"""Seconds until the next try after drawing failed."""
+from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +51,7 @@ def run(
 
     Raises:
       ConfigError: the captions are wrong.
-      TemporaryError: a part was restarted too often.
+      TemporaryError: a part is broken; another process may mend it.
       Error: the network never loaded, and only another configuration can mend that.
     """
     captions = captions_of(config)
@@ -63,7 +60,7 @@ def run(
     _forbid_core_dumps()
     threading.excepthook = _log_ended_thread
     stats, service = Stats("", "", frames_dropped=None, reconnects=0), ServiceNotifier()
-    report = HealthReport(health, stats, config, complaint)
+    report = HealthReport(health, config, complaint)
     with stop_signals() as stopped:
         kiosk = Kiosk(config, captions, window, stats, **kiosk_arguments)
         try:
@@ -96,10 +93,7 @@ def _loop(
         except Error:
             raise
         except Exception as error:
-            log.error("drawing the screen failed: %s", first_line(error))
-            kiosk.budget.count_restart("screen", first_line(error), time.monotonic())
-            stopped.wait(RETRY_S)
-            continue
+            raise broken("screen", first_line(error)) from error
         if drawn:
             service.ready(kiosk.described)
             service.alive(time.monotonic())
@@ -113,7 +107,7 @@ def _loop(
 
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
-    """Logs one line for a thread that ended with an exception; its part is restarted."""
+    """Logs one line for a thread that ended with an exception; the loop notices."""
     name, error = ended.thread and ended.thread.name, ended.exc_value
     log.error("the thread %s ended: %s", name, first_line(error or ended.exc_type()))
 

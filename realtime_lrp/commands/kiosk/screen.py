@@ -10,7 +10,7 @@ import numpy as np
 
 from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
 from realtime_lrp.commands.kiosk.lock import ExitLock
-from realtime_lrp.commands.kiosk.restarts import Fault
+from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.elements import BACKGROUND

@@ -17,7 +17,6 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk.check import wrong_settings
 from realtime_lrp.commands.kiosk.folder import single_instance, state_folder
 from realtime_lrp.commands.kiosk.last_good import GoodCopy, restore
-from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.kiosk.run import run
 from realtime_lrp.config import Config, Settings
 from realtime_lrp.errors import Error, UsageError, masked
@@ -25,7 +24,7 @@ from realtime_lrp.system import memory
 from realtime_lrp.system.plain_text import PlainFormatter
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.view.window.full_screen import FullScreen
+from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
 
 LOG_BYTES, OLDER_LOGS = 256 * 1024, 4
 """Size of the log and of each previous one, and how many of these are kept."""

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from realtime_lrp.errors import TemporaryError, masked
+
 
 class State(StrEnum):
     """What is on the screen."""
@@ -13,6 +15,19 @@ class State(StrEnum):
     IDLE = "idle"
     CARD = "card"
     CLOSED = "closed"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that keeps the exhibit from showing pictures with maps.
+
+    Attributes:
+      card: the name of the card that explains it to visitors.
+      remaining_s: seconds until the next try, or until it should be over.
+    """
+
+    card: str
+    remaining_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,13 @@ TRANSITIONS = (
     ),
 )
 """All transitions; the first one that applies is taken."""
+
+
+def broken(part: str, why: str) -> TemporaryError:
+    """Ends the process, for what only a new one mends."""
+    return TemporaryError(
+        f"The {part} is broken: {masked(why)}. The service manager starts the exhibit again."
+    )
 
 
 def diagram() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psutil
 
-from realtime_lrp.commands.kiosk.restarts import Fault
+from realtime_lrp.commands.kiosk.states import Fault
 
 HYSTERESIS = 10.0
 """The network works again once the processor is this many degrees below the limit."""

@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import time
 
+import numpy as np
+
 from realtime_lrp.view.window.display import pygame
 from realtime_lrp.view.window.screen_power import ScreenPower
-from realtime_lrp.view.window.window import TITLE, Window, screen_size
+from realtime_lrp.view.window.window import TITLE, Mouse, Window, screen_size
 
 TEND_S = 0.75
 """How often the window is checked. A lost window is back within 1 s."""
@@ -74,6 +76,30 @@ class FullScreen(Window):
 
     def _is_wanted(self, name: str) -> bool:
         return not self._keyboard.repeated
+
+
+class NullWindow:
+    """Stands in for `FullScreen` when nothing is shown (`--display none`)."""
+
+    size = (720, 1280)
+    held: frozenset[str] = frozenset()
+    screen_fault = ""
+
+    def events(self) -> list[str | Mouse]:
+        """No keys and no mouse."""
+        return []
+
+    def show(self, picture: np.ndarray) -> None:
+        """Ignores the picture."""
+
+    def tend(self) -> None:
+        """Does nothing."""
+
+    def switch_screen(self, off: bool) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing."""
 
 
 def _inhibitor() -> subprocess.Popen[bytes] | None:

@@ -1,14 +1,15 @@
-"""The network: its relevance thread, restarted when it ends, hangs or keeps failing."""
+"""The network: its relevance thread, and what is wrong with it."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
+from realtime_lrp.commands.kiosk.states import Fault, broken
 from realtime_lrp.config import Config
 from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import (
@@ -26,17 +27,14 @@ from realtime_lrp.realtime.stats import Stats
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-PAUSE_S = 2.0
-"""Seconds from the end of the relevance thread to the next one."""
-
 SLOW_S, HUNG_S = 5.0, 20.0
-"""Seconds without a map after which a card says so, and after which the thread is given up."""
+"""Seconds without a map after which a card says so, and after which the process is."""
 
 SLOW_FACTOR, HUNG_FACTOR = 3, 8
 """A network that always needs long counts as slow, or hung, after this many times its last map."""
 
 FAILING_S = 30.0
-"""Seconds of errors after which the network is loaded again."""
+"""Seconds of errors after which only a new process can help."""
 
 LOADING_S = 900.0
 """Seconds that loading, downloading included, may take."""
@@ -54,32 +52,31 @@ log = logging.getLogger(__name__)
 
 
 class RelevancePart:
-    """The relevance thread, over all its restarts.
+    """The relevance thread.
 
     Args:
       config: the effective configuration.
       stats: counts maps.
-      budget: counts restarts.
+      note_error: called with what goes wrong.
       now: the time.
 
     Attributes:
       engine: the engine of the newest map; None before the first one.
     """
 
-    def __init__(self, config: Config, stats: Stats, budget: RestartBudget, now: float):
+    def __init__(self, config: Config, stats: Stats, note_error: Callable[[str], None], now: float):
         self.engine: Engine | None = None
         # What is wrong with a gallery must not keep the network from loading; see `ConceptPart`.
         self._config = config.changed(concepts={"gallery": None, "names": None})
-        self._stats, self._budget = stats, budget
+        self._stats, self._note_error = stats, note_error
         self._frames: Slot[np.ndarray] = Slot()
         self._failed_downloads = 0
         self._start(now)
 
     def _start(self, now: float) -> None:
         self._thread = RelevanceThread(
-            self._config, self._frames, first_request(self._config), self._stats,
-            engine=self.engine,
-        )  # fmt: skip
+            self._config, self._frames, first_request(self._config), self._stats
+        )
         self._thread.start()
         self._started_at = self._updated_at = now
         self._restart_at: float | None = None
@@ -118,11 +115,11 @@ class RelevancePart:
         self._waiting_since = None
 
     def update(self, now: float) -> None:
-        """Notes new maps and errors; restarts the thread if it ended or hangs.
+        """Notes new maps and errors.
 
         Raises:
           Error: the network never loaded, and only another configuration can mend that.
-          TemporaryError: the thread was restarted too often.
+          TemporaryError: the thread ended, hangs or keeps failing.
         """
         if self._restart_at is not None:
             if now >= self._restart_at:
@@ -132,7 +129,7 @@ class RelevancePart:
         if not self._thread.alive:
             self._handle_end(now)
         elif why := self._why_stuck(now):
-            self._give_up(why, now, keep_engine=False)
+            raise broken("network", why)
 
     def fault(self, now: float) -> Fault | None:
         """What keeps maps from coming, or None."""
@@ -176,7 +173,7 @@ class RelevancePart:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = now
-            self._budget.note_error(self._thread.failing, now)
+            self._note_error(self._thread.failing)
 
     def _why_stuck(self, now: float) -> str:
         """Why the running thread must be given up; "" if it need not."""
@@ -188,7 +185,7 @@ class RelevancePart:
         return "it hangs" if hung else ""
 
     def _handle_end(self, now: float) -> None:
-        """The thread ended: restarts it, waits for weights, or raises."""
+        """The thread ended: waits for weights, or raises."""
         why = "its thread ended"
         try:
             self._thread.check()
@@ -199,19 +196,12 @@ class RelevancePart:
             if self.engine is None and isinstance(error, UnavailableError):
                 self._wait_for_weights(why, now)
                 return
-        self._give_up(why, now, keep_engine=True)
+        raise broken("network", why)
 
     def _wait_for_weights(self, why: str, now: float) -> None:
         """Tries again later, without limit: restarting the process would not help."""
         pause_s = OFFLINE_S[min(self._failed_downloads, len(OFFLINE_S) - 1)]
         self._failed_downloads += 1
-        self._budget.note_error(f"network: {why}", now)
+        self._note_error(f"network: {why}")
         log.warning("the network cannot be loaded, next try in %.0f s: %s", pause_s, masked(why))
         self._restart_at = now + pause_s
-
-    def _give_up(self, why: str, now: float, keep_engine: bool) -> None:
-        self._thread.end()
-        if not keep_engine:
-            self.engine = None
-        self._budget.count_restart("network", why, now)
-        self._restart_at = now + PAUSE_S

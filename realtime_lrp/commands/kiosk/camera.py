@@ -1,12 +1,24 @@
-"""The camera, or the clip: open while it is needed, started again when its thread ends."""
+"""The camera, like a mirror, and the clips: open while needed, and what is wrong with them."""
 
-from collections.abc import Callable
+import functools
+import logging
+import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.restarts import Fault, RestartBudget
+from realtime_lrp.commands.kiosk.states import Fault, broken
+from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.errors import Error, first_line
 from realtime_lrp.realtime.capture import DARK, FROZEN, WAITING, Capture, OpenSource
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.video.cameras import CameraSettings
+from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.video.source import Source
+from realtime_lrp.video.sources import open_files, open_source
+
+CLIP = ASSETS / "demo.mp4"
 
 RETRY_S = 2.0
 """Seconds that the card of a camera counts down before its first picture has come."""
@@ -18,6 +30,68 @@ GONE_S = 60.0
 """Seconds without the camera after which the card asks for the staff."""
 
 
+log = logging.getLogger(__name__)
+
+
+def camera_opener(config: Config) -> OpenSource:
+    """A function that opens the configuration's camera, read in a child process."""
+    live = config.live
+    return functools.partial(open_source, live.source, camera=CameraSettings.of(live))
+
+
+def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
+    """A camera's picture, with left and right swapped if `mirror` is set.
+
+    Raises:
+      ValueError: it is not uint8 [H, W, 3]; the camera is then opened again.
+    """
+    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
+        raise ValueError(
+            f"Expected a picture uint8 [H, W, 3]; the camera gave {picture.dtype} {picture.shape}."
+        )
+    return mirrored(picture, mirror)
+
+
+class ClipSource(Source):
+    """The configured clips in a loop; the included clip if they cannot be played.
+
+    Args:
+      clips: files, folders or globs; empty: the included clip.
+      note_error: called with the reason why the clips cannot be played.
+      stop: ends every wait.
+    """
+
+    def __init__(
+        self, clips: Sequence[str], note_error: Callable[[str], None], stop: threading.Event
+    ):
+        super().__init__(stop)
+        self._has_fallback, self._note_error = bool(clips), note_error
+        try:
+            files = inputs_of(clips or [str(CLIP)], PICTURES + VIDEOS, "clip")
+            self._playback = open_files(files, stop)
+        except Error as error:
+            self._fall_back(error)
+        self.described = self._playback.described
+
+    def read(self) -> np.ndarray | None:
+        try:
+            return self._playback.read()
+        except Error as error:
+            if not self._has_fallback:
+                raise
+            self._playback.close()
+            self._fall_back(error)
+        return self._playback.read()
+
+    def close(self) -> None:
+        self._playback.close()
+
+    def _fall_back(self, error: Error) -> None:
+        self._has_fallback, self._playback = False, open_files([CLIP], self.stop)
+        self._note_error(f"clips: {first_line(error)}")
+        log.warning("the clips cannot be played, using the included one: %s", first_line(error))
+
+
 class SourcePart:
     """The camera, or the clip.
 
@@ -25,7 +99,7 @@ class SourcePart:
       name: "camera" or "clip".
       open_source: opens the source.
       transform: applied to each picture.
-      budget: counts restarts.
+      note_error: called with what is wrong with the picture.
     """
 
     def __init__(
@@ -33,10 +107,10 @@ class SourcePart:
         name: str,
         open_source: OpenSource,
         transform: Callable[[np.ndarray], np.ndarray],
-        budget: RestartBudget,
+        note_error: Callable[[str], None],
     ):
         self._name, self._open, self._transform = name, open_source, transform
-        self._budget = budget
+        self._note_error = note_error
         self._capture: Capture | None = None
         self._opened_at = self._healthy_at = 0.0
         self._last_number = 0
@@ -62,14 +136,13 @@ class SourcePart:
         return self._captured + (self._capture.frames.count if self._capture else 0)
 
     def update(self, needed: bool, now: float) -> None:
-        """Opens or releases the source; restarts it if its supervisor thread ended.
+        """Opens or releases the source.
 
         Raises:
-          TemporaryError: it was restarted too often.
+          TemporaryError: its supervisor thread ended.
         """
         if self._capture and not self._capture.supervised:
-            self.release()
-            self._budget.count_restart(self._name, "its thread ended", now)
+            raise broken(self._name, "its thread ended")
         if needed and not self._capture:
             self._capture = Capture(self._open, self._transform, patient=True)
             self._capture.start()
@@ -99,7 +172,7 @@ class SourcePart:
             self._healthy_at = now
             return None
         if trouble != noted:
-            self._budget.note_error(trouble, now)
+            self._note_error(trouble)
         card = {FROZEN: "frozen", DARK: "dark"}.get(trouble, "camera")
         if card == "camera" and now - self._healthy_at > GONE_S:
             card = "staff"

@@ -111,7 +111,7 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
         ("live.sorce", "did you mean 'live.source'?"),
         ("lrp.colormap", "did you mean 'overlay.colormap'?"),  # it is in another section
         ("lpr", "did you mean 'lrp'?"),
-        ("model.file", "model has name, weights, labels, preprocess, size"),
+        ("model.file", f"model has {', '.join(type(config.Config().model).model_fields)}"),
         ("xyz", "the sections are " + ", ".join(config.Config.model_fields)),
     ],
 )

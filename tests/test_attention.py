@@ -230,7 +230,8 @@ def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
         with pytest.raises(UsageError, match="no ReLU"):
             Explainer(transformer(np.random.default_rng(5), depth=1), method=name)
     network = Explainer(keras.models.load_model(tiny_model))
-    assert network.unsuited == {"attnlrp", "cp_lrp", "attention", "attention_rollout"}
+    for_transformers = {"attnlrp", "attnlrp_gamma", "cp_lrp", "attention", "attention_rollout"}
+    assert network.unsuited == for_transformers
 
 
 def test_grad_cam_is_unsuited_without_feature_maps():

@@ -1,9 +1,7 @@
 """The explainer: runs a network forward and hands relevance back, in one compiled function.
 
-The network is a graph of steps (`graph.py`, which walks the Keras model). Rules (`rules.py`) and
-methods (`methods.py`) say what goes back through it. This file puts them together: it holds the
-public interface and the order in which an explainer is built. Each stage has a file of its own:
-`checks.py`, `layer_contexts.py`, `map_plans.py`, `compiled.py`.
+The network is a graph of steps, rules and methods say what goes back through it. This file has the
+public interface and the order in which an explainer is built.
 """
 
 import os
@@ -51,10 +49,12 @@ from realtime_lrp.relevance.maps.map_plans import (
     map_names,
     map_requests,
     plan_maps,
+    unsuited,
 )
-from realtime_lrp.relevance.maps.methods import Explain, MethodOptions, guided_rectifiers
+from realtime_lrp.relevance.maps.methods import Explain, MethodOptions
 from realtime_lrp.relevance.maps.not_finite import find_not_finite, first_not_finite, one_pair
 from realtime_lrp.relevance.maps.perturbed import baseline_named
+from realtime_lrp.relevance.maps.rectifiers import guided_rectifiers
 from realtime_lrp.relevance.maps.targets import (
     Target,
     TargetResolver,
@@ -73,7 +73,6 @@ from realtime_lrp.relevance.rules.layer_contexts import (
 )
 from realtime_lrp.relevance.rules.rounding import lower_precision
 from realtime_lrp.relevance.rules.rules import Rule, taking_several
-from realtime_lrp.relevance.unsuited import unsuited
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
@@ -135,27 +134,24 @@ class Explainer(LayerViews):
       xla: whether the compiled function goes through XLA.
 
     Attributes:
-      input_shape: (H, W, C) of a picture.
-      stride: (rows, columns), the stride of the first layers over the pixels, with pools that
-        overlap. Above 1 it leaves a grid in the maps, which is smoothed away where they are drawn.
+      input_shape: (H, W, C).
+      stride: (rows, columns), the stride of the first layers over the pixels. Above 1 it leaves a
+        grid in the maps, which is smoothed away where they are drawn.
       patches: rows and columns of the patches among which a transformer attends; else None.
       classes: the number of scores.
-      passes: how many forward passes a picture takes besides its own: 0, or the perturbed pictures
-        of SmoothGrad and integrated gradients.
+      passes: how many perturbed pictures SmoothGrad and integrated gradients pass forward.
       target: what is explained if the call does not say, as `canonical` writes it.
       precision: the type in which layers with weights compute, or hand relevance down.
       exact_forward: whether the forward pass is float32.
-      signs: whether the map, and each of `also`, can have negative entries for the explainer's own
-        target.
+      signs: whether the map, and each of `also`, can have negative entries for the own target.
       follows_rules: whether the map, and each of `also`, follows the rules of a composite.
       rules_by_layer: layer -> the rule that the map follows there, as `rule_named` reads it.
       differences: whether the map, and each of `also`, adds up to a difference of scores, as
         integrated gradients do.
-      unsuited: the names of the methods and composites that this network refuses, or where they
-        would equal another one: those for transformers if it is none, guided backprop without ReLU.
-      advice: what would suit the network better than this composite, or "".
-      flops: floating point operations of the layers with weights in one forward pass of a picture.
-      weights: the number of weights of these layers, without biases.
+      unsuited: the methods and composites that this network refuses or that equal others there.
+      advice: what would suit the network better, or "".
+      flops: floating point operations of layers with weights in a forward pass of a picture.
+      weights: the number of their weights, without biases.
 
     Raises:
       UsageError: an unknown method, composite, rule, layer, precision, pool or target; no box for
@@ -296,11 +292,7 @@ class Explainer(LayerViews):
         )  # fmt: skip
 
     def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
-        """The scores, float32 [B, classes], without a map.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-        """
+        """The scores, float32 [B, classes], without a map; x as in a call."""
         x, most = self.check_batch(x), self.pictures_at_once()
         return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)[0]
 
@@ -338,12 +330,7 @@ class Explainer(LayerViews):
         return max(one.experimental_get_tracing_count() for one in functions)
 
     def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
-        """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
-
-        Args:
-          x: [B, H, W, C], whose scores or maps are not finite.
-          target: as in a call.
-        """
+        """The error for pictures x whose scores or maps hold NaN or Inf; names the layer."""
         return find_not_finite(
             self._as_built,
             x,

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import tensorflow as tf
+
 from realtime_lrp.config import names
 from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
 from realtime_lrp.config.names import AUTO
@@ -18,6 +20,7 @@ from realtime_lrp.relevance.maps.methods import (
     MethodOptions,
     grad_cam_at,
 )
+from realtime_lrp.relevance.rules.attention import differ_from_epsilon
 from realtime_lrp.relevance.rules.composites import (
     COMPOSITES,
     Composite,
@@ -97,6 +100,19 @@ def advice_on(graph: Graph, composite: Composite) -> str:
     name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")
     suits = ATTENTION_COMPOSITE
     return f"This network has attention: the composite {suits} follows it, {name} does not."
+
+
+def unsuited(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> frozenset[str]:
+    """The names of methods and composites that a network refuses, or that equal another one there.
+
+    Args:
+      graph: the canonised network.
+      tensors: its tensors by number, of which only the shapes count.
+    """
+    names = {name for name, method in METHODS.items() if not method.suits(graph, tensors)}
+    if not differ_from_epsilon(graph):
+        names |= {name for name, composite in COMPOSITES.items() if composite.steps}
+    return frozenset(names)
 
 
 def map_requests(method: str, also: Sequence[str]) -> list[MapRequest]:

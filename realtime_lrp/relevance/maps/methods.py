@@ -8,7 +8,7 @@ To add a method, add a row to `METHODS`.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -25,14 +25,15 @@ from realtime_lrp.relevance.maps.perturbed import (
     noisy,
     on_path,
 )
+from realtime_lrp.relevance.maps.rectifiers import guided_rectifiers, rectifiers
 from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
 from realtime_lrp.relevance.rules.attention import BoundStepRule
-from realtime_lrp.relevance.rules.composites import EXCITATION, Composite, layer_matcher
+from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.layer_contexts import spatial_maps
 from realtime_lrp.relevance.rules.rules import Propagate
 from realtime_lrp.relevance.rules.sharing import Shares
-from realtime_lrp.relevance.steps import Activation, Tensors
+from realtime_lrp.relevance.steps import Tensors
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ class Method:
         the map.
       by_rules: whether relevance follows the rules of a composite.
       composite: the one to follow instead of the configured one, or None.
+      suits: (graph, tensors) -> whether a network has what the method needs. Menus, keys and tables
+        leave it out elsewhere.
     """
 
     start: Callable[..., tf.Tensor]
@@ -126,6 +129,7 @@ class Method:
     cancels: bool = False
     by_rules: bool = False
     composite: Composite | None = None
+    suits: Callable[[Graph, Mapping[int, tf.Tensor]], bool] = lambda graph, tensors: True
 
     @property
     def starts_with_scores(self) -> bool:
@@ -332,43 +336,16 @@ def _through_relus(masked: bool) -> Callable[[MethodContext], Back]:
     return make
 
 
-def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
-    """The output numbers of the ReLUs that guided backprop and deconvnet change.
-
-    Args:
-      graph: the network.
-      guided: patterns of layers; None means all.
-
-    Raises:
-      UsageError: a pattern matches no layer with a ReLU, or the network has no ReLU.
-    """
-    nodes = rectifiers(graph)
-    if not nodes:
-        raise UsageError(
-            "The network has no ReLU: guided_backprop and deconvnet would be its gradient. "
-            "Use the method gradient.",
-            "method",
-        )
-    if guided is None:
-        return {node.output for node in nodes}
-    if isinstance(guided, str) or not guided:
-        raise UsageError(f"Expected guided as a list of layers. Received {guided!r}.", "guided")
-    chosen: set[int] = set()
-    for pattern in guided:
-        fitting = {node.output for node in nodes if layer_matcher(pattern)(node)}
-        if not fitting:
-            names = ", ".join(dict.fromkeys(node.layer for node in nodes))
-            raise UsageError(
-                f"No layer with a ReLU is called {pattern!r}. There are: {names}.", "guided"
-            )
-        chosen |= fitting
-    return chosen
+def _has_rectifiers(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> bool:
+    return bool(rectifiers(graph))
 
 
-def rectifiers(graph: Graph) -> list[Node]:
-    """The ReLUs of a network."""
-    activations = (node for node in graph.nodes if isinstance(node.step, Activation))
-    return [node for node in activations if cast(Activation, node.step).rectifies]
+def _has_feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> bool:
+    return bool(spatial_maps(graph, tensors))
+
+
+def _attends(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> bool:
+    return attention_maps.patches_of(graph, tensors) is not None
 
 
 def _at_input(
@@ -426,12 +403,18 @@ METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance, _at_input, by_rules=True),
     "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input, cancels=True),
-    "guided_backprop": Method(start_of_gradient, _through_relus(True), _at_input, absolute=True),
-    "deconvnet": Method(start_of_gradient, _through_relus(False), _at_input, absolute=True),
+    "guided_backprop": Method(
+        start_of_gradient, _through_relus(True), _at_input, absolute=True, suits=_has_rectifiers
+    ),
+    "deconvnet": Method(
+        start_of_gradient, _through_relus(False), _at_input, absolute=True, suits=_has_rectifiers
+    ),
     "excitation_backprop": Method(
         start_of_gradient, _relevance, _at_input, by_rules=True, composite=EXCITATION
     ),
-    "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, signed=False),
+    "grad_cam": Method(
+        start_of_gradient, _gradient, _grad_cam, signed=False, suits=_has_feature_maps
+    ),
     "smoothgrad": Method(
         start_of_gradient, _gradient, _at_input, noisy, absolute=True, cancels=True
     ),
@@ -445,10 +428,18 @@ METHODS: dict[str, Method] = {
         cancels=True,
     ),
     "attention": Method(
-        start_of_gradient, _to_last_attention, attention_maps.last_layer, signed=False
+        start_of_gradient,
+        _to_last_attention,
+        attention_maps.last_layer,
+        signed=False,
+        suits=_attends,
     ),
     "attention_rollout": Method(
-        start_of_gradient, _to_last_attention, attention_maps.rollout, signed=False
+        start_of_gradient,
+        _to_last_attention,
+        attention_maps.rollout,
+        signed=False,
+        suits=_attends,
     ),
 }
 """Name in configuration and documentation -> method."""

@@ -489,12 +489,6 @@ def test_a_refused_choice_goes_back_to_what_is_shown():
     assert handle(pressed(state, "p"), partly).tiled
 
 
-def test_a_notice_is_told_with_its_end():
-    """From the event's time on."""
-    noted = handle(started(), events.NoticeGiven("saved a.png", time=100.0))
-    assert (noted.notice.text, noted.notice.until) == ("saved a.png", 100.0 + NOTICE_S)
-
-
 def test_the_settings_give_the_view_that_is_shown():
     """A viewer that starts with them shows the same."""
     state = pressed(started(), "2 t d m k - o y g u ,")

@@ -11,7 +11,7 @@ COMPOSITE, VIEWER_COMPOSITE, ATTENTION_COMPOSITE = "zplus", "epsilon_plus_flat",
 
 In `evaluate` the second cannot be told from the first in pointing. It takes as long, depends on the
 class, which the first does not, and is steadier from frame to frame than any other composite. The
-third points best of what depends on the class on both transformers that were measured."""
+third points best of what depends on the class, on the one transformer that was measured."""
 
 COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
     "live": {"lrp.target": "top1"},

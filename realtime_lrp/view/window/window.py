@@ -86,6 +86,7 @@ class Window:
             self._window = self._opened()
         except pygame.error as error:
             raise UnavailableError(f"The display opens no window: {error}.") from None
+        self._window.set_icon(_icon())
 
     def _opened(self) -> pygame.Window:
         rows, columns = new_size(screen_size())
@@ -176,3 +177,11 @@ class Window:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _icon() -> pygame.Surface:
+    """A spot of relevance: dark red to yellow."""
+    icon = pygame.Surface((64, 64), pygame.SRCALPHA)
+    for radius, colour in ((31, (90, 0, 0)), (22, (200, 40, 0)), (12, (255, 210, 80))):
+        pygame.draw.circle(icon, colour, (32, 32), radius)
+    return icon

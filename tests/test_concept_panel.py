@@ -38,7 +38,6 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.results.records import concept_records
 from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
 from realtime_lrp.view.overlay import SOFTNESS, intensity
 from realtime_lrp.view.window.window import Mouse
 
@@ -528,21 +527,6 @@ def test_the_panel_says_why_it_is_empty():
     ]:
         panel = view.panel(state, frame_with(found, state.request))
         assert (panel.note, panel.rows) == (note, ())
-
-
-def test_figures_do_not_cover_the_region_beside_the_panel():
-    """The picture becomes smaller instead."""
-    size, shape = (720, 915), (480, 640)
-    plain = arrange(size, shape, None, 0, True, 18)
-    gives_way = arrange(size, shape, None, 0, True, 18, gives_way=True)
-
-    def overlap(arrangement):
-        region = scaled_box(central_square(shape), shape, arrangement.pictures[0])
-        seen = np.zeros(size, bool)
-        seen[region[1] : region[3], region[0] : region[2]] = True
-        return sum(seen[y0:y1, x0:x1].sum() for x0, y0, x1, y1 in arrangement.figures)
-
-    assert overlap(plain) > 0 and overlap(gives_way) == 0
 
 
 def test_a_snapshot_has_the_channels_that_are_shown():

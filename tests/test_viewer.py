@@ -22,12 +22,10 @@ from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.help import draw_help, help_layout
 from realtime_lrp.view.hud import (
-    WARNING,
     Bar,
     Legend,
     Paragraph,
     Row,
-    figure_size,
     percent,
 )
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
@@ -110,17 +108,6 @@ def test_the_list_of_classes_is_narrowed_and_walked_through():
     assert umlaut.chosen() == 31
     nothing = typed(umlaut, "space")
     assert nothing.chosen() is None and nothing.found() == []
-
-
-def test_a_long_list_keeps_the_cursor_on_the_screen():
-    """The chosen one of a thousand is drawn in the colour of the cursor."""
-    size = 240, 320
-    listed = menus.ClassList([(n, f"class {n}") for n in range(1000)], np.zeros(1000))
-    listed = typed(listed, *["Down"] * 500)
-    canvas = np.zeros((*size, 3), np.uint8)
-    menus.draw_class_list(canvas, listed, figure_size(*size))
-    assert listed.chosen() == 500
-    assert (np.abs(canvas.astype(int) - WARNING).sum(-1) < 30).sum() > 20
 
 
 # The steps of the view
@@ -532,18 +519,6 @@ def test_waiting_is_measured_by_the_view(monkeypatch):
         pass_by(0.0025)
     assert viewer.view._waiting.seconds == pytest.approx(0.2)
     assert viewer.view.rates.drawing_waits.rate() == pytest.approx(0.8)
-
-
-def test_tiles_have_their_places_before_their_maps_come():
-    """One map is there, two are being prepared: four tiles at once, the last two empty."""
-    viewer = Viewer(size=(720, 1280))
-    frame = viewer.frame(GREY)
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
-    viewer.press("p")
-    viewer.view.step()
-    scene = viewer.view.scene
-    assert scene.awaited == ("guided_backprop", "grad_cam")
-    assert len(scene.arrangement.pictures) == 4
 
 
 def setting_of(account=True, **more):

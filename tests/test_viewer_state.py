@@ -438,16 +438,6 @@ def test_a_drawn_frame_is_noted_with_its_scores_also_in_the_open_list():
     assert drawn.request is state.request
 
 
-def test_the_list_of_classes_opens_sorted_by_probability():
-    """Best first, and the order stays while new probabilities come."""
-    wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
-    opened = pressed(wide, "l")
-    assert [index for index, _ in opened.class_list.found()] == [1, 4, 0, 2, 3]
-    later = handle(opened, events.FrameDrawn(LATER, answer((0.6, 0.1, 0.1, 0.1, 0.1), "abcde")))
-    assert later.class_list.entries is opened.class_list.entries
-    assert later.class_list.scores[0] == np.float32(0.6)
-
-
 def test_a_picture_of_another_size_takes_the_patches_away():
     """They would lie elsewhere."""
     state = pressed(started(), "paint")

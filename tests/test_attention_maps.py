@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from test_layers import as_patches
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.commands.bench import networks as vits
@@ -16,17 +17,19 @@ SHAPE = (ROWS * PATCH, COLUMNS * PATCH, 3)
 PATCHES = ROWS * COLUMNS
 
 
-def transformer(rng, extra, pooled=False):
+def transformer(rng, extra, pooled=False, dense=False):
     """A ViT with random weights whose answer is the first token, or the mean of all.
 
     Args:
       rng: draws the weights.
       extra: how many tokens come before the patches.
       pooled: whether all tokens are averaged.
+      dense: whether the patches are cut by reshaping, and a dense layer reads them.
     """
     x = keras.Input(SHAPE)
-    h = layers.Conv2D(WIDTH, PATCH, PATCH)(x)
-    h = layers.ZeroPadding1D((extra, 0))(layers.Reshape((-1, WIDTH))(h))
+    h = layers.Dense(WIDTH)(as_patches(x, PATCH, PATCH)) if dense else None
+    h = layers.Reshape((-1, WIDTH))(layers.Conv2D(WIDTH, PATCH, PATCH)(x) if h is None else h)
+    h = layers.ZeroPadding1D((extra, 0))(h)
     tokens = extra + PATCHES
     h = layers.EinsumDense("btc,cd->btd", (tokens, WIDTH), bias_axes="td")(h)
     for i in range(DEPTH):
@@ -81,10 +84,13 @@ def assert_drawn(relevance, patches):
     np.testing.assert_allclose(relevance.sum((1, 2, 3)), patches.sum(1), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("extra", "pooled"), [(1, False), (3, False), (0, True)])
-def test_maps_are_those_of_the_attention_weights(extra, pooled, pictures, rng):
+@pytest.mark.parametrize(
+    ("extra", "pooled", "dense"),
+    [(1, False, False), (3, False, False), (0, True, False), (1, False, True)],
+)
+def test_maps_are_those_of_the_attention_weights(extra, pooled, dense, pictures, rng):
     """Of a class token, of one with registers behind it, of pooled patches; for every target."""
-    model = transformer(rng, extra, pooled)
+    model = transformer(rng, extra, pooled, dense)
     explainer = Explainer(model, "attention_rollout", target="top1", also=["attention"])
     explanation = explainer(pictures)
     weights = weights_of(model, pictures)
@@ -95,6 +101,8 @@ def test_maps_are_those_of_the_attention_weights(extra, pooled, pictures, rng):
         seen = reaches.mean(1) if pooled else reaches[:, 0]
         assert_drawn(relevance, seen[:, extra:])
     assert explainer.signs == (False, False) and explainer.traces == 1
+    assert (explainer.patches, explainer.stride) == ((ROWS, COLUMNS), (PATCH, PATCH))
+    assert any(name.startswith("add") for name in explainer.concept_layers)
     np.testing.assert_allclose(explainer(pictures, target=3).relevance, explanation.relevance)
 
 

@@ -59,6 +59,14 @@ def test_a_network_brings_its_labels_and_range(explainer, network, pictures):
         Explainer(Network("freed", None))
 
 
+def test_every_map_is_found_by_its_name(explanation):
+    """Also the own one, which is not among the additional maps."""
+    np.testing.assert_array_equal(explanation.maps[explanation.name], explanation.relevance)
+    assert explanation.name not in explanation.maps
+    with pytest.raises(KeyError, match=f"there are '{explanation.name}', '"):
+        explanation.maps["nothing"]
+
+
 def test_the_best_answers_are_those_with_the_highest_scores(explanation):
     """Label, index, score; never more than there are."""
     for answers, scores in zip(explanation.top(9), explanation.scores, strict=True):

@@ -12,7 +12,7 @@ from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool
-from realtime_lrp.relevance.rules.layer_contexts import pixel_stride
+from realtime_lrp.relevance.rules.layer_contexts import compute_supports, pixel_stride
 from realtime_lrp.relevance.rules.rules import Flat, LayerContext
 from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
 
@@ -359,6 +359,13 @@ def two_first_layers(x):
     return layers.Concatenate()(branches)
 
 
+def as_patches(x, height, width):
+    """Patches cut by reshaping, as einops does: [B, patches, their pixels]."""
+    _, rows, columns, channels = x.shape
+    h = layers.Reshape((rows // height, height, columns // width, width, channels))(x)
+    return layers.Reshape((-1, height * width * channels))(layers.Permute((1, 3, 2, 4, 5))(h))
+
+
 STRIDES = {
     "as VGG16": (lambda x: layers.Conv2D(2, 3, strides=2)(layers.Conv2D(2, 3)(x)), (1, 1)),
     "as SqueezeNet": (lambda x: layers.MaxPool2D(3, 2)(layers.Conv2D(2, 7, strides=2)(x)), (4, 4)),
@@ -373,6 +380,7 @@ STRIDES = {
     "depthwise": (lambda x: layers.DepthwiseConv2D(3, strides=2)(x), (2, 2)),
     "branches": (two_first_layers, (4, 4)),
     "dense": (lambda x: x, (1, 1)),
+    "dense patches": (lambda x: layers.Dense(2)(as_patches(x, 8, 4)), (8, 4)),
 }
 """Name -> the first layers, their stride over the pixels."""
 
@@ -383,7 +391,8 @@ def test_the_stride_over_the_pixels_is_found(name):
     build, stride = STRIDES[name]
     x = keras.Input((32, 32, 3))
     y = layers.Dense(4, activation="softmax")(layers.Flatten()(build(x)))
-    assert pixel_stride(build_graph(keras.Model(x, y), "max")) == stride
+    graph = build_graph(keras.Model(x, y), "max")
+    assert pixel_stride(graph, compute_supports(graph, (32, 32, 3))) == stride
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])

@@ -213,6 +213,18 @@ def test_networks_of_too_many_layers_are_refused(changed):
         load_model(changed(lambda layers: layers.extend(layers * 4000)))
 
 
+def test_more_layers_in_a_row_than_keras_can_connect_are_refused(tmp_path):
+    """Keras follows them by recursion, and would build a Sequential model anew for each."""
+    path = tmp_path / "row.keras"
+    keras.Sequential([keras.Input((4,)), layers.Dropout(0.5), layers.Dense(2)]).save(path)
+    contents = members(path)
+    described = json.loads(contents["config.json"])
+    described["config"]["layers"][1:2] *= 4000
+    contents["config.json"] = json.dumps(described).encode()
+    with pytest.raises(DamagedInputError, match="4,002 layers in a row"):
+        load_model(archived(path, contents))
+
+
 def test_a_layer_that_is_not_listed_is_named_with_its_type(changed):
     """And the message says how to load it."""
     path = changed(lambda described: described.__setitem__(3, layer("LSTM", name="memory")))

@@ -36,6 +36,14 @@ def test_labels_come_in_three_forms(tmp_path, text, names):
     assert read_labels(path) == names
 
 
+def test_labels_may_be_a_list():
+    """What a file would hold."""
+    names = [f"thing {number}" for number in range(10)]
+    assert load_network("shapes", labels=names).labels == names
+    with pytest.raises(UsageError, match="labels as a list of names, or the path"):
+        load_network("shapes", labels=list(range(10)))
+
+
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe\x00", b"[1, 2]", b'{"a": "b"}', b"[]"])
 def test_what_holds_no_names_is_refused(tmp_path, data):
     """An empty or binary file, numbers, another kind of dictionary."""

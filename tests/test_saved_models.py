@@ -312,6 +312,10 @@ def _claims(graph):
             node.variable.shape.dim[0].size = 10**9
 
 
+def _types(graph):
+    graph.signature_def["serving_default"].inputs["x"].dtype = 9999
+
+
 def _splat(graph):
     for function in graph.graph_def.library.function:
         for node in function.node_def:
@@ -326,6 +330,7 @@ DAMAGE = {
     "calls itself": (_calls_itself, "its functions call themselves"),
     "variables that it does not hold": (_claims, "claim"),
     "constants of any size": (_splat, "constants of the SavedModel"),
+    "a type that does not exist": (_types, "is damaged"),
     "no functions": (lambda g: g.graph_def.ClearField("library"), "is damaged"),
     "an unknown operation": (
         _unknown, "the operation Nothing",
@@ -469,6 +474,23 @@ def normalised(rng):
         positive = "variance" in weight.path or "gamma" in weight.path
         weight.assign(np.abs(rng.normal(positive, 0.3, size=weight.shape)))
     return model
+
+
+def in_a_chain(module, x):
+    """Operations behind each other, and sums whose terms are the same chain."""
+    for _ in range(200):
+        x = tf.nn.relu(x) * 1.001
+    for _ in range(40):
+        x = 0.5 * x * tf.sigmoid(x)
+    return module.vector(x)
+
+
+def test_a_long_chain_of_operations_is_explained(tmp_path):
+    """Nothing is computed by recursion."""
+    network = load_network(saved(tmp_path / "long", in_a_chain), preprocess="none")
+    x = np.ones((1, 8, 8, 3), np.float32)
+    explainer = Explainer(network, target=1, composite="epsilon")
+    np.testing.assert_allclose(explainer(x).scores, tf.nn.softmax(network.model(x)), rtol=1e-4)
 
 
 @pytest.mark.parametrize("composite", ["epsilon_plus_flat", "epsilon", "attnlrp"])

@@ -2,10 +2,12 @@
 
 import json
 import logging
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.system.reading import read_limited
 
@@ -20,6 +22,25 @@ CLASS_INDEX = Download(
 MAX_FILE_BYTES = 2**24
 MAX_NAME_LENGTH = 500
 """Characters; what is longer is no class name, and would take long to draw."""
+
+
+def class_names(labels: str | os.PathLike[str] | Sequence[str]) -> list[str]:
+    """Class names as a user gives them: a list, or the path of a file, see `read_labels`.
+
+    Raises:
+      UsageError: a list holds something else than names.
+      MissingInputError: the file does not exist or cannot be read.
+      DamagedInputError: the file holds no names, or is too large.
+    """
+    if isinstance(labels, str | os.PathLike):
+        return read_labels(Path(labels))
+    names = list(labels)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise UsageError(
+            f"Expected labels as a list of names, or the path of a file. Received {labels!r:.80}.",
+            "labels",
+        )
+    return names
 
 
 def read_labels(path: Path) -> list[str]:

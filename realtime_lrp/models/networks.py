@@ -1,6 +1,8 @@
 """Loads a network by its name or from a file: a Keras model with its preprocessing and labels."""
 
 import logging
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -14,7 +16,7 @@ from realtime_lrp.config.names import HUB
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.models.described import network_html
 from realtime_lrp.models.included import with_weights
-from realtime_lrp.models.labels import read_labels
+from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
@@ -123,7 +125,7 @@ class Network:
 def load_network(
     name: str,
     weights: str | None = None,
-    labels: str | None = None,
+    labels: str | os.PathLike[str] | Sequence[str] | None = None,
     preprocess: str | None = None,
     *,
     size: tuple[int, int] | None = None,
@@ -135,7 +137,7 @@ def load_network(
         SavedModel, or an image classifier of KerasHub: "hub:NAME" for a preset, "hub:FOLDER" for
         one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
-      labels: the path of a file of class names.
+      labels: class names in order, or the path of a file of them.
       preprocess: a way to prepare pictures, see `Network`.
       size: (H, W) of the input of a preset or SavedModel without a fixed one.
 
@@ -146,7 +148,7 @@ def load_network(
       UnavailableError: the weights are missing and cannot be downloaded.
     """
     check_model_name(name)
-    given_labels = read_labels(Path(labels)) if labels else None
+    given_labels = None if labels is None else class_names(labels)
     if name.lower() in NETWORKS:
         name = name.lower()
         loaded = NETWORKS[name].load(weights, given_labels)

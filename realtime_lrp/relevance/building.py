@@ -68,7 +68,13 @@ def build_graph(
     scores = tuple(model.outputs[chosen].shape)[1:]
     graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
     builder = _Builder(graph, pool)
-    outputs = builder.walk(model, [0], "")
+    try:
+        outputs = builder.walk(model, [0], "")
+    except RecursionError as error:
+        raise DamagedInputError(
+            f"The model {model.name!r} nests models or operations too deeply to be read. Expected "
+            "a network of at most a few hundred layers inside each other."
+        ) from error
     builder.note_own_call(model, model.name, [0], outputs)
     if model not in _COMPARED:
         _compare(model, builder.calls, size)
@@ -411,8 +417,7 @@ def _require_finite(layer: keras.Operation) -> None:
 
 
 def _nodes_in_order(model: keras.Model) -> list[Any]:
-    # A Sequential model does not show its graph; the functional one of the same tensors does.
-    functional = keras.Model(model.inputs, model.outputs)
+    functional = getattr(model, "_functional", None) or model  # the first is that of a Sequential
     by_depth = functional._nodes_by_depth
     in_order = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
     return [node for node in in_order if not node.is_input]

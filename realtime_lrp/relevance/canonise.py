@@ -84,33 +84,33 @@ def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
 
 
 def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
-    """The nodes that read a tensor, identities skipped; empty if it is the model's output."""
-    found = []
-    for node in graph.readers(number):
-        behind = [node]
-        if isinstance(node.step, Identity):
-            behind = _readers_behind_identities(graph, node.output)
-        if not behind:
+    """The nodes that read a tensor, identities skipped; empty if one is the model's output."""
+    found, left = [], [number]
+    while left:
+        number = left.pop()
+        readers = graph.readers(number)
+        if number == graph.output or not readers:
             return []
-        found += behind
-    return [] if number == graph.output else found
+        left += [node.output for node in readers if isinstance(node.step, Identity)]
+        found += [node for node in readers if not isinstance(node.step, Identity)]
+    return found
 
 
 def _gates(graph: Graph, producer: Node | None) -> bool:
     """Whether a tensor comes from a sigmoid, a deviation or the like, with no weights between."""
-    if producer is None:
-        return False
-    if isinstance(producer.step, Deviation):
-        return True
-    if isinstance(producer.step, Activation):
-        return producer.step.gates
     passing = (
         Elementwise, Reshape, Permute, Pool, GlobalPool, Upsample, Cropping, ZeroPadding, Movement,
         WeightedSum,
     )  # fmt: skip
-    if not isinstance(producer.step, passing) or len(producer.inputs) > 1:
-        return False
-    return _gates(graph, graph.producer(producer.inputs[0]))
+    while producer is not None:
+        if isinstance(producer.step, Deviation):
+            return True
+        if isinstance(producer.step, Activation):
+            return producer.step.gates
+        if not isinstance(producer.step, passing) or len(producer.inputs) > 1:
+            return False
+        producer = graph.producer(producer.inputs[0])
+    return False
 
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")

@@ -223,7 +223,7 @@ class Explainer(LayerViews):
         start_of_path = baseline_named(baseline, box)
         contexts = layer_contexts(graph, supports, box)
         self.flops, self.weights = count_operations(graph, supports)
-        self.stride = pixel_stride(graph)
+        self.stride = pixel_stride(graph, supports)
         cam = None if grad_cam_layer is None else feature_maps(graph, supports, grad_cam_layer)
         graph.kept |= set() if cam is None else {cam}
         plans = plan_maps(

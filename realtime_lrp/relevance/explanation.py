@@ -39,6 +39,19 @@ class Answer(NamedTuple):
     score: float
 
 
+class _Maps(dict[str, np.ndarray]):
+    """Additional maps by name; the own one is found by its name as well."""
+
+    def __init__(self, maps: Mapping[str, np.ndarray], name: str, own: np.ndarray) -> None:
+        super().__init__(maps)
+        self._name, self._own = name, own
+
+    def __missing__(self, name: str) -> np.ndarray:
+        if name == self._name:
+            return self._own
+        raise KeyError(f"{name!r}; there are {', '.join(map(repr, (self._name, *self)))}")
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Explanation:
     """Scores and maps of a batch, which notebooks show.
@@ -49,7 +62,8 @@ class Explanation:
     Attributes:
       scores: float32 [B, classes], the output: probabilities where it is a softmax or sigmoid.
       relevance: float32 [B, H, W, C], raw: not normalised, not pooled.
-      maps: the additional maps that were asked for, by name, each like `relevance`.
+      maps: the additional maps that were asked for, by name, each like `relevance`; the name of
+        `relevance` gives that map, but is not listed.
       name: the name of `relevance`: its composite, or its method where that is not LRP.
       x: float32 [B, H, W, C], the input.
       targets: what is explained in each picture, as `Explainer.canonical` writes it.
@@ -71,6 +85,9 @@ class Explanation:
     accounts: dict[str, Account] = field(default_factory=dict)
     stride: tuple[int, int] = (1, 1)
     colours: ColourTransform | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "maps", _Maps(self.maps, self.name, self.relevance))
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -395,18 +395,17 @@ class Graph:
         Reshaping, pooling, averaging, scaling and joining may follow them. Empty where the output
         holds no probabilities.
         """
-        return self._scoring(self.output)
-
-    def _scoring(self, number: int) -> set[int]:
-        node = self.producer(number)
-        if node is None:
-            return set()
-        if isinstance(node.step, Activation):
-            return {number} if node.step.gates else set()
-        if not isinstance(node.step, _SCORES_STAY_SCORES):
-            return set()
-        found = [self._scoring(n) for n in node.inputs]
-        return set().union(*found) if all(found) else set()
+        found: set[int] = set()
+        left = {self.output}
+        while left:
+            node = self.producer(left.pop())
+            if node is not None and isinstance(node.step, Activation) and node.step.gates:
+                found.add(node.output)
+            elif node is not None and isinstance(node.step, _SCORES_STAY_SCORES):
+                left.update(node.inputs)
+            else:
+                return set()
+        return found
 
     def logits(self) -> int | None:
         """The number of what the only softmax or sigmoid of the scores reads, or None."""
@@ -423,12 +422,16 @@ class Graph:
 
     def last_with_weights(self, number: int) -> set[int]:
         """The output numbers of the layers with weights nearest before a tensor."""
-        node = self.producer(number)
-        if node is None:
-            return set()
-        if isinstance(node.step, Linear):
-            return {number}
-        return set().union(*map(self.last_with_weights, node.inputs))
+        found: set[int] = set()
+        left, seen = {number}, set[int]()
+        while left:
+            seen.add(number := left.pop())
+            node = self.producer(number)
+            if node is not None and isinstance(node.step, Linear):
+                found.add(number)
+            elif node is not None:
+                left.update(set(node.inputs) - seen)
+        return found
 
 
 def total(parts: Sequence[Part]) -> tf.Tensor:

@@ -78,6 +78,9 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
 MAX_LAYERS = 5000
 """The networks of keras.applications have up to 1041."""
 
+MAX_ROW = 900
+"""Layers of a Sequential model: Keras follows them by recursion, and builds it anew for each."""
+
 MAX_STEP = 2**16
 """Pixels. Pictures have up to 8192 on a side."""
 
@@ -107,6 +110,13 @@ def check_description(described: Any, file: str) -> None:
         )
     for part in _objects(described):
         _check_object(part, file)
+        config = part.get("config")
+        row = config.get("layers") if isinstance(config, dict) else None
+        if part["class_name"] == "Sequential" and isinstance(row, list) and len(row) > MAX_ROW:
+            raise DamagedInputError(
+                f"{file} has {len(row):,} layers in a row, more than Keras can connect. Expected "
+                f"at most {MAX_ROW}."
+            )
 
 
 def _check_object(part: dict[str, Any], file: str) -> None:

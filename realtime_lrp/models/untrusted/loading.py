@@ -98,7 +98,7 @@ def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
       expected: a sentence about what was expected.
 
     Raises:
-      DamagedInputError: for an error that is not one of ours.
+      DamagedInputError: for any other error that is not one of ours.
       UnavailableError: for memory that ran out.
     """
     try:
@@ -107,6 +107,9 @@ def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
         raise
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise too_large(name, "the memory ran out") from error
+    except RecursionError as error:
+        why = "more layers follow each other, or are nested, than Keras can connect"
+        raise DamagedInputError(f"{problem} ({why}). {expected}") from error
     except Exception as error:  # zipfile, json, h5py and Keras raise anything on damaged files
         raise DamagedInputError(f"{problem} ({first_line(error)}). {expected}") from error
 

@@ -84,7 +84,9 @@ def read_saved_model(folder: Path) -> SavedGraph:
         )
     saved = _served(model, shown)
     signature = _signature(saved, shown)
+    info = saved.signature_def[signature.name].inputs[signature.input]
     try:
+        input_type = tf.as_dtype(info.dtype)
         graph = _Flat(saved, shown).of(signature)
     except DamagedInputError:
         raise
@@ -94,12 +96,11 @@ def read_saved_model(folder: Path) -> SavedGraph:
         ) from error
     _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)), shown)
     variables = read_variables(folder, saved, graph.variables, shown)
-    info = saved.signature_def[signature.name].inputs[signature.input]
     return SavedGraph(
         graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions),
         graph.input,
         tuple(None if one.size < 0 else one.size for one in info.tensor_shape.dim),
-        tf.as_dtype(info.dtype),
+        input_type,
         graph.output,
         variables,
     )

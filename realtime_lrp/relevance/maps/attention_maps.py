@@ -11,12 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.graph import Graph, Node, Parts, total
-from realtime_lrp.relevance.steps import Permute, Reshape, Softmax
-from realtime_lrp.relevance.traced.steps import MatrixProduct, Operation
-
-EXTRA_TOKENS = 16
-"""At most so many tokens are no patches: the class token, registers."""
+from realtime_lrp.relevance.graph import Graph, Parts, total
+from realtime_lrp.relevance.steps import Softmax
+from realtime_lrp.relevance.token_grids import TokenGrid, TokenGrids
+from realtime_lrp.relevance.traced.steps import MatrixProduct
 
 
 class Attention(NamedTuple):
@@ -26,11 +24,11 @@ class Attention(NamedTuple):
       weights: the numbers of the tensors that hold them, [B, heads, tokens, tokens], from the first
         layer to the last. Each row adds up to 1. In the last one there may be other rows, as where
         attention pools the patches.
-      grid: rows and columns of patches. Other tokens come before them.
+      grid: the patches that the tokens stand for.
     """
 
     weights: tuple[int, ...]
-    grid: tuple[int, int]
+    grid: TokenGrid
 
 
 def attention_weights(graph: Graph) -> tuple[int, ...]:
@@ -97,20 +95,12 @@ def _by(shape: list[int]) -> str:
 
 def _grid(
     graph: Graph, tensors: Mapping[int, tf.Tensor], end: int, tokens: int
-) -> tuple[int, int] | None:
-    """Rows and columns of the last feature maps before a tensor that give one token for each."""
-    spatial, found = {0}, None
-    for node in graph.nodes[: end - 1]:
-        if _keeps_rows(node) and spatial.issuperset(node.inputs):
-            spatial.add(node.output)
-            _, rows, columns, _ = tensors[node.output].shape
-            if 0 <= tokens - rows * columns <= min(EXTRA_TOKENS, tokens - 2):
-                found = rows, columns
-    return found
-
-
-def _keeps_rows(node: Node) -> bool:
-    return not isinstance(node.step, Reshape | Permute | Operation)
+) -> TokenGrid | None:
+    """The patches of the last tokens before a tensor, if there are as many as it has columns."""
+    shapes = {number: (1, *one.shape[1:]) for number, one in tensors.items()}
+    grids = TokenGrids(graph, shapes, end)
+    found = (grids.grid(node.output) for node in reversed(graph.nodes[: end - 1]))
+    return next((one for one in found if one is not None and len(one.cells) == tokens), None)
 
 
 def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int] | None:
@@ -119,7 +109,7 @@ def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int
     The arguments are those of `find_attention`.
     """
     try:
-        return find_attention(graph, tensors).grid
+        return find_attention(graph, tensors).grid[:2]
     except UsageError:
         return None
 
@@ -175,13 +165,14 @@ def _read(parts: Parts, last: int) -> tf.Tensor:
     return tf.math.divide_no_nan(read, tf.reduce_sum(read, -1, keepdims=True))
 
 
-def _drawn(looked: tf.Tensor, grid: tuple[int, int], x: tf.Tensor) -> tf.Tensor:
+def _drawn(looked: tf.Tensor, grid: TokenGrid, x: tf.Tensor) -> tf.Tensor:
     """What the answer sees in each token, [B, tokens], as a map shaped like x with the same sum.
 
     Tokens that are no patches are left out. Resized bilinearly, as Grad-CAM is.
     """
-    rows, columns = grid
-    patches = tf.reshape(looked[:, -rows * columns :], [-1, rows, columns, 1])
+    rows, columns, cells = grid
+    in_order = np.argsort(cells)[-rows * columns :]
+    patches = tf.reshape(tf.gather(looked, in_order, axis=1), [-1, rows, columns, 1])
     height, width, channels = x.shape[1:]
     drawn = tf.image.resize(patches, (height, width))
     share = rows * columns / (height * width * channels)

@@ -13,6 +13,7 @@ from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.rules.rules import LayerContext
 from realtime_lrp.relevance.steps import Identity, Permute, Reshape, Step, ZeroPadding
+from realtime_lrp.relevance.token_grids import BY_TOKEN, TokenGrids
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
@@ -100,12 +101,16 @@ def count_operations(graph: Graph, supports: dict[int, tf.Tensor]) -> tuple[int,
     return operations, weights
 
 
-def pixel_stride(graph: Graph) -> tuple[int, int]:
+def pixel_stride(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int]:
     """The period of the grid that the first layers leave in a map: (rows, columns) in pixels.
 
     It is the stride of the first layers with weights, times that of pools before them, and of pools
     right behind them if these have overlapping windows, as in SqueezeNet and ResNet50. Of several
-    first layers the largest counts.
+    first layers the largest counts. A dense layer of patches has their size as its stride.
+
+    Args:
+      graph: the network.
+      tensors: its tensors by number, of which only the shapes count.
     """
     before = {0: np.ones(2, int)}  # tensor -> pixels for each of its entries
     behind: dict[int, np.ndarray] = {}  # the same, up to the second layers with weights
@@ -115,6 +120,8 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
         if known is None or (known is behind and isinstance(node.step, Linear)):
             continue
         stride = np.max([known[n] for n in node.inputs], axis=0) * _stride(node.step)
+        if isinstance(node.step, BY_TOKEN) and len(tensors[node.output].shape) > 2:
+            stride = _size_of_patches(graph, tensors, node.output)
         if isinstance(node.step, Linear):
             behind[node.output] = stride
             found.append(stride)
@@ -124,6 +131,13 @@ def pixel_stride(graph: Graph) -> tuple[int, int]:
                 found.append(stride)
     rows, columns = np.max(found, axis=0).tolist()
     return rows, columns
+
+
+def _size_of_patches(graph: Graph, tensors: Mapping[int, tf.Tensor], number: int) -> np.ndarray:
+    """Rows and columns of the pixels that each token of a tensor stands for; 1 if not known."""
+    shapes = {n: tuple(one.shape) for n, one in tensors.items()}
+    grid = TokenGrids(graph, shapes, number).cells_of_patches(number)
+    return np.ones(2, int) if grid is None else np.array(shapes[0][1:3]) // grid
 
 
 def _stride(step: Step) -> np.ndarray:

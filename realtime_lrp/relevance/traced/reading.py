@@ -20,6 +20,7 @@ from realtime_lrp.relevance.traced.tracing import Call, Trace
 from realtime_lrp.relevance.traced.values import (
     MIXES,
     CannotReadError,
+    Chain,
     Constant,
     Held,
     Turned,
@@ -38,6 +39,9 @@ MAX_CONSTANT_BYTES = 1 << 30
 layer's own weights. A model file can ask for a constant of any size in a few bytes."""
 
 MAX_CONSTANT_FACTOR = 10
+
+MAX_CHAIN = 50
+"""A chain of that many operations becomes a node: longer ones would be computed by recursion."""
 
 CONTROL_FLOW = {
     "While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase", "Switch", "Enter",
@@ -162,6 +166,10 @@ class Reader:
         for name, value in zip(names, self._outputs(operation, rows), strict=True):
             if value is not None:
                 self.values[name] = value
+        for tensor in operation.outputs:
+            value = self.values.get(tensor.name)
+            if isinstance(value, Chain) and len(value.types) >= MAX_CHAIN:
+                self.held(tensor)
 
     def _outputs(self, operation: tf.Operation, rows: Mapping[str, Row]) -> Sequence[Value | None]:
         kind = operation.type

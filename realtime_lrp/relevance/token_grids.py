@@ -2,7 +2,8 @@
 
 A convolution or a pool has rows and columns; each of their cells gets a number. The numbers are
 moved as the network moves entries (reshaping, transposing, joining, cutting), and stay where it
-computes each token by itself. A sum, such as a residual connection, has the cells of its terms.
+computes each token by itself. A dense layer whose tokens hold the pixels of a patch each makes the
+patches its cells. A sum, such as a residual connection, has the cells of its terms.
 Nothing is concluded from numbers of tokens: what mixes tokens has no cells.
 """
 
@@ -78,14 +79,17 @@ class TokenGrids:
     Args:
       graph: the canonised network.
       shapes: number of a tensor -> its shape for one picture, with the batch.
+      end: the number of the last tensor that is looked at; None means all.
     """
 
-    def __init__(self, graph: Graph, shapes: Mapping[int, Sequence[int]]) -> None:
+    def __init__(
+        self, graph: Graph, shapes: Mapping[int, Sequence[int]], end: int | None = None
+    ) -> None:
         self._graph, self._shapes = graph, shapes
         self._spatial = {0}
         self._tokens = set[int]()  # and what is computed of them, until one vector is
         self._cells: dict[int, _Cells] = {}
-        for node in graph.nodes:
+        for node in graph.nodes[:end]:
             if self._has_own_rows(node):
                 self._spatial.add(node.output)
                 continue
@@ -108,6 +112,11 @@ class TokenGrids:
         if not np.array_equal(np.sort(numbers[numbers >= 0]), np.arange(rows * columns)):
             return None
         return TokenGrid(rows, columns, numbers)
+
+    def cells_of_patches(self, number: int) -> tuple[int, int] | None:
+        """Rows and columns of the grid that the entries of a tensor belong to."""
+        cells = self._cells_of(number)
+        return None if cells is None else cells.size
 
     def has_places(self, number: int) -> bool:
         """Whether the channels of a tensor can be shown in the picture.
@@ -149,13 +158,20 @@ class TokenGrids:
 
     def _feeds_attention(self, number: int) -> bool:
         """Whether only products of two matrices read a tensor, perhaps after it was moved."""
-        readers = self._graph.readers(number)
-        return bool(readers) and all(
-            isinstance(one.step, MatrixProduct)
-            or (isinstance(one.step, WeightedSum) and one.kind in PRODUCTS)
-            or (isinstance(one.step, MOVES | BY_ENTRY) and self._feeds_attention(one.output))
-            for one in readers
-        )
+        left = {number}
+        while left:
+            readers = self._graph.readers(left.pop())
+            moved = {one.output for one in readers if isinstance(one.step, MOVES | BY_ENTRY)}
+            products = (
+                isinstance(one.step, MatrixProduct)
+                or (isinstance(one.step, WeightedSum) and one.kind in PRODUCTS)
+                for one in readers
+                if one.output not in moved
+            )
+            if not readers or not all(products):
+                return False
+            left |= moved
+        return True
 
     def patches_matter(self, number: int) -> bool:
         """Whether the answer depends on more tokens of a tensor than those that stand for no patch.
@@ -206,8 +222,10 @@ class TokenGrids:
             alike = [one for one in numbers if one.shape == shape]
             return _Cells(size, alike[0]) if alike and _agree(alike) else None
         if isinstance(step, BY_TOKEN) and len(shape) > 2:
-            of_token = _of_tokens(numbers[0])
-            return None if of_token is None else _Cells(size, np.broadcast_to(of_token, shape))
+            pixels = size == tuple(self._shapes[0][1:3])
+            cells = _of_each_token(known[0]) if pixels else _of_one_cell(known[0])
+            if cells is not None:
+                return cells._replace(numbers=np.broadcast_to(cells.numbers, shape))
         return None
 
 
@@ -217,15 +235,47 @@ def _moved(forward: Callable[..., tf.Tensor], parts: Sequence[np.ndarray]) -> np
     What is moved changes its sign with the inputs. A constant does not, nor does the larger one of
     two different cells.
     """
-    there, back = (
-        forward(*(tf.constant(sign * part) for part in parts)).numpy() for sign in (1, -1)
-    )
+    with tf.init_scope():  # also while a function is traced
+        there, back = (
+            forward(*(tf.constant(sign * part) for part in parts)).numpy() for sign in (1, -1)
+        )
     return np.where(there == -back, there, 0)
 
 
 def _agree(several: Sequence[np.ndarray]) -> bool:
     first, *others = several
     return all(one is first or np.array_equal(one, first) for one in others)
+
+
+def _of_one_cell(cells: _Cells) -> _Cells | None:
+    """The cell of each token, [..., 1]; None if a token has entries of several."""
+    numbers = _of_tokens(cells.numbers)
+    return None if numbers is None else _Cells(cells.size, numbers)
+
+
+def _of_each_token(cells: _Cells) -> _Cells | None:
+    """As `_of_one_cell`; tokens that hold the pixels of a patch each make the patches the cells."""
+    if (of_one_cell := _of_one_cell(cells)) is not None:
+        return of_one_cell
+    (rows, columns), shape = cells.size, cells.numbers.shape
+    tokens = np.sort(cells.numbers.reshape(-1, shape[-1]).astype(int) - 1, axis=1)
+    outside = tokens[:, -1] < 0  # a class token or the like
+    y, x = np.divmod(tokens[~outside], columns)
+    if not len(y) or (tokens[~outside] < 0).any():
+        return None
+    top, left = y.min(1), x.min(1)
+    heights, widths = y.max(1) - top + 1, x.max(1) - left + 1
+    height, width = heights[0], widths[0]
+    pixels = (np.diff(tokens[~outside], axis=1) > 0).sum(1) + 1
+    alike = (heights == height) & (widths == width) & (pixels == height * width)
+    if not (alike & (top % height == 0) & (left % width == 0)).all():
+        return None
+    if rows % height or columns % width or (rows, columns) == (height, width):
+        return None
+    size = int(rows // height), int(columns // width)
+    of_token = np.zeros(len(tokens), np.float32)
+    of_token[~outside] = 1 + top // height * size[1] + left // width
+    return _Cells(size, of_token.reshape(*shape[:-1], 1))
 
 
 def _of_tokens(numbers: np.ndarray) -> np.ndarray | None:

@@ -11,7 +11,6 @@ import numpy as np
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.loop import Kiosk
-from realtime_lrp.commands.kiosk.null_window import NullWindow
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
@@ -24,6 +23,7 @@ from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.arrangement import arrange, scaled_box
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.window.full_screen import NullWindow
 from realtime_lrp.view.window.window import Mouse
 
 CLIP_FPS = 30

@@ -16,18 +16,15 @@ from realtime_lrp.relevance.pools import GlobalPool, Pool
 from realtime_lrp.relevance.steps import (
     Activation,
     Affine,
-    Cropping,
     Deviation,
     Elementwise,
     Identity,
-    Permute,
+    Move,
     Product,
-    Reshape,
     Softmax,
     Upsample,
-    ZeroPadding,
 )
-from realtime_lrp.relevance.traced.steps import MatrixProduct, Movement, WeightedSum
+from realtime_lrp.relevance.traced.steps import MatrixProduct, WeightedSum
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -99,8 +96,7 @@ def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
 def _gates(graph: Graph, producer: Node | None) -> bool:
     """Whether a tensor comes from a sigmoid, a deviation or the like, with no weights between."""
     passing = (
-        Elementwise, Reshape, Permute, Pool, GlobalPool, Upsample, Cropping, ZeroPadding, Movement,
-        WeightedSum,
+        Elementwise, Move, Pool, GlobalPool, Upsample, WeightedSum,
     )  # fmt: skip
     while producer is not None:
         if isinstance(producer.step, Deviation):

@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Step, Tensors, stabilise
+from realtime_lrp.relevance.steps import Move, Step, Tensors, stabilise
 
 
-class Places(Step):
+class Places(Move):
     """The vectors at some places of a tensor [B, ..., classes], one after the other.
 
     Args:
@@ -14,17 +14,12 @@ class Places(Step):
       count: how many places the tensor has.
     """
 
-    keeps_sign = True
-
     def __init__(self, indices: np.ndarray, count: int) -> None:
         self.indices, self.count = indices, count
 
     def forward(self, a: tf.Tensor) -> tf.Tensor:
         chosen = tf.gather(tf.reshape(a, [-1, self.count, a.shape[-1]]), self.indices, axis=1)
         return chosen[:, 0] if len(self.indices) == 1 else chosen
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return self.gradient(inputs, output, relevance)
 
 
 class Mean(Step):

@@ -174,14 +174,24 @@ class Deviation(Elementwise):
     """
 
 
-class Reshape(Step):
-    """Entries in another shape [B, *shape]; relevance gets the input's shape back.
+class Move(Step):
+    """Moves, repeats, picks or cuts off entries, or adds zeros: relevance goes to where they were.
+
+    A kind differs only in `forward`; relevance goes back through its adjoint.
+    """
+
+    keeps_sign = True
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return self.gradient(inputs, output, relevance)
+
+
+class Reshape(Move):
+    """Entries in another shape [B, *shape].
 
     Args:
       shape: sizes; one may be -1, which stands for what is left over.
     """
-
-    keeps_sign = True
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = [-1 if size is None else size for size in shape]
@@ -191,28 +201,19 @@ class Reshape(Step):
         left_over = math.prod(a.shape[1:]) // known
         return tf.reshape(a, [-1, *(left_over if size == -1 else size for size in self.shape)])
 
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return [tf.reshape(relevance, [-1, *inputs[0].shape[1:]])]
 
-
-class Permute(Step):
-    """Axes in another order; relevance gets the input's order back.
+class Permute(Move):
+    """Axes in another order.
 
     Args:
       order: for each axis of the output the axis of the input, batch included.
     """
-
-    keeps_sign = True
 
     def __init__(self, order: Sequence[int]) -> None:
         self.order = list(order)
 
     def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.transpose(a, self.order)
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        back = [self.order.index(axis) for axis in range(len(self.order))]
-        return [tf.transpose(relevance, back)]
 
 
 class Upsample(Step):
@@ -241,10 +242,8 @@ class Upsample(Step):
         return [inputs[0] * shares]
 
 
-class Cropping(Step):
-    """Cuts off rows and columns at the edges; they get no relevance."""
-
-    keeps_sign = True
+class Cropping(Move):
+    """Cuts off rows and columns at the edges."""
 
     def __init__(self, cropping: Sequence[Sequence[int]]) -> None:
         (self.top, self.bottom), (self.left, self.right) = cropping
@@ -253,15 +252,9 @@ class Cropping(Step):
         rows, columns = a.shape[1] - self.bottom, a.shape[2] - self.right
         return a[:, self.top : rows, self.left : columns]
 
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        edges = [[0, 0], [self.top, self.bottom], [self.left, self.right], [0, 0]]
-        return [tf.pad(relevance, edges)]
 
-
-class ZeroPadding(Step):
-    """Adds rows and columns of zeros; their relevance, which is 0, is cut off."""
-
-    keeps_sign = True
+class ZeroPadding(Move):
+    """Adds rows and columns of zeros."""
 
     def __init__(self, padding: Sequence[Sequence[int]]) -> None:
         self.padding = [[0, 0], *padding, [0, 0]]
@@ -269,24 +262,15 @@ class ZeroPadding(Step):
     def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.pad(a, self.padding)
 
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        (top, _), (left, _) = self.padding[1:3]
-        return [tf.slice(relevance, [0, top, left, 0], tf.shape(inputs[0]))]
 
-
-class Concatenate(Step):
-    """Joins its inputs along an axis; each gets the relevance of its own part."""
-
-    keeps_sign = True
+class Concatenate(Move):
+    """Joins its inputs along an axis."""
 
     def __init__(self, axis: int) -> None:
         self.axis = axis
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         return tf.concat(inputs, self.axis)
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return tf.split(relevance, [tf.shape(a)[self.axis] for a in inputs], self.axis)
 
 
 class Add(Step):

@@ -19,15 +19,14 @@ from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.linear import Dense, DenseByOutput
 from realtime_lrp.relevance.steps import (
     Add,
-    Concatenate,
     Elementwise,
+    Move,
     Permute,
     Product,
     Reshape,
 )
 from realtime_lrp.relevance.traced.steps import (
     MatrixProduct,
-    Movement,
     Offset,
     Operation,
     Quotient,
@@ -35,7 +34,6 @@ from realtime_lrp.relevance.traced.steps import (
     WeightedSum,
 )
 
-MOVES = Reshape | Permute | Concatenate | Movement
 BY_ENTRY = Elementwise | Stopped | Offset
 SEVERAL = Add | Product | Quotient
 BY_TOKEN = Dense | DenseByOutput
@@ -161,7 +159,7 @@ class TokenGrids:
         left = {number}
         while left:
             readers = self._graph.readers(left.pop())
-            moved = {one.output for one in readers if isinstance(one.step, MOVES | BY_ENTRY)}
+            moved = {one.output for one in readers if isinstance(one.step, Move | BY_ENTRY)}
             products = (
                 isinstance(one.step, MatrixProduct)
                 or (isinstance(one.step, WeightedSum) and one.kind in PRODUCTS)
@@ -214,7 +212,7 @@ class TokenGrids:
             return None
         size, numbers = known[0].size, [one.numbers for one in known]
         step = node.step
-        if isinstance(step, MOVES):
+        if isinstance(step, Move):
             whole = len(known) == len(inputs)
             return _Cells(size, _moved(step.forward, numbers)) if whole else None
         scales = isinstance(step, WeightedSum) and node.kind in SCALINGS

@@ -21,23 +21,18 @@ from realtime_lrp.relevance.normalisations import Normalisation
 from realtime_lrp.relevance.rules.sharing import taken_by
 from realtime_lrp.relevance.steps import (
     Add,
-    Concatenate,
-    Cropping,
     Elementwise,
     Identity,
-    Permute,
-    Reshape,
+    Move,
     Softmax,
     Step,
     Tensors,
-    ZeroPadding,
     stabilise,
     sum_of_each,
 )
 from realtime_lrp.relevance.traced.steps import (
     Join,
     MatrixProduct,
-    Movement,
     Offset,
     Scaling,
     WeightedSum,
@@ -172,12 +167,7 @@ ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, through_softmax)
 FOLLOWING: Rows = (
     (Linear, through_weights),
     (Join, with_remainder),
-    (Movement, along),
-    (Reshape, along),
-    (Permute, along),
-    (Cropping, along),
-    (ZeroPadding, along),
-    (Concatenate, along),
+    (Move, along),
     (Identity, along),
     (Scaling, along),
     (Elementwise, through_function),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Elementwise, Step, Tensors, stabilise, sum_of_each
+from realtime_lrp.relevance.steps import Elementwise, Move, Step, Tensors, stabilise, sum_of_each
 from realtime_lrp.relevance.traced.tracing import BATCH
 
 Compute = Callable[..., tf.Tensor]
@@ -54,13 +54,8 @@ class Operation(Step):
         return tf.ones([1, *kept_shape(self.shapes[-1])])
 
 
-class Movement(Operation):
-    """Moves, repeats or picks entries: each input gets the relevance of the entries made of it."""
-
-    keeps_sign = True
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        return self.gradient(inputs, output, relevance)
+class Movement(Move, Operation):
+    """An operation that moves, repeats or picks entries."""
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
         return self.forward(*inputs)

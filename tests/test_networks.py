@@ -9,7 +9,6 @@ from realtime_lrp.errors import (
     MissingInputError,
     UsageError,
 )
-from realtime_lrp.models import downloads
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import (
@@ -117,13 +116,15 @@ def test_unknown_models_are_refused(tmp_path):
 def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
     """No download, not even of labels; kernels fill the Glorot range, biases are 0."""
 
-    def small(weights):
-        assert weights is None
+    def small(**options):
         return keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Conv2D(64, 3)])
 
     monkeypatch.setattr(keras.applications, "VGG16", small)
-    monkeypatch.setattr(downloads, "FOLDER", tmp_path)
-    monkeypatch.setattr(downloads, "_download", lambda download: pytest.fail("a download"))
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    for module in ("included", "labels"):
+        monkeypatch.setattr(
+            f"realtime_lrp.models.{module}.fetch", lambda one: pytest.fail("a download")
+        )
     network = load_network("vgg16", "random")
     kernel, bias = network.model.get_weights()
     limit = np.sqrt(6 / (9 * (3 + 64)))

@@ -100,6 +100,7 @@ def test_a_damaged_file_is_downloaded_again(folder):
     assert len(asked) == 1
 
 
+@pytest.mark.release
 def test_a_killed_download_leaves_nothing_under_the_final_name(folder):
     """The next run downloads the whole file."""
     arrived, hold = threading.Event(), threading.Event()
@@ -124,6 +125,7 @@ def test_a_killed_download_leaves_nothing_under_the_final_name(folder):
         assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
 
 
+@pytest.mark.release
 def test_two_processes_at_once_both_get_the_whole_file(folder):
     """Each has its own temporary file and leaves the other alone."""
     both_asked = threading.Barrier(2)

@@ -193,6 +193,8 @@ def serve(number, programs):
     for name in (*MODULES, *FOR_SCRIPTS, *(FOR_PROGRAMS if programs else ())):
         importlib.import_module(name)
     del sys.modules["matplotlib"]
+    for number_of in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
+        signal.signal(number_of, signal.SIG_DFL)  # pygame, which few children import, sets others
     assert len(os.listdir("/proc/self/task")) == 1, "what has threads cannot be forked"
     gc.collect()
     gc.freeze()

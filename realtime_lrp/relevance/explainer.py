@@ -330,7 +330,7 @@ class Explainer(LayerViews):
         return max(one.experimental_get_tracing_count() for one in functions)
 
     def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
-        """The error for pictures x whose scores or maps hold NaN or Inf; names the layer."""
+        """The error for x and a target where scores or maps hold NaN or Inf; names the layer."""
         return find_not_finite(
             self._as_built,
             x,

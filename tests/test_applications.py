@@ -11,12 +11,12 @@ from realtime_lrp.models.applications import APPLICATIONS
 
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
-QUICK = {"mobilenet_v3_small": (0.5, 0.5)}
+QUICK = {"mobilenet_v3_small": (0.05, 1e-3)}
 OTHERS = {
     "mobilenet": (0.4, 0.4),
     "mobilenet_v2": (0.4, 0.4),
-    "mobilenet_v3_large": (0.5, 0.5),
-    "mobilenet_v3_large_minimalistic": (0.5, 0.5),
+    "mobilenet_v3_large": (0.1, 0.01),
+    "mobilenet_v3_large_minimalistic": (0.4, 1e-3),
     "efficientnet_b0": (0.05, 0.05),
     "efficientnet_v2_b0": (0.05, 0.05),
     "densenet121": (1e-3, 1e-3),
@@ -26,23 +26,24 @@ OTHERS = {
     "resnet50": (1e-3, 1e-3),
     "resnet50_v2": (0.05, 0.6),
     "inception_v3": (1e-3, 1e-3),
-    "inception_resnet_v2": (0.05, 0.05),
-    "xception": (0.05, 0.05),
-    "nasnet_mobile": (0.05, 0.05),
+    "inception_resnet_v2": (1e-3, 1e-3),
+    "xception": (0.6, 2.0),
+    "nasnet_mobile": (0.5, 0.3),
 }
 """Name -> how much of the relevance may be missing at the input, for each of `COMPOSITES`.
 
 Random weights whose batch norms were set by a batch of noise. Depthwise layers lose what their
-bias alone makes positive, which has no input to go to: about 0.3 in the MobileNets. In resnet50_v2
-sums of both signs nearly cancel before its batch norms: inside, relevance of +1e6 and -1e6 adds up
-to 1, and float32 rounds.
+bias alone makes positive, which has no input to go to: about 0.3 in the MobileNets, 0.5 in
+xception. In resnet50_v2 and xception sums of both signs nearly cancel before their batch norms:
+inside, relevance of +1e6 and -1e6 adds up to 1, and float32 rounds.
 """
 
 
 def network(name):
-    """Random weights; batch norms that fit them, as after training. Pictures in its range."""
+    """Keras's own random weights; batch norms that fit them, as after training."""
     loaded = load_network(name, weights="random")
-    model = loaded.model
+    keras.utils.set_random_seed(1)
+    model = keras.models.clone_model(loaded.model)
     size = (4, *model.input_shape[1:])
     x = loaded.prepare(np.random.default_rng(0).integers(0, 256, size, np.uint8))
     for layer in model.layers:
@@ -72,8 +73,8 @@ def test_a_network_by_name_builds_runs_and_conserves(name, losses):
         assert (np.abs(missing) < loss).all(), (composite, missing)
     assert explainer.traces == 1
     gradient = Explainer(model, method="gradient", target=7)(x).relevance
-    expected = of_the_logit(model, x, 7)
-    np.testing.assert_allclose(gradient, expected, atol=1e-3 * np.abs(expected).max())
+    expected = of_the_logit(model, x, 7)  # a ReLU at 0 may be on in one and off in the other
+    assert np.linalg.norm(gradient - expected) < 1e-2 * np.linalg.norm(expected)
 
 
 def of_the_logit(model, x, index):

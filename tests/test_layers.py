@@ -10,6 +10,7 @@ from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
+from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, pixel_stride
@@ -518,6 +519,13 @@ def test_a_layer_that_computes_something_else_than_its_steps_is_refused():
     x = keras.Input((4, 4, 3))
     with pytest.raises(DamagedInputError, match=r"'whole' .Doubled. computes something else"):
         Explainer(Doubled(x, layers.Dense(2)(layers.Flatten()(x)), name="whole"))
+
+    class Block(layers.Layer):
+        def call(self, x):
+            return relu(x)
+
+    with pytest.raises(UnsupportedLayerError, match=r"'block' .Block. .* something else than it"):
+        Explainer(network(lambda x: Block(name="block")(conv()(x))))
     model = network(lambda x: conv(name="first")(x))
     Explainer(model)
     model.get_layer("first").call = lambda a: 1 / 0

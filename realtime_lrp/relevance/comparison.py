@@ -122,22 +122,26 @@ def check_nodes(
     pictures = [_noise(tensor, 2) for tensor in traced.inputs]
     same_first = [tf.concat([one[:1], _other(one[1:])], 0) for one in pictures]
     same_last = [tf.concat([_other(one[:1]), one[1:]], 0) for one in pictures]
-    expected = [
-        right
-        for right, number in zip(tf.nest.flatten(compute(*pictures)), outputs, strict=True)
-        if number is not None
-    ]
+
+    def of_the_layer(pictures: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        found = zip(tf.nest.flatten(compute(*pictures)), outputs, strict=True)
+        return [value for value, number in found if number is not None]
+
+    expected = of_the_layer(pictures)
     numbers = [number for number in outputs if number is not None]
     ours, firsts, lasts = (
         _run(nodes, inputs, numbers, one) for one in (pictures, same_first, same_last)
     )
     tolerance = HALF_TOLERANCE if any(map(_is_half, expected)) else TOLERANCE
-    for one, first, last, right in zip(ours, firsts, lasts, expected, strict=True):
-        right = _kept(tf.cast(right, tf.float32).numpy(), one.shape)
+    for place, (one, first, last) in enumerate(zip(ours, firsts, lasts, strict=True)):
+        right = _kept(tf.cast(expected[place], tf.float32).numpy(), one.shape)
         if not _alike(one, right, tolerance):
-            raise UnsupportedLayerError(
-                layer, "what it computes for a picture depends on how many are in the batch"
-            )
+            alone = tf.cast(of_the_layer([of[:1] for of in pictures])[place], tf.float32).numpy()
+            if not _alike(_kept(alone, one[:1].shape), right[:1], tolerance):
+                why = "what it computes for a picture depends on how many are in the batch"
+            else:
+                why = "the steps that it is read into compute something else than it does"
+            raise UnsupportedLayerError(layer, why)
         alike = _alike(one[:1], first[:1], tolerance) and _alike(one[1:], last[1:], tolerance)
         if not alike:
             raise UnsupportedLayerError(layer, "it mixes the pictures of a batch")

@@ -61,7 +61,8 @@ def test_a_network_brings_its_labels_and_range(explainer, network, pictures):
 
 def test_every_map_is_found_by_its_name(explanation):
     """Also the own one, which is not among the additional maps."""
-    np.testing.assert_array_equal(explanation.maps[explanation.name], explanation.relevance)
+    for name in (explanation.name, "lrp"):
+        np.testing.assert_array_equal(explanation.maps[name], explanation.relevance)
     assert explanation.name not in explanation.maps
     with pytest.raises(KeyError, match=f"there are '{explanation.name}', '"):
         explanation.maps["nothing"]

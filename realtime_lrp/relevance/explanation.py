@@ -14,6 +14,7 @@ from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook import figure, html
 from realtime_lrp.relevance.described import SHOWN, explanation_html
 from realtime_lrp.relevance.maps.account import Account
+from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.strength import smoothed
 from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words
 
@@ -40,14 +41,14 @@ class Answer(NamedTuple):
 
 
 class _Maps(dict[str, np.ndarray]):
-    """Additional maps by name; the own one is found by its name as well."""
+    """Additional maps by name; the own one is found by its name, a map of LRP also by "lrp"."""
 
     def __init__(self, maps: Mapping[str, np.ndarray], name: str, own: np.ndarray) -> None:
         super().__init__(maps)
         self._name, self._own = name, own
 
     def __missing__(self, name: str) -> np.ndarray:
-        if name == self._name:
+        if name == self._name or (name == "lrp" and self._name not in METHODS):
             return self._own
         raise KeyError(f"{name!r}; there are {', '.join(map(repr, (self._name, *self)))}")
 

@@ -39,7 +39,7 @@ def best_label(top: Sequence[tuple[str, float]]) -> str:
 
 def score_list(top: Sequence[tuple[str, float]]) -> str:
     """Labels with their scores: "goldfish 0.93, tench 0.02"; `top` as in `best_label`."""
-    return ", ".join(f"{name} {score:.2g}" for name, score in top)
+    return ", ".join(f"{name} {score:.3g}" for name, score in top)
 
 
 def answer_line(engine: Engine, result: Result) -> str:

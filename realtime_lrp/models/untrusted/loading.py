@@ -109,7 +109,7 @@ def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
         raise too_large(name, "the memory ran out") from error
     except RecursionError as error:
         why = "more layers follow each other, or are nested, than Keras can connect"
-        raise DamagedInputError(f"{problem} ({why}). {expected}") from error
+        raise DamagedInputError(f"{problem}: {why}. Expected less than about 1000.") from error
     except Exception as error:  # zipfile, json, h5py and Keras raise anything on damaged files
         raise DamagedInputError(f"{problem} ({first_line(error)}). {expected}") from error
 

@@ -11,7 +11,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.canonise import canonise
 from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.layers import ACTIVATIONS, steps_of
+from realtime_lrp.relevance.layers import ACTIVATIONS, LAYERS, steps_of
 from realtime_lrp.relevance.pools import GlobalMaxPool
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, pixel_stride
 from realtime_lrp.relevance.rules.rules import Flat, LayerContext
@@ -504,6 +504,22 @@ def test_layers_of_keras_are_not_known_by_their_name_alone(kind, rng):
     np.testing.assert_allclose(Explainer(model)(x).scores, model.predict(x, verbose=0), atol=1e-6)
 
 
+def test_a_wrong_row_within_a_layer_of_the_users_is_not_taken_for_mixing_the_batch(monkeypatch):
+    """The message names that layer."""
+
+    class Block(layers.Layer):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.inner = layers.LeakyReLU()
+
+        def call(self, x):
+            return self.inner(x)
+
+    monkeypatch.setitem(LAYERS, layers.LeakyReLU, LAYERS[layers.Identity])
+    with pytest.raises(UnsupportedLayerError, match=r"'block' .Block. .* something else than it"):
+        Explainer(network(lambda x: Block(name="block")(conv()(x))))
+
+
 def test_a_layer_that_computes_something_else_than_its_steps_is_refused():
     """Wherever it is; the message names it. Every model is compared once only."""
     relu = layers.ReLU(name="culprit")
@@ -519,13 +535,6 @@ def test_a_layer_that_computes_something_else_than_its_steps_is_refused():
     x = keras.Input((4, 4, 3))
     with pytest.raises(DamagedInputError, match=r"'whole' .Doubled. computes something else"):
         Explainer(Doubled(x, layers.Dense(2)(layers.Flatten()(x)), name="whole"))
-
-    class Block(layers.Layer):
-        def call(self, x):
-            return relu(x)
-
-    with pytest.raises(UnsupportedLayerError, match=r"'block' .Block. .* something else than it"):
-        Explainer(network(lambda x: Block(name="block")(conv()(x))))
     model = network(lambda x: conv(name="first")(x))
     Explainer(model)
     model.get_layer("first").call = lambda a: 1 / 0

@@ -392,7 +392,10 @@ class RelevanceThread:
             order = np.argsort(-result.scores)[:TOP]
             uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
         if request.probe:
-            probed = self._probe(engine, started.picture, result, request)
+            still = request.frame is not None
+            probed = self._probe(
+                engine, started.picture, result, request.target, request.mask, still
+            )
         explained = ExplainedFrame(
             frame=frame,
             picture=started.picture,

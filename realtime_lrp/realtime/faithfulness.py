@@ -17,7 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
-    from realtime_lrp.realtime.explaining import MapRequest
 
 COVER = 128
 """The grey of a painted patch."""
@@ -135,18 +134,30 @@ class FrameProbe:
         self._covered: np.ndarray | None = None
 
     def __call__(
-        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
+        self,
+        engine: Engine,
+        picture: np.ndarray,
+        result: Result,
+        target: str | int,
+        mask: np.ndarray | None,
+        still: bool,
     ) -> ProbeResult:
         """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
 
-        Of a frame that stands still the means are its own.
+        Args:
+          engine: explained it.
+          picture: what the network saw.
+          result: its map and scores.
+          target: what is explained.
+          mask: the painted patches, or None.
+          still: whether the picture stands still; the means are then its own.
         """
-        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
+        first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
-        goes_on = self._of == (engine, class_) and self._covered is request.mask
-        if request.frame or self.probe is None or not goes_on:
+        goes_on = self._of == (engine, class_) and self._covered is mask
+        if still or self.probe is None or not goes_on:
             self.probe = Probe()
-        self._of, self._covered = (engine, class_), request.mask  # each stroke makes a new mask
+        self._of, self._covered = (engine, class_), mask  # each stroke makes a new mask
         strength = result.maps[0].strength.astype(np.float32)
         return self.probe(
             result.region.extract(picture),

@@ -36,21 +36,7 @@ def in_window(config: Config, duration_s: float | None) -> list[str]:
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
-    """Writes the overlaid clip and a contact sheet beside it.
-
-    Args:
-      config: the configuration.
-      target: a .mp4, .mov or .mkv file.
-      overwrite: whether both files may be replaced.
-
-    Returns:
-      One line for each file.
-
-    Raises:
-      UsageError: the name has another ending.
-      OutputError: a file cannot be written.
-      DamagedInputError: the gallery is damaged.
-    """
+    """Writes the overlaid clip and a contact sheet beside it."""
     if target.suffix.lower() not in CONTAINERS:
         raise UsageError(f"{str(target)!r}: expected a name that ends in .mp4, .mov or .mkv.")
     sheet = target.with_suffix(".png")

@@ -22,36 +22,23 @@ from realtime_lrp.video.source import Source, Timeline
 
 PAUSES_S = (0.5, 1.0, 2.0, 3.0)
 """Pauses before the first, second, ... attempt to open a lost source, in seconds."""
-JITTER = 0.2
-"""Pauses vary at random by this share."""
-HEALTHY_S = 30.0
-"""After this long with pictures the pauses begin again with the shortest."""
-
-FIRST_FRAME_S = 12.0
-"""Maximum wait for the first frame at the start."""
-STALLED_S = 1.5
-"""A steady source that gives no picture for this long counts as lost."""
-GIVEN_UP_S = 3.0
-"""After this long its reader is left behind and the source is opened again."""
-OPENING_S = 15.0
-"""Maximum time for opening a source."""
-STILL_S = 5.0
-"""After this long the user is told that the picture stands still, or is black."""
-BLACK = 2.0
-"""Pictures whose mean is not above this are black."""
-WATCH_S = 0.05
-"""How often the supervisor looks at the reader."""
-CLOSING_S = 0.5
-"""How long the next reader waits for the previous one to end."""
-JOIN_S = 2.0
-"""How long the end of the program waits for the reader."""
+JITTER = 0.2  # pauses vary at random by this share
+HEALTHY_S = 30.0  # after this long with pictures the pauses begin again with the shortest
+FIRST_FRAME_S = 12.0  # maximum wait for the first frame at the start
+STALLED_S = 1.5  # a steady source that gives no picture for this long counts as lost
+GIVEN_UP_S = 3.0  # after this long its reader is left behind and the source is opened again
+OPENING_S = 15.0  # maximum time for opening a source
+STILL_S = 5.0  # after this long the user is told that the picture stands still, or is black
+BLACK = 2.0  # pictures whose mean is not above this are black
+WATCH_S = 0.05  # how often the supervisor looks at the reader
+CLOSING_S = 0.5  # how long the next reader waits for the previous one to end
+JOIN_S = 2.0  # how long the end of the program waits for the reader
 
 LOST = "picture lost, trying to get it back"
 FROZEN = "the picture stands still"
 DARK = "the picture is black"
 WAITING = "waiting for the picture"
-NO_PICTURE = "no picture: "
-"""Stands before the reason why a source cannot be opened (again)."""
+NO_PICTURE = "no picture: "  # stands before the reason why a source cannot be opened (again)
 
 log = logging.getLogger(__name__)
 
@@ -80,18 +67,7 @@ CLOCK = Clock()
 class Capture:
     """Reads a source and opens it again whenever it is lost.
 
-    Args:
-      open_source: opens the source.
-      transform: what is done with each picture, for example mirroring.
-      clock: what tells the time.
-      patient: whether a source that cannot be opened at the start is retried like any other.
-
-    Attributes:
-      frames: the slot that holds the newest picture, uint8 [H, W, 3] RGB.
-      trouble: what is wrong with the picture now: LOST, FROZEN, DARK, WAITING, or NO_PICTURE and
-        the reason once opening has failed; "" if nothing is.
-      reconnects: how often the source gave pictures again after a loss.
-      next_try: when a lost source is opened again, in the clock's time.
+    A patient one treats a source that cannot be opened at the start like a lost one.
     """
 
     def __init__(
@@ -101,13 +77,13 @@ class Capture:
         clock: Clock = CLOCK,
         patient: bool = False,
     ):
-        self.frames: Slot[np.ndarray] = Slot()
-        self.trouble = ""
-        self.reconnects = 0
+        self.frames: Slot[np.ndarray] = Slot()  # uint8 [H, W, 3] RGB
+        self.trouble = ""  # LOST, FROZEN, DARK, WAITING, or NO_PICTURE and the reason
+        self.reconnects = 0  # how often pictures came again after a loss
         self._transform, self._clock = transform, clock
         self._history = SourceHistory(open_source)
         self._reader: _Reader | None = None
-        self.next_try = 0.0
+        self.next_try = 0.0  # when a lost source is opened again, in the clock's time
         self._starting, self._stopped = not patient, False
         self._error: Exception | None = None
         self._lock = threading.Lock()  # guards all of the above
@@ -135,11 +111,7 @@ class Capture:
             self._drop_reader()
 
     def check(self) -> None:
-        """Raises what ended the supervisor.
-
-        Raises:
-          Error: the source could not be opened, or gave no frame at the start.
-        """
+        """Raises what ended the supervisor."""
         if self._error is not None:
             raise self._error
         if self._starting and self._clock.now() - self._started > FIRST_FRAME_S:
@@ -289,22 +261,14 @@ class Capture:
 
 @dataclass
 class SourceHistory:
-    """What is known of a source over all its readers.
+    """What is known of a source over all its readers."""
 
-    Attributes:
-      open: opens it.
-      missing: what `trouble` says while it gives no picture.
-      lost: it gave pictures, and gives none now.
-      tries: how often it was opened since it was last healthy.
-      reopened: when the still picture began for which it was last opened again.
-      last: checksum of its last picture, and when the first picture with that checksum came.
-    """
-
-    open: OpenSource
-    missing: str = WAITING
-    lost: bool = False
-    tries: int = 0
-    reopened: float | None = None
+    open: OpenSource  # opens it
+    missing: str = WAITING  # what `trouble` says while it gives no picture
+    lost: bool = False  # it gave pictures, and gives none now
+    tries: int = 0  # how often it was opened since it was last healthy
+    reopened: float | None = None  # start of the freeze that caused the last reopening
+    # checksum of its last picture, and when the first picture with that checksum came
     last: tuple[int, float] = (-1, 0.0)
 
     def pause_after(self, lasted_s: float) -> float:
@@ -317,20 +281,7 @@ class SourceHistory:
 
 
 class _Reader(threading.Thread):
-    """Opens a source and reads it until it is lost or stopped.
-
-    Attributes:
-      history: of the source.
-      source: once it is open.
-      count: how many frames came.
-      since: when opening began; once it is open, when it was.
-      newest: when the last frame came; before the first one, `since`.
-      changed: when the first frame like the last one came, of whatever reader.
-      bright: when the last frame came that is not black.
-      error: the exception that ended it.
-      lost: it ended by itself.
-      ended: set at the end.
-    """
+    """Opens a source and reads it until it is lost or stopped."""
 
     def __init__(
         self,
@@ -344,7 +295,10 @@ class _Reader(threading.Thread):
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self.source: Source | None = None
         self.count = 0
-        self.since = self.newest = self.changed = self.bright = clock.now()
+        self.since = clock.now()  # when opening began; once the source is open, when it was
+        self.newest = self.since  # when the last frame came
+        self.changed = self.since  # when the first frame like the last one came, of any reader
+        self.bright = self.since  # when the last frame came that is not black
         self.error: Exception | None = None
         self.lost, self.ended = False, threading.Event()
 

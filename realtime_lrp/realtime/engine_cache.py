@@ -34,23 +34,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """The choices that need an engine of their own.
+    """The choices that need an engine of their own."""
 
-    Attributes:
-      method: see `lrp.method`.
-      composite: see `lrp.composite`.
-      channels: "grey" or "rgb", see `overlay.map`.
-      also: methods or composites whose maps are computed as well.
-      random: whether the weights are random.
-      contrast: whether the target sets a class against others and the precision is `auto`. What
-        they have in common cancels, so that this takes a more precise engine.
-    """
-
-    method: str
-    composite: str
-    channels: str
-    also: tuple[str, ...] = ()
-    random: bool = False
+    method: str  # see `lrp.method`
+    composite: str  # see `lrp.composite`
+    channels: str  # "grey" or "rgb", see `overlay.map`
+    also: tuple[str, ...] = ()  # methods or composites whose maps are computed as well
+    random: bool = False  # whether the weights are random
+    # whether the target sets a class against others and the precision is `auto`. What they have in
+    # common cancels, so that this takes a more precise engine.
     contrast: bool = False
 
     def with_composite(self, name: str) -> EngineChoice:
@@ -77,19 +69,12 @@ class EngineChoice:
 
 
 class EngineCache:
-    """Prepares engines and keeps the last ones.
-
-    Args:
-      config: decides what a choice does not.
-      first: an engine that keeps its Keras model.
-      choice: which engine `first` is.
-
-    Attributes:
-      preparing: the choice that is being prepared, or the channels of a layer; or None.
-    """
+    """Prepares engines and keeps the last ones."""
 
     def __init__(self, config: Config, first: Engine, choice: EngineChoice):
-        self.preparing: EngineChoice | ConceptRequest | None = None
+        self.preparing: EngineChoice | ConceptRequest | None = (
+            None  # an engine, or a layer's channels
+        )
         self._config = config
         self._first, self._first_random = first, choice.random
         self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()

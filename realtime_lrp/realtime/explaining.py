@@ -38,29 +38,14 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.result import Result
     from realtime_lrp.relevance.explainer import Explainer
 
-STOP_S = 2.0
-"""Maximum wait for the thread at the end."""
-
-IDLE_S = 0.1
-"""Maximum wait for a frame before the request is read again."""
-
-REST_S = 2.0
-"""How long the thread leaves the processor to others after a map, at most."""
-
-RETRY_S = 1.0
-"""Pause after a failure; then the newest frame is tried."""
-
-TRIES = 3
-"""After this many failures in a row the engine leaves the GPU."""
-
-TOP = 5
-"""How many of the best classes are named."""
-
-TINY = 1e-4
-"""A smaller score counts as about 0: what relevance it has, or loses, is rounding."""
-
-VANISHED = 1e-3
-"""A map with less than this share of the relevance that started counts as about 0."""
+STOP_S = 2.0  # maximum wait for the thread at the end
+IDLE_S = 0.1  # maximum wait for a frame before the request is read again
+REST_S = 2.0  # how long the thread leaves the processor to others after a map, at most
+RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
+TRIES = 3  # after this many failures in a row the engine leaves the GPU
+TOP = 5  # how many of the best classes are named
+TINY = 1e-4  # a smaller score counts as about 0: what relevance it has, or loses, is rounding
+VANISHED = 1e-3  # a map with less than this share of the relevance that started counts as about 0
 
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
@@ -70,49 +55,29 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class MapRequest:
-    """What the relevance thread is to explain, and how. A change is a new object.
-
-    Attributes:
-      choice: the engine.
-      target: what is explained, see `TargetResolver`.
-      frame: the frame to explain; None is the newest.
-      mask: bool [H, W], True where the frame is covered; or None.
-      probe: whether the faithfulness probe runs.
-      concepts: the channels whose maps are wanted too, or None.
-    """
+    """What the relevance thread is to explain, and how. A change is a new object."""
 
     choice: EngineChoice
-    target: str | int
-    frame: Item[np.ndarray] | None = None
-    mask: np.ndarray | None = None
+    target: str | int  # what is explained, see `TargetResolver`
+    frame: Item[np.ndarray] | None = None  # the frame to explain; None is the newest
+    mask: np.ndarray | None = None  # bool [H, W], True where the frame is covered; or None
     probe: bool = False
-    concepts: ConceptRequest | None = None
+    concepts: ConceptRequest | None = None  # the channels whose maps are wanted too, or None
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedFrame:
-    """A frame with its raw maps; nothing is scaled or coloured yet.
-
-    Attributes:
-      frame: the frame as it was captured.
-      picture: uint8 [H, W, 3] RGB, what the network saw of it: with the painted patches.
-      request: what was asked for.
-      engine: explained it.
-      result: the raw maps and scores.
-      uncovered: without patches, the probability of each label in `scores`; None where there are
-        no patches.
-      probed: what the faithfulness probe found, or None.
-      loss: where relevance went that is missing; None where nothing is missing.
-    """
+    """A frame with its raw maps; nothing is scaled or coloured yet."""
 
     frame: Item[np.ndarray]
-    picture: np.ndarray
+    picture: np.ndarray  # uint8 [H, W, 3] RGB, what the network saw of it: with the painted patches
     request: MapRequest
     engine: Engine
     result: Result
+    # without patches, the probability of each label in `scores`; None where there are no patches
     uncovered: list[float] | None = None
     probed: ProbeResult | None = None
-    loss: Loss | None = None
+    loss: Loss | None = None  # where relevance went that is missing; None where nothing is missing
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,26 +144,8 @@ class _InFlight:
 class RelevanceThread:
     """Loads the network, then explains frames.
 
-    Args:
-      config: the effective configuration.
-      frames: the slot with the newest frame.
-      request: the first request.
-      stats: counts maps.
-      changeable: whether other engines will be requested; the Keras model is kept for them.
-      engine: explains the first request; None loads the network.
-      after: another network, which is loaded before this one.
-
-    Attributes:
-      maps: the slot with the newest explained frame.
-      config: the effective configuration.
-      engine: explained last; None while the first is loaded.
-      request: the present request; set it to change what is explained.
-      choice: which engine that is.
-      failing: why maps cannot be computed at the moment, or "".
-      waiting: how long the thread has waited for frames.
-      engine_cache: prepares other engines; None while the first is loaded.
-      others: returns how many others compute at the moment; each is left as much time as this
-        thread takes itself, up to `REST_S`. An engine that is prepared is one more.
+    Where it is changeable other engines are prepared for later requests, and the Keras model is
+    kept for them. `after` is another network, which is loaded first.
     """
 
     def __init__(
@@ -212,10 +159,11 @@ class RelevanceThread:
         after: RelevanceThread | None = None,
     ):
         self.maps: Slot[ExplainedFrame] = Slot()
-        self.engine = engine
+        self.engine = engine  # explained last; None while the first is loaded
         self._failures = 0
-        self.engine_cache: EngineCache | None = None
-        self.request, self.choice = request, request.choice
+        self.engine_cache: EngineCache | None = None  # None while the first engine is loaded
+        self.request = request  # set it to change what is explained
+        self.choice = request.choice  # of `engine`
         self.config = config
         self._changeable = changeable
         self._after = after
@@ -230,7 +178,7 @@ class RelevanceThread:
         self._shares = SteadyShares()
         self._pairs = MapPairs(config)
         self.failing, self.waiting = "", Waiting()
-        self.others: Callable[[], float] = lambda: 0
+        self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._aimed: tuple[Explainer, str | int] | None = None
         self._probe = FrameProbe()
         self._loss: tuple[float, Engine, Loss] | None = None

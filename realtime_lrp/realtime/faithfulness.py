@@ -18,45 +18,28 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
 
-COVER = 128
-"""The grey of a painted patch."""
-
-GRID = 14
-"""Patches along a side of what the network sees."""
-
-SHARE = 0.1
-"""The share of the patches that are flipped."""
-
-DRAWS = 3
-"""How many random choices of patches are tried on each picture."""
+COVER = 128  # the grey of a painted patch
+GRID = 14  # patches along a side of what the network sees
+SHARE = 0.1  # the share of the patches that are flipped
+DRAWS = 3  # how many random choices of patches are tried on each picture
 
 KEPT = 30
 """For so many pictures the first random choice stays the same, so that it can be looked at."""
 
-BLUR = 0.12
-"""A flipped patch is blurred: the standard deviation, as a share of the longer side."""
-
-NEW_SHARE = 0.2
-"""The weight of each new picture in the means."""
+BLUR = 0.12  # a flipped patch is blurred: the standard deviation, as a share of the longer side
+NEW_SHARE = 0.2  # the weight of each new picture in the means
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeResult:
-    """Probabilities of one class, means over the latest pictures.
-
-    Attributes:
-      class_: the index of the class.
-      whole: with all patches.
-      relevant: without the most relevant patches.
-      at_random: without as many random patches.
-      relevant_patches, random_patches: the patches of the newest picture, bool [rows, columns] over
-        the network's input; of the random ones the first choice.
-    """
+    """Probabilities of one class, means over the latest pictures."""
 
     class_: int
-    whole: float
-    relevant: float
-    at_random: float
+    whole: float  # with all patches
+    relevant: float  # without the most relevant patches
+    at_random: float  # without as many random patches
+    # the patches of the newest picture, bool [rows, columns] over the network's input; of the
+    # random ones the first choice
     relevant_patches: np.ndarray
     random_patches: np.ndarray
 
@@ -90,14 +73,9 @@ class Probe:
         whole: float,
         scores: Callable[[np.ndarray], np.ndarray],
     ) -> ProbeResult:
-        """Probes one picture.
+        """Probes a region uint8 [h, w, 3] with its map float32 [h, w] for a class of score `whole`.
 
-        Args:
-          extracted: uint8 [h, w, 3], the region that the network sees, as its input.
-          strength: float32 [h, w], its map; only the positive part counts.
-          class_: the class whose probability is compared.
-          whole: its probability with all patches.
-          scores: pictures uint8 [B, h, w, 3] -> probabilities [B, classes]; called once.
+        Only the positive part of the map counts. `scores` gets pictures uint8 [B, h, w, 3] once.
         """
         size = extracted.shape[:2]
         grid = (min(GRID, size[0]), min(GRID, size[1]))
@@ -144,13 +122,7 @@ class FrameProbe:
     ) -> ProbeResult:
         """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
 
-        Args:
-          engine: explained it.
-          picture: what the network saw.
-          result: its map and scores.
-          target: what is explained.
-          mask: the painted patches, or None.
-          still: whether the picture stands still; the means are then its own.
+        The means are over the last pictures, of a still picture its own.
         """
         first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))

@@ -9,19 +9,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Item(Generic[T]):
-    """What a slot holds.
-
-    Attributes:
-      value: the picture, or the explained frame.
-      number: 1 for the first item, then one more for each.
-      time: `time.monotonic()` when the picture was captured, in seconds.
-      source: the file or camera that it comes from, in words; "" where nobody asks.
-    """
+    """What a slot holds."""
 
     value: T
-    number: int
-    time: float
-    source: str = ""
+    number: int  # 1 for the first item, then one more for each
+    time: float  # `time.monotonic()` when the picture was captured, in seconds
+    source: str = ""  # the file or camera that it comes from, in words; "" where nobody asks
 
 
 class Slot(Generic[T]):
@@ -38,12 +31,7 @@ class Slot(Generic[T]):
             self._changed.notify_all()
 
     def newest(self, after: int = 0, timeout_s: float = 0.0) -> Item[T] | None:
-        """The newest item if its number is above `after`, else None.
-
-        Args:
-          after: the number of the last item seen.
-          timeout_s: how long to wait for such an item, in seconds.
-        """
+        """The newest item if its number is above `after`, else None after the timeout."""
         with self._changed:
             self._changed.wait_for(lambda: self._count() > after, timeout_s)
             return self._item if self._count() > after else None

@@ -30,18 +30,13 @@ THREADS = "TF_NUM_INTRAOP_THREADS"
 WAIT_S = 0.034
 """How long the second map of a pair waits for a frame: as long as a camera takes for one."""
 
-LARGEST = 40 << 20
-"""Bytes of the largest model file that counts as small: 10 million weights."""
+LARGEST = 40 << 20  # bytes of the largest model file that counts as small: 10 million weights
 
 SMALL_PRESET = re.compile(r"hub:(deit|vit)_tiny_")
 
 
 class MapPairs:
-    """Begins maps: of one small transformer in pairs, of anything else as the engine does.
-
-    Args:
-      config: names the networks.
-    """
+    """Begins maps: of one small transformer in pairs, of anything else as the engine does."""
 
     def __init__(self, config: Config) -> None:
         self._model, self._others = config.model.name, config.live.also_models
@@ -69,13 +64,7 @@ class MapPairs:
     def begin(
         self, engine: Engine, picture: np.ndarray, target: str | int
     ) -> Callable[[], list[Result]]:
-        """Begins the map of a picture; the function that is returned waits for the result.
-
-        Args:
-          engine: has this target.
-          picture: uint8 [H, W, 3] RGB.
-          target: given with the map, since the engine may have another one when a thread takes it.
-        """
+        """Begins the map of a picture; the function that is returned waits for the result."""
         if self._pair is None:
             return engine.begin([picture])
         return self._pair.submit(lambda: engine.begin([picture], [target])()).result

@@ -25,8 +25,7 @@ from realtime_lrp.realtime.stats import Stats
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-KEPT_UP = 0.8
-"""The first network keeps up if it explains at least this share of the frames."""
+KEPT_UP = 0.8  # the first network keeps up if it explains at least this share of the frames
 
 LONGEST_REST, STEP = 3.0, 1.0
 """The longest rest, in multiples of the time that a map took, and by how much it changes."""
@@ -48,11 +47,7 @@ def network_names(config: Config) -> tuple[str, ...]:
 def further_threads(
     config: Config, frames: Slot[np.ndarray], stats: Stats, changeable: bool, first: RelevanceThread
 ) -> list[RelevanceThread]:
-    """The relevance threads of `live.also_models`; they are not started.
-
-    Raises:
-      UsageError: a network is there twice.
-    """
+    """The relevance threads of `live.also_models`; they are not started."""
     check_also_models(config)
     names, threads = network_names(config), [first]
     for name, model in zip(names[1:], config.live.also_models, strict=True):
@@ -116,9 +111,6 @@ def target_for(target: str | int, first: Engine | None, other: Engine | None) ->
     """A target of the first network in the words of another one: its classes by name.
 
     "all" as long as one of the networks is not loaded.
-
-    Raises:
-      UsageError: the other network has no such class.
     """
     if first is None or other is None:
         return "all"

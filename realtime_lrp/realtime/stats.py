@@ -17,8 +17,7 @@ from realtime_lrp.system.atomic import atomic_file
 OF_A_NETWORK = ("maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision")
 """The figures of a further network."""
 
-KEPT = 10_000
-"""p50 and p99 are computed from this many of the latest durations."""
+KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
 
 
 def _durations() -> deque[float]:
@@ -27,13 +26,7 @@ def _durations() -> deque[float]:
 
 @dataclass
 class Stats:
-    """Counts and durations of one run; None where a figure does not apply to the command.
-
-    Attributes:
-      map_ms, frame_age_ms, map_age_ms: milliseconds.
-      first_map: `time.monotonic()` of the first map, or None before it.
-      further: the figures of further networks, by their names.
-    """
+    """Counts and durations of one run; None where a figure does not apply to the command."""
 
     device: str
     precision: str
@@ -43,10 +36,11 @@ class Stats:
     maps: int = 0
     reconnects: int | None = None
     traces: int = 0
-    map_ms: deque[float] = field(default_factory=_durations)
+    map_ms: deque[float] = field(default_factory=_durations)  # milliseconds
     frame_age_ms: deque[float] = field(default_factory=_durations)
     map_age_ms: deque[float] = field(default_factory=_durations)
-    first_map: float | None = None
+    first_map: float | None = None  # `time.monotonic()` of the first map, or None before it
+    # the figures of further networks, by their names
     further: dict[str, "Stats"] = field(default_factory=dict)
     _shown_before: int = field(default=0, init=False)
     _maps_before: int = field(default=0, init=False)
@@ -129,11 +123,7 @@ class Stats:
         return {key: figures[key] for key in OF_A_NETWORK}
 
     def write(self, path: Path, live: bool, provenance: Provenance) -> None:
-        """Writes the figures as JSON, and how the maps were made.
-
-        Raises:
-          OutputError: the file cannot be made.
-        """
+        """Writes the figures as JSON, and how the maps were made."""
         figures = {**self.as_dict(live), KEY: msgspec.to_builtins(provenance)}
         with atomic_file(path, overwrite=True) as part:
             part.write_text(json.dumps(figures, indent=2) + "\n")

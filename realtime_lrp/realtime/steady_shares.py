@@ -43,12 +43,7 @@ class SteadyShares:
     ) -> Callable[[], list[Result]]:
         """Starts to explain a picture with its channels, see `Engine.begin`.
 
-        Args:
-          engine: explains it.
-          picture: uint8 [H, W, 3] RGB.
-          wanted: the channels that are asked for.
-          series: equal for pictures whose shares are averaged; None for one that stands alone.
-          now: `time.monotonic()`.
+        Shares are averaged over pictures of one series; None stands for a picture by itself.
         """
         if series is not None:
             series = engine, series, wanted.layer

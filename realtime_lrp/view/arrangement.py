@@ -12,8 +12,7 @@ from realtime_lrp.system.geometry import Box
 COLUMN, MAX_COLUMN = 10, 26
 """Least and greatest width of a column of figures, in heights of a letter."""
 
-COVERING_COLUMN = 13
-"""The width of a column that has to cover a part of the explained region."""
+COVERING_COLUMN = 13  # the width of a column that has to cover a part of the explained region
 
 FULL_COLUMN, FULL_BAND = 15, 12
 """Width of a column, or height of a band, in which most figures need no second line."""
@@ -21,31 +20,22 @@ FULL_COLUMN, FULL_BAND = 15, 12
 BAND, NOTICE_BAND = 8, 5
 """Least height of a band for figures, and of one for notices, in heights of a letter."""
 
-MARKS = 1.7
-"""Height of the line of marks below figures or notices, in heights of a letter."""
+MARKS = 1.7  # height of the line of marks below figures or notices, in heights of a letter
 
 CAPTION, LEGEND = 1.6, 2.1
 """Heights of the lines above and below each panel, in heights of a letter."""
 
-GAP = 0.6
-"""Space between panels, in heights of a letter."""
+GAP = 0.6  # space between panels, in heights of a letter
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """The boxes of what stands on a canvas.
+    """The boxes of what stands on a canvas."""
 
-    Attributes:
-      pictures: of the picture, or of each panel side by side.
-      figures: one area for all figures, or one at the left and one at the right.
-      notices: the area whose lower edge gets notices that have no room below the figures.
-      marks: a line for what lasts: frozen, recording. Nothing else stands there.
-    """
-
-    pictures: tuple[Box, ...]
-    figures: tuple[Box, ...]
-    notices: Box
-    marks: Box
+    pictures: tuple[Box, ...]  # of the picture, or of each panel side by side
+    figures: tuple[Box, ...]  # one area for all figures, or one at the left and one at the right
+    notices: Box  # the area whose lower edge gets notices that have no room below the figures
+    marks: Box  # a line for what lasts: frozen, recording. Nothing else stands there.
 
     def moved_down(self, rows: int) -> "Arrangement":
         """The same boxes so many rows further down."""
@@ -86,14 +76,9 @@ def arrange(
 ) -> Arrangement:
     """Arranges a canvas.
 
-    Args:
-      size: rows and columns of the canvas.
-      shape: rows and columns of the picture, then anything.
-      region: the explained region in the picture; None is the largest square in its middle.
-      panels: how many maps stand beside the picture; 0 where the map lies over it.
-      with_figures: whether figures are shown.
-      letters: the height of the figures' letters, in pixels.
-      gives_way: whether the picture becomes smaller so that no figure covers the explained region.
+    Without panels the map lies over the picture. The region is that of the picture; None is the
+    largest square in its middle. A picture that gives way becomes smaller, so that no figure covers
+    the region.
     """
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)

@@ -37,8 +37,7 @@ MIN_LETTERS = 9
 ANSWER_SHARE = 0.035
 """Least height of the answer's letters in the presenter view, as a share of the canvas's."""
 
-WIDEST = 40
-"""Greatest width of a column of blocks in a wide area, in heights of a letter."""
+WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
 
 
 def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
@@ -137,17 +136,12 @@ _Part = _Line | _Strip
 
 @dataclass(frozen=True)
 class _Letters:
-    """How large letters are.
+    """How large letters are."""
 
-    Attributes:
-      size: the height of usual ones, in pixels.
-      tall: how much larger those with a scale are for it, on a canvas that is taller than wide.
-      least: the least height of an answer's letters in the presenter view.
-    """
-
-    size: int
+    size: int  # the height of usual ones, in pixels
+    # how much larger those with a scale are for it, on a canvas that is taller than wide
     tall: float
-    least: int
+    least: int  # the least height of an answer's letters in the presenter view
 
     def scaled(self, scale: float) -> int:
         """The height of letters of this scale, in pixels."""

@@ -7,11 +7,8 @@ import sys
 
 import numpy as np
 
-KEPT = 4
-"""How many arrays are kept."""
-
-_OURS = 3
-"""References to an array that nobody else holds, seen from `Buffers.get`."""
+KEPT = 4  # how many arrays are kept
+_OURS = 3  # references to an array that nobody else holds, seen from `Buffers.get`
 
 
 class Buffers:

@@ -18,17 +18,13 @@ from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
 
-ROWS = 4
-"""How many channels have a row."""
-
-GROUND, GROUND_FOLLOWED = 34, 60
-"""The grey of the panel, and of the row that is followed."""
+ROWS = 4  # how many channels have a row
+GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
 
 SHOWN, ACROSS = 6, 3
 """How many pictures of the gallery a row has, and how many of them stand side by side."""
 
-LEAST_PICTURE = 14
-"""Smaller pictures of the gallery, in pixels, are left out."""
+LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
 
 NO_PICTURES = "no pictures of it"
 
@@ -45,61 +41,38 @@ HEADER, NAME, STRIP, PAD = 3.7, 1.4, 0.55, 0.35
 WARNED, WARNING_LINES = 2.1, 2
 """What a warning adds to the height of the header, and how many lines it has at most."""
 
-CAPTION = 0.75
-"""How high the letters of captions are, in heights of other letters."""
-
-KEPT = 48
-"""How many drawn rows of gallery pictures and texts are kept."""
+CAPTION = 0.75  # how high the letters of captions are, in heights of other letters
+KEPT = 48  # how many drawn rows of gallery pictures and texts are kept
 
 
 @dataclass(frozen=True, eq=False)
 class ConceptRow:
-    """A channel.
-
-    Attributes:
-      channel: its number.
-      name: what it is called; "channel 17" without a name.
-      share: -1 to 1, of the magnitude of the relevance at the layer; the length of the bar.
-      figure: the same in words.
-      intensity: float32 [h, w] or [h, w, 3] in [-1, 1], its map; drawn with one scale in all rows.
-      pictures: what the channel answers to, uint8 [S, S, 3] RGB each; possibly none.
-      followed: whether its map lies over the picture alone.
-    """
+    """A channel."""
 
     channel: int
-    name: str
-    share: float
-    figure: str
+    name: str  # what it is called; "channel 17" without a name
+    share: float  # -1 to 1, of the magnitude of the relevance at the layer; the length of the bar
+    figure: str  # the same in words
+    # float32 [h, w] or [h, w, 3] in [-1, 1], its map; drawn with one scale in all rows
     intensity: np.ndarray
+    # what the channel answers to, uint8 [S, S, 3] RGB each; possibly none
     pictures: Sequence[np.ndarray]
-    followed: bool = False
+    followed: bool = False  # whether its map lies over the picture alone
 
 
 @dataclass(frozen=True, eq=False)
 class ConceptPanel:
-    """What the panel shows.
+    """What the panel shows."""
 
-    Attributes:
-      title: the layer.
-      picture: uint8 [h, w, 3] RGB, the explained region.
-      rows: the channels; None leaves a row empty.
-      look: how maps are drawn.
-      signed: whether they can be negative.
-      note: what stands in place of the rows, or "".
-      with_pictures: whether rows have room for pictures of the gallery.
-      network: whose channels they are, or "" where there is one network only.
-      warning: what is wrong with the pictures of the gallery, or "".
-    """
-
-    title: str
-    picture: np.ndarray
-    rows: tuple[ConceptRow | None, ...]
+    title: str  # the layer
+    picture: np.ndarray  # uint8 [h, w, 3] RGB, the explained region
+    rows: tuple[ConceptRow | None, ...]  # the channels; None leaves a row empty
     look: Look
-    signed: bool
-    note: str = ""
-    with_pictures: bool = True
-    network: str = ""
-    warning: str = ""
+    signed: bool  # whether maps can be negative
+    note: str = ""  # what stands in place of the rows, or ""
+    with_pictures: bool = True  # whether rows have room for pictures of the gallery
+    network: str = ""  # whose channels they are, or "" where there is one network only
+    warning: str = ""  # what is wrong with the pictures of the gallery, or ""
 
     @property
     def heading(self) -> str:

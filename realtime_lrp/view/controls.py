@@ -32,8 +32,7 @@ UNDO = {"freeze": "Go on", "record": "Stop"}
 
 LOOPS, LOOPS_NOT = "Loop: on", "Loop: off"
 
-SHIFT = 4
-"""OpenCV draws circles at this many binary places of a pixel."""
+SHIFT = 4  # OpenCV draws circles at this many binary places of a pixel
 
 FILL, EDGE = (38, 38, 44), (120, 120, 130)
 
@@ -50,19 +49,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Controls:
-    """Where the controls stand on the canvas.
+    """Where the controls stand on the canvas."""
 
-    Attributes:
-      buttons: action -> its button.
-      track: the part of the bar that stands for the time from start to end; None without a bar.
-      area: all of them, with the gaps.
-      letters: the height of letters, in pixels.
-    """
-
-    buttons: Mapping[str, Box]
+    buttons: Mapping[str, Box]  # action -> its button
+    # the part of the bar that stands for the time from start to end; None without a bar
     track: Box | None
-    area: Box
-    letters: int
+    area: Box  # all of them, with the gaps
+    letters: int  # the height of letters, in pixels
 
     def at(self, x: int, y: int) -> str:
         """What is at a pixel: an action, "bar", "gap", or "" outside the area."""

@@ -14,25 +14,18 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
 
-KEPT = 16
-"""How many decals are kept, those used last."""
+KEPT = 16  # how many decals are kept, those used last
 
 WHITE = 255
 
 
 @dataclass(frozen=True, eq=False)
 class Decal:
-    """What a drawing does to the pixels in a box of a canvas.
+    """What a drawing does to the pixels in a box of a canvas."""
 
-    Attributes:
-      box: the smallest box around all pixels that it changes.
-      factor: m of each value, uint8 [h, w, 3], 255 for 1.
-      added: c of each value, uint8 [h, w, 3].
-    """
-
-    box: Box
-    factor: np.ndarray
-    added: np.ndarray
+    box: Box  # the smallest box around all pixels that it changes
+    factor: np.ndarray  # m of each value, uint8 [h, w, 3], 255 for 1
+    added: np.ndarray  # c of each value, uint8 [h, w, 3]
 
     def lay_over(self, canvas: np.ndarray) -> None:
         """Draws it on a canvas, uint8 [H, W, 3], in place; within 3 of what drawing gives."""
@@ -54,10 +47,7 @@ class Decals:
     def draw(self, canvas: np.ndarray, function: Callable[..., None], *arguments: Hashable) -> None:
         """Calls a function that draws on a canvas, uint8 [H, W, 3] RGB, in place.
 
-        Args:
-          canvas: its first argument.
-          function: draws the same for equal arguments, whatever is on the canvas.
-          arguments: the further ones.
+        It has to draw the same for equal arguments, whatever is on the canvas.
         """
         key = canvas.shape, function, arguments
         if key not in self._kept:

@@ -19,8 +19,7 @@ SOFT = (188, 196, 208)
 ACCENT = (255, 214, 90)
 EDGE = (70, 78, 92)
 
-MIN_FONT = 9
-"""Pixels of the smallest letters."""
+MIN_FONT = 9  # pixels of the smallest letters
 
 PICTURE_SIDE, LEAST_SIDE, PICTURE_GAP = 4.0, 3.0, 0.25
 """Largest side of a picture, the least at which all stand in one row, and the space between two, as
@@ -29,19 +28,12 @@ multiples of the font size."""
 
 @dataclass(frozen=True)
 class TextBlock:
-    """A text, wrapped into lines.
+    """A text, wrapped into lines."""
 
-    Attributes:
-      text: what it says.
-      scale: font size as a multiple of the page's.
-      colour: RGB.
-      one_line: shrink the letters instead of wrapping.
-    """
-
-    text: str
-    scale: float = 1.0
-    colour: tuple[int, int, int] = WHITE
-    one_line: bool = False
+    text: str  # what it says
+    scale: float = 1.0  # font size as a multiple of the page's
+    colour: tuple[int, int, int] = WHITE  # RGB
+    one_line: bool = False  # shrink the letters instead of wrapping
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ BUTTONS_HEIGHT = 0.09
 BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3
 """Size of the bottom elements' letters as a share of the page's, and their share of its height."""
 
-CARD_SHADE = 0.3
-"""Brightness of the screen behind a card."""
+CARD_SHADE = 0.3  # brightness of the screen behind a card
 
 
 @dataclass(frozen=True)
@@ -48,17 +47,11 @@ class Page:
 
 @dataclass(frozen=True)
 class ScreenLayout:
-    """Where picture and page are.
-
-    Attributes:
-      picture: the picture's box.
-      text: the box of the page's elements; it drifts without changing its size.
-      bottom: the box of the page's bottom elements if they stand apart from it, at the lower edge
-        of a tall screen, where everybody reaches them; else None.
-    """
+    """Where picture and page are on the canvas."""
 
     picture: Box
-    text: Box
+    text: Box  # the box of the page's elements; it drifts without changing its size
+    # of the bottom elements that stand at the lower edge of a tall screen, where all reach them
     bottom: Box | None = None
 
 
@@ -68,14 +61,7 @@ def layout_of(
     margin: int = 0,
     shift: tuple[int, int] = (0, 0),
 ) -> ScreenLayout:
-    """Where picture and page are.
-
-    Args:
-      size: rows and columns of the canvas.
-      swapped: whether the page comes first, against burn-in.
-      margin: pixels kept free around the page's elements: the largest shift.
-      shift: pixels, across and down, by which the edge between the two and the elements are moved.
-    """
+    """Where picture and page are."""
     rows, columns = size
     if rows > columns:
         return _tall_layout(size, swapped, margin, shift)

@@ -8,8 +8,7 @@ import numpy as np
 
 from realtime_lrp.view.overlay import Overlay
 
-WIDTH = 320
-"""Columns of the reduced pictures in which motion is measured."""
+WIDTH = 320  # columns of the reduced pictures in which motion is measured
 
 WINDOW = 9
 """Side of the square, in pixels of a reduced picture, over which two pictures are compared."""
@@ -24,10 +23,6 @@ class Follower:
 
     The flow is dense inverse search (Kroeger et al. 2016, "Fast Optical Flow using Dense Inverse
     Search"). A map fades where the later picture shows something else: the motion was too fast.
-
-    Args:
-      picture: uint8 [H, W, 3] RGB, the explained picture.
-      overlays: made for it, all of one size and one box.
     """
 
     def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):

@@ -13,32 +13,19 @@ from realtime_lrp.view.text import WHITE, darken, draw_text, text_width, wrapped
 SIZES = (1.0, 0.95, 0.9, 0.85, 0.8)
 """Sizes of letters to try, as multiples of those of figures. The last may take several pages."""
 
-MIN_LINES = 4
-"""In a column."""
-
-COLUMN = 20
-"""Minimum width of a column, in heights of a letter."""
-
-KEYS_SHARE = 0.25
-"""Greatest share of a column that several keys in one line take."""
-
-STEP = 1.4
-"""Height of a line, as a multiple of that of its letters."""
+MIN_LINES = 4  # in a column
+COLUMN = 20  # minimum width of a column, in heights of a letter
+KEYS_SHARE = 0.25  # greatest share of a column that several keys in one line take
+STEP = 1.4  # height of a line, as a multiple of that of its letters
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the help.
+    """A line of the help."""
 
-    Attributes:
-      keys: at the left; the heading where there is no text.
-      text: what the keys do, or the rest of it.
-      indent: of the text, in pixels; the widest keys of the group end a letter before it.
-    """
-
-    keys: str
-    text: str
-    indent: int = 0
+    keys: str  # at the left; the heading where there is no text
+    text: str  # what the keys do, or the rest of it
+    indent: int = 0  # of the text, in pixels; the widest keys of the group end a letter before it
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,8 @@ TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
 ANSWER_SCALE = 2.0
 """How much larger the letters of the presenter view's answer are than those of other figures."""
 
-STEP = 1.35
-"""Height of a line of text, as a multiple of that of its letters."""
-
-WIDE = 14
-"""Least width of a wide area, in heights of a letter."""
+STEP = 1.35  # height of a line of text, as a multiple of that of its letters
+WIDE = 14  # least width of a wide area, in heights of a letter
 
 LINES = 3
 """A name, value or notice has at most this many lines; a notice in a narrow area twice as many."""
@@ -45,38 +42,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Bar:
-    """A share as a bar.
+    """A share as a bar."""
 
-    Attributes:
-      name: above the bar; "" for none.
-      share: 0 to 1.
-      before: an earlier share, 0 to 1, shown as a mark on the bar; or None.
-      scale: how much larger its letters are than those of other figures.
-      colour: RGB.
-    """
-
-    name: str
-    share: float
-    before: float | None = None
-    scale: float = 1.0
-    colour: tuple[int, int, int] = BAR
+    name: str  # above the bar; "" for none
+    share: float  # 0 to 1
+    before: float | None = None  # an earlier share, 0 to 1, shown as a mark on the bar; or None
+    scale: float = 1.0  # how much larger its letters are than those of other figures
+    colour: tuple[int, int, int] = BAR  # RGB
 
 
 @dataclass(frozen=True)
 class Legend:
-    """A colour map with a word at each end.
+    """A colour map with a word at each end."""
 
-    Attributes:
-      colormap: the name of the colour map.
-      low: at the left end; this is relevance 0 where the colour map has no signs.
-      high: at the right end.
-      scale: how much larger its letters are than those of other figures.
-    """
-
-    colormap: str | Colormap
-    low: str
-    high: str
-    scale: float = 1.0
+    colormap: str | Colormap  # the name of the colour map
+    low: str  # at the left end; this is relevance 0 where the colour map has no signs
+    high: str  # at the right end
+    scale: float = 1.0  # how much larger its letters are than those of other figures
 
 
 @dataclass(frozen=True)
@@ -88,8 +70,7 @@ class Paragraph:
 
 
 Entry = Row | Bar | Legend | Paragraph
-Block = tuple[Entry, ...]
-"""Entries that are drawn together, on one dark background."""
+Block = tuple[Entry, ...]  # entries that are drawn together, on one dark background
 
 
 def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:

@@ -103,8 +103,7 @@ MOUSE = (
 ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for key in one.keys}
 """Key name -> action."""
 
-UNNAMED = "unnamed"
-"""The name of keys without one, such as Menu or Print."""
+UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 
 
 def key_text(keys: Sequence[str]) -> str:

@@ -13,21 +13,14 @@ from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named, def
 
 @dataclass(frozen=True)
 class Look:
-    """How maps are drawn: the fields are keys of the section `overlay` of the configuration.
+    """How maps are drawn: the fields are keys of the section `overlay` of the configuration."""
 
-    Attributes:
-      colormap: its name, or one of a program's own; None goes by the map's signs.
-      opacity: 0 to 1, of the strongest relevance.
-      style: "heat", "contour" or "off".
-      follow: "flow", "hold" or "sync".
-      average: how much of the previous maps stays in each new one, 0 to 1.
-    """
-
+    # its name, or one of a program's own; None goes by the map's signs
     colormap: str | Colormap | None
-    opacity: float
-    style: str
-    follow: str
-    average: float
+    opacity: float  # 0 to 1, of the strongest relevance
+    style: str  # "heat", "contour" or "off"
+    follow: str  # "flow", "hold" or "sync"
+    average: float  # how much of the previous maps stays in each new one, 0 to 1
 
     @classmethod
     def of(cls, section: Any) -> "Look":
@@ -44,34 +37,23 @@ class Look:
         return self.colormap or default_colormap(signed)
 
     def colours(self, signed: bool) -> Colormap:
-        """The colour map itself.
-
-        Raises:
-          UsageError: there is none of this name.
-        """
+        """The colour map itself."""
         return colormap_named(self.named(signed))
 
 
 @dataclass(frozen=True)
 class LookSetting:
-    """How a field of `Look` is changed while pictures move.
+    """How a field of `Look` is changed while pictures move."""
 
-    Attributes:
-      name: of the field.
-      notice: what is said of a new value, "{}" is the value in words.
-      forward, backward: keys and their meaning, for the next value and the one before.
-      values: those to go through, round and round; for a number from 0 to 1 none.
-      words: value -> what it is called, where that is not the value itself.
-      label: of its control on the page; "" for none.
-    """
-
-    name: str
-    notice: str
-    forward: tuple[str, str]
+    name: str  # of the field
+    notice: str  # what is said of a new value, "{}" is the value in words
+    forward: tuple[str, str]  # keys and their meaning, for the next value and the one before
     backward: tuple[str, str] | None = None
+    # those to go through, round and round; for a number from 0 to 1 none
     values: Callable[[], Sequence[Any]] = tuple
+    # value -> what it is called, where that is not the value itself
     words: tuple[tuple[Any, str], ...] = ()
-    label: str = ""
+    label: str = ""  # of its control on the page; "" for none
 
     @property
     def bindings(self) -> list[tuple[str, str, str, int]]:

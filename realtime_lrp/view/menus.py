@@ -10,8 +10,7 @@ from realtime_lrp.config.about import ABOUT
 from realtime_lrp.view.hud import BAR, DIM, WARNING, percent
 from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, wrapped
 
-STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}
-"""How far a key moves the cursor."""
+STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
 
 
 def moved(cursor: int, key: str, count: int) -> int:
@@ -44,19 +43,14 @@ class ListColumn:
 
 @dataclass(frozen=True, eq=False)
 class ClassList:
-    """A list of classes to choose from: letters narrow it down, arrows move the cursor.
+    """A list of classes to choose from: letters narrow it down, arrows move the cursor."""
 
-    Attributes:
-      entries: (index, label), best first when they came; none before the first map.
-      scores: float32 [classes], the present ones.
-      typed: the part of the name that was typed.
-      cursor: the position of the cursor among the entries found.
-    """
-
+    # (index, label), best first when they came; none before the first map
     entries: Sequence[tuple[int, str]] = ()
+    # float32 [classes], the present ones
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    typed: str = ""
-    cursor: int = 0
+    typed: str = ""  # the part of the name that was typed
+    cursor: int = 0  # the position of the cursor among the entries found
 
     def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
         """The list with other scores; an empty list gets its entries."""
@@ -116,8 +110,7 @@ def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
 
 
 HEAD = ("Enter: show them side by side", "Space: on, off    Esc: back")
-ABOUT_LINES = 5
-"""Lines of the sentence about the entry under the cursor, at most."""
+ABOUT_LINES = 5  # lines of the sentence about the entry under the cursor, at most
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,8 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import LINES, STEP, WARNING, WIDE
 from realtime_lrp.view.text import broken, darken, draw_text, fitted, shrunk, text_width, wrapped
 
-SCALE = 1.2
-"""How much larger the letters of notices are than those of figures."""
-
-MIN_MARK = 9
-"""Minimum size of the letters of marks, in pixels."""
+SCALE = 1.2  # how much larger the letters of notices are than those of figures
+MIN_MARK = 9  # minimum size of the letters of marks, in pixels
 
 
 def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:

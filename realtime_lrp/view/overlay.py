@@ -15,11 +15,8 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.look import Look
 
-FULL = 127
-"""The largest strength."""
-
-SMOOTHING = 0.9
-"""How much of the previous scale stays with each new map of a moving picture."""
+FULL = 127  # the largest strength
+SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture
 
 MOST_ABOVE = 2.0
 """A map is drawn with at least its own scale divided by this: after maps of nearly no relevance it
@@ -32,11 +29,8 @@ times too large, because relevance grew on its way, would leave the next hundred
 SOFTNESS = 0.75
 """Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
 
-LEVELS = (0.25, 0.5, 0.75)
-"""Contours are drawn at these shares of the smoothed map's maximum."""
-
-LINES_AT = 540
-"""Contours are drawn on a canvas whose longer side has at most this many pixels."""
+LEVELS = (0.25, 0.5, 0.75)  # contours are drawn at these shares of the smoothed map's maximum
+LINES_AT = 540  # contours are drawn on a canvas whose longer side has at most this many pixels
 
 CONTOUR_BLUR = 0.02
 """Maps are blurred for contours: the standard deviation, as a share of the longer side."""
@@ -44,14 +38,9 @@ CONTOUR_BLUR = 0.02
 CASING = 0.7
 """How dark the edge along contours is, so that they are seen on grounds of their own colour."""
 
-OUTLINE = 0.25
-"""The share of white in the outline of the region."""
-
-MUTED = 0.6
-"""How far the whole region under a map is toned down. 0: not at all, 1: to dark grey."""
-
-GREY = 0.6
-"""The brightness of a picture that is toned down completely, as a share of its own."""
+OUTLINE = 0.25  # the share of white in the outline of the region
+MUTED = 0.6  # how far the whole region under a map is toned down. 0: not at all, 1: to dark grey.
+GREY = 0.6  # the brightness of a picture that is toned down completely, as a share of its own
 
 HALO = 0.07
 """How far around relevance the picture is toned down to dark grey: a share of the longer side."""
@@ -63,11 +52,7 @@ NEEDED = 0.2
 class Scale:
     """The relevance that is drawn at full strength, smoothed over the maps of a video.
 
-    Args:
-      smoothing: how much of the previous value stays; 0 scales every map by itself.
-
-    Attributes:
-      value: what is remembered of the maps so far.
+    `smoothing` of the previous value stays with each map; 0 scales every map by itself.
     """
 
     def __init__(self, smoothing: float = SMOOTHING):
@@ -84,18 +69,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Overlay:
-    """A coloured map, ready to be laid over pictures of one size.
+    """A coloured map, ready to be laid over pictures of one size."""
 
-    Attributes:
-      colour: uint8 [h, w, 3] RGB, at the resolution of the map.
-      alpha: float32 [h, w] in [0, 1], 0 where relevance is 0.
-      box: the region of the picture that it covers.
-      look: how it is drawn.
-    """
-
-    colour: np.ndarray
-    alpha: np.ndarray
-    box: Box
+    colour: np.ndarray  # uint8 [h, w, 3] RGB, at the resolution of the map
+    alpha: np.ndarray  # float32 [h, w] in [0, 1], 0 where relevance is 0
+    box: Box  # the region of the picture that it covers
     look: Look
 
     @functools.cached_property
@@ -126,16 +104,11 @@ class Weights(NamedTuple):
     """How a picture becomes a picture with a map: keep * picture + grey * luminance + colour.
 
     Bytes, because OpenCV multiplies them twice as fast as it mixes with float weights.
-
-    Attributes:
-      keep: uint8 [H, W, 3], of the picture; 255 keeps it.
-      grey: uint8 [H, W], of the picture's luminance; None for none.
-      colour: uint8 [H, W, 3] RGB, multiplied by its alpha.
     """
 
-    keep: np.ndarray
-    grey: np.ndarray | None
-    colour: np.ndarray
+    keep: np.ndarray  # uint8 [H, W, 3], of the picture; 255 keeps it
+    grey: np.ndarray | None  # uint8 [H, W], of the picture's luminance; None for none
+    colour: np.ndarray  # uint8 [H, W, 3] RGB, multiplied by its alpha
 
 
 def blend_into(region: np.ndarray, weights: Weights) -> None:
@@ -154,27 +127,15 @@ def blend_into(region: np.ndarray, weights: Weights) -> None:
 def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.ndarray:
     """How strongly each pixel of the region is drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
 
-    Args:
-      strength: int8 [h, w] or, for "rgb", [h, w, 3] at the network's input, from -FULL to FULL.
-      inner: the box of the region in the map.
-      relative: the scale of the map, divided by the scale that it is drawn with.
+    The strength is int8 of the whole map, from -FULL to FULL; `inner` is the region's box in it;
+    `relative` is the map's own scale, divided by the scale that it is drawn with.
     """
     x0, y0, x1, y1 = inner
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
 
 
 def make_overlay(intensity: np.ndarray, signed: bool, look: Look, box: Box) -> Overlay:
-    """Colours a map. The three channels of an "rgb" map are used as colours themselves.
-
-    Args:
-      intensity: float32 [h, w] or [h, w, 3] in [-1, 1], see `intensity`.
-      signed: whether such maps can be negative.
-      look: how maps are drawn.
-      box: the explained region in the picture.
-
-    Raises:
-      UsageError: there is no such colour map.
-    """
+    """Colours a map. The three channels of an "rgb" map are used as colours themselves."""
     if intensity.ndim == 3:
         strength = np.abs(intensity)
         alpha = strength.max(axis=-1)
@@ -186,16 +147,7 @@ def make_overlay(intensity: np.ndarray, signed: bool, look: Look, box: Box) -> O
 
 
 class Painter:
-    """Colours the maps of one video.
-
-    Args:
-      signed: whether they can be negative.
-      look: how they are drawn.
-      smoothing: 0 scales every map by itself; towards 1 the scale follows slowly.
-
-    Raises:
-      UsageError: there is no such colour map.
-    """
+    """Colours the maps of one video."""
 
     def __init__(self, signed: bool, look: Look, smoothing: float = SMOOTHING):
         look.colours(signed)
@@ -203,14 +155,10 @@ class Painter:
         self._scale = Scale(smoothing)
 
     def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Overlay:
-        """Colours a map.
+        """Colours a map of strengths, int8 [h, w] or [h, w, 3] from -FULL to FULL.
 
-        Args:
-          strength: int8 [h, w] or, for "rgb", [h, w, 3] at the network's input: how strongly each
-            pixel is drawn, from -FULL to FULL.
-          scale: the relevance that has full strength in this map.
-          box: the explained region in the picture.
-          inner: the box of that region in the map.
+        `scale` is the relevance of full strength; `box` is the explained region in the picture,
+        `inner` the same region in the map.
         """
         shown = intensity(strength, inner, scale / self._scale(scale))
         return make_overlay(shown, self._signed, self._look, box)

@@ -27,12 +27,7 @@ ICONS: dict[str, list[list[tuple[float, float]]]] = {
 
 
 def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
-    """The boxes of the keys.
-
-    Returns:
-      "0" to "9", "back", "enter", "leave" -> x0, y0, x1, y1. With its gap, a key is an eighth of
-      the height of a wide canvas, an 11th of a tall one's, or a quarter of the width.
-    """
+    """The boxes of the keys: "0" to "9", "back", "enter", "leave"."""
     step, left, top = _grid(size)
     gap = max(2, step // 16)
     return {

@@ -9,23 +9,16 @@ from realtime_lrp.system.geometry import Box
 
 LIGHT, DARK = (255, 255, 255), (0, 0, 0)
 
-DASH = 0.3
-"""A dashed side is drawn for this share of its length at either end."""
+DASH = 0.3  # a dashed side is drawn for this share of its length at either end
 
 
 @dataclass(frozen=True, eq=False)
 class Patches:
-    """Two choices of patches of a grid, bool [rows, columns].
+    """Two choices of patches of a grid, bool [rows, columns]."""
 
-    Attributes:
-      relevant: gets a solid outline.
-      random: gets dashes.
-      box: x0, y0, x1, y1 of the whole grid, in pixels of the picture. It can be larger than the
-        picture.
-    """
-
-    relevant: np.ndarray
-    random: np.ndarray
+    relevant: np.ndarray  # gets a solid outline
+    random: np.ndarray  # gets dashes
+    # x0, y0, x1, y1 of the whole grid, in pixels of the picture. It can be larger than the picture.
     box: tuple[float, float, float, float]
 
 

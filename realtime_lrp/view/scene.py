@@ -29,74 +29,47 @@ WHOLE_MAP = "the whole map"
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A map that is ready to be coloured.
+    """A map that is ready to be coloured."""
 
-    Attributes:
-      name: the method or composite that it comes from.
-      intensity: float32 [h, w] or [h, w, 3] in [-1, 1], see `overlay.intensity`.
-      signed: whether it can be negative.
-    """
-
-    name: str
-    intensity: np.ndarray
-    signed: bool
+    name: str  # the method or composite that it comes from
+    intensity: np.ndarray  # float32 [h, w] or [h, w, 3] in [-1, 1], see `overlay.intensity`
+    signed: bool  # whether it can be negative
 
 
 @dataclass(frozen=True, eq=False)
 class ExplainedPicture:
-    """A picture with its maps.
+    """A picture with its maps."""
 
-    Attributes:
-      picture: uint8 [H, W, 3] RGB, the one that was explained.
-      box: the explained region in it.
-      panels: the maps, the chosen one first.
-    """
-
-    picture: np.ndarray
-    box: Box
-    panels: tuple[Panel, ...]
+    picture: np.ndarray  # uint8 [H, W, 3] RGB, the one that was explained
+    box: Box  # the explained region in it
+    panels: tuple[Panel, ...]  # the maps, the chosen one first
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a canvas is drawn of.
+    """What a canvas is drawn of."""
 
-    Attributes:
-      size: rows and columns of the canvas.
-      picture: uint8 [H, W, 3] RGB.
-      explained: the maps, made for this picture or an earlier one of its size; or None.
-      tiled: whether the picture and all maps stand side by side. Else the first map lies over the
-        picture.
-      look: how maps are drawn.
-      left: figures for the left side, where both sides have room.
-      right: figures for the right side; they come first.
-      legends: what the colours of each panel mean; None where its channels are the colours.
-      notice: a line at the bottom, or "".
-      with_figures: whether room is kept for figures.
-      text_size: see `hud.TEXT_SIZES`.
-      awaited: the names of further panels that are being prepared; their tiles are empty.
-      patches: what the faithfulness probe flips, or None; outlined on the first picture.
-      network: the name that stands above the map where there are several networks, or "".
-      title: what stands above the map where it is not the whole one, or "".
-      gives_way: whether the picture becomes smaller so that no figure covers the explained region,
-        and a line above it is kept for the title.
-    """
-
-    size: tuple[int, int]
-    picture: np.ndarray
+    size: tuple[int, int]  # rows and columns of the canvas
+    picture: np.ndarray  # uint8 [H, W, 3] RGB
+    # made for this picture or an earlier one of its size
     explained: ExplainedPicture | None
-    tiled: bool
+    tiled: bool  # picture and maps stand side by side; else the first map lies over the picture
     look: Look
-    left: tuple[Block, ...] = ()
-    right: tuple[Block, ...] = ()
+    left: tuple[Block, ...] = ()  # figures for the left side, where both sides have room
+    right: tuple[Block, ...] = ()  # figures for the right side; they come first
+    # what the colours of each panel mean; None where its channels are the colours
     legends: tuple[Legend | None, ...] = ()
-    notice: str = ""
-    with_figures: bool = False
-    text_size: str = "medium"
+    notice: str = ""  # a line at the bottom, or ""
+    with_figures: bool = False  # whether room is kept for figures
+    text_size: str = "medium"  # see `hud.TEXT_SIZES`
+    # the names of further panels that are being prepared; their tiles are empty
     awaited: tuple[str, ...] = ()
+    # what the faithfulness probe flips, or None; outlined on the first picture
     patches: Patches | None = None
-    network: str = ""
-    title: str = ""
+    network: str = ""  # the name that stands above the map where there are several networks, or ""
+    title: str = ""  # what stands above the map where it is not the whole one, or ""
+    # whether the picture becomes smaller so that no figure covers the explained region, and a line
+    # above it is kept for the title
     gives_way: bool = False
 
     @property

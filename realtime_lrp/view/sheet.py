@@ -23,17 +23,10 @@ def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 4) -> np.ndarra
 
 
 def lay_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
-    """A picture with its map and the line that names its best label.
+    """A picture with its map and the line that names its best label: uint8 [H, W or 2 W, 3] RGB.
 
-    Args:
-      picture: uint8 [H, W, 3] RGB.
-      overlay: made for this picture.
-      line: drawn at the bottom of the explained region, except where the map stands alone.
-      layout: "overlay"; "side-by-side": the picture, with the overlay at its right; "map": the map
-        on black; "original+map": the picture, with the map on black at its right.
-
-    Returns:
-      uint8 [H, W, 3] or [H, 2 W, 3].
+    Layouts: "overlay"; "side-by-side", the picture and the overlay; "map", on black, without the
+    line; "original+map", the picture and that map.
     """
     if layout in ("map", "original+map"):
         drawn = lay_over(np.zeros_like(picture), overlay)

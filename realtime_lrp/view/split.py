@@ -18,18 +18,12 @@ from realtime_lrp.view.scene import BACKGROUND, Artist, Scene
 
 @dataclass(frozen=True)
 class SplitScene:
-    """The scenes of a canvas.
-
-    Attributes:
-      size: rows and columns of the canvas.
-      scenes: one for each network; a scene that stands alone fills the canvas.
-      boxes: where each stands.
-      concepts: the panel of concepts, which has a part of the canvas to itself; or None.
-    """
+    """The scenes of a canvas."""
 
     size: tuple[int, int]
-    scenes: tuple[Scene, ...]
-    boxes: tuple[Box, ...]
+    scenes: tuple[Scene, ...]  # one for each network; a scene that stands alone fills the canvas
+    boxes: tuple[Box, ...]  # where each stands
+    # the panel of concepts, which has a part of the canvas to itself; or None
     concepts: ConceptPanel | None = None
 
     @property

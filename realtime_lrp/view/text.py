@@ -12,8 +12,7 @@ _CLOSING = "\\u3001\\u3002\\u300d\\u300f\\uff01\\uff09\\uff0c\\uff1a\\uff1b\\uff
 _PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\uffff]|\xa0)+")
 """What is never broken: words, and East Asian letters with the punctuation after them."""
 
-SHADE = 0.45
-"""Brightness of the picture under text."""
+SHADE = 0.45  # brightness of the picture under text
 
 
 def text_size(rows: int) -> int:

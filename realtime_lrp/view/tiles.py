@@ -17,14 +17,12 @@ from realtime_lrp.view.text import draw_lines, text_size
 PERCENTILE = 99.5
 """The scale ends at this percentile, so that a few large entries do not darken the rest."""
 
-MAX_TILES = 64
-"""On one sheet."""
+MAX_TILES = 64  # on one sheet
 
 MAX_SIDE = 1024
 """Pixels. A sheet of large tiles gets fewer of them, so that its side is not longer."""
 
-SMALL_SIDE = 768
-"""Pixels. Small tiles are enlarged until the side of the sheet is about this long."""
+SMALL_SIDE = 768  # pixels. Small tiles are enlarged until the side of the sheet is about this long.
 
 
 def as_maps(tensor: np.ndarray) -> np.ndarray:

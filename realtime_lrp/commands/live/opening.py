@@ -18,8 +18,7 @@ from realtime_lrp.realtime.viewer.state import ESCAPE_S
 from realtime_lrp.view.exhibit import draw_card
 from realtime_lrp.view.window.window import Window
 
-POLL_S = 0.02
-"""How often errors, keys and the first frame are looked for."""
+POLL_S = 0.02  # how often errors, keys and the first frame are looked for
 
 
 class Opening:
@@ -49,11 +48,7 @@ class Opening:
         self._ended()  # the window draws while it is asked for events
 
     def wait(self, stopped: Event, capture: Capture, *threads: RelevanceThread) -> bool:
-        """Waits for the first frame; returns False if the program is to end.
-
-        Raises:
-          Error: the source cannot be opened, or without a window a network cannot be loaded.
-        """
+        """Waits for the first frame; returns False if the program is to end."""
         while not capture.frames.count:
             if stopped.wait(POLL_S) or self._ended():
                 return False

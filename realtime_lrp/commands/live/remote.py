@@ -14,11 +14,7 @@ class RemoteTurns(Protocol):
     """Its part of the render loop's turns."""
 
     def events(self) -> list[Event]:
-        """What happened there since the last turn.
-
-        Raises:
-          Error: it has ended, and the viewer cannot be used without it.
-        """
+        """What happened there since the last turn."""
 
     def wants_picture(self) -> bool:
         """Whether the view is to be drawn again for it. Asked where nothing else shows the view."""

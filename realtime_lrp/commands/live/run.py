@@ -40,8 +40,7 @@ from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
-PAUSE_S = 0.005
-"""Pause of the render loop while nobody waits for a picture."""
+PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
 
 
 def run(
@@ -55,23 +54,8 @@ def run(
 ) -> list[str]:
     """Runs until `q`, Esc twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
-    Args:
-      config: the effective configuration.
-      duration_s: seconds from the first map, or None.
-      stats: the file that gets the figures, or None.
-      record: the film that gets what is shown, or None.
-      overwrite: whether the film may replace a file.
-      window: the class of the window, `Window` or one like it; None: no window.
-      remote: where the view is shown and controlled besides, or None.
-
-    Returns:
-      A line for each file that was saved, and one of figures if there was a map.
-
-    Raises:
-      UsageError: a name that is not known, or two outputs of one name.
-      UnavailableError: the source cannot be opened, or there is no display.
-      OutputError: the figures or the film cannot be written there.
-      TransferError: the film could not be finished.
+    `duration_s` counts from the first map; `window` is a class, `Window` or one like it. Returns a
+    line for each file that was saved, and one of figures if there was a map.
     """
     memory.limit_kept_memory()
     draw_in_one_thread()
@@ -144,11 +128,7 @@ def _finish(view: View, capture: Capture, threads: Sequence[RelevanceThread], sa
 
 
 def _report(figures: Stats, threads: Sequence[RelevanceThread], stats: Path | None) -> None:
-    """Completes the figures and writes them; without an engine there are none.
-
-    Raises:
-      OutputError: they cannot be written.
-    """
+    """Completes the figures and writes them; without an engine there are none."""
     _note_engines(figures, threads)
     if stats and (engine := threads[0].engine):
         figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
@@ -193,11 +173,7 @@ class Loop:
         self._due: list[Command | SeekTo | LoopFiles] = []
 
     def turn(self) -> bool:
-        """One turn; False when the viewer is to end.
-
-        Raises:
-          Error: capture or a relevance thread cannot go on.
-        """
+        """One turn; False when the viewer is to end."""
         view, remote = self._view, self._remote
         self._capture.check()
         view.check(patient=self._window is not None or remote is not None)
@@ -253,12 +229,7 @@ class Loop:
 
 
 def _check_outputs(stats: Path | None, record: Path | None) -> None:
-    """Refuses figures that cannot be written, or that would replace the film or its sidecar.
-
-    Raises:
-      OutputError: the file cannot be made.
-      UsageError: film and figures have the same name.
-    """
+    """Refuses figures that cannot be written, or that would replace the film or its sidecar."""
     if stats is None:
         return
     check_output(stats, overwrite=True)

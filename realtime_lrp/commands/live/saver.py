@@ -30,8 +30,7 @@ from realtime_lrp.results.snapshot import Snapshot, save_snapshot
 from realtime_lrp.system.atomic import check_output, stale_parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 
-STEM = "realtime_lrp"
-"""How the names of files begin that are saved by key."""
+STEM = "realtime_lrp"  # how the names of files begin that are saved by key
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +38,7 @@ log = logging.getLogger(__name__)
 class Saver:
     """Saves recordings and snapshots.
 
-    Args:
-      config: the effective configuration.
-      record: the film that is recorded from the first map on, or None.
-      overwrite: whether that film may replace a file.
-      by_key: whether keys can save files.
-
-    Attributes:
-      failure: why that film is incomplete, or None.
-
-    Raises:
-      UsageError: the name of the film has another ending.
-      OutputError: the film cannot be made.
+    `record` is a film that runs from the first map on; `failure` says why it is incomplete.
     """
 
     def __init__(self, config: Config, record: Path | None, overwrite: bool, by_key: bool = True):
@@ -78,12 +66,7 @@ class Saver:
     def record(
         self, canvas: np.ndarray, frame: Item[np.ndarray], explained: ExplainedFrame
     ) -> None:
-        """Appends a canvas to the recording, if one runs.
-
-        Raises:
-          OutputError: the film that was asked for at the start cannot be made.
-          TransferError: there is no room for it on the disk.
-        """
+        """Appends a canvas to the recording, if one runs."""
         if self._film and self._recorder is None:
             provenance = partial(provenance_of, explained.engine, None, "live")
             self._recorder = Recorder(

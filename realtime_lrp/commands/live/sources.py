@@ -61,11 +61,7 @@ class SourceControl:
         self._capture, self._sources, self._send = capture, sources, send
 
     def perform(self, command: Command | SeekTo | LoopFiles) -> bool:
-        """Carries out a command; False if it is not one for the source.
-
-        Raises:
-          Error: the source cannot be opened.
-        """
+        """Carries out a command; False if it is not one for the source."""
         match command:
             case Command.PAUSE | Command.RESUME:
                 self._capture.pause(command is Command.PAUSE)

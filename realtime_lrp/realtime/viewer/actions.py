@@ -45,8 +45,7 @@ METHOD_ORDER = (
 """The order in which a key goes through the methods: what an audience understands first. Methods
 that a program added come last."""
 
-Action = Callable[[ViewerState, float], ViewerState]
-"""State and time -> state."""
+Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
 
 T = TypeVar("T")
 

@@ -20,16 +20,12 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.models.gallery import Gallery
 
-AVERAGED_S = 0.3
-"""Over how many seconds the shown shares are averaged."""
-
-FIGURES_S = 0.25
-"""How often the figures change, at most: faster ones cannot be read."""
+AVERAGED_S = 0.3  # over how many seconds the shown shares are averaged
+FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 
 ABSENT = "this picture has nothing of it"
 
-NO_MAP = "no map: "
-"""Stands before the name of a channel whose relevance biases take nearly all of."""
+NO_MAP = "no map: "  # stands before the name of a channel whose relevance biases take nearly all of
 
 MADE_WITH = "Pictures made with {}: they may mislead"
 """The warning of a gallery that was not made with the network."""

@@ -79,16 +79,11 @@ class Sought(Event):
 
 @dataclass(frozen=True, eq=False)
 class MouseMoved(Event):
-    """The mouse moved over the canvas, or a button of it went down or up.
+    """The mouse moved over the canvas, or a button of it went down or up."""
 
-    Attributes:
-      x, y: pixels of the canvas.
-      button: which button is down: "left", "right" or "".
-    """
-
-    x: int
+    x: int  # pixels of the canvas
     y: int
-    button: str
+    button: str  # which button is down: "left", "right" or ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,20 +97,14 @@ class Painted(Event):
 
 @dataclass(frozen=True, eq=False)
 class FrameDrawn(Event):
-    """A frame is on the screen.
-
-    Attributes:
-      frame: the frame.
-      answer: the newest one; None before the first map.
-      pictures: where its picture stands on the canvas; several boxes side by side.
-      timeline: where the source stands, None where it has no timeline.
-      concept_rows: where each channel has its row in the panel of concepts.
-    """
+    """A frame is on the screen."""
 
     frame: Item[np.ndarray]
-    answer: Answer | None
+    answer: Answer | None  # the newest one; None before the first map
+    # where its picture stands on the canvas; several boxes side by side
     pictures: tuple[Box, ...] = ()
-    timeline: Timeline | None = None
+    timeline: Timeline | None = None  # where the source stands, None where it has no timeline
+    # where each channel has its row in the panel of concepts
     concept_rows: tuple[tuple[Box, int], ...] = ()
 
 
@@ -161,17 +150,11 @@ class SourceChanged(Event):
 
 @dataclass(frozen=True, eq=False)
 class ChoiceRefused(Event):
-    """An engine could not be prepared.
+    """An engine could not be prepared."""
 
-    Attributes:
-      choice: which one; None where only some of its maps are missing.
-      reason: why.
-      shown: the choice of the engine whose maps are shown.
-    """
-
-    choice: EngineChoice | None
+    choice: EngineChoice | None  # which one; None where only some of its maps are missing
     reason: str
-    shown: EngineChoice
+    shown: EngineChoice  # the choice of the engine whose maps are shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,7 @@ from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Entry, Legend, Parag
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 
-BIASES_SHOWN = 0.005
-"""What biases took is shown from this share of what started on."""
+BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
 
 PRESENTED, PRESENTED_SCALE = 3, 1.3
 """How many classes the presenter view names, and how much larger than other figures all but the
@@ -28,30 +27,22 @@ answer are."""
 OLD_ANSWER_MS = 1000
 """From this age on an answer to an earlier picture than the shown one is marked as old."""
 
-BUSY = 0.85
-"""The others wait for a stage that works for this share of the time or more."""
+BUSY = 0.85  # the others wait for a stage that works for this share of the time or more
 
 
 @dataclass
 class Rates:
-    """The rates of capture, screen and maps, and the ages of what is shown.
+    """The rates of capture, screen and maps, and the ages of what is shown."""
 
-    Attributes:
-      captured, shown, maps: how many a second.
-      drawing_waits, network_waits: seconds that the stage waits for frames, each second.
-      dropped: frames that were never shown.
-      picture_ms: age of the shown picture.
-      map_ms: age of the shown map, None before the first.
-    """
-
-    captured: Meter = field(default_factory=Meter)
+    captured: Meter = field(default_factory=Meter)  # how many a second
     shown: Meter = field(default_factory=Meter)
     maps: Meter = field(default_factory=Meter)
+    # seconds that the stage waits for frames, each second
     drawing_waits: Meter = field(default_factory=Meter)
     network_waits: Meter = field(default_factory=Meter)
-    dropped: int = 0
-    picture_ms: float = 0.0
-    map_ms: float | None = None
+    dropped: int = 0  # frames that were never shown
+    picture_ms: float = 0.0  # age of the shown picture
+    map_ms: float | None = None  # age of the shown map, None before the first
 
     def limit(self) -> str:
         """The stage that the others wait for: the one that waits least, if it hardly waits."""
@@ -79,19 +70,9 @@ def figure_columns(
 ) -> Columns:
     """The figures of a network that the state asks for.
 
-    Args:
-      state: says which figures are shown.
-      explained: the newest explanation, or None.
-      drawn: its maps, ready for drawing.
-      rates: as they are now.
-      source: the source in words, or "".
-      name: what the network is called where there are several.
-      problem: why the target has no map, or "".
-      refusal: why the maps are another method's than the chosen one, or "".
-      further: whether there is a first network, which has the figures that all have in common.
-      outdated: whether the explanation is of another file than the picture shown: then there is no
-        answer.
-      own: whether the explanation is of the picture shown.
+    An outdated explanation is of another file than the picture shown: then there is no answer. One
+    that is not `own` is of an earlier picture. A `further` network leaves to the first one what all
+    have in common; `problem` and `refusal` say why its target, or its method, has no map.
     """
     left: list[Block] = []
     right: list[Block] = []

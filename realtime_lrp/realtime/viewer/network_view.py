@@ -25,40 +25,25 @@ from realtime_lrp.view.scene import ExplainedPicture, Scene
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-OLD_MAP_S = 0.3
-"""How long a map may be another method's than the chosen one until a notice says so."""
-
-FIGURES_S = 0.25
-"""How often the figures change, at most: faster ones cannot be read."""
+OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
+FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 
 
 class NetworkView:
-    """The newest maps and the figures of one network.
-
-    Attributes:
-      newest: the newest explained frame; None before the first map.
-      explained: the one that was drawn last.
-      has_map: whether its map was drawn: not on the picture of another file or size.
-      maps: those of `newest`, ready for drawing.
-      scene: what was drawn last; None before.
-      columns: the figures.
-      rates: what they are made of.
-      problem: why it cannot explain the target, or "".
-      refusal: why it cannot explain by the requested method, or "".
-      further: whether it is not the first network.
-    """
+    """The newest maps and the figures of one network."""
 
     further = False
 
     def __init__(self, relevance: RelevanceThread, stats: Stats, name: str = ""):
         self.relevance, self.stats, self.name = relevance, stats, name
         self.newest: ExplainedFrame | None = None
-        self.explained: ExplainedFrame | None = None
-        self.has_map = False
-        self.maps: ExplainedPicture | None = None
-        self.scene: Scene | None = None
+        self.explained: ExplainedFrame | None = None  # drawn last
+        self.has_map = False  # whether its map was drawn: not on a picture of another file or size
+        self.maps: ExplainedPicture | None = None  # those of `newest`, ready for drawing
+        self.scene: Scene | None = None  # drawn last
         self.columns, self.rates = Columns(), Rates()
-        self.problem = self.refusal = ""
+        self.problem = ""  # why it cannot explain the target
+        self.refusal = ""  # why it cannot explain by the requested method
         self._scale_maps = MapScaler()
         self._labels: tuple[Engine, tuple[str, ...]] | None = None
         self._answer: tuple[ExplainedFrame, Answer] | None = None

@@ -67,9 +67,7 @@ class MapScaler:
 class MapSmoother:
     """Turns the strengths of one map after the other into drawn intensities.
 
-    Args:
-      average: how much of the previous intensities stays with each new map, 0 to 1.
-      smoothing: how much of the previous scale stays; 0 scales each map by itself.
+    `average` of the previous intensities stays with each map, `smoothing` of the previous scale.
     """
 
     def __init__(self, average: float = 0.0, smoothing: float = SMOOTHING):

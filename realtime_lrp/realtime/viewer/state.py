@@ -19,11 +19,8 @@ from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.menus import ClassList, PanelList
 
-NOTICE_S = 4.0
-"""Seconds for which a notice is shown."""
-
-ESCAPE_S = 2.0
-"""Within this many seconds a second Esc ends."""
+NOTICE_S = 4.0  # seconds for which a notice is shown
+ESCAPE_S = 2.0  # within this many seconds a second Esc ends
 
 PRESENTER_ROWS = 1000
 """From this height of the canvas on the presenter view is the default: a screen of 1080 lines, less
@@ -34,14 +31,9 @@ PRESENTER = {"presenter": True, "figures": False, None: None}
 
 ALL_FIGURES = frozenset(("answer", "rates", "setting"))
 
-BRUSH = 0.06
-"""Radius of the brush at the start, as a share of the picture's shorter side."""
-
-WARNING_S = 10.0
-"""Seconds for which a warning is shown that the answers may be wrong."""
-
-CONTROLS_S = 3.0
-"""For so many seconds after the mouse moved buttons are shown."""
+BRUSH = 0.06  # radius of the brush at the start, as a share of the picture's shorter side
+WARNING_S = 10.0  # seconds for which a warning is shown that the answers may be wrong
+CONTROLS_S = 3.0  # seconds for which buttons are shown after the mouse moved
 
 
 class Command(Enum):
@@ -74,22 +66,15 @@ class LoopFiles:
 
 @dataclass(frozen=True)
 class Pointer:
-    """The mouse over the canvas.
+    """The mouse over the canvas."""
 
-    Attributes:
-      x, y: pixels of the canvas.
-      button: which button is down: "left", "right" or "".
-      holds: what that button was pressed on: "picture", "bar", "button", "menu"; "" for none.
-      since: `time.monotonic()` when the mouse moved first after a rest.
-      until: when it rests, unless it moves again.
-    """
-
-    x: int = -1
+    x: int = -1  # pixels of the canvas
     y: int = -1
-    button: str = ""
+    button: str = ""  # which button is down: "left", "right" or ""
+    # what that button was pressed on: "picture", "bar", "button", "menu"; "" for none
     holds: str = ""
-    since: float = 0.0
-    until: float = 0.0
+    since: float = 0.0  # `time.monotonic()` when the mouse moved first after a rest
+    until: float = 0.0  # when it rests, unless it moves again
 
 
 @dataclass(frozen=True)
@@ -102,31 +87,21 @@ class Notice:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The network's answer to the picture shown.
+    """The network's answer to the picture shown."""
 
-    Attributes:
-      scores: float32 [classes].
-      labels: the name of each class.
-      asked: the target as it was asked for.
-      target: the same target, class names replaced by indices.
-      warning: why all answers of the network may be wrong, or what would explain it better, or "".
-      unsuited: the methods and composites that the network has no use for.
-      auto_composite: what `lrp.composite: auto` is for the network.
-      concept_layers: the layers whose channels can be shown.
-      described_layers: those of them whose channels have pictures or names; all where none have.
-      concept_layer: the one that is shown first, or "".
-    """
-
-    scores: np.ndarray
-    labels: tuple[str, ...]
-    asked: str | int
-    target: str | int
+    scores: np.ndarray  # float32 [classes]
+    labels: tuple[str, ...]  # the name of each class
+    asked: str | int  # the target as it was asked for
+    target: str | int  # the same target, class names replaced by indices
+    # why all answers of the network may be wrong, or what would explain it better, or ""
     warning: str = ""
+    # the methods and composites that the network has no use for
     unsuited: frozenset[str] = frozenset()
-    auto_composite: str = AUTO
-    concept_layers: tuple[str, ...] = ()
+    auto_composite: str = AUTO  # what `lrp.composite: auto` is for the network
+    concept_layers: tuple[str, ...] = ()  # the layers whose channels can be shown
+    # those of them whose channels have pictures or names; all where none have
     described_layers: tuple[str, ...] = ()
-    concept_layer: str = ""
+    concept_layer: str = ""  # the one that is shown first, or ""
 
     def best(self, count: int) -> list[int]:
         """The indices of the best classes, best first."""
@@ -135,75 +110,45 @@ class Answer:
 
 @dataclass(frozen=True, eq=False)
 class ViewerState:
-    """The state of the viewer.
+    """The state of the viewer."""
 
-    Attributes:
-      config: the configuration it started with.
-      request: what the relevance thread is to explain, and how.
-      look: how maps are drawn.
-      figures: which figures are shown: "answer", "rates", "setting"; None is the default.
-      presenter: whether the presenter view is shown; None goes by the height of the canvas.
-      text_size: see `view.hud.TEXT_SIZES`.
-      panels: the methods and composites that are shown side by side with the main one.
-      mirror: whether pictures are mirrored.
-      tiled: whether all maps stand side by side.
-      stepping: whether the next picture is awaited while the picture is frozen.
-      seeking: whether a frozen film was sought: then every further picture is awaited.
-      brush: radius of the brush, as a share of the picture's shorter side.
-      class_list: the list of classes while it is open, else None.
-      panel_list: the list of maps while it is open, else None.
-      list_froze: whether the picture is frozen only because a list is open.
-      helping: whether the help is shown.
-      help_page: which page of it, from 0 on.
-      full_screen: whether the window is to fill the screen.
-      escape_until: another Esc before this `time.monotonic()` ends.
-      about: whether a sentence about each method is shown.
-      size: rows and columns of the canvas.
-      pictures: where the picture stands on the canvas; several boxes side by side.
-      timeline: where the source stands, None where it has no timeline.
-      concept_layer: the layer whose channels the panel of concepts shows when it appears; "" is the
-        default.
-      concept_rows: where each channel has its row in that panel.
-      pointer: the mouse.
-      notice: the line that is shown for a few seconds.
-      ended: whether the viewer is to end.
-      shown: the frame on the screen, None before the first.
-      answer: the network's answer, None before the first map.
-      before_versus: the target before one class was set against another.
-      commands: what has to be done outside, oldest first.
-    """
-
-    config: Config
-    request: MapRequest
-    look: Look
+    config: Config  # the configuration it started with
+    request: MapRequest  # what the relevance thread is to explain, and how
+    look: Look  # how maps are drawn
+    # which figures are shown: "answer", "rates", "setting"; None is the default
     figures: frozenset[str] | None
+    # whether the presenter view is shown; None goes by the height of the canvas
     presenter: bool | None
-    text_size: str
+    text_size: str  # see `view.hud.TEXT_SIZES`
+    # the methods and composites that are shown side by side with the main one
     panels: tuple[str, ...]
-    mirror: bool
-    tiled: bool = False
-    stepping: bool = False
-    seeking: bool = False
-    brush: float = BRUSH
-    class_list: ClassList | None = None
-    panel_list: PanelList | None = None
-    list_froze: bool = False
-    helping: bool = False
-    help_page: int = 0
-    full_screen: bool = False
-    escape_until: float = 0.0
-    about: bool = False
-    size: tuple[int, int] = (0, 0)
+    mirror: bool  # whether pictures are mirrored
+    tiled: bool = False  # whether all maps stand side by side
+    stepping: bool = False  # whether the next picture is awaited while the picture is frozen
+    seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
+    brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
+    class_list: ClassList | None = None  # the list of classes while it is open, else None
+    panel_list: PanelList | None = None  # the list of maps while it is open, else None
+    list_froze: bool = False  # whether the picture is frozen only because a list is open
+    helping: bool = False  # whether the help is shown
+    help_page: int = 0  # which page of it, from 0 on
+    full_screen: bool = False  # whether the window is to fill the screen
+    escape_until: float = 0.0  # another Esc before this `time.monotonic()` ends
+    about: bool = False  # whether a sentence about each method is shown
+    size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
+    # where the picture stands on the canvas; several boxes side by side
     pictures: tuple[Box, ...] = ()
-    timeline: Timeline | None = None
+    timeline: Timeline | None = None  # where the source stands, None where it has no timeline
+    # the layer whose channels the panel of concepts shows when it appears; "" is the default
     concept_layer: str = ""
-    concept_rows: tuple[tuple[Box, int], ...] = ()
-    pointer: Pointer = field(default_factory=Pointer)
-    notice: Notice = field(default_factory=Notice)
-    ended: bool = False
-    shown: Item[np.ndarray] | None = None
-    answer: Answer | None = None
-    before_versus: str | int = "top1"
+    concept_rows: tuple[tuple[Box, int], ...] = ()  # where each channel has its row in that panel
+    pointer: Pointer = field(default_factory=Pointer)  # the mouse
+    notice: Notice = field(default_factory=Notice)  # the line that is shown for a few seconds
+    ended: bool = False  # whether the viewer is to end
+    shown: Item[np.ndarray] | None = None  # the frame on the screen, None before the first
+    answer: Answer | None = None  # the network's answer, None before the first map
+    before_versus: str | int = "top1"  # the target before one class was set against another
+    # what has to be done outside, oldest first
     commands: tuple[Command | SeekTo | LoopFiles, ...] = ()
 
     @property

@@ -27,37 +27,16 @@ from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.scene import Scene
 from realtime_lrp.view.split import SplitArtist, SplitScene, boxes_of, size_beside
 
-POLL_S = 0.01
-"""Maximum wait for a frame, before keys and mouse are read again."""
-
-SOON_S = 0.05
-"""How long a new map or figure waits for the next frame, to be drawn with it."""
+POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
+SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
 
 
 class View:
     """Holds the viewer's state and draws it.
 
-    Frames that were captured before the view existed do not count.
-
-    Args:
-      state: at the start.
-      capture: where frames come from.
-      relevance: where maps come from.
-      stats: counts frames.
-      show: gets each canvas with menus and notices, uint8 [H, W, 3] RGB.
-      size: returns rows and columns of the canvas; None is those of the picture.
-      status: returns a mark for the recording that runs, or "".
-      figures_in_picture: whether the figures are drawn on the canvas; else whoever shows it shows
-        the `columns` and the `concepts`, too.
-      further: where the maps of further networks come from, see `further_threads`.
-
-    Attributes:
-      state: changes with each event.
-      networks: what is shown of each network, the first one first.
-      split, canvas: what was drawn last, without menus; None before.
-      frame: the one that is shown, or None.
-      concepts: the panel of concepts; None where it is hidden.
-      figures_in_picture: as given.
+    Frames that were captured before the view existed do not count. `show` gets each canvas with
+    menus and notices, uint8 [H, W, 3] RGB. Where figures are not in the picture, whoever shows it
+    shows `columns` and `concepts` as well.
     """
 
     def __init__(
@@ -139,11 +118,7 @@ class View:
         return state.commands
 
     def step(self) -> np.ndarray | None:
-        """Draws again if anything changed; waits up to `POLL_S` for a frame.
-
-        Returns:
-          The canvas without menus, if it was drawn.
-        """
+        """Draws again if anything changed; waits up to `POLL_S` for a frame."""
         before = self.frame.number if self.frame else self._first_number
         with self._waiting:
             fresh, newest = self._newest(before)

@@ -32,11 +32,7 @@ GONE = "The display is gone. Start again when there is one, or with --display no
 
 
 def require_display() -> None:
-    """Connects to the display, for the rest of the process.
-
-    Raises:
-      UnavailableError: there is none.
-    """
+    """Connects to the display, for the rest of the process; an error where there is none."""
     problem = UnavailableError(
         "There is no display to open a window on. Set DISPLAY to a running one, "
         "or add --display none."
@@ -64,11 +60,7 @@ def display_reachable() -> bool:
 def end_if_lost(finish: Callable[[], object]) -> object:
     """Has the process end with exit code 69 when the X server goes, which Xlib cannot survive.
 
-    Args:
-      finish: called before, to complete files.
-
-    Returns:
-      What has to be kept for as long as the window is open.
+    `finish` completes files before. What is returned has to be kept while the window is open.
     """
     if pygame.display.get_driver() != "x11":
         return None

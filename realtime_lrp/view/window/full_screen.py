@@ -11,8 +11,7 @@ from realtime_lrp.view.window.display import pygame
 from realtime_lrp.view.window.screen_power import ScreenPower
 from realtime_lrp.view.window.window import TITLE, Mouse, Window, screen_size
 
-TEND_S = 0.75
-"""How often the window is checked. A lost window is back within 1 s."""
+TEND_S = 0.75  # how often the window is checked. A lost window is back within 1 s.
 
 INHIBIT = (
     "systemd-inhibit", "--what=idle:sleep", "--who=realtime-lrp", "--why=exhibit", "--mode=block",
@@ -25,9 +24,6 @@ class FullScreen(Window):
     """A window that fills the screen, shows no pointer, and cannot be closed, moved or zoomed.
 
     SDL keeps the screen saver off while it is open.
-
-    Raises:
-      UnavailableError: there is no display.
     """
 
     def __init__(self) -> None:

@@ -27,8 +27,7 @@ KEYPAD = {
 WRITING = {
     pygame.K_KP5, pygame.K_KP_DIVIDE, pygame.K_KP_MULTIPLY, pygame.K_KP_MINUS, pygame.K_KP_PLUS,
 }  # fmt: skip
-NOT_CHARACTERS = 1 << 30
-"""SDL's key codes from here on are not characters."""
+NOT_CHARACTERS = 1 << 30  # SDL's key codes from here on are not characters
 
 MODIFIERS = {pygame.KSCAN_CAPSLOCK, pygame.KSCAN_SCROLLLOCK, pygame.KSCAN_NUMLOCKCLEAR}
 MODIFIERS |= {*range(pygame.KSCAN_LCTRL, pygame.KSCAN_RGUI + 1), pygame.KSCAN_MODE}
@@ -40,14 +39,10 @@ US |= dict(enumerate(";'`,./", pygame.KSCAN_SEMICOLON))
 
 
 class Keyboard:
-    """Gives names to the keys that are pressed.
-
-    Attributes:
-      repeated: whether the last name came because its key is held.
-    """
+    """Gives names to the keys that are pressed."""
 
     def __init__(self) -> None:
-        self.repeated = False
+        self.repeated = False  # whether the last name came because its key is held
         self._pressed: pygame.Event | None = None
         self._new = False
         self._held: dict[int, str] = {}

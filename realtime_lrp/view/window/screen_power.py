@@ -6,15 +6,11 @@ CANNOT, OFF = "the screen cannot be switched off: ", "Monitor is Off"
 
 
 class ScreenPower:
-    """Switches the screen off and on.
-
-    Attributes:
-      off: whether the screen is to be off; `apply` obeys.
-      fault: why it could not be switched off, or "".
-    """
+    """Switches the screen off and on."""
 
     def __init__(self) -> None:
-        self.off, self.fault = False, ""
+        self.off = False  # whether the screen is to be off; `apply` obeys
+        self.fault = ""  # why it could not be switched off
         self._switched_off = False
 
     def apply(self) -> None:

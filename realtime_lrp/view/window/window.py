@@ -13,11 +13,8 @@ from realtime_lrp.view.window.display import end_if_lost, pygame, require_displa
 from realtime_lrp.view.window.keyboard import Keyboard
 
 TITLE = "realtime_lrp"
-SIZE = (720, 1280)
-"""Rows and columns of a new window, where the screen has room for them."""
-
-TITLE_BAR = 48
-"""Rows that a window's title bar may take, in pixels."""
+SIZE = (720, 1280)  # rows and columns of a new window, where the screen has room for them
+TITLE_BAR = 48  # rows that a window's title bar may take, in pixels
 
 MIN_CANVAS, MAX_CANVAS = 240, 4096
 """Limits of the canvas's sides in pixels, whatever the size of the window."""
@@ -27,16 +24,11 @@ BUTTONS = {1: "left", 3: "right"}
 
 @dataclass(frozen=True)
 class Mouse:
-    """The mouse on the canvas.
+    """The mouse on the canvas."""
 
-    Attributes:
-      x, y: pixels of the canvas.
-      button: which button is down: "left", "right" or "".
-    """
-
-    x: int
+    x: int  # pixels of the canvas
     y: int
-    button: str
+    button: str  # which button is down: "left", "right" or ""
 
     def over(self, boxes: Mapping[str, Box]) -> str:
         """The name of the box that the mouse is in, "" for none."""
@@ -47,11 +39,7 @@ class Mouse:
 
 
 def new_size(screen: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of a new window: `SIZE`, smaller in the same shape where that is too large.
-
-    Args:
-      screen: its rows and columns.
-    """
+    """Rows and columns of a new window: `SIZE`, smaller where the screen is too small for it."""
     rows, columns = screen
     scale = min(1.0, (rows - TITLE_BAR) / SIZE[0], columns / SIZE[1])
     return round(scale * SIZE[0]), round(scale * SIZE[1])
@@ -64,21 +52,12 @@ def screen_size() -> tuple[int, int]:
 
 
 class Window:
-    """A window that shows pictures and collects keys and mouse events.
-
-    Attributes:
-      closed: whether the user closed it; `events` notices it.
-      on_lost: completes files; called when the X server goes, before the process ends with exit
-        code 69.
-
-    Raises:
-      UnavailableError: there is no display.
-    """
+    """A window that shows pictures and collects keys and mouse events."""
 
     def __init__(self) -> None:
         require_display()
-        self.closed = False
-        self.on_lost: Callable[[], object] = lambda: None
+        self.closed = False  # by the user; `events` notices it
+        self.on_lost: Callable[[], object] = lambda: None  # completes files when the X server goes
         self._kept = end_if_lost(lambda: self.on_lost())
         self._keyboard, self._stretched = Keyboard(), Buffers()
         self._canvas = SIZE

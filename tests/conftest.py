@@ -176,8 +176,8 @@ def _same_processes() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _first_warnings() -> None:
     """What is warned of once in a process is warned of in each test."""
-    if advice := sys.modules.get("realtime_lrp.relevance.advice"):
-        advice.warn_once.cache_clear()
+    if canonise := sys.modules.get("realtime_lrp.relevance.network.canonise"):
+        canonise.warn_once.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from realtime_lrp.commands.bench.networks import baseline
 from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
-from realtime_lrp.relevance.building import build_graph
+from realtime_lrp.relevance.reading.building import build_graph
 
 
 @pytest.mark.release

@@ -18,8 +18,8 @@ from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES
 from realtime_lrp.config import legal_values
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES
-from realtime_lrp.relevance.layers import ACTIVATIONS, LAYERS
-from realtime_lrp.relevance.traced.operations import OPERATIONS
+from realtime_lrp.relevance.reading.layers import ACTIVATIONS, LAYERS
+from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.video.sources import SOURCES
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")

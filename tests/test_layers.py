@@ -8,14 +8,14 @@ from keras import layers, ops
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.building import build_graph
-from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.layers import ACTIVATIONS, LAYERS, steps_of
-from realtime_lrp.relevance.pools import GlobalMaxPool
+from realtime_lrp.relevance.network.canonise import canonise
+from realtime_lrp.relevance.network.pools import GlobalMaxPool
+from realtime_lrp.relevance.network.steps import Add, Affine, Cropping, Permute, Product, Upsample
+from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.layers import ACTIVATIONS, LAYERS, steps_of
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, pixel_stride
 from realtime_lrp.relevance.rules.rules import Flat, LayerContext
-from realtime_lrp.relevance.steps import Add, Affine, Cropping, Permute, Product, Upsample
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models.untrusted import allowlist, loading
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
-from realtime_lrp.relevance import layers as rules
+from realtime_lrp.relevance.reading import layers as rules
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.building import build_graph
+from realtime_lrp.relevance.reading.building import build_graph
 
 
 @pytest.fixture(scope="module")

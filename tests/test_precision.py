@@ -15,7 +15,7 @@ from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 
 from realtime_lrp import Explainer, load_network
-from realtime_lrp.relevance.layers import steps_of
+from realtime_lrp.relevance.reading.layers import steps_of
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 STEADY = {

@@ -9,8 +9,13 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from realtime_lrp.relevance.network.pools import (
+    AveragePool,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+)
+from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
 
 
 @pytest.fixture(autouse=True)

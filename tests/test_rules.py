@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import layers
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.layers import steps_of
+from realtime_lrp.relevance.reading.layers import steps_of
 from realtime_lrp.relevance.rules.rules import (
     RULES,
     AlphaBeta,

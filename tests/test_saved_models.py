@@ -16,7 +16,7 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.names import model_files
 from realtime_lrp.models.untrusted import saved_model
 from realtime_lrp.models.untrusted.operations import CALLS, DROPPED, OF_CONSTANTS, ROWS
-from realtime_lrp.relevance.traced.operations import OPERATIONS
+from realtime_lrp.relevance.reading.operations import OPERATIONS
 
 PICTURES = tf.TensorSpec([None, 8, 8, 3], tf.float32)
 SIDE_FILE = "side-effect.txt"

@@ -9,8 +9,8 @@ from tables import METHODS_OF_ALL
 from test_relevance import largest_difference
 
 from realtime_lrp import Explainer
-from realtime_lrp.relevance import onednn
-from realtime_lrp.relevance.layers import steps_of
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.reading.layers import steps_of
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +101,7 @@ def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, rng, monkeypatc
     options = {"also": METHODS_OF_ALL, "target": "top1", "samples": 3}
     fast = Explainer(model, **options)(x)
     np.testing.assert_allclose(fast.scores, model.predict_on_batch(x), atol=1e-6)
-    monkeypatch.setattr("realtime_lrp.relevance.graph.RECTIFIERS", {})
+    monkeypatch.setattr("realtime_lrp.relevance.network.graph.RECTIFIERS", {})
     monkeypatch.setattr(onednn, "usable", lambda a, kernel: False)
     plain = Explainer(model, **options)(x)
     for name in METHODS_OF_ALL:

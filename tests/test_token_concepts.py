@@ -12,10 +12,10 @@ from realtime_lrp import Explainer
 from realtime_lrp.commands.bench.networks import vision_transformer
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.gallery import Gallery, read_gallery_file
-from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.concepts.concept_layers import concept_layers, default_layer
+from realtime_lrp.relevance.network.token_grids import TokenGrids
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports
-from realtime_lrp.relevance.token_grids import TokenGrids
 
 ROWS, COLUMNS = 2, 3
 PATCHES = ROWS * COLUMNS

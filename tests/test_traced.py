@@ -12,13 +12,13 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UnavailableError
-from realtime_lrp.relevance.building import build_graph
-from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.graph import total
-from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
 from realtime_lrp.relevance.maps.methods import METHODS, MethodContext, MethodOptions
+from realtime_lrp.relevance.network.canonise import canonise
+from realtime_lrp.relevance.network.graph import total
+from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext
-from realtime_lrp.relevance.traced.operations import OPERATIONS
 
 
 @pytest.fixture(autouse=True)

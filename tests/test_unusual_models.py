@@ -9,7 +9,7 @@ from keras import layers
 from test_relevance import largest_difference
 
 from realtime_lrp import Epsilon, Explainer, load_network
-from realtime_lrp.relevance.linear import Dense
+from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.rules.rules import LayerContext
 
 

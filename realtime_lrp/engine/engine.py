@@ -28,14 +28,14 @@ from realtime_lrp.engine.result import Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.concepts.references import Peaks
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_text
 from realtime_lrp.relevance.maps.compiled import PipelineOutput
 from realtime_lrp.relevance.maps.map_plans import composite_for
 from realtime_lrp.relevance.maps.strength import strength
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.video.region import Region, region_of
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import COLOUR_ONLY
 from realtime_lrp.models.size import refuse_beyond_memory
-from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.reading.building import build_graph
 
 MAX_KEPT_WEIGHTS = 50_000_000
 """Larger Keras models are not kept but loaded again: VGG16 would take 0.5 GiB all the time, for

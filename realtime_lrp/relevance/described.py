@@ -10,8 +10,8 @@ from realtime_lrp.notebook import figure, html
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from realtime_lrp.relevance.graph import Graph
     from realtime_lrp.relevance.maps.account import Account
+    from realtime_lrp.relevance.network.graph import Graph
     from realtime_lrp.relevance.rules.rules import Rule
 
 MANY = 24

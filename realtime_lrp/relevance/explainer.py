@@ -15,16 +15,12 @@ from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import NotFiniteError, UsageError
-from realtime_lrp.relevance import checks, export
-from realtime_lrp.relevance.advice import warn_once
-from realtime_lrp.relevance.building import build_graph
-from realtime_lrp.relevance.canonise import canonise, end_in_scores
-from realtime_lrp.relevance.checks import Bound
+from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.concepts import ConceptMaps
 from realtime_lrp.relevance.concepts.references import References
 from realtime_lrp.relevance.described import explainer_html
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
-from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.export import explainer_provenance, kept_arguments, layer_rules
 from realtime_lrp.relevance.layer_views import LayerViews
 from realtime_lrp.relevance.maps.account import flood_advice, flows_function
 from realtime_lrp.relevance.maps.attention_maps import patches_of
@@ -61,8 +57,12 @@ from realtime_lrp.relevance.maps.targets import (
     Targets,
     target_words,
 )
-from realtime_lrp.relevance.places import At, end_at, output_shape
-from realtime_lrp.relevance.record import explainer_provenance, kept_arguments, layer_rules
+from realtime_lrp.relevance.network import checks
+from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
+from realtime_lrp.relevance.network.checks import Bound
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.places import At, end_at, output_shape
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import Composite, composite_named
 from realtime_lrp.relevance.rules.layer_contexts import (
     compute_supports,

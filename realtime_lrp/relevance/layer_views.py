@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
-from realtime_lrp.relevance import checks
 from realtime_lrp.relevance.concepts.concept_pipeline import (
     BothOutputs,
     concept_pipeline,
@@ -15,13 +14,14 @@ from realtime_lrp.relevance.concepts.concept_pipeline import (
 )
 from realtime_lrp.relevance.concepts.concepts import ConceptMaps, Concepts
 from realtime_lrp.relevance.concepts.references import Peaks, References, in_parts
-from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.maps.account import LayerFlow, layer_flows
 from realtime_lrp.relevance.maps.compiled import Lazy, compile_once
 from realtime_lrp.relevance.maps.layer_records import LayerRecord, layer_records
 from realtime_lrp.relevance.maps.methods import Explain
 from realtime_lrp.relevance.maps.not_finite import first_not_finite, one_pair
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets
+from realtime_lrp.relevance.network import checks
+from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.rules import Rule
 
 

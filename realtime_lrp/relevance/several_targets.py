@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance import checks
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.batches import run_in_parts
 from realtime_lrp.relevance.maps.compiled import compile_once, scores_or_nan
 from realtime_lrp.relevance.maps.not_finite import first_not_finite, one_pair
 from realtime_lrp.relevance.maps.targets import Target, Targets
+from realtime_lrp.relevance.network import checks
 
 ExplainTargets = Callable[
     [np.ndarray | tf.Tensor, Sequence[Targets]], tuple[np.ndarray, list[np.ndarray]]

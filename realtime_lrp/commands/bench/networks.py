@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.relevance import onednn
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import stabilise
 from realtime_lrp.relevance.rules.composites import Composite, any_layer
 from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
 from realtime_lrp.relevance.rules.sharing import positive
-from realtime_lrp.relevance.steps import stabilise
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.precision_times import computes_bfloat16
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
-from realtime_lrp.relevance.building import build_graph
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.reader import VideoReader

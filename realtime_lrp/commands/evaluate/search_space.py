@@ -13,10 +13,10 @@ import numpy as np
 
 from realtime_lrp.config.defaults import COMPOSITE, VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.relevance.building import build_graph
-from realtime_lrp.relevance.canonise import canonise
-from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.network.canonise import canonise
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 DEFAULTS = COMPOSITE, VIEWER_COMPOSITE

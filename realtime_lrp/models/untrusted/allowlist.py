@@ -4,9 +4,9 @@ This prevents a model file from running code, reading files or connecting to the
 builds whatever class the description names, with arguments from the file. Add a class only if none
 of its arguments can name a function, a file, a module or another class that is not listed.
 
-The layers are those that relevance has a rule for (`LAYERS` in relevance/layers.py; a test compares
-the two), a few that are traced (`TRACED`), and those that a Python program has registered with
-Keras itself. The rest is what Keras
+The layers are those that relevance has a rule for (`LAYERS` in relevance/reading/layers.py; a test
+compares the two), a few that are traced (`TRACED`), and those that a Python program has registered
+with Keras itself. The rest is what Keras
 writes around layers: models, initialisers, constants.
 """
 

@@ -22,7 +22,7 @@ ROWS = (
     "SplitV", "Sqrt", "Square", "SquaredDifference", "Squeeze", "StopGradient", "StridedSlice",
     "Sub", "Sum", "Tan", "Tanh", "Tile", "Transpose", "Unpack", "ZerosLike",
 )  # fmt: skip
-"""Those with a row (`OPERATIONS` in relevance/traced/operations.py; a test compares the two)."""
+"""Those with a row (`OPERATIONS` in relevance/reading/operations.py; a test compares the two)."""
 
 OF_CONSTANTS = (
     "All", "Any", "ArgMax", "ArgMin", "BroadcastArgs", "Bucketize", "ConcatOffset", "Const",

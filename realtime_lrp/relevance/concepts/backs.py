@@ -4,9 +4,8 @@ from collections.abc import Collection
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import Back, Node
-from realtime_lrp.relevance.multiples import Handed, Multiple
-from realtime_lrp.relevance.steps import Product, Tensors
+from realtime_lrp.relevance.network.graph import Back, Node
+from realtime_lrp.relevance.network.steps import Handed, Multiple, Product, Tensors
 
 
 def past_gates(back: Back) -> Back:

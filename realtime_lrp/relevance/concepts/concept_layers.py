@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.linear import Dense, DenseByOutput, Linear
 from realtime_lrp.relevance.maps.methods import METHODS, Explain
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.linear import Dense, DenseByOutput, Linear
+from realtime_lrp.relevance.network.steps import Activation, Add, Concatenate, Elementwise
+from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.layer_contexts import reachable
-from realtime_lrp.relevance.steps import Activation, Add, Concatenate, Elementwise
-from realtime_lrp.relevance.token_grids import TokenGrids
 
 
 def concept_layers(

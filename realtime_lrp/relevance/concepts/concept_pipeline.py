@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.concepts.concepts import arrived_at, channel_maps, channel_sums
-from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.maps.compiled import PipelineOutput, explain_tensors, pipeline_output
 from realtime_lrp.relevance.maps.methods import Explain
+from realtime_lrp.relevance.network.graph import Graph
 
 ConceptOutput = tuple[tf.Tensor, tf.Tensor, Any, tf.Tensor]
 """The chosen channels, int32 [B, count]; the shares of all channels of the layer, float32

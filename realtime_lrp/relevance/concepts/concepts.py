@@ -23,11 +23,11 @@ from realtime_lrp.relevance.concepts.concept_layers import (
     not_reached,
     seen_tokens,
 )
-from realtime_lrp.relevance.graph import Graph, Parts, total
 from realtime_lrp.relevance.maps.batches import run_in_parts
 from realtime_lrp.relevance.maps.compiled import Compute, LazyByKey, signature_of
 from realtime_lrp.relevance.maps.methods import Explain
-from realtime_lrp.relevance.token_grids import TokenGrids
+from realtime_lrp.relevance.network.graph import Graph, Parts, total
+from realtime_lrp.relevance.network.token_grids import TokenGrids
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""

@@ -13,10 +13,10 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.concepts.backs import of_copies, past_gates
-from realtime_lrp.relevance.graph import Graph, Part, Parts, total
 from realtime_lrp.relevance.maps.batches import run_in_parts
 from realtime_lrp.relevance.maps.compiled import Compute, LazyByKey, signature_of
 from realtime_lrp.relevance.maps.methods import Explain
+from realtime_lrp.relevance.network.graph import Graph, Part, Parts, total
 
 AT_ONCE = 8, 4, 2, 1
 """How many neurons of a picture are followed together, as many as there are left: each number has

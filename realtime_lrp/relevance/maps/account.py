@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import BIASES, Graph, Part, total
 from realtime_lrp.relevance.maps.methods import Explain, MethodResult
+from realtime_lrp.relevance.network.graph import BIASES, Graph, Part, total
 from realtime_lrp.relevance.rules.layer_contexts import reachable
 
 FLOOD = 1e3

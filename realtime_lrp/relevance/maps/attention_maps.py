@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.graph import Graph, Parts, total
-from realtime_lrp.relevance.steps import Softmax
-from realtime_lrp.relevance.token_grids import TokenGrid, TokenGrids
-from realtime_lrp.relevance.traced.steps import MatrixProduct
+from realtime_lrp.relevance.network.graph import Graph, Parts, total
+from realtime_lrp.relevance.network.steps import Softmax
+from realtime_lrp.relevance.network.token_grids import TokenGrid, TokenGrids
+from realtime_lrp.relevance.network.traced_steps import MatrixProduct
 
 
 class Attention(NamedTuple):

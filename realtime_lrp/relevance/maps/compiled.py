@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
-from realtime_lrp.relevance import onednn
-from realtime_lrp.relevance.graph import BIASES, Graph, Parts, total
 from realtime_lrp.relevance.maps.account import account
 from realtime_lrp.relevance.maps.methods import Explain
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.network.graph import BIASES, Graph, Parts, total
 
 Compute = Callable[..., tuple[tf.Tensor, ...]]
 

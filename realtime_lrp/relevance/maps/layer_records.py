@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.relevance.graph import Graph, Node
 from realtime_lrp.relevance.maps.compiled import LayerTensors
+from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.rules.rules import Rule
 
 

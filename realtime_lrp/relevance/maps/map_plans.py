@@ -9,8 +9,6 @@ from realtime_lrp.config import names
 from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.canonise import mark_gates
-from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.maps.attention_maps import attention_weights
 from realtime_lrp.relevance.maps.methods import (
     METHODS,
@@ -20,6 +18,8 @@ from realtime_lrp.relevance.maps.methods import (
     MethodOptions,
     grad_cam_at,
 )
+from realtime_lrp.relevance.network.canonise import mark_gates
+from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.attention import differ_from_epsilon
 from realtime_lrp.relevance.rules.composites import (
     COMPOSITES,

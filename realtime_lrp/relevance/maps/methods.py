@@ -13,8 +13,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
-from realtime_lrp.relevance.linear import Linear
 from realtime_lrp.relevance.maps import attention_maps
 from realtime_lrp.relevance.maps.perturbed import (
     Baseline,
@@ -27,13 +25,14 @@ from realtime_lrp.relevance.maps.perturbed import (
 )
 from realtime_lrp.relevance.maps.rectifiers import guided_rectifiers, rectifiers
 from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
+from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import Handed, Multiple, Tensors, relevance_of
 from realtime_lrp.relevance.rules.attention import BoundStepRule
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.layer_contexts import spatial_maps
 from realtime_lrp.relevance.rules.rules import Propagate
 from realtime_lrp.relevance.rules.sharing import Shares
-from realtime_lrp.relevance.steps import Tensors
 
 
 @dataclass(frozen=True)

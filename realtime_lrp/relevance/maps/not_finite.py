@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
-from realtime_lrp.relevance.checks import to_float32
-from realtime_lrp.relevance.graph import Graph
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
 from realtime_lrp.relevance.maps.targets import Targets, is_sequence
+from realtime_lrp.relevance.network.checks import to_float32
+from realtime_lrp.relevance.network.graph import Graph
 
 
 def first_not_finite(arrays: Sequence[np.ndarray]) -> int | None:

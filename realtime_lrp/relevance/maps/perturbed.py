@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.graph import Back, Graph, Node, Part, Parts, total
-from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.steps import ZeroPadding
+from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import ZeroPadding
 
 NOISE = 0.1
 """Standard deviation of SmoothGrad's noise, relative to the picture's range."""

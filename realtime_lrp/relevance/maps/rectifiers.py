@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import cast
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.graph import Graph, Node
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.steps import Activation
 from realtime_lrp.relevance.rules.composites import layer_matcher
-from realtime_lrp.relevance.steps import Activation
 
 
 def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:

@@ -14,29 +14,30 @@ from typing import cast
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.multiples import Handed, Multiple
-from realtime_lrp.relevance.normalisations import Normalisation
-from realtime_lrp.relevance.rules.sharing import taken_by
-from realtime_lrp.relevance.steps import (
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.normalisations import Normalisation
+from realtime_lrp.relevance.network.steps import (
     Add,
     Elementwise,
+    Handed,
     Identity,
     Move,
+    Multiple,
     Softmax,
     Step,
     Tensors,
     stabilise,
     sum_of_each,
 )
-from realtime_lrp.relevance.traced.steps import (
+from realtime_lrp.relevance.network.traced_steps import (
     Join,
     MatrixProduct,
     Offset,
     Scaling,
     WeightedSum,
 )
+from realtime_lrp.relevance.rules.sharing import taken_by
 
 STABILISER = 1e-9
 """Smaller than elsewhere: 1e-6 moves single pixels of a small transformer's map by up to half a

@@ -9,8 +9,9 @@ from fnmatch import fnmatchcase
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
-from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import Step
 from realtime_lrp.relevance.rules import attention
 from realtime_lrp.relevance.rules.attention import BoundStepRule, StepRule
 from realtime_lrp.relevance.rules.rules import (
@@ -26,7 +27,6 @@ from realtime_lrp.relevance.rules.rules import (
     ZPlusInput,
     rule_named,
 )
-from realtime_lrp.relevance.steps import Step
 
 Condition = Callable[[Node, LayerContext], bool]
 """(layer with weights, what is known about it) -> whether a row of the table applies to it."""

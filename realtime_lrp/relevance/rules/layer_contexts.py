@@ -7,13 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, first_line, nearest
-from realtime_lrp.relevance.convolutions import Convolution, TransposedConvolution
-from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.pools import GlobalPool, Pool
+from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.pools import GlobalPool, Pool
+from realtime_lrp.relevance.network.steps import Identity, Permute, Reshape, Step, ZeroPadding
+from realtime_lrp.relevance.network.token_grids import BY_TOKEN, TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
-from realtime_lrp.relevance.steps import Identity, Permute, Reshape, Step, ZeroPadding
-from realtime_lrp.relevance.token_grids import BY_TOKEN, TokenGrids
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:

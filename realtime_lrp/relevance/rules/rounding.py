@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.linear import Linear
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.rules.rules import Epsilon, Rule
 
 

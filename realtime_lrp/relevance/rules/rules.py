@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from realtime_lrp.config.names import check_rule_numbers, parse_rule
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.linear import Linear, Modify
+from realtime_lrp.relevance.network.linear import Linear, Modify
+from realtime_lrp.relevance.network.steps import STABILISER, stabilise
 from realtime_lrp.relevance.rules.sharing import (
     Shares,
     Term,
@@ -35,7 +36,6 @@ from realtime_lrp.relevance.rules.sharing import (
     transformed,
     weighted,
 )
-from realtime_lrp.relevance.steps import STABILISER, stabilise
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | Shares]
 """(a, R) -> R_in, shaped like a; with what biases took where they take a share."""

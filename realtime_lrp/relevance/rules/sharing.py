@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.linear import Linear, Modify, Weights
-from realtime_lrp.relevance.steps import STABILISER, stabilise
+from realtime_lrp.relevance.network.linear import Linear, Modify, Weights
+from realtime_lrp.relevance.network.steps import STABILISER, stabilise
 
 
 class Shares(NamedTuple):

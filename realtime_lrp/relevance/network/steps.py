@@ -8,7 +8,9 @@ weights are in `linear.py`, because their rule comes from the composite. To add 
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 STABILISER = 1e-6
@@ -361,3 +363,57 @@ def _shaped_like(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
     if repeated:
         relevance = tf.reduce_sum(relevance, repeated, keepdims=True)
     return tf.reshape(relevance, [-1, *a.shape[1:]]) if missing else relevance
+
+
+class Places(Move):
+    """The vectors at some places of a tensor [B, ..., classes], one after the other.
+
+    Args:
+      indices: of the places, if all are counted in one row.
+      count: how many places the tensor has.
+    """
+
+    def __init__(self, indices: np.ndarray, count: int) -> None:
+        self.indices, self.count = indices, count
+
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
+        chosen = tf.gather(tf.reshape(a, [-1, self.count, a.shape[-1]]), self.indices, axis=1)
+        return chosen[:, 0] if len(self.indices) == 1 else chosen
+
+
+class Mean(Step):
+    """The mean of the vectors at several places [B, places, classes]; relevance in proportion."""
+
+    keeps_sign = True
+    shares = True
+
+    def forward(self, a: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(a, 1)
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        (a,) = inputs
+        share = relevance / stabilise(output) / tf.cast(tf.shape(a)[1], relevance.dtype)
+        return [a * share[:, None]]
+
+
+class Multiple(NamedTuple):
+    """Relevance of which a rule knows by what the tensor that it belongs to was multiplied.
+
+    The next rule in proportion would have to divide by that tensor again. What nobody reads of the
+    two costs nothing: TensorFlow leaves it out.
+
+    Attributes:
+      relevance: the tensor times the factor.
+      factor: shaped like it.
+    """
+
+    relevance: tf.Tensor
+    factor: tf.Tensor
+
+
+def relevance_of(arriving: tf.Tensor | Multiple) -> tf.Tensor:
+    """Relevance as a tensor."""
+    return arriving.relevance if isinstance(arriving, Multiple) else arriving
+
+
+Handed = Sequence[tf.Tensor | Multiple | None]

@@ -4,16 +4,17 @@ Without folding, a rule would look at weights that the network never uses withou
 Scores do not change.
 """
 
+import functools
+import logging
 from dataclasses import replace
 
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.advice import warn_once
-from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.pools import GlobalPool, Pool
-from realtime_lrp.relevance.steps import (
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.pools import GlobalPool, Pool
+from realtime_lrp.relevance.network.steps import (
     Activation,
     Affine,
     Deviation,
@@ -24,7 +25,7 @@ from realtime_lrp.relevance.steps import (
     Softmax,
     Upsample,
 )
-from realtime_lrp.relevance.traced.steps import MatrixProduct, WeightedSum
+from realtime_lrp.relevance.network.traced_steps import MatrixProduct, WeightedSum
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -147,3 +148,14 @@ def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> 
             "its scores. If they are no classes that exclude each other, say what they are: "
             "--output-activation sigmoid, or linear for values such as those of a regression"
         )
+
+
+MAX_REMEMBERED = 256
+
+log = logging.getLogger(__name__)
+
+
+@functools.lru_cache(MAX_REMEMBERED)
+def warn_once(text: str) -> None:
+    """Logs a warning unless it was logged before."""
+    log.warning("%s", text)

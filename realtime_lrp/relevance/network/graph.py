@@ -1,7 +1,4 @@
-"""A network as a flat list of steps over numbered tensors; tensor 0 is the model's input.
-
-`building.py` makes one of a Keras model.
-"""
+"""A network as a flat list of steps over numbered tensors; tensor 0 is the model's input."""
 
 import copy
 import math
@@ -12,19 +9,22 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.linear import RECTIFIERS, Linear
-from realtime_lrp.relevance.multiples import Handed, Multiple, relevance_of
-from realtime_lrp.relevance.place_steps import Mean, Places
-from realtime_lrp.relevance.pools import GlobalPool, MaxPool, Pool
-from realtime_lrp.relevance.steps import (
+from realtime_lrp.relevance.network.linear import RECTIFIERS, Linear
+from realtime_lrp.relevance.network.pools import GlobalPool, MaxPool, Pool
+from realtime_lrp.relevance.network.steps import (
     Activation,
     Add,
     Concatenate,
     Elementwise,
+    Handed,
     Identity,
+    Mean,
+    Multiple,
+    Places,
     Reshape,
     Step,
     Tensors,
+    relevance_of,
 )
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.graph import Node
-from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.traced.tracing import Trace
+from realtime_lrp.relevance.network.graph import Node
+from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.tracing import Trace
 
 TOLERANCE = 1e-3
 """Largest difference, relative to the largest output."""

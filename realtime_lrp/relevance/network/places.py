@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
-from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.place_steps import Mean, Places
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.steps import Mean, Places
 
 At = int | slice | Sequence[int | slice] | np.ndarray
 """Row and column, or what else the axes between batch and classes are: whole numbers and slices, or

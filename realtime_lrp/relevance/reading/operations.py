@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.convolutions import Convolution, DepthwiseConvolution
-from realtime_lrp.relevance.linear import Linear
-from realtime_lrp.relevance.onednn import Geometry
-from realtime_lrp.relevance.pools import AveragePool, MaxPool
-from realtime_lrp.relevance.steps import (
+from realtime_lrp.relevance.network.convolutions import Convolution, DepthwiseConvolution
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.onednn import Geometry
+from realtime_lrp.relevance.network.pools import AveragePool, MaxPool
+from realtime_lrp.relevance.network.steps import (
     Add,
     Affine,
     Elementwise,
@@ -26,11 +26,8 @@ from realtime_lrp.relevance.steps import (
     Step,
     ZeroPadding,
 )
-from realtime_lrp.relevance.traced.chains import chain_of, of_any_batch
-from realtime_lrp.relevance.traced.operands import compute_with_constants, shapes_of
-from realtime_lrp.relevance.traced.products import batch_product, einsum, matrix_product
-from realtime_lrp.relevance.traced.reading import Reader, Row
-from realtime_lrp.relevance.traced.steps import (
+from realtime_lrp.relevance.network.traced_steps import (
+    BATCH,
     Join,
     Movement,
     Offset,
@@ -40,14 +37,17 @@ from realtime_lrp.relevance.traced.steps import (
     WeightedSum,
     kept_shape,
 )
-from realtime_lrp.relevance.traced.tracing import BATCH
-from realtime_lrp.relevance.traced.values import (
+from realtime_lrp.relevance.reading.products import batch_product, einsum, matrix_product
+from realtime_lrp.relevance.reading.reader import Reader, Row, compute_with_constants, shapes_of
+from realtime_lrp.relevance.reading.values import (
     CannotReadError,
     Chain,
     Constant,
     Held,
     Turned,
     Value,
+    chain_of,
+    of_any_batch,
 )
 
 

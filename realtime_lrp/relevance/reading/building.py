@@ -2,7 +2,7 @@
 
 The model is walked once. Nested models are entered; a shared layer gets one node for each call. A
 layer with a row in `layers.py` becomes the steps of its row; any other is traced into TensorFlow
-operations (`traced/`).
+operations (`tracing.py`).
 """
 
 import functools
@@ -17,15 +17,16 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError
-from realtime_lrp.relevance.comparison import LayerCall, check_calls, check_nodes
-from realtime_lrp.relevance.graph import Graph
-from realtime_lrp.relevance.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.layers import has_row, steps_of
-from realtime_lrp.relevance.places import choose_output, without_unused
-from realtime_lrp.relevance.steps import Step
-from realtime_lrp.relevance.traced.operations import OPERATIONS
-from realtime_lrp.relevance.traced.reading import Reader
-from realtime_lrp.relevance.traced.tracing import BATCH, Trace, trace
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.places import choose_output, without_unused
+from realtime_lrp.relevance.network.steps import Step
+from realtime_lrp.relevance.network.traced_steps import BATCH
+from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_nodes
+from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.layers import has_row, steps_of
+from realtime_lrp.relevance.reading.operations import OPERATIONS
+from realtime_lrp.relevance.reading.reader import Reader
+from realtime_lrp.relevance.reading.tracing import Trace, trace
 from realtime_lrp.system.free_memory import available_bytes, gib
 
 _COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()

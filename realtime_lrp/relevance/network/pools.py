@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Step, Tensors, stabilise
+from realtime_lrp.relevance.network.steps import Step, Tensors, stabilise
 
 
 class Pool(Step):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
-from realtime_lrp.relevance.graph import Graph
+from realtime_lrp.relevance.network.graph import Graph
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network

@@ -2,7 +2,7 @@
 
 A Keras layer becomes a chain of steps: a Conv2D with a ReLU is a `Convolution` followed by an
 `Activation`. To support another layer type, add a row to `LAYERS`. If its arithmetic is new, write
-a class in `steps.py`, or in `linear.py` or `convolutions.py` if it has weights.
+a class in `network/steps.py`, or in `linear.py` or `convolutions.py` if it has weights.
 """
 
 import functools
@@ -14,23 +14,20 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from realtime_lrp.relevance.convolutions import (
+from realtime_lrp.relevance.network.convolutions import (
     Convolution,
     DepthwiseConvolution,
     TransposedConvolution,
 )
-from realtime_lrp.relevance.layer_weights import (
-    UnsupportedLayerError,
-    bias_of,
-    check_channels_last,
-    float32_weights,
-    geometry_of,
-    weights_of,
+from realtime_lrp.relevance.network.linear import Dense
+from realtime_lrp.relevance.network.normalisations import GroupNorm, LayerNorm
+from realtime_lrp.relevance.network.pools import (
+    AveragePool,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
 )
-from realtime_lrp.relevance.linear import Dense
-from realtime_lrp.relevance.normalisations import GroupNorm, LayerNorm
-from realtime_lrp.relevance.pools import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
-from realtime_lrp.relevance.steps import (
+from realtime_lrp.relevance.network.steps import (
     Activation,
     Add,
     Affine,
@@ -45,6 +42,14 @@ from realtime_lrp.relevance.steps import (
     Step,
     Upsample,
     ZeroPadding,
+)
+from realtime_lrp.relevance.reading.layer_weights import (
+    UnsupportedLayerError,
+    bias_of,
+    check_channels_last,
+    float32_weights,
+    geometry_of,
+    weights_of,
 )
 
 NONNEGATIVE = ("relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exponential")

@@ -8,13 +8,11 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.linear import Dense
-from realtime_lrp.relevance.steps import Permute, Reshape, Step
-from realtime_lrp.relevance.traced.operands import compute_with_constants, shapes_of
-from realtime_lrp.relevance.traced.reading import Reader
-from realtime_lrp.relevance.traced.steps import MatrixProduct, WeightedSum
-from realtime_lrp.relevance.traced.tracing import BATCH
-from realtime_lrp.relevance.traced.values import CannotReadError, Held, Value
+from realtime_lrp.relevance.network.linear import Dense
+from realtime_lrp.relevance.network.steps import Permute, Reshape, Step
+from realtime_lrp.relevance.network.traced_steps import BATCH, MatrixProduct, WeightedSum
+from realtime_lrp.relevance.reading.reader import Reader, compute_with_constants, shapes_of
+from realtime_lrp.relevance.reading.values import CannotReadError, Held, Value
 
 Product = Callable[..., tf.Tensor]
 

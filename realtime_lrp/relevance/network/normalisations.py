@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Elementwise
+from realtime_lrp.relevance.network.steps import Elementwise
 
 
 class Normalisation(Elementwise):

@@ -8,8 +8,17 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Elementwise, Move, Step, Tensors, stabilise, sum_of_each
-from realtime_lrp.relevance.traced.tracing import BATCH
+from realtime_lrp.relevance.network.steps import (
+    Elementwise,
+    Move,
+    Step,
+    Tensors,
+    stabilise,
+    sum_of_each,
+)
+
+BATCH = 13
+"""How many pictures layers are traced for: a prime, unlikely to be the size of another axis."""
 
 Compute = Callable[..., tf.Tensor]
 

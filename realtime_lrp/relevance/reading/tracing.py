@@ -13,10 +13,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.system.locks import TRACING
-
-BATCH = 13
-"""A prime number that is unlikely to be the size of another axis."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.steps import Step, Tensors
+from realtime_lrp.relevance.network.steps import Step, Tensors
 
 RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}
 """The activations that a layer with weights can compute along with its sum."""

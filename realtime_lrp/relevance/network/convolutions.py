@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance import onednn
-from realtime_lrp.relevance.linear import Linear, Weights
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.network.linear import Linear, Weights
 
 FEW_CHANNELS = 4
 """The most channels of a picture; for more, TensorFlow's adjoint of a stride is faster."""

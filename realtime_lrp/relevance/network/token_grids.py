@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.convolutions import Convolution
-from realtime_lrp.relevance.graph import Graph, Node
-from realtime_lrp.relevance.linear import Dense, DenseByOutput
-from realtime_lrp.relevance.steps import (
+from realtime_lrp.relevance.network.convolutions import Convolution
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.linear import Dense, DenseByOutput
+from realtime_lrp.relevance.network.steps import (
     Add,
     Elementwise,
     Move,
@@ -25,7 +25,7 @@ from realtime_lrp.relevance.steps import (
     Product,
     Reshape,
 )
-from realtime_lrp.relevance.traced.steps import (
+from realtime_lrp.relevance.network.traced_steps import (
     MatrixProduct,
     Offset,
     Operation,

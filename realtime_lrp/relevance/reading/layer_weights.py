@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.onednn import Geometry
+from realtime_lrp.relevance.network.onednn import Geometry
 
 
 class UnsupportedLayerError(DamagedInputError):
@@ -20,7 +20,7 @@ class UnsupportedLayerError(DamagedInputError):
         super().__init__(
             f"Layer {layer.name!r} ({type(layer).__name__}) cannot be explained: {reason}. "
             f"Replace the layer in the model, or add a row to {table} in "
-            f"realtime_lrp/relevance/{file}."
+            f"realtime_lrp/relevance/reading/{file}."
         )
 
 

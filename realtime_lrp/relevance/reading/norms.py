@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.normalisations import GroupNorm, LayerNorm
-from realtime_lrp.relevance.steps import Reshape, Step
-from realtime_lrp.relevance.traced.tracing import BATCH
-from realtime_lrp.relevance.traced.values import run
+from realtime_lrp.relevance.network.normalisations import GroupNorm, LayerNorm
+from realtime_lrp.relevance.network.steps import Reshape, Step
+from realtime_lrp.relevance.network.traced_steps import BATCH
+from realtime_lrp.relevance.reading.values import run
 
 DEVIATIONS = {"Rsqrt", "Sqrt"}
 PARTS = {

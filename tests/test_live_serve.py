@@ -72,14 +72,14 @@ def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
                 480, 640, 3,
             )  # fmt: skip
             client.send(type="shown")
-            client.send(type="choice", composite="epsilon")
+            client.send(type="choice", what="composite", value="epsilon")
             client.until(lambda news: news["composite"] == "epsilon")
             xdotool(display, "key", "space")
             client.until(lambda news: news["frozen"])
             xdotool(display, "key", "l")  # a list: the page does not type into it
             client.send(type="key", key="space")
             client.until(lambda news: not news["frozen"])
-            client.send(type="action", action="quit")
+            client.send(type="key", key="q")
             client.send(type="stroke", start=[320, 240], end=[330, 250])
             client.until(lambda news: news["covered"])
         xdotool(display, "key", "Escape")

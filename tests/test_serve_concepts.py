@@ -13,8 +13,8 @@ from galleries import gallery_of
 from served import Role, serving_pages
 from viewer import LOOK
 
-from realtime_lrp.commands.serve.concepts import NOTHING, concepts_message
 from realtime_lrp.commands.serve.messages import Choice, Follow, event_of, read_message
+from realtime_lrp.commands.serve.news import NO_CONCEPTS, concepts_message
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 
@@ -122,11 +122,11 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
     assert "'conv' has 18" in event_of(Follow(18), relevance).text
     relevance.request.concepts = None
     assert "'top' has 8" in event_of(Follow(8), relevance).text
-    chosen = event_of(Choice(concept_layer="conv"), relevance)
+    chosen = event_of(Choice("layer", "conv"), relevance)
     assert isinstance(chosen, events.LayerChosen) and chosen.layer == "conv"
-    wrong = event_of(Choice(concept_layer="cond"), relevance)
+    wrong = event_of(Choice("layer", "cond"), relevance)
     assert isinstance(wrong, events.NoticeGiven) and "'conv'" in wrong.text
-    loading = event_of(Choice(concept_layer="conv"), SimpleNamespace(engine=None))
+    loading = event_of(Choice("layer", "conv"), SimpleNamespace(engine=None))
     assert "not loaded yet" in loading.text
     for channel in ("-1", "null", '"5"', "1e9", "5.5"):
         with pytest.raises(msgspec.ValidationError):
@@ -148,10 +148,10 @@ def test_files_that_cannot_be_read_are_said_before_the_address(run, tmp_path, op
 def test_who_only_watches_sees_channels_and_changes_none(served):
     """As with all that is chosen."""
     served.messages.clear()
-    served.exchange.publish_concepts(NOTHING)
+    served.exchange.publish_concepts(NO_CONCEPTS)
     with served.socket(role=Role.WATCH) as watcher, served.socket() as other:
         watcher.recv(timeout=300)
-        assert watcher.recv(timeout=300)[1:] == NOTHING
+        assert watcher.recv(timeout=300)[1:] == NO_CONCEPTS
         watcher.send('{"type": "follow", "channel": 5}')
         time.sleep(0.1)
         other.send('{"type": "follow", "channel": 6}')

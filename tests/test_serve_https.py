@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from served import Role, serving_pages
 
-from realtime_lrp.commands.serve import certificate, qr
+from realtime_lrp.commands.serve import certificate
+from realtime_lrp.commands.serve.addresses import qr_lines
 from realtime_lrp.commands.serve.certificate import (
     context_of_files,
     make_certificate,
@@ -111,7 +112,7 @@ def test_the_code_in_the_terminal_is_that_of_the_address():
     """Each letter is two modules: the upper and the lower half of a block."""
     address = "https://192.168.7.7:8090/?token=" + "x" * 32
     halves = {" ": (0, 0), "\u2580": (1, 0), "\u2584": (0, 1), "\u2588": (1, 1)}
-    rows = [[halves[letter] for letter in line] for line in qr.lines(address)]
+    rows = [[halves[letter] for letter in line] for line in qr_lines(address)]
     modules = np.array(rows, np.uint8).transpose(0, 2, 1).reshape(2 * len(rows), -1)
     picture = cv2.resize(255 * modules, None, fx=8, fy=8, interpolation=cv2.INTER_NEAREST)
     assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == address

@@ -26,7 +26,7 @@ from served import TOKEN, serving_pages
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.certificate import own_context
-from realtime_lrp.commands.serve.visitors import join_message
+from realtime_lrp.commands.serve.news import join_message
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}

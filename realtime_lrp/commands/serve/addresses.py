@@ -1,47 +1,17 @@
-"""The addresses under which the page is reached, and what it speaks HTTPS with."""
+"""The addresses under which the page is reached, also as QR codes."""
 
-import logging
+import functools
+import io
 import socket
-import ssl
 import sys
 
 import psutil
+import segno
 
-from realtime_lrp.commands.serve.certificate import context_of_files, own_context
-from realtime_lrp.commands.serve.qr import lines
 from realtime_lrp.config.schema import Serve
 from realtime_lrp.system.program import print_lines
 
-log = logging.getLogger(__name__)
-
-
-def tls_of(serve: Serve, new: bool = False) -> ssl.SSLContext | None:
-    """What the server speaks HTTPS with; None for HTTP.
-
-    Args:
-      serve: the settings.
-      new: whether our own certificate is made anew.
-
-    Raises:
-      Error: what `context_of_files` and `own_context` raise.
-    """
-    if serve.cert or serve.key:
-        return context_of_files(serve.cert, serve.key)
-    if not serve.https:
-        if not is_loopback(serve.host):
-            log.warning(
-                "pictures and token go over the network unencrypted, and phones do not give their "
-                "camera; see --https"
-            )
-        return None
-    context, fingerprint = own_context([*addresses(serve.host), *serve.names], new)
-    log.warning(
-        "browsers will say that the connection is not private, because this machine made the "
-        "certificate itself. Choose Advanced, then Proceed (Safari: Show Details, then visit this "
-        "website; Firefox: Advanced, then Accept the Risk). Its SHA-256 fingerprint is %s",
-        fingerprint,
-    )
-    return context
+MOST = 500  # characters of an address in a QR code
 
 
 def address_of(serve: Serve, port: int, token: str) -> str:
@@ -56,7 +26,25 @@ def print_address(address: str, host: str) -> None:
     """Prints the address to open; at a terminal also its QR code, if phones can reach it."""
     print_lines([address], secrets=True)
     if sys.stdout.isatty() and not is_loopback(host):
-        print_lines(lines(address), secrets=True)
+        print_lines(qr_lines(address), secrets=True)
+
+
+def qr_lines(address: str) -> list[str]:
+    """An address as text, two rows of modules in each line; for dark and light terminals."""
+    out = io.StringIO()
+    segno.make(address, error="m").terminal(out, compact=True)
+    return out.getvalue().splitlines()
+
+
+@functools.lru_cache(maxsize=8)
+def qr_code(address: str) -> bytes:
+    """An address as SVG, black on white; ValueError if it is empty or too long."""
+    if not 0 < len(address) <= MOST:
+        raise ValueError(f"Expected an address of 1 to {MOST} characters.")
+    out = io.BytesIO()
+    code = segno.make(address, error="m")
+    code.save(out, kind="svg", scale=8, border=4, dark="#000", light="#fff", xmldecl=False)
+    return out.getvalue()
 
 
 def is_loopback(host: str) -> bool:

@@ -10,21 +10,22 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, Router, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope, Send
 from starlette.websockets import WebSocket
 
+from realtime_lrp.commands.serve.addresses import qr_code
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN
 from realtime_lrp.commands.serve.messages import Shown, read_message
-from realtime_lrp.commands.serve.qr import svg
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
@@ -41,11 +42,8 @@ PAGES = {
 }
 """Path -> file in `page/` and its type. The page knows its path: `/view` is the picture alone."""
 
-HUNG_S = 15.0
-"""A render loop that takes no turn for this long hangs."""
-
-SENDING_S = 30.0
-"""A viewer that takes nothing for this long is gone."""
+HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
+SENDING_S = 30.0  # a viewer that takes nothing for this long is gone
 
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
@@ -54,15 +52,16 @@ VIEW, OWN_MAP, CONCEPTS = b"v", b"m", b"c"
 """First byte of what is no text: a picture of the view, the map of the viewer's own picture, or
 channels with their maps."""
 
-BOUNDARY = b"picture"
-TRY_AGAIN, POLICY = 1013, 1008
-"""Why a WebSocket is closed."""
+TRY_AGAIN, POLICY = 1013, 1008  # why a WebSocket is closed
 
 log = logging.getLogger(__name__)
 
 
 class App:
-    """The answers; `figures` and `snapshot` are called in the render loop."""
+    """The answers; `figures` and `snapshot` are called in the render loop.
+
+    `examples` are the gallery's pictures of a channel of a layer, b"" for none.
+    """
 
     def __init__(
         self,
@@ -86,10 +85,10 @@ class App:
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
                 Route("/qr.svg", self._qr_code),
-                Route("/snapshot.png", self._picture_file),
-                Route("/snapshot.npz", self._data_file),
+                Route("/snapshot.png", partial(self._file, ".png", encode_view)),
+                Route("/snapshot.npz", partial(self._file, ".npz", _data)),
                 Route("/gallery.jpg", self._examples_picture),
-                Route("/view.mjpg", Film(self._exchange)),
+                Route("/view.mjpg", self._film),
                 WebSocketRoute("/ws", self._socket),
             ],
         )
@@ -106,7 +105,7 @@ class App:
         if not address.endswith(f"token={self._tokens[Role.WATCH]}"):
             return PlainTextResponse("400: that is not the address for watching.\n", 400)
         try:
-            body = await run_in_threadpool(svg, address)
+            body = await run_in_threadpool(qr_code, address)
         except ValueError as error:
             return PlainTextResponse(f"400: {error}\n", 400)
         return Response(body, media_type="image/svg+xml")
@@ -120,21 +119,14 @@ class App:
 
     async def _examples_picture(self, request: Request) -> Response:
         """The gallery's pictures of a channel; watchers see them too."""
-        asked = request.query_params
-        layer, channel = asked.get("layer", ""), asked.get("channel", "")
-        body = await run_in_threadpool(self._examples, layer, channel)
+        asked = [request.query_params.get(name, "") for name in ("layer", "channel")]
+        body = await run_in_threadpool(self._examples, *asked)
         if not body:
             return PlainTextResponse("404: there are no pictures of that channel.\n", 404)
         return Response(body, media_type="image/jpeg")
 
-    async def _picture_file(self, request: Request) -> Response:
-        return await self._file(request, ".png", encode_view)
-
-    async def _data_file(self, request: Request) -> Response:
-        return await self._file(request, ".npz", _data)
-
     async def _file(
-        self, request: Request, suffix: str, encode: Callable[[Snapshot], bytes]
+        self, suffix: str, encode: Callable[[Snapshot], bytes], request: Request
     ) -> Response:
         """What is shown now, as a file to download."""
         if request.scope["role"] is not Role.CONTROL:
@@ -150,15 +142,20 @@ class App:
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         return Response(body, media_type="application/octet-stream", headers=headers)
 
+    async def _film(self, request: Request) -> Response:
+        viewer = self._exchange.join(request.scope["role"] is Role.CONTROL)
+        if viewer is None:
+            return PlainTextResponse(f"503: {MOST_VIEWERS} others are watching.\n", 503)
+        return _Film(self._exchange, viewer, request.scope)
+
     async def _socket(self, socket: WebSocket) -> None:
         """One viewer, from the handshake to the end."""
         await socket.accept()
-        viewer = self._exchange.join(socket.scope["role"] is Role.CONTROL)
-        if viewer is None:
-            reason = f"{MOST_VIEWERS} others are watching; try again later"
-            await socket.close(TRY_AGAIN, reason)
-            return
         role = socket.scope["role"]
+        viewer = self._exchange.join(role is Role.CONTROL)
+        if viewer is None:
+            await socket.close(TRY_AGAIN, f"{MOST_VIEWERS} others are watching; try again later")
+            return
         tasks = [
             asyncio.create_task(self._send(socket, viewer, role)),
             asyncio.create_task(self._receive(socket, viewer, role)),
@@ -192,7 +189,7 @@ class App:
                 await _in_time(socket.send_bytes(CONCEPTS + due.concepts))
             if due.picture:
                 latency = LATENCY.pack(min(round(10 * viewer.latency_ms), 2**32 - 1))
-                await _in_time(socket.send_bytes(VIEW + latency + due.picture.jpeg))
+                await _in_time(socket.send_bytes(VIEW + latency + due.picture.value))
             if due.own_map:
                 await _in_time(socket.send_bytes(OWN_MAP + due.own_map))
 
@@ -218,46 +215,30 @@ class App:
             self._visitors.leave(visitor)
 
 
-class Film:
-    """The pictures as MJPEG, which OBS and other programs read. An ASGI app of its own."""
+class _Film(StreamingResponse):
+    """The pictures as MJPEG, which OBS and other programs read, until the viewer goes."""
 
-    def __init__(self, exchange: Exchange):
-        self._exchange = exchange
+    def __init__(self, exchange: Exchange, viewer: Viewer, scope: Scope):
+        super().__init__((), media_type="multipart/x-mixed-replace; boundary=picture")
+        self._exchange, self._viewer, self._scope = exchange, viewer, scope
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "GET":
-            await PlainTextResponse("405: only GET.\n", 405)(scope, receive, send)
-            return
-        viewer = self._exchange.join(scope["role"] is Role.CONTROL)
-        if viewer is None:
-            text = f"503: {MOST_VIEWERS} others are watching.\n"
-            await PlainTextResponse(text, 503)(scope, receive, send)
-            return
-        scope["streams"] = True
-        gone = asyncio.create_task(_gone(receive))
-        sending = asyncio.create_task(self._send(viewer, send))
+    async def stream_response(self, send: Send) -> None:
+        """Sends each picture when the one before has been taken."""
+        self._scope["streams"] = True
         try:
-            await asyncio.wait([gone, sending], return_when=asyncio.FIRST_COMPLETED)
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            body = {"type": "http.response.body", "body": b"--picture\r\n", "more_body": True}
+            await send(body)
+            while True:
+                if picture := (await self._viewer.next(self._exchange)).picture:
+                    head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
+                    part = head % len(picture.value) + picture.value + b"\r\n--picture\r\n"
+                    await _in_time(send({**body, "body": part}))
+                    self._exchange.confirm(self._viewer)
         finally:
-            scope["streams"] = False
-            self._exchange.leave(viewer)
-            for task in (gone, sending):
-                task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
-
-    async def _send(self, viewer: Viewer, send: Send) -> None:
-        kind = b"multipart/x-mixed-replace; boundary=" + BOUNDARY
-        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]}
-        await send(start)
-        between = b"--" + BOUNDARY + b"\r\n"
-        await send({"type": "http.response.body", "body": between, "more_body": True})
-        while True:
-            if picture := (await viewer.next(self._exchange)).picture:
-                head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
-                part = head % len(picture.jpeg) + picture.jpeg + b"\r\n" + between
-                body = {"type": "http.response.body", "body": part, "more_body": True}
-                await _in_time(send(body))
-                self._exchange.confirm(viewer)
+            self._scope["streams"] = False
+            self._exchange.leave(self._viewer)
 
 
 def _page(path: str, name: str, kind: str) -> Route:
@@ -276,18 +257,8 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer
         loop.call_soon_threadsafe(call, answer)
 
 
-async def _gone(receive: Receive) -> None:
-    """Waits until the client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 async def _in_time(sending: Any) -> None:
-    """Waits until something is sent.
-
-    Raises:
-      TimeoutError: the viewer takes nothing.
-    """
+    """Waits until something is sent; TimeoutError if the viewer takes nothing."""
     await asyncio.wait_for(sending, SENDING_S)
 
 

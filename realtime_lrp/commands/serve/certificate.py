@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import logging
 import socket
 import ssl
 from collections.abc import Iterable
@@ -13,24 +14,42 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from realtime_lrp.commands.serve.kept import CERTIFICATE, is_private, kept_folder, write_private
+from realtime_lrp.commands.serve.addresses import addresses, is_loopback
+from realtime_lrp.commands.serve.tokens import is_private, kept_folder, write_private
+from realtime_lrp.config.schema import Serve
 from realtime_lrp.errors import ConfigError, DamagedInputError, Error, MissingInputError
 
 VALID, RENEWED = datetime.timedelta(days=365), datetime.timedelta(days=30)
 """How long our own certificate is valid, and how long before the end a start makes another one."""
 
-CLOCKS = datetime.timedelta(days=1)
-"""A phone's clock may be behind by this."""
+CLOCKS = datetime.timedelta(days=1)  # a phone's clock may be behind by this
+
+log = logging.getLogger(__name__)
+
+
+def tls_of(serve: Serve, new: bool = False) -> ssl.SSLContext | None:
+    """What the server speaks HTTPS with; None for HTTP. `new`: our own certificate is made anew."""
+    if serve.cert or serve.key:
+        return context_of_files(serve.cert, serve.key)
+    if not serve.https:
+        if not is_loopback(serve.host):
+            log.warning(
+                "pictures and token go over the network unencrypted, and phones do not give their "
+                "camera; see --https"
+            )
+        return None
+    context, fingerprint = own_context([*addresses(serve.host), *serve.names], new)
+    log.warning(
+        "browsers will say that the connection is not private, because this machine made the "
+        "certificate itself. Choose Advanced, then Proceed (Safari: Show Details, then visit this "
+        "website; Firefox: Advanced, then Accept the Risk). Its SHA-256 fingerprint is %s",
+        fingerprint,
+    )
+    return context
 
 
 def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:
-    """What the server speaks TLS with, out of two PEM files.
-
-    Raises:
-      ConfigError: one of them is not named.
-      MissingInputError: one of them cannot be read.
-      DamagedInputError: they cannot be used, or not together.
-    """
+    """What the server speaks TLS with, out of two PEM files."""
     if cert is None or key is None:
         raise ConfigError("--cert and --key belong together. Give both, or --https alone.")
     for file in (cert, key):
@@ -65,17 +84,14 @@ def _why_not(cert: str, key: str) -> str:
     return "they do not belong together"
 
 
-def own_context(addresses: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext, str]:
+def own_context(names: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext, str]:
     """What the server speaks TLS with, without files of the user, and its fingerprint.
 
     The certificate is kept for this user, until a `new` one is wanted: browsers ask once for each.
-
-    Raises:
-      Error: it cannot be written.
     """
-    subjects = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *addresses}
+    subjects = {"localhost", "127.0.0.1", "::1", socket.gethostname(), *names}
     with kept_folder() as folder:
-        file = folder / CERTIFICATE
+        file = folder / "certificate.pem"
         certificate = None if new else _kept(file, subjects)
         if certificate is None:
             certificate, key = make_certificate(subjects)

@@ -1,7 +1,6 @@
 """All that the render loop and the server share: pictures and news one way, messages the other.
 
-The methods of each side say which thread they are for. Nothing waits: the newest picture replaces
-the one before, whether anybody got that or not.
+Nothing waits: the newest picture replaces the one before, whether anybody got that or not.
 """
 
 import asyncio
@@ -9,16 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from realtime_lrp.commands.serve.messages import Message
+from realtime_lrp.realtime.latest import Item
 
 MOST_VIEWERS = 40
-"""Viewers at the same time, at most."""
-
-CONTROL_PLACES = 8
-"""Further places, for those who control."""
+CONTROL_PLACES = 8  # further places, for those who control
 
 MOST_MESSAGES = 1000
 """Messages that wait for the render loop; further ones push out the oldest."""
@@ -29,34 +25,24 @@ WATCHED_S = 2.0
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An encoded picture, the same for all viewers.
+class Due(NamedTuple):
+    """What a viewer gets next; b"" or None: nothing of that kind."""
 
-    Attributes:
-      jpeg: its bytes.
-      number: 1 for the first picture, then one more for each.
-      captured: `time.monotonic()` when it was captured.
-    """
-
-    jpeg: bytes
-    number: int
-    captured: float
+    news: bytes
+    own_map: bytes  # the map of a picture of its own camera
+    picture: Item[bytes] | None  # of the view, as JPEG
+    concepts: bytes  # channels with their maps
 
 
 class Viewer:
-    """One viewer's side; for the server's thread, but `waits`.
-
-    Attributes:
-      latency_ms: from capture to screen of the last picture that was confirmed; 0 before.
-    """
+    """One viewer's side; for the server's thread, but `waits`."""
 
     def __init__(self) -> None:
-        self.latency_ms = 0.0
+        self.latency_ms = 0.0  # from capture to screen of the last picture that was confirmed
         self._wake = asyncio.Event()
         self._map = b""
         self._shows, self._knows, self._concepts = 0, b"", b""
-        self._sent: Picture | None = None
+        self._sent: Item[bytes] | None = None
 
     def waits(self, newest: int) -> bool:
         """Whether it has shown the newest picture and could show another one. Any thread."""
@@ -69,7 +55,7 @@ class Viewer:
     def confirm(self) -> None:
         """What was sent last is on the screen. For `Exchange.confirm`."""
         if self._sent:
-            self.latency_ms = 1000 * (time.monotonic() - self._sent.captured)
+            self.latency_ms = 1000 * (time.monotonic() - self._sent.time)
         self._sent = None
         self._wake.set()
 
@@ -78,67 +64,40 @@ class Viewer:
         self._map = message
         self._wake.set()
 
-    async def next(self, exchange: "Exchange") -> "Due":
+    async def next(self, exchange: "Exchange") -> Due:
         """Waits for something to send.
 
         A picture that is returned has to be confirmed before another one is, or concepts are.
         """
-        while True:
-            if due := self._due(exchange):
-                return due
+        while not any(due := self._due(exchange)):
             await self._wake.wait()
             self._wake.clear()
+        self._map = b""
+        self._knows, self._concepts = due.news or self._knows, due.concepts or self._concepts
+        if due.picture:
+            self._sent, self._shows = due.picture, due.picture.number
+        return due
 
-    def _due(self, exchange: "Exchange") -> "Due | None":
-        """What is to be sent now; None for nothing."""
-        news = exchange.news if exchange.news != self._knows else b""
+    def _due(self, exchange: "Exchange") -> Due:
         newest, free = exchange.picture, self._sent is None
-        picture = newest if newest and free and newest.number != self._shows else None
-        concepts = exchange.concepts if free and exchange.concepts != self._concepts else b""
-        own_map = self._map
-        if not (news or own_map or picture or concepts):
-            return None
-        self._knows, self._map = exchange.news, b""
-        if concepts:
-            self._concepts = concepts
-        if picture:
-            self._sent, self._shows = picture, picture.number
-        return Due(news, own_map, picture, concepts)
-
-
-@dataclass(frozen=True)
-class Due:
-    """What a viewer gets next.
-
-    Attributes:
-      news: b"" for none.
-      own_map: the map of its own picture, or b"".
-      picture: of the view, or None.
-      concepts: channels with their maps, or b"".
-    """
-
-    news: bytes
-    own_map: bytes
-    picture: Picture | None
-    concepts: bytes
+        return Due(
+            exchange.news if exchange.news != self._knows else b"",
+            self._map,
+            newest if newest and free and newest.number != self._shows else None,
+            exchange.concepts if free and exchange.concepts != self._concepts else b"",
+        )
 
 
 class Exchange:
-    """What the two threads share.
-
-    Attributes:
-      picture: the newest one, or None.
-      news: the newest figures and settings, JSON.
-      concepts: the newest channels with their maps; see `serve.concepts`.
-      labels: what the page needs to know once, JSON; b"" until the network is loaded.
-      turned: `time.monotonic()` when the render loop last took its turn.
-      confirmed: `time.monotonic()` when a picture of the view was last on somebody's screen.
-    """
+    """What the two threads share. Times are those of `time.monotonic()`."""
 
     def __init__(self) -> None:
-        self.picture: Picture | None = None
-        self.news = self.labels = self.concepts = b""
-        self.turned = self.confirmed = time.monotonic()
+        self.picture: Item[bytes] | None = None  # the newest one, as JPEG
+        self.news = b""  # the newest figures and settings, JSON
+        self.concepts = b""  # the newest channels with their maps, see `news.concepts_message`
+        self.labels = b""  # what the page needs to know once, JSON; b"" until there is a network
+        self.turned = time.monotonic()  # when the render loop last took its turn
+        self.confirmed = time.monotonic()  # when a picture was last on somebody's screen
         self._viewers: set[Viewer] = set()
         self._messages: deque[Message] = deque(maxlen=MOST_MESSAGES)
         self._jobs: deque[tuple[Callable[[], Any], Future]] = deque()
@@ -166,7 +125,7 @@ class Exchange:
     def publish(self, jpeg: bytes, captured: float) -> None:
         """Offers a picture to everybody who is ready for it."""
         self._published += 1
-        self.picture = Picture(jpeg, self._published, captured)
+        self.picture = Item(jpeg, self._published, captured)
         self._wake_all()
 
     def publish_news(self, news: bytes) -> None:
@@ -233,11 +192,7 @@ class Exchange:
         self._messages.append(message)
 
     async def in_render_loop(self, job: Callable[[], T], timeout_s: float = 5.0) -> T:
-        """Has the render loop do something; returns what it returns.
-
-        Raises:
-          TimeoutError: it did not get to it in time.
-        """
+        """Has the render loop do something; raises TimeoutError if it does not get to it."""
         future: Future = Future()
         self._jobs.append((job, future))
         return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)

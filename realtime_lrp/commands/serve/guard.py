@@ -16,11 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 
-OPEN = "/healthz"
-"""The one path that needs no token."""
-
-MOST_HEAD = 16 * 1024
-"""Bytes of a request's head."""
+OPEN = "/healthz"  # the one path that needs no token
+MOST_HEAD = 16 * 1024  # bytes of a request's head
 
 TOO_LARGE = 431, "431: the request's head is too large.\n"
 WRONG_HOST = 403, "403: this server does not answer under that name. Add it to serve.names.\n"
@@ -35,11 +32,8 @@ NO_TOKEN = (
 class Guard:
     """Lets requests through to the app; `scope["role"]` says what they may do.
 
-    Args:
-      app: answers what is let through.
-      tokens: of the roles.
-      names: further names of this machine.
-      port: on which the server listens; cookies are shared by all servers of a machine.
+    `names` are further names of this machine. The port is in the names of cookies, which all
+    servers of a machine share.
     """
 
     def __init__(self, app: ASGIApp, tokens: Tokens, names: Iterable[str], port: int):
@@ -58,7 +52,7 @@ class Guard:
             await self._app(scope, receive, self._with_cookie(scope, send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Why a request is refused: status and text; None: it is not, and its role is noted."""
+        """Why a request is refused; None: it is not, and its role is noted."""
         headers = Headers(scope=scope)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEAD:
             return TOO_LARGE

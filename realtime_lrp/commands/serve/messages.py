@@ -6,7 +6,8 @@ connection.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -28,10 +29,7 @@ PAGE_ACTIONS = frozenset(
 """Actions that the page does by itself, or that belong to a window: nobody ends the server."""
 
 ACTIONS = frozenset(keys.ACTIONS.values()) - PAGE_ACTIONS - {"composite"}
-"""Actions that a page may ask for."""
-
-MOST_PANELS = 40
-"""Maps side by side, at most."""
+"""Actions whose keys a page may send."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
@@ -42,24 +40,16 @@ class Shown(msgspec.Struct, tag="shown", frozen=True):
 
 
 class Key(msgspec.Struct, tag="key", frozen=True):
-    """A key, by its name in `view.keys`."""
+    """A key, by its name in `view.keys`, or the button that does the same."""
 
     key: Name
 
 
-class Action(msgspec.Struct, tag="action", frozen=True):
-    """An action, one of `ACTIONS`."""
-
-    action: Name
-
-
 class Choice(msgspec.Struct, tag="choice", frozen=True):
-    """Something else is computed, explained or drawn; what is None stays."""
+    """Something else is computed or explained."""
 
-    method: Name | None = None
-    composite: Name | None = None
-    target: Name | None = None
-    concept_layer: Name | None = None
+    what: Literal["method", "composite", "target", "layer"]
+    value: Name
 
 
 class Look(msgspec.Struct, tag="look", frozen=True):
@@ -80,7 +70,7 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
 class Panels(msgspec.Struct, tag="panels", frozen=True):
     """These methods and composites stand side by side with the main one."""
 
-    names: Annotated[tuple[Name, ...], Meta(max_length=MOST_PANELS)]
+    names: Annotated[tuple[Name, ...], Meta(max_length=40)]
 
 
 class Follow(msgspec.Struct, tag="follow", frozen=True):
@@ -95,23 +85,16 @@ class Seek(msgspec.Struct, tag="seek", frozen=True):
     share: Annotated[float, Meta(ge=0, le=1)]
 
 
-Message = Shown | Key | Action | Choice | Look | Stroke | Panels | Follow | Seek
+Message = Shown | Key | Choice | Look | Stroke | Panels | Follow | Seek
 
-MOST_TEXT = 4096
-"""Maximum size of a message."""
-
-MOST_BYTES = 128 * 1024
-"""Maximum size of a picture of a visitor's camera, which comes as it is, as JPEG."""
+MOST_TEXT = 4096  # characters of a message
+MOST_BYTES = 128 * 1024  # of a picture of a visitor's camera, which comes as it is, as JPEG
 
 _decoder = msgspec.json.Decoder(Message)
 
 
 def read_message(text: str) -> Message:
-    """The message in a text.
-
-    Raises:
-      ValueError: it is none, or too long.
-    """
+    """The message in a text; ValueError if it is none, or too long."""
     if len(text) > MOST_TEXT:
         raise ValueError(f"Expected at most {MOST_TEXT} characters.")
     return _decoder.decode(text)
@@ -131,10 +114,18 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             return events.CompositeChosen(keys.COMPOSITE_KEYS[key])
         case Key(key) if keys.ACTIONS.get(key) in ACTIONS:  # not typed into a list of the window
             return events.ActionChosen(keys.ACTIONS[key])
-        case Action(action) if action in ACTIONS:
-            return events.ActionChosen(action)
-        case Choice():
-            return _choice(message, relevance)
+        case Choice("method", name):
+            METHODS.check(name)
+            return events.MethodChosen(name)
+        case Choice("composite", name):
+            COMPOSITES.check(name)
+            return events.CompositeChosen(name)
+        case Choice("target", text):
+            target = _engine(relevance).explainer.canonical(text.strip())
+            return events.TargetChosen(int(target) if str(target).isdecimal() else target)
+        case Choice("layer", name):
+            _check_known("layer", [name], _engine(relevance).concept_layers())
+            return events.LayerChosen(name)
         case Look(name, value) if any(
             one.name == name and one.accepts(value) for one in LOOK_SETTINGS
         ):
@@ -142,7 +133,9 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
         case Panels(names):
-            return _panels(names)
+            known = panel_names()
+            _check_known("method or composite", names, known)
+            return events.PanelsChosen(tuple(name for name in known if name in names))
         case Follow(channel):
             return _channel(channel, relevance)
         case Seek(share):
@@ -150,42 +143,16 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
     return None
 
 
-def _choice(choice: Choice, relevance: RelevanceThread) -> events.Event | None:
-    """The event of the first thing that was chosen.
-
-    Raises:
-      UsageError: there is no such thing.
-    """
-    if choice.method is not None:
-        METHODS.check(choice.method)
-        return events.MethodChosen(choice.method)
-    if choice.composite is not None:
-        COMPOSITES.check(choice.composite)
-        return events.CompositeChosen(choice.composite)
-    if choice.target is not None:
-        return _target(choice.target.strip(), relevance)
-    if choice.concept_layer is not None:
-        return _layer(choice.concept_layer, relevance)
-    return None
-
-
 def _engine(relevance: RelevanceThread) -> Engine:
-    """The engine.
-
-    Raises:
-      UsageError: there is none yet.
-    """
     if relevance.engine is None:
         raise UsageError("The network is not loaded yet: its classes and layers are not known.")
     return relevance.engine
 
 
-def _panels(names: tuple[str, ...]) -> events.Event:
-    known = panel_names()
+def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            raise unknown("method or composite", name, known)
-    return events.PanelsChosen(tuple(name for name in known if name in names))
+            raise unknown(kind, name, known)
 
 
 def _channel(number: int, relevance: RelevanceThread) -> events.Event:
@@ -195,15 +162,3 @@ def _channel(number: int, relevance: RelevanceThread) -> events.Event:
     if number >= known:
         raise UsageError(f"There is no channel {number}: {layer!r} has {known}.")
     return events.ChannelChosen(number)
-
-
-def _layer(name: str, relevance: RelevanceThread) -> events.Event:
-    layers = _engine(relevance).concept_layers()
-    if name not in layers:
-        raise unknown("layer", name, layers)
-    return events.LayerChosen(name)
-
-
-def _target(text: str, relevance: RelevanceThread) -> events.Event:
-    target = _engine(relevance).explainer.canonical(text)
-    return events.TargetChosen(int(target) if str(target).isdecimal() else target)

@@ -1,9 +1,11 @@
-"""What a page gets besides pictures: settings, figures and notices, as JSON.
+"""What a page gets besides pictures: settings, figures, notices and channels, as JSON.
 
-Figures are the same rows, bars and legends as in the window; the page draws them as text.
+Figures are the same rows, bars and legends as in the window; the page draws them as text. A page
+asks for the gallery's pictures of a channel once and keeps them; no request names a file.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -13,22 +15,29 @@ from realtime_lrp.commands.serve.messages import ACTIONS
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
+from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer.actions import panel_names, targets_for
 from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
 from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
 from realtime_lrp.view.hud import Bar, Entry, Legend, percent
 from realtime_lrp.view.look import LOOK_SETTINGS
 
-STOPS = 16
-"""Colours of a legend."""
+STOPS = 16  # colours of a legend
+MAP_ROWS = 144  # of each channel's map
+EXAMPLES, EXAMPLE_SIDE = 6, 96  # pictures of a channel, at most; their rows and columns
 
-OWN_KEYS = {"s": "snapshot: download the view", "r": "record a film, stop and download it",
-            "l": "choose a class", "z": "full screen", "h ? F1": "this help"}  # fmt: skip
-"""Keys of `PAGE_ACTIONS`, as the page has them."""
+GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
+"""Columns between two of them, and their grey, which the page's buttons have."""
+
+QUALITY = 80  # of JPEGs
+ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 
 
 def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> bytes:
@@ -80,17 +89,13 @@ def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> bytes:
 
 
 def _keys() -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """The keys that the page has by heading: in words, what they do, the first one's name."""
+    """The keys that the server has by heading: in words, what they do, the first one's name."""
     groups = [
         (heading, [(keys.key_text(one.keys), one.meaning, one.keys[0]) for one in bindings
                    if one.action in ACTIONS or one.action == "composite"])
         for heading, bindings in keys.BINDINGS.items()
     ]  # fmt: skip
-    own = [
-        (keys.key_text(names.split()), meaning, names.split()[0])
-        for names, meaning in OWN_KEYS.items()
-    ]
-    return [("The page", own), *((heading, rows) for heading, rows in groups if rows)]
+    return [(heading, rows) for heading, rows in groups if rows]
 
 
 def _target_text(view: View) -> str:
@@ -117,3 +122,76 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
         stops = table[np.linspace(0, len(table) - 1, STOPS).round().astype(int)]
         return fields | {"colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in stops.tolist()]}
     return fields
+
+
+def join_message(fields: dict[str, object], picture: bytes) -> bytes:
+    """JSON and a picture as one message: the JSON's length in 4 bytes, the JSON, the picture."""
+    text = msgspec.json.encode(fields)
+    return len(text).to_bytes(4, "little") + text + picture
+
+
+NO_CONCEPTS = join_message({"type": "concepts", "shown": False}, b"")
+"""The message while no channels are shown."""
+
+
+def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:
+    """What a page shows of the channels: JSON, and their maps side by side as one JPEG."""
+    known = gallery.channels(panel.title) if gallery else {}
+    pictured = {channel for channel, one in known.items() if one.relevant}
+    rows = [one for one in panel.rows if one is not None and not panel.note]
+    entries = [
+        {
+            "channel": one.channel,
+            "name": one.name,
+            "bar": round(min(abs(one.share), 1.0), 3),
+            "against": one.share < 0,
+            "percent": one.figure,
+            "examples": one.channel in pictured,
+            "followed": one.followed,
+        }
+        for one in rows
+    ]
+    with_pictures = gallery.layers if gallery else ()
+    fields = {
+        "type": "concepts", "shown": True, "layer": panel.title, "layers": layers,
+        "without_pictures": [one for one in layers if with_pictures and one not in with_pictures],
+        "with_pictures": panel.with_pictures, "why": panel.note or panel.warning,
+        "rows": entries,
+    }  # fmt: skip
+    maps = [_drawn_map(panel, one) for one in rows]
+    picture = encode_picture(".jpg", np.hstack(maps), quality=QUALITY) if maps else b""
+    return join_message(fields, picture)
+
+
+def _drawn_map(panel: ConceptPanel, row: ConceptRow) -> np.ndarray:
+    """The map of a channel over the region of the picture, uint8 [MAP_ROWS, columns, 3] RGB."""
+    rows, columns = panel.picture.shape[:2]
+    size = max(1, round(MAP_ROWS * columns / rows)), MAP_ROWS
+    return map_over(
+        cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA), row.intensity, panel
+    )
+
+
+class Examples:
+    """The gallery's pictures of channels, side by side as JPEG. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self.gallery: Gallery | None = None  # where they come from
+        self._encoded = lru_cache(ENCODED)(_encoded)
+
+    def __call__(self, layer: str, channel: str) -> bytes:
+        """The pictures of a channel, as a page named it; b"" if there are none."""
+        gallery = self.gallery
+        number = int(channel) if channel.isdecimal() and len(channel) < 8 else -1
+        if gallery is None or number not in gallery.channels(layer):
+            return b""
+        return self._encoded(gallery, layer, number)
+
+
+def _encoded(gallery: Gallery, layer: str, channel: int) -> bytes:
+    size = EXAMPLE_SIDE, EXAMPLE_SIDE
+    pictures = [
+        np.pad(cv2.resize(one, size, interpolation=cv2.INTER_AREA), GAP, constant_values=GROUND)
+        for one in gallery.pictures(layer, channel)[:EXAMPLES]
+    ]
+    return encode_picture(".jpg", np.hstack(pictures), quality=QUALITY) if pictures else b""

@@ -16,16 +16,9 @@ def run(
     window: type | None = None,
     new_token: bool = False,
 ) -> list[str]:
-    """Serves the page until the viewer ends: see `live.run.run`.
+    """Serves the page until the viewer ends; for the arguments see `live.run.run`.
 
     Without a `window` there is the page alone, and the viewer ends with the server.
-
-    Returns:
-      What `live.run.run` returns.
-
-    Raises:
-      UnavailableError: the server cannot listen there, or is not installed.
-      Error: what `WebPage` and `live.run.run` raise.
     """
     try:
         from realtime_lrp.commands.serve.web_page import WebPage

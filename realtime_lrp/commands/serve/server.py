@@ -27,29 +27,20 @@ from realtime_lrp.commands.serve.messages import MOST_BYTES
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.program import shows_tracebacks
 
-REQUEST_S = 10.0
-"""A request that is not complete and answered after this long is cut off."""
+REQUEST_S = 10.0  # a request that is not complete and answered after this long is cut off
 
 MOST_STRANGERS = 64
 """Connections that have shown no token; one more cuts off the oldest of them."""
 
-PROMPT_S = 0.1
-"""Nobody is cut off before: the request is on the way."""
+PROMPT_S = 0.1  # nobody is cut off before: the request is on the way
 
 MOST_CONNECTIONS = 400
 """Connections of any kind; on further ones requests are refused. Below the usual 1024 files."""
 
-BACKLOG = 128
-"""Connections that the kernel keeps until they are accepted."""
-
-FRAMES_PER_S, BURST = 100.0, 300
-"""Frames that a WebSocket's client may send: each second, and at once."""
-
-PING_S = 20.0
-"""How often WebSockets are asked whether they live, and how long the answer may take."""
-
-ENDING_S = 1.0
-"""How long connections have to end."""
+BACKLOG = 128  # connections that the kernel keeps until they are accepted
+FRAMES_PER_S, BURST = 100.0, 300  # of a WebSocket's client: each second, and at once
+PING_S = 20.0  # how often WebSockets are asked whether they live, and how long they may take
+ENDING_S = 1.0  # how long connections have to end
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -68,11 +59,7 @@ log = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens on an address or name of this machine; port 0 is any free one.
-
-    Raises:
-      UnavailableError: it cannot listen there.
-    """
+    """A socket that listens on an address or name of this machine; port 0 is any free one."""
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -104,13 +91,7 @@ def _why_not(host: str, port: int, error: Exception) -> str:
 
 
 class Server:
-    """Answers on a socket while it is entered.
-
-    Args:
-      app: the answers.
-      listening: the socket, see `listen`; it is closed at the end.
-      tls: what it speaks HTTPS with; None for HTTP.
-    """
+    """Answers on a socket while it is entered, by HTTPS if there is a `tls`; then closes it."""
 
     def __init__(self, app: ASGIApp, listening: socket.socket, tls: ssl.SSLContext | None = None):
         for name in ("uvicorn", "uvicorn.error"):  # its lines hold addresses with tokens
@@ -140,11 +121,7 @@ class Server:
         self._socket.close()
 
     def check(self) -> None:
-        """Raises an error if the server has ended by itself.
-
-        Raises:
-          UnavailableError: it has.
-        """
+        """Raises UnavailableError if the server has ended by itself."""
         if not self._thread.is_alive():
             raise UnavailableError("The web server has ended. Start it again; see -vv for why.")
 

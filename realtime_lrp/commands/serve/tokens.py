@@ -1,25 +1,34 @@
-"""The tokens: one lets control the view, another one, made from it, lets watch."""
+"""Who may do what: one token lets control the view, another one, made from it, lets watch.
+
+Token and certificate are kept for this user, so that phones come back after a restart.
+"""
 
 import hashlib
 import hmac
+import logging
 import os
 import re
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 
-from realtime_lrp.commands.serve.kept import TOKEN, is_private, kept_folder, write_private
+from platformdirs import user_state_path
+
 from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError
+from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.temporary import temporary_folder
 
 VARIABLE = "REALTIME_LRP_TOKEN"
-"""The environment variable that may hold the token."""
-
 LEAST, MOST = 22, 200
 """Letters of a token; 22 of 64 different ones are 132 bits."""
 
 _LEGAL = re.compile(rf"[A-Za-z0-9_~.-]{{{LEAST},{MOST}}}")
+_FILE = "token"
+
+log = logging.getLogger(__name__)
 
 
 class Role(Enum):
@@ -30,12 +39,7 @@ class Role(Enum):
 
 
 class Tokens:
-    """The token of each role.
-
-    Args:
-      control: the token that lets control the view. The other one is made from it and does not
-        give it away.
-    """
+    """The token of each role; that for watching does not give away the other one."""
 
     def __init__(self, control: str):
         made = hmac.new(control.encode(), b"watch", hashlib.sha256)
@@ -56,19 +60,9 @@ class Tokens:
 
 
 def read_token(file: str | None, new: bool = False) -> str:
-    """The token out of the file or the environment variable, else the one that is kept.
+    """The token out of a file or the environment variable, else the kept one, made anew if `new`.
 
     The variable is removed: child processes must not know it.
-
-    Args:
-      file: its name, or None.
-      new: whether another one is made and kept.
-
-    Raises:
-      UsageError: a new one is wanted, and one is given.
-      MissingInputError: there is no such file.
-      ConfigError: others can read it, or it holds no token.
-      Error: the new one cannot be written.
     """
     given = os.environ.pop(VARIABLE, None)
     if new and (file is not None or given):
@@ -81,9 +75,9 @@ def read_token(file: str | None, new: bool = False) -> str:
     with kept_folder() as folder:
         if not new:
             with suppress(Error):  # there is none, or it is one no more
-                return _checked(_read(folder / TOKEN), "")
+                return _checked(_read(folder / _FILE), "")
         made = secrets.token_urlsafe(24)
-        write_private(folder / TOKEN, made.encode())
+        write_private(folder / _FILE, made.encode())
         return made
 
 
@@ -115,3 +109,32 @@ def _checked(token: str, source: str) -> str:
             f"Expected {LEAST} to {MOST} letters, digits, '-', '_', '.' or '~'."
         )
     return token
+
+
+@contextmanager
+def kept_folder() -> Iterator[Path]:
+    """The folder of what is kept; where there can be none, one that is gone afterwards."""
+    try:
+        folder = user_state_path("realtime-lrp") / "serve"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept = os.access(folder, os.W_OK | os.X_OK)
+    except (OSError, RuntimeError):  # also a user without a home
+        kept = False
+    if kept:
+        yield folder
+        return
+    log.warning("token and certificate cannot be kept: after a restart they are others")
+    with temporary_folder() as folder:
+        yield Path(folder)
+
+
+def write_private(file: Path, data: bytes) -> None:
+    """Writes a file that nobody else can read."""
+    with atomic_file(file, overwrite=True) as part:
+        part.touch(mode=0o600)
+        part.write_bytes(data)
+
+
+def is_private(mode: int) -> bool:
+    """Whether a file's mode lets only its user read it."""
+    return os.name != "posix" or not stat.S_IMODE(mode) & 0o077

@@ -11,12 +11,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-import msgspec
 import numpy as np
 
-from realtime_lrp.commands.serve.news import entry_fields
+from realtime_lrp.commands.serve.news import entry_fields, join_message
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
@@ -27,26 +26,16 @@ from realtime_lrp.video.child_decoder import ChildDecoder
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
-BATCH = 16
-"""Pictures that are explained at once, at most."""
+BATCH = 16  # pictures that are explained at once, at most
 
 BATCH_S = 0.3
 """About how long a batch may take: with a slow network batches are smaller, and maps less old."""
 
-EQUAL = 8
-"""This many visitors together get as much time as the view."""
-
-UNWATCHED = 4
-"""If nobody watches the view, its share is divided by this."""
-
-GATHER_S = 0.01
-"""How long a batch waits for a second picture."""
-
-ACTIVE_S = 2.0
-"""A visitor who has sent nothing for this long does not count."""
-
-IDLE_S = 0.2
-"""How often the thread looks whether it is to end."""
+EQUAL = 8  # this many visitors together get as much time as the view
+UNWATCHED = 4  # if nobody watches the view, its share is divided by this
+GATHER_S = 0.01  # how long a batch waits for a second picture
+ACTIVE_S = 2.0  # a visitor who has sent nothing for this long does not count
+IDLE_S = 0.2  # how often the thread looks whether it is to end
 
 DARKER = 0.7
 """How dark the picture is under a map, where the window makes it grey: 0 not at all, 1 black."""
@@ -64,32 +53,20 @@ Answer = Callable[[bytes], None]
 
 @dataclass(eq=False)
 class Visitor:
-    """One visitor's camera.
-
-    Attributes:
-      answer: takes the visitor's maps.
-      scaler: scales them, as a window does.
-      number: how many pictures have come; the answer to the first has number 1.
-      newest: `time.monotonic()` when the last one came.
-      harmful: a picture has ended the decoder: no further one is taken.
-      waiting: the picture that waits for its turn, or None.
-    """
+    """One visitor's camera."""
 
     answer: Answer
     scaler: MapScaler
-    number: int = 0
-    newest: float = -ACTIVE_S
-    harmful: bool = False
-    waiting: Item[bytes] | None = field(default=None, repr=False)
+    number: int = 0  # of the picture that came last; the first one is 1
+    newest: float = -ACTIVE_S  # `time.monotonic()` when it came
+    harmful: bool = False  # a picture has ended the decoder: no further one is taken
+    waiting: Item[bytes] | None = None  # for its turn
 
 
 class Visitors:
-    """Explains the pictures of all visitors while it is entered.
+    """Explains the pictures of all visitors while it is entered, as the view's are explained.
 
-    Args:
-      relevance: has the engine; visitors' maps are made by the one that is in use.
-      state: returns the present state of the view: what is explained, and how it is drawn.
-      view_watched: returns whether anybody watches the view.
+    Maps are made by the engine that is in use; `state` returns the present state of the view.
     """
 
     def __init__(
@@ -129,8 +106,7 @@ class Visitors:
     def put(self, visitor: Visitor, jpeg: bytes) -> bool:
         """Takes a picture; one that still waits is forgotten, and its turn kept.
 
-        Returns:
-          False if an earlier picture has ended the decoder: the visitor has to go.
+        False if an earlier picture has ended the decoder: the visitor has to go.
         """
         with self._changed:
             if visitor.harmful:
@@ -266,12 +242,6 @@ def encode_layer(overlay: Overlay) -> bytes:
     layer = np.dstack([colour[..., ::-1], 255 * covers])
     pixels = np.rint(layer).astype(np.uint8)
     return cv2.imencode(".png", pixels, PNG)[1].tobytes()
-
-
-def join_message(fields: dict[str, object], picture: bytes) -> bytes:
-    """JSON and a picture as one message: the JSON's length in 4 bytes, the JSON, the picture."""
-    text = msgspec.json.encode(fields)
-    return len(text).to_bytes(4, "little") + text + picture
 
 
 def _no_map(number: int, reason: str) -> bytes:

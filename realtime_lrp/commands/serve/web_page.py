@@ -4,18 +4,26 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from realtime_lrp.commands.live.saver import snapshot_of
-from realtime_lrp.commands.serve.addresses import address_of, print_address, tls_of
+from realtime_lrp.commands.serve.addresses import address_of, print_address
 from realtime_lrp.commands.serve.app import App
-from realtime_lrp.commands.serve.concepts import NOTHING, Examples, concepts_message
+from realtime_lrp.commands.serve.certificate import tls_of
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.messages import event_of
-from realtime_lrp.commands.serve.news import choices, news
+from realtime_lrp.commands.serve.news import (
+    NO_CONCEPTS,
+    QUALITY,
+    Examples,
+    choices,
+    concepts_message,
+    news,
+)
 from realtime_lrp.commands.serve.server import Server, listen
 from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
 from realtime_lrp.commands.serve.visitors import Visitors
@@ -33,14 +41,8 @@ from realtime_lrp.view.split import SplitArtist
 LARGEST = 720, 1280
 """Rows and columns of the largest picture that is sent; maps side by side have this size."""
 
-QUALITY = 80
-"""Of the JPEGs."""
-
-NEWS_S = 0.2
-"""How often pages get news, at most: faster figures cannot be read."""
-
-UNWATCHED_NEWS_S = 1.0
-"""The same while nobody watches the view, but visitors use their own cameras."""
+NEWS_S = 0.2  # how often pages get news, at most: faster figures cannot be read
+UNWATCHED_NEWS_S = 1.0  # while nobody watches the view, but visitors use their own cameras
 
 ENDED = "the web page has ended; start again for a new one"
 
@@ -50,17 +52,8 @@ log = logging.getLogger(__name__)
 class WebPage:
     """Listens from the start on; answers while a view is shown.
 
-    Args:
-      serve: the settings.
-      required: whether the viewer is to end when the server does.
-      new: whether another token and certificate are made and kept.
-
-    Raises:
-      UsageError: a new token is wanted, and one is given.
-      ConfigError: the token cannot be used, or certificate or key are missing.
-      MissingInputError: there is no token file, certificate or key.
-      DamagedInputError: certificate and key cannot be used.
-      UnavailableError: the server cannot listen there.
+    If it is `required`, the viewer ends when the server does. `new` makes other token and
+    certificate.
     """
 
     def __init__(self, serve: Serve, required: bool, new: bool = False):
@@ -77,9 +70,14 @@ class WebPage:
     def __exit__(self, *exception: object) -> None:
         self._listening.close()
 
-    def canvas_size(self, view: View) -> tuple[int, int]:
+    @staticmethod
+    def canvas_size(view: View) -> tuple[int, int]:
         """Rows and columns of what is sent: the picture's, unless that is too large."""
-        return canvas_size(view)
+        if view.frame is None or view.state.tiled or len(view.networks) > 1:
+            return LARGEST
+        rows, columns = view.frame.value.shape[:2]
+        scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)
+        return max(1, round(scale * rows)), max(1, round(scale * columns))
 
     @contextmanager
     def opened(
@@ -129,11 +127,7 @@ class PageTurns:
         self._ended = False
 
     def events(self) -> list[Event]:
-        """What pages sent since the last turn.
-
-        Raises:
-          UnavailableError: the server has ended, and the viewer cannot be used without it.
-        """
+        """What pages sent; UnavailableError if the server has ended and is required."""
         self._exchange.turned = time.monotonic()
         found = [event_of(message, self._relevance) for message in self._exchange.messages()]
         if found:
@@ -187,7 +181,7 @@ class PageTurns:
         self._concepts, self._concepts_due = panel, now + NEWS_S
         engine = self._relevance.engine
         if panel is None or engine is None:
-            exchange.publish_concepts(NOTHING)
+            exchange.publish_concepts(NO_CONCEPTS)
             return
         self._examples.gallery = engine.gallery
         layers = engine.concept_layers()
@@ -211,7 +205,7 @@ class PageTurns:
         view = self._view
         if not view.figures_in_picture or view.split is None:
             return view.canvas
-        scene = view.split.pictures_alone(canvas_size(view))
+        scene = view.split.pictures_alone(WebPage.canvas_size(view))
         self._boxes = scene.pictures
         return self._artist.draw(scene)
 
@@ -223,9 +217,8 @@ class PageTurns:
         if index is None or len(self._boxes) != len(self._view.state.pictures):
             return event
         own, other = self._boxes[index], self._view.state.pictures[index]
-        ends = (moved(point, own, other) for point in (event.start, event.end))
-        start, end = ends
-        return Painted(start, end, event.cover, time=event.time)
+        start, end = (moved(point, own, other) for point in (event.start, event.end))
+        return replace(event, start=start, end=end)
 
 
 def nearest_box(boxes: tuple[Box, ...], point: tuple[int, int]) -> int | None:
@@ -246,12 +239,3 @@ def moved(point: tuple[int, int], source: Box, target: Box) -> tuple[int, int]:
         round(left + (x - x0) * (right - left) / (x1 - x0)),
         round(top + (y - y0) * (bottom - top) / (y1 - y0)),
     )
-
-
-def canvas_size(view: View) -> tuple[int, int]:
-    """Rows and columns of what is sent: the picture's, unless that is too large."""
-    if view.frame is None or view.state.tiled or len(view.networks) > 1:
-        return LARGEST
-    rows, columns = view.frame.value.shape[:2]
-    scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)
-    return max(1, round(scale * rows)), max(1, round(scale * columns))

@@ -6,16 +6,9 @@ const QUALITY = 0.8;
 const RENEW_MS = 1000; // a picture that waits longer for its turn is replaced
 const OLD_MS = 5000; // a map is shown no longer than this, if no other one comes
 
-/**
- * Shows the camera on a canvas until the returned camera is stopped.
- *
- * @param {HTMLCanvasElement} canvas where video and map go
- * @param {(picture: ArrayBuffer) => boolean} sendPicture false where there is no connection
- * @param {() => void} ended called if the camera goes by itself
- * @returns {Promise<{take: Function, restart: Function, stop: Function, age: () => ?number}>} `take`
- *          takes a map, `restart` is to be called when the connection is a new one, `age` is the age
- *          of the map in milliseconds, null if there is none
- */
+/** Shows the camera on a canvas until the returned camera is stopped; `sendPicture` says whether there
+ * is a connection, `ended` is called if the camera goes by itself. `restart` is for a new connection,
+ * `age` is the map's in milliseconds, null if there is none. */
 export async function openCamera(canvas, sendPicture, ended) {
   const stream = await navigator.mediaDevices.getUserMedia({
     video: { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: { ideal: "environment" } },

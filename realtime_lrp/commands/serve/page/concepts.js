@@ -7,15 +7,8 @@ const MOST_EXAMPLES = 6; // pictures of a channel
 const TILE = 100 / 96; // width of one with the gap behind it, as a part of its height
 const RETRY_MS = 2000; // until pictures that did not come are asked for again
 
-/**
- * Shows the channels in a section.
- *
- * @param {HTMLElement} section has a heading, a paragraph for problems, and a list
- * @param {() => boolean} usable whether a row can be clicked at the moment
- * @param {(channel: number) => void} follow a row of a channel was clicked
- * @returns {{show: Function, hide: Function, forget: Function}} `show` shows a message with the
- *          JPEG of its maps, `hide` hides the section, `forget` forgets the gallery's pictures
- */
+/** Shows the channels in a section; `usable` says whether a row can be clicked at the moment. `show`
+ * takes a message and the JPEG of its maps, `forget` forgets the gallery's pictures. */
 export function conceptRows(section, usable, follow) {
   const [heading, why, list] = ["h2", "p", "ol"].map((tag) => section.querySelector(tag));
   const kept = new Map(); // "layer channel" -> address of its pictures, or when they did not come

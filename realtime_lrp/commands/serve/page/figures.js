@@ -2,12 +2,7 @@
 
 let drawnBlocks = "";
 
-/**
- * Draws the blocks of figures, if they have changed.
- *
- * @param {HTMLElement} element where they go
- * @param {object[][]} blocks entries as `news.py` makes them
- */
+/** Draws the blocks of figures, entries as `news.py` makes them, if they have changed. */
 export function showBlocks(element, blocks) {
   const text = JSON.stringify(blocks);
   if (text === drawnBlocks) return;

@@ -8,18 +8,9 @@ const VIEW = "v".charCodeAt(0);
 const ENDED = 1012; // how the server closes connections when it ends
 const HEAD_BYTES = 5; // what it is, and the latency or the length of the JSON
 
-/**
- * Shows the pictures on a canvas.
- *
- * @param {HTMLCanvasElement} canvas where pictures go
- * @param {{news?: Function, role?: Function, choices?: Function, lost?: Function,
- *          shown?: Function, map?: Function, concepts?: Function}} heard called with the message of
- *          that type; `lost` with a sentence about the connection, "" once it stands; `shown` with
- *          the latency in milliseconds; `map` and `concepts` with their fields and their picture
- * @returns {{send: Function, sendPicture: Function, hold: Function}} `send` sends a message,
- *          `sendPicture` a JPEG and says whether there is a connection, `hold(true)` keeps pictures
- *          of the view from the canvas
- */
+/** Shows the pictures on a canvas. `heard` has a function for each type of message; `lost` gets a
+ * sentence about the connection, "" once it stands, `shown` the latency in milliseconds. `sendPicture`
+ * says whether there is a connection; `hold(true)` keeps pictures of the view from the canvas. */
 export function connect(canvas, heard) {
   const context = canvas.getContext("2d", { alpha: false });
   let socket = null;
@@ -33,7 +24,7 @@ export function connect(canvas, heard) {
     const number = head.getUint32(1, true);
     if (head.getUint8(0) !== VIEW) {
       const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD_BYTES, number)));
-      heard[fields.type]?.(fields, new Uint8Array(data, HEAD_BYTES + number));
+      heard[fields.type](fields, new Uint8Array(data, HEAD_BYTES + number));
     } else if (holds) {
       held = () => draw(data, number / 10, from); // not confirmed: no further one comes
     } else {
@@ -60,7 +51,7 @@ export function connect(canvas, heard) {
       }
       context.drawImage(picture, 0, 0);
       picture.close();
-      heard.shown?.(latency);
+      heard.shown(latency);
       if (from.readyState === WebSocket.OPEN) from.send('{"type":"shown"}');
     });
   }
@@ -78,17 +69,17 @@ export function connect(canvas, heard) {
         take(data, opened);
       } else {
         const message = JSON.parse(data);
-        if (message.type === "role") heard.lost?.("");
-        heard[message.type]?.(message);
+        if (message.type === "role") heard.lost("");
+        heard[message.type](message);
       }
     };
     opened.onclose = async ({ code, reason }) => {
       if (code === 1008) { // the server refuses what this page sent: coming back would not help
-        heard.lost?.(`The server ended the connection: ${reason}. Reload the page.`);
+        heard.lost(`The server ended the connection: ${reason}. Reload the page.`);
         return;
       }
       ended ||= code === ENDED;
-      heard.lost?.(reason && code === 1013 ? `${reason}.` : await whyLost(ended));
+      heard.lost(reason && code === 1013 ? `${reason}.` : await whyLost(ended));
       setTimeout(open, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);
     };
   }

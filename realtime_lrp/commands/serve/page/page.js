@@ -13,26 +13,19 @@ const METER_MS = 2000;
 const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
-const PRESSED = { freeze: "frozen", tiled: "tiled", concepts: "concepts" };
 const CHOSEN = ["method", "composite", "target"];
-const KEY_NAMES = {
-  " ": "space", Backspace: "BackSpace", Delete: "Delete", PageDown: "Page_Down",
-  PageUp: "Page_Up", ArrowRight: "Right", ArrowDown: "Down", ArrowLeft: "Left", ArrowUp: "Up",
-  F2: "F2", F3: "F3", F4: "F4", F6: "F6",
-};
+const NAMED_KEYS = /^(Backspace|Delete|Page(Up|Down)|Arrow\w+|F[2346])$/; // of the server's list
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
 const SCROLLING = new Set([" ", "PageDown", "PageUp", "ArrowDown", "ArrowUp"]);
-const OWN_KEYS = {
-  s: () => at("snapshot").click(), r: () => at("record").click(), z: () => at("fill").click(),
-  l: () => at("target").focus(), h: showHelp, "?": showHelp, F1: showHelp,
-};
 
 const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS and projectors
 const shownAt = [];
 let control = false;
 let connected = false;
 let latest = null; // the newest news of this connection
+const pressable = document.querySelectorAll("[data-state]");
+const own = [...document.querySelectorAll("[data-own]")]; // what has keys and is done by the page
 let camera = null; // this device's own, while it is used
 let concepts = null; // the newest message about channels
 let timeline = null; // where the film is; null for a camera
@@ -68,7 +61,8 @@ function onChoices(choices) {
   at("look").replaceChildren(...choices.look.map(lookControl));
   rows.forget();
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
-  at("key-table").replaceChildren(...choices.keys.flatMap(([heading, rows]) => [
+  const ofPage = own.map(({ title, dataset: { own: keys } }) => [keys.replaceAll(" ", ", "), title, keys[0]]);
+  at("key-table").replaceChildren(...[["The page", ofPage], ...choices.keys].flatMap(([heading, rows]) => [
     made("h3", { textContent: heading }),
     ...rows.map(([keys, meaning, key]) => made("button", {
       type: "button", className: "key", onclick: () => chooseRow(key),
@@ -117,9 +111,7 @@ function onNews(news) {
     else if (control) control.value = value;
   }
   at("composite").disabled = news.method !== "lrp";
-  for (const [id, key] of Object.entries(PRESSED)) {
-    at(id).setAttribute("aria-pressed", String(news[key]));
-  }
+  for (const button of pressable) button.setAttribute("aria-pressed", String(news[button.dataset.state]));
   at("uncover").disabled = !news.covered;
   ({ panels, main, timeline } = news);
   brush = news.tiled ? 0 : news.brush;
@@ -180,17 +172,15 @@ function shown(latency) {
 function showFigures() {
   const { dataset } = at("figures");
   const rate = ratePerS(shownAt);
+  dataset[camera ? "maps" : "shown"] = rate;
   if (camera) {
-    dataset.maps = rate;
     const age = camera.age();
     dataset.latency = Math.round(age ?? 0);
     say("figures", `this device's camera · ${rate} maps/s · ` +
       (age === null ? "no map yet" : `the map is ${inWords(age)} old`));
   } else if (connected && latest?.frozen) {
-    dataset.shown = rate;
     say("figures", "frozen");
   } else {
-    dataset.shown = rate;
     const comes = connected && !latest?.trouble && performance.now() - shownAt.at(-1) < METER_MS;
     say("figures", `${comes ? rate : "-"} pictures/s · ${connected && latest ? latest.maps : "-"} maps/s · ` +
       `${comes ? Math.round(dataset.latency) : "-"} ms from camera to screen`);
@@ -303,19 +293,16 @@ function onMap(fields, png) {
 for (const id of CHOSEN) {
   at(id).addEventListener("change", () => {
     const value = at(id).value.trim();
-    if (value !== "") send({ type: "choice", [id]: value });
+    if (value !== "") send({ type: "choice", what: id, value });
     if (id === "target") at(id).blur();
   });
 }
 at("concept-layer").addEventListener("change", () => {
-  send({ type: "choice", concept_layer: at("concept-layer").value });
+  send({ type: "choice", what: "layer", value: at("concept-layer").value });
 });
 at("target").addEventListener("focus", () => at("target").select());
-const BUTTONS = {
-  freeze: "freeze", tiled: "panels", uncover: "uncover", loop: "loop", concepts: "concepts",
-};
-for (const [id, action] of Object.entries(BUTTONS)) {
-  at(id).addEventListener("click", () => send({ type: "action", action }));
+for (const button of document.querySelectorAll("[data-key]")) {
+  button.addEventListener("click", () => press(button.dataset.key));
 }
 at("snapshot").addEventListener("click", () => {
   if (camera) canvas.toBlob((blob) => save(blob, `realtime_lrp-${timestamp()}.png`));
@@ -330,15 +317,13 @@ at("show-code").addEventListener("click", () => {
   at("code-picture").src = `qr.svg?address=${encodeURIComponent(at("watch").href)}`;
   at("code").showModal();
 });
-at("seek").addEventListener("input", () => {
-  if (performance.now() - seekAt < SEEK_MS) return;
-  seekAt = performance.now();
-  send({ type: "seek", share: Number(at("seek").value) });
-});
-at("seek").addEventListener("change", () => {
-  seekAt = performance.now();
-  send({ type: "seek", share: Number(at("seek").value) });
-});
+for (const type of ["input", "change"]) {
+  at("seek").addEventListener(type, () => {
+    if (type === "input" && performance.now() - seekAt < SEEK_MS) return;
+    seekAt = performance.now();
+    send({ type: "seek", share: Number(at("seek").value) });
+  });
+}
 at("choose-panels").addEventListener("click", () => {
   for (const box of at("panel-names").querySelectorAll("input")) {
     box.disabled = box.value === main;
@@ -398,16 +383,28 @@ function showHelp() {
 document.addEventListener("keydown", (event) => {
   if (!usable() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
-  const key = KEY_NAMES[event.key] ?? (event.key.length === 1 ? event.key.toLowerCase() : event.key);
-  if (!OWN_KEYS[key] && !KEY_NAMES[event.key] && event.key.length !== 1) return;
-  press(key);
+  if (event.key.length > 1 && !NAMED_KEYS.test(event.key) && !ownOf(event.key)) return;
+  press(nameOf(event.key));
   event.preventDefault();
 });
 
+/** The name of a key in the server's list. */
+function nameOf(key) {
+  if (key.length === 1) return key === " " ? "space" : key.toLowerCase();
+  return key.replace("Arrow", "").replace("Page", "Page_").replace("Backspace", "BackSpace");
+}
+
+/** What does by itself what a key does. */
+function ownOf(key) {
+  return own.find((one) => one.dataset.own.split(" ").includes(key));
+}
+
 /** Does what a key does, by its name in the server's list. */
 function press(key) {
-  if (OWN_KEYS[key]) OWN_KEYS[key]();
-  else send({ type: "key", key });
+  const element = ownOf(key);
+  if (!element) send({ type: "key", key });
+  else if (element.matches("input")) element.focus();
+  else element.click();
 }
 
 /** Whether a key is for the element that has the focus. */

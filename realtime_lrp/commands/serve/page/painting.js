@@ -2,16 +2,9 @@
 
 const STROKE_MS = 15; // at least between two strokes: the server limits messages
 
-/**
- * Sends a stroke for each movement while the brush is down.
- *
- * @param {HTMLCanvasElement} canvas the picture; of class `painting` if fingers paint, too
- * @param {() => boolean} allowed whether strokes are sent at the moment
- * @param {HTMLElement} outline the circle around what the brush covers
- * @param {() => number} radius of the brush, as a share of the shorter side; 0 for no circle
- * @param {(message: object) => void} send sends a message
- * @returns {() => void} draws the circle again; to be called when the radius may have changed
- */
+/** Sends a stroke for each movement while the brush is down; fingers paint where the canvas has the
+ * class `painting`. `outline` is the circle around what the brush covers, `radius` a share of the
+ * picture's shorter side, 0 for no circle. Returns what draws the circle again. */
 export function paintOn(canvas, allowed, outline, radius, send) {
   let pointer = null; // the last event of a pointer over the picture
   let last = null; // where the brush is, while it is down

@@ -11,13 +11,7 @@ export function timestamp() {
   return new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
 }
 
-/**
- * Records a canvas until the returned function is called.
- *
- * @param {HTMLCanvasElement} canvas what is recorded
- * @param {(film: Blob, name: string) => void} done gets the film and a name for it
- * @returns {() => null} ends the recording
- */
+/** Records a canvas until the returned function is called; `done` gets the film and a name for it. */
 export function record(canvas, done) {
   const mimeType = TYPES.find((type) => MediaRecorder.isTypeSupported(type));
   const recorder = new MediaRecorder(canvas.captureStream(FPS), { mimeType });

@@ -87,63 +87,32 @@ def test_the_closed_card_says_when_it_opens(language, today, later):
     assert opening_text(words, None, monday) == ""
 
 
-QUOTE = "expected a text, in quotes where it has a colon or a # in it"
-GLYPHS = "the font cannot draw {}; expected other characters"
-BRACES = "wave: expected no braces other than {seconds}"
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("nothing: Nothing", "nothing: # Nothing", f"nothing: {QUOTE}"),
-        ("- Come closer", "- Come: closer", f"attract: {QUOTE}"),
-        ("- See what a", '- "  " #', f"attract: {QUOTE}"),
-        ("wave: Wave!", "wave: Wave {name}", BRACES),
-        ("wave: Wave!", "wave: Wave {seconds", BRACES),
-        ("wave: Wave!", "wave: Wave \uff5bseconds\uff5d", BRACES),
-        (
-            "title: Thinking takes",
-            "title: Thinking {seconds}",
-            "cards.slow.title: expected no braces",
-        ),
-        (
-            "button: Privacy",
-            "button: \u0e01 and \U0001f600\U0001f600",
-            "privacy.button: " + GLYPHS.format("\u0e01 (U+0E01), \U0001f600 (U+1F600)"),
-        ),
-        (
-            "button: Privacy",
-            "button: \u4f60\u597d \u0e01",
-            "privacy.button: " + GLYPHS.format("\u0e01 (U+0E01)"),
-        ),
-        (
-            "button: Privacy",
-            r'button: "\ud800\0\u200b"',
-            "privacy.button: " + GLYPHS.format("U+D800, U+0000, U+200B"),
-        ),
-        (
-            "heart: heart",
-            "heart: \u05dc\u05d1",
-            "labels.heart: text is drawn left to right; expected a script written that way",
-        ),
-        (
-            'today: "Open',
-            'today: "{day} open',
-            "closed.today: expected no braces other than {time}",
-        ),
-        (
-            "Saturday, Sunday]",
-            "Sunday]",
-            "closed.days: expected 7 days, from Monday to Sunday; there are 6",
-        ),
+        ("nothing: Nothing", "nothing: # Nothing", "nothing: expected a text, in quotes where"),
+        ("- Come closer", "- Come: closer", "attract: expected a text, in quotes where"),
+        ("- See what a", '- "  " #', "attract: expected a text"),
+        ("wave: Wave!", "wave: Wave {name}", "wave: expected no braces other than {seconds};"),
+        ("wave: Wave!", "wave: Wave \uff5bseconds\uff5d", "wave: expected no braces"),
+        ("title: Thinking takes", "title: Thinking {seconds}", "cards.slow.title: expected no bra"),
+        ("button: Privacy", "button: \u4f60\u597d \u0e01 and \U0001f600\U0001f600",
+         "privacy.button: the font cannot draw \u0e01 (U+0E01), \U0001f600 (U+1F600); expected"),
+        ("button: Privacy", r'button: "\ud800\0\u200b"',
+         "privacy.button: the font cannot draw U+D800, U+0000, U+200B;"),
+        ("heart: heart", "heart: \u05dc\u05d1", "labels.heart: text is drawn left to right"),
+        ('today: "Open', 'today: "{day} open', "closed.today: expected no braces other than"),
+        ("Saturday, Sunday]", "Sunday]", "closed.days: expected 7 days, from Monday to Sunday"),
         ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
+        ("nothing: Nothing", "nothing: !name Nothing", "cannot be read as YAML: tags (!name) are"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_reported_with_its_line_and_key(tmp_path, old, new, message):
     """One line that says what was expected."""
     written(tmp_path, old, new)
     line = line_of("heart: heart" if "twice" in message else old)
-    assert problems_of(tmp_path) == [f"en.yaml:{line}: {message}"]
+    (told,) = problems_of(tmp_path)
+    assert told.startswith(f"en.yaml:{line}: {message}")
 
 
 def test_all_mistakes_of_all_files_are_reported_at_once(tmp_path):
@@ -153,26 +122,23 @@ def test_all_mistakes_of_all_files_are_reported_at_once(tmp_path):
     bad += "privacy: {button: [a]}\nlabels: 3\ntri: x\n"
     (tmp_path / "xx.yaml").write_text(bad)
     lines = problems_of(tmp_path, "en", "xx", "tlh", "../en")
-    assert lines[:2] == [
+    for expected in (
         f"en.yaml:{line_of('  hot:')}: cards.hot.title: is missing",
         f"en.yaml:{line_of('  hot:') + 1}: there is no key 'cards.hot.titel'; "
         "did you mean 'cards.hot.title'?",
-    ]
-    assert lines[-2:] == [
-        f"kiosk.languages: there is no tlh.yaml in {tmp_path}; there are de, en, es, fr, xx, zh",
-        "kiosk.languages: expected letters, digits, - and _; received '../en'",
-    ]
-    assert {line for line in lines[2:-2] if "is missing" not in line} == {
-        "xx.yaml:2: attract: expected a list of texts, each in a line that begins with a dash",
+        "xx.yaml:1: try: is missing",
+        "xx.yaml:2: attract: expected a list of texts, each in a line that begins with a dash; "
+        "received 'Come'",
         "xx.yaml:3: there is no key 'littel'; did you mean 'little'?",
         "xx.yaml:4: there is no key 'code'; did you mean 'closed'?",
-        "xx.yaml:5: cards: is a section; expected keys under it",
-        f"xx.yaml:6: privacy.button: {QUOTE}",
-        "xx.yaml:7: labels: is a section; expected keys under it",
+        "xx.yaml:5: cards: expected a section, with 'key: value' lines under it",
+        "xx.yaml:6: privacy.title: is missing",
         "xx.yaml:8: there is no key 'tri'; did you mean 'try'?",
-    }
-    assert "xx.yaml:1: try: is missing" in lines
-    assert "xx.yaml:6: privacy.title: is missing" in lines
+        f"kiosk.languages: there is no tlh.yaml in {tmp_path}; there are de, en, es, fr, xx, zh",
+        "kiosk.languages: expected letters, digits, - and _; received '../en'",
+    ):
+        assert expected in lines
+    assert any(line.startswith("xx.yaml:7: labels: ") for line in lines)
 
 
 @pytest.mark.parametrize(

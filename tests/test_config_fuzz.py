@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.check import wrong_settings
+from realtime_lrp.commands.kiosk.settings import wrong_settings
 from realtime_lrp.config.names import KEYS as KEYS_OF_WINDOW
 from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
 

@@ -15,7 +15,7 @@ from faults.clock import until
 from faults.server import MjpegServer
 from program import opened_window, repeating, screenshot, start, xdotool
 
-from realtime_lrp.commands.kiosk.lock import hash_pin
+from realtime_lrp.commands.kiosk.keys import hash_pin
 from realtime_lrp.view.elements import ACCENT, BACKGROUND
 from realtime_lrp.view.pad import KEY_COLOUR
 

@@ -1,5 +1,6 @@
 """The exhibit's page about single channels: when it is shown, what it says, how it looks."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,17 +12,19 @@ from test_kiosk_parts import Thread
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions, wrong_captions
-from realtime_lrp.commands.kiosk.check import wrong_in_kiosk
 from realtime_lrp.commands.kiosk.concepts import (
     ANSWER_S,
     CONCEPT_S,
     FORGIVEN_S,
     REST_S,
     WAIT_S,
+    ConceptPage,
     ConceptTurns,
     ShownConcept,
 )
-from realtime_lrp.commands.kiosk.pages import PageBuilder
+from realtime_lrp.commands.kiosk.page import Moment
+from realtime_lrp.commands.kiosk.settings import wrong_in_kiosk
+from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import ASSETS
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.concept_result import ConceptMap, ConceptRequest, ConceptResult
@@ -29,13 +32,14 @@ from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.view.elements import Pictures, TextBlock
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
+ANY_CHANNEL = ConceptRequest("conv", None)
 CHANNELS = ((5, 0.4), (9, -0.3), (2, 0.2), (7, 0.1))
 
 
 def shown_channel(channel, name=""):
-    """A channel with six pictures, each of one colour, that takes part in the answer star."""
+    """A channel with six pictures, each of one colour."""
     pictures = (np.full((48, 48, 3), 30 * n, np.uint8) for n in range(1, 7))
-    return ShownConcept(channel, name, Pictures(tuple(pictures)), "star")
+    return ShownConcept(channel, name, Pictures(tuple(pictures)))
 
 
 def course(turns, seconds, answer=0, channels=CHANNELS, start=0.0, step=0.5):
@@ -108,32 +112,33 @@ def test_another_answer_ends_the_page_and_a_short_gap_does_not():
     assert turns.shown is None
 
 
-@pytest.fixture(scope="module")
-def pages():
-    """The pages in all languages."""
-    return PageBuilder(load_captions(LANGUAGES, None), True, "fire", False)
-
-
-def texts_of(page):
+def texts_of(elements):
     """The texts above the buttons."""
-    return [one.text for one in page.top if isinstance(one, TextBlock)]
+    return [one.text for one in elements if isinstance(one, TextBlock)]
 
 
-def test_the_page_says_what_the_channel_answers_to(pages):
+def test_the_page_says_what_the_channel_answers_to():
     """By its name, or by its pictures; a curator's captions translate names."""
-    assert texts_of(pages.concept(0, shown_channel(5, "round strokes"))) == [
+    page = ConceptPage(config.load(command="kiosk").config, str)
+    english, german = load_captions(["en", "de"], None)
+    translated = german.concepts.model_copy(update={"names": {"round strokes": "runde Striche"}})
+    german = german.model_copy(update={"concepts": translated})
+    engine = SimpleNamespace(label=lambda index: ("heart", "star")[index])
+    page._turns.answer = 1
+
+    def words(captions, name):
+        page._turns.shown = shown_channel(5, name)
+        moment = Moment(0.0, State.ACTIVE, 0.0, 0.0, "camera", captions, engine)
+        return texts_of(page.elements(moment))
+
+    assert words(english, "round strokes") == [
         "This part of the network usually answers to:",
         "round strokes",
         "It took part in the answer “star”.",
         "The bright colours show where in your picture.",
     ]
-    assert texts_of(pages.concept(0, shown_channel(5)))[1] == "what these pictures have in common"
-    german = pages.captions[1]
-    texts = german.concepts.model_copy(update={"names": {"round strokes": "runde Striche"}})
-    translated = PageBuilder(
-        (german.model_copy(update={"concepts": texts}),), True, "fire", False
-    ).concept(0, shown_channel(5, "round strokes"))
-    assert texts_of(translated)[1:3] == [
+    assert words(english, "")[1] == "what these pictures have in common"
+    assert words(german, "round strokes")[1:3] == [
         "runde Striche", "Er hat bei der Antwort „Stern“ mitgewirkt.",
     ]  # fmt: skip
 
@@ -221,13 +226,18 @@ class Visit(Turns):
             assert self.now < end
             self.turn(0.2, present=True, heart=1.0)
 
+    def content(self):
+        """What is on the screen."""
+        kiosk = self.kiosk
+        return kiosk._content(kiosk._moment(kiosk._captions[0], kiosk._newest_map(), self.now))
+
     def drawn(self):
         """The maps over the picture, or None."""
-        return self.kiosk._content(self.kiosk._newest_map(), self.now).explained
+        return self.content().explained
 
     def words(self):
         """What the page says."""
-        return texts_of(self.kiosk._page(self.now))
+        return texts_of(self.content().page.top)
 
 
 def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
@@ -239,7 +249,7 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     assert "heart" in visit.words()
     maps = own_map(9, -0.5, 0), own_map(7, 0.4, 1), own_map(5, 0.3, 2), own_map(2, 0.1, 6)
     visit.concepts = ConceptResult("conv", maps, 16)
-    visit.until(lambda: visit.kiosk._concepts.shown, ANSWER_S)
+    visit.until(lambda: visit.kiosk.page.channel is not None, ANSWER_S)
     assert visit.asked.channel == 5, "the largest that speaks for the answer and has pictures"
     assert visit.words()[1] == "what these pictures have in common"
     assert visit.drawn() is None, "no longer the map of the answer"
@@ -300,8 +310,9 @@ def test_a_picture_whose_channels_cannot_be_computed_is_forgiven(monkeypatch, ca
     visit.concepts = ConceptResult("conv", problem="NaN")
     visit.until(lambda: "NaN" in caplog.text, 2 * ANSWER_S)
     visit.concepts = None
-    part, begin = visit.kiosk._concepts, visit.now
-    assert part.update(0, None, False, begin + REST_S - 1) is None
-    assert part.update(0, None, False, begin + REST_S) is None
-    assert part.update(0, None, False, begin + REST_S + ANSWER_S) == ConceptRequest("conv", None)
+    page, begin = visit.kiosk._pages[1], visit.now
+    moment = visit.kiosk._moment(visit.kiosk._captions[0], None, begin)
+    for later, request in ((REST_S - 1, None), (REST_S, None), (REST_S + ANSWER_S, ANY_CHANNEL)):
+        page.update(replace(moment, now=begin + later))
+        assert page.request == request
     visit.kiosk.end()

@@ -19,14 +19,14 @@ from test_kiosk_parts import Thread
 import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
 from realtime_lrp import cli, config
 from realtime_lrp.commands.kiosk import loop, network, pages, screen, start
-from realtime_lrp.commands.kiosk import run as run_module
 from realtime_lrp.commands.kiosk.camera import ClipSource, checked_and_mirrored
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.folder import single_instance
-from realtime_lrp.commands.kiosk.health import HealthFile, camera_text
-from realtime_lrp.commands.kiosk.lock import pin_fits
+from realtime_lrp.commands.kiosk.keys import pin_fits
 from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.report import HealthFile
 from realtime_lrp.commands.kiosk.screen import ClosedCard
+from realtime_lrp.commands.kiosk.settings import load
+from realtime_lrp.commands.kiosk.start import single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError
@@ -34,7 +34,6 @@ from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.elements import ACCENT
-from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.window.full_screen import NullWindow
 from realtime_lrp.view.window.window import Mouse
 
@@ -191,14 +190,14 @@ def test_maps_explain_the_answer_that_is_shown(monkeypatch):
 def test_a_hot_network_gets_no_pictures(turns):
     """The card is over the camera's picture, which goes on; afterwards the visit continues."""
     until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
-    turns.kiosk._processor.fault = lambda now: Fault("hot", 60.0)
+    turns.kiosk._heat.fault = lambda now: Fault("hot", 60.0)
     assert turns.turn() == "card (hot)"
     given = turns.kiosk.network.submitted
     for _ in range(10):
         turns.turn(3.0)
     assert turns.kiosk.network.submitted - given <= 1 and turns.kiosk._shown_source == "camera"
     assert turns.kiosk.described == "card (hot)", "it is not blamed for being slow"
-    turns.kiosk._processor.fault = lambda now: None
+    turns.kiosk._heat.fault = lambda now: None
     assert turns.turn(present=True) == "active"
 
 
@@ -251,7 +250,8 @@ def test_a_closed_exhibit_can_say_when_it_opens(monkeypatch):
         shown.append(np.argwhere((turns.canvas == ACCENT).all(-1)).mean(axis=0))
         assert (turns.canvas[:5] == 0).all() and (turns.canvas > 200).any()
     assert (np.ptp(shown, axis=0) > 20).all()
-    cards = [turns.kiosk._closed_card(begin + 0.1 + 15.0 * n) for n in range(6)]
+    languages = [turns.kiosk._visitor.language(begin + 0.1 + 15.0 * n) for n in range(6)]
+    cards = [turns.kiosk._closed_card(turns.kiosk._captions[one]) for one in languages]
     assert [card.title for card in cards[:4]] == ["Closed", "Geschlossen", "Fermé", "Cerrado"]
     assert cards[0] == cards[5] == ClosedCard("Closed", "Open again on Tuesday at 10:00.")
     turns.kiosk.end()
@@ -342,7 +342,7 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
 def test_letters_that_the_fonts_lack_are_reported(turns):
     """In the log and in the health file, once."""
     turns.kiosk.network.engine.network.labels = ["heart", "snow \u2603\u0e01"]
-    turns.kiosk._presentation._engine = None
+    turns.kiosk._known_engine = None
     turns.turn()
     assert turns.kiosk.last_error[0].startswith("labels: the fonts have no ")
     assert "\u0e01" in turns.kiosk.last_error[0]
@@ -351,9 +351,7 @@ def test_letters_that_the_fonts_lack_are_reported(turns):
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     """The map of an earlier picture would be beside what moves."""
     shown = []
-    turns.kiosk._presentation.draw = lambda size, view, *rest: (
-        shown.append(view) or np.zeros((9, 9, 3))
-    )
+    turns.kiosk._artist.draw = lambda size, view, *rest: shown.append(view) or np.zeros((9, 9, 3))
     until(lambda: turns.turn(0.2) and turns.kiosk.network.submitted > 3)
     turns.answer(heart=1.0)
     pair = Thread.made[-1].maps.newest().value
@@ -382,7 +380,7 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
     """The log says so once; writing goes on when there is space."""
     file = tmp_path / "health.json"
     health = HealthFile(file)
-    health.write({"state": "attract"}, "attract", 0.0)
+    health.write("attract", 0.0, lambda: {"state": "attract"})
 
     def full(*words):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -390,34 +388,13 @@ def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, cap
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         for now in (5.0, 10.0):
-            health.write({"state": "active"}, "active", now)
+            health.write("active", now, lambda: {"state": "active"})
         assert json.loads(file.read_text()) == {"state": "attract"}
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.endswith("until it can be written again: No space left on device")
-    health.write({"state": "active"}, "active", 15.0)
+    health.write("active", 15.0, lambda: {"state": "active"})
     assert json.loads(file.read_text()) == {"state": "active"}
     assert list(tmp_path.iterdir()) == [file]
-
-
-@pytest.mark.parametrize(
-    ("source", "described", "text"),
-    [
-        ("0", "camera 0, 640x480, 30 fps, YUYV", "camera 0, 640x480, 30 fps, YUYV"),
-        ("0", "no picture: Camera 0 cannot be opened.", "no picture: Camera 0 cannot be opened."),
-        ("0", "the picture stands still", "0: the picture stands still"),
-        ("1", "camera /dev/video1", "1: camera /dev/video1"),
-        ("/dev/video0", "camera /dev/video0, 640x480", "camera /dev/video0, 640x480"),
-        ("synthetic", "synthetic", "synthetic"),
-        ("synthetic:60", "synthetic", "synthetic:60"),
-        ("rtsp://***@there/1", "rtsp://***@there/1", "rtsp://***@there/1"),
-        ("/films/demo.mp4", "demo.mp4 (1 of 3)", "demo.mp4 (1 of 3)"),
-        ("/films/demo.mp4", "released", "/films/demo.mp4: released"),
-        ("0", "", "0"),
-    ],
-)
-def test_the_health_file_names_the_source_once(source, described, text):
-    """A camera, a URL or a file; where the description does not name it, it stands before."""
-    assert camera_text(source, described) == text
 
 
 def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
@@ -431,7 +408,7 @@ def test_a_second_exhibit_is_refused(run, monkeypatch, tmp_path):
             code, _, told = run(*words, *more)
             assert code == 69 and f"The exhibit is already running (process {os.getpid()})" in told
         with pytest.raises(UnavailableError, match="already running"):
-            start.start(start.load(None, (), {"--source": "synthetic"}), 0.3, None)
+            start.start(load(None, (), {"--source": "synthetic"}), 0.3, None)
         assert not windows and list(tmp_path.iterdir()) == []
         monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "another"))
         with single_instance():
@@ -521,24 +498,24 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     (captions / "en.yaml").write_text(english.replace("name:", "nam:"))
     shown = []
     monkeypatch.setattr(
-        pages.PageBuilder, "attract", lambda self, *words: shown.append(self) or Page(())
+        pages.AttractPage, "elements", lambda self, moment: shown.append(moment) or []
     )
     code, _, told = run("kiosk", "--config", file, *words)
     assert code == 0 and "exhibit.yaml:4" in told and "'kiosk.languages'" in told
     assert "Using the last good configuration instead." in told
-    assert shown[0].captions[0].attract[0] == "Step up"
+    assert shown[0].captions.attract[0] == "Step up"
     health = json.loads((tmp_path / "state" / "health.json").read_text())
     assert "exhibit.yaml:4" in health["configuration"]
 
     file.write_text(good)
     (captions / "en.yaml").write_text(english)
-    started = run_module.captions_of
+    started = start.captions_of
 
     def edited_meanwhile(*words):
         file.write_text("kiosk: [")
         return started(*words)
 
-    monkeypatch.setattr(run_module, "captions_of", edited_meanwhile)
+    monkeypatch.setattr(start, "captions_of", edited_meanwhile)
     assert run("kiosk", "--config", file, *words)[0] == 0
     assert run("kiosk", "--config", file, *words)[0] == 0, "what was kept is what was loaded"
 
@@ -563,7 +540,7 @@ def test_the_last_good_configuration_uses_the_same_window(monkeypatch, tmp_path,
         file.write_text(f"lrp: {{target: {target}}}\n")
         done.clear()
         options = {"--source": "synthetic"}
-        start.start(start.load(file, (), options), 0.3, None, window=Screen())
+        start.start(load(file, (), options), 0.3, None, window=Screen())
         assert done.count("closed") == 1 and done[-1] == "closed" and "shown" in done
     told = json.loads((tmp_path / "state" / "health.json").read_text())["configuration"]
     assert "exhibit.yaml:1: lrp.target:" in told and "'heart'" in told

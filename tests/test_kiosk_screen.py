@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from viewer import LOOK
 
+from realtime_lrp import config
 from realtime_lrp.commands.kiosk.answer import KEEP, Answer, SmoothedAnswer
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.pages import PageBuilder
+from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
+from realtime_lrp.commands.kiosk.page import Moment
+from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent
-from realtime_lrp.commands.kiosk.states import Fault
-from realtime_lrp.commands.kiosk.visitor import PRIVACY_S, VisitorChoices
+from realtime_lrp.commands.kiosk.states import Fault, State
 from realtime_lrp.view import elements as elements_module
 from realtime_lrp.view.elements import ACCENT, BACKGROUND, TextBlock
 from realtime_lrp.view.exhibit import (
@@ -30,10 +32,37 @@ SIZES = ((720, 1280), (1080, 1920), (1280, 720), (480, 640), (600, 1024), (1080,
 QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, wait_s=0.0)
 
 
+CAPTIONS = load_captions(LANGUAGES, None)
+
+
+class Pages:
+    """The pages for a network that knows symbols, or objects, and has signed maps or not."""
+
+    def __init__(self, drawing=True, signed=False):
+        chosen = config.load(sets=(f"model.name={'shapes' if drawing else 'vgg16'}",)).config
+        self._idle, self._answer, self._attract = pages_of(chosen, str)
+        self._engine = SimpleNamespace(explainer=SimpleNamespace(signed=signed))
+
+    def drawn(self, page, language, state, now, **more):
+        """A page as it is drawn, `now` seconds after the state began."""
+        words = CAPTIONS[language]
+        moment = Moment(now, state, 0.0, 10.0, "camera", words, self._engine, **more)
+        return drawn_page(page, moment, CAPTIONS)
+
+    def attract(self, language, now):
+        return self.drawn(self._attract, language, State.ATTRACT, now)
+
+    def active(self, language, answer, seconds):
+        return self.drawn(self._answer, language, State.ACTIVE, seconds, answer=answer)
+
+    def idle(self, language):
+        return self.drawn(self._idle, language, State.IDLE, 0.0)
+
+
 @pytest.fixture(scope="module")
 def exhibit():
     """The pages in all languages, for a network that knows symbols."""
-    return PageBuilder(load_captions(LANGUAGES, None), True, "fire", False)
+    return Pages()
 
 
 def answer(name, share):
@@ -46,16 +75,15 @@ def texts_of(page):
     return [one.text for one in page.top if isinstance(one, TextBlock)]
 
 
-def pages_of(exhibit):
+def every_page():
     """All pages in all languages, with the longest of their texts."""
-    for signed, drawing in ((False, True), (True, False)):
-        one = PageBuilder(exhibit.captions, drawing, "fire", signed)
+    for one in (Pages(), Pages(drawing=False, signed=True)):
         for language in range(len(LANGUAGES)):
             yield from (one.attract(language, 6.0 * n) for n in range(5))
             yield from (one.active(language, answer("lightning", 0.5), 12.0 * n) for n in range(6))
             yield one.active(language, None, 0.0)
             yield one.active(language, answer("american staffordshire terrier, pit bull", 0.3), 0.0)
-            yield one.idle(language, 600.0, 600.0)
+            yield one.idle(language)
 
 
 def plan(size):
@@ -74,7 +102,7 @@ def drawn(page, size=(720, 460)):
 @pytest.mark.parametrize(
     ("size", "swapped"), [*((size, False) for size in SIZES), ((1280, 720), True)]
 )
-def test_every_page_fits(exhibit, size, swapped, monkeypatch):
+def test_every_page_fits(size, swapped, monkeypatch):
     """In all languages and sizes: no word is cut or touches the edge, all buttons are there."""
 
     def uncut(text, width, letters):
@@ -85,7 +113,7 @@ def test_every_page_fits(exhibit, size, swapped, monkeypatch):
     layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
     assert (layout.bottom is not None) == (swapped and size[0] > size[1])
     canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()
-    for page in pages_of(exhibit):
+    for page in every_page():
         artist.draw(canvas, layout, page)
         for x0, y0, x1, y1 in {layout.text, layout.bottom or layout.text}:
             part = canvas[y0:y1, x0:x1]
@@ -114,7 +142,7 @@ def test_an_unsure_answer_says_perhaps(exhibit):
         page = exhibit.active(language, answer("heart", 0.2), 0.0)
         top = page.top
         assert (top[0].text, top[1].colour, top[2]) == (perhaps, WHITE, Bar("", 0.2, colour=WHITE))
-        assert exhibit.captions[language].colours in texts_of(page)
+        assert CAPTIONS[language].colours in texts_of(page)
     assert exhibit.active(0, answer("heart", 0.9), 0.0).top[0].text == "I see:"
 
 
@@ -124,7 +152,7 @@ def test_the_legend_names_both_ends_in_the_visitors_language(exhibit):
         (False, [("little", "much"), ("wenig", "viel"), ("peu", "beaucoup"), ("poco", "mucho")]),
         (True, [("against", "for"), ("dagegen", "dafür"), ("contre", "pour")]),
     ):
-        pages = PageBuilder(exhibit.captions, True, "icefire", signed)
+        pages = Pages(signed=signed)
         for language, expected in enumerate(ends):
             top = pages.active(language, answer("heart", 0.9), 0.0).top
             (legend,) = [one for one in top if isinstance(one, Legend)]
@@ -134,9 +162,9 @@ def test_the_legend_names_both_ends_in_the_visitors_language(exhibit):
 def test_covering_a_part_is_proposed_only_with_an_answer(exhibit):
     """Hints take turns every 12 seconds; one that does not fit gives way to the next."""
     for drawing in (True, False):
-        pages = PageBuilder(exhibit.captions, drawing, "fire", False)
+        pages = Pages(drawing)
         for language in range(len(LANGUAGES)):
-            words = exhibit.captions[language]
+            words = CAPTIONS[language]
             always = words.try_drawing if drawing else words.try_objects
             (cover,) = words.try_answer_drawing if drawing else words.try_answer_objects
 
@@ -164,14 +192,14 @@ def test_the_map_is_drawn_over_its_region(exhibit):
     made = ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),))
     stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
     view = ScreenContent(picture, made, exhibit.attract(0, 0.0))
-    canvas = stage.draw((720, 1280), view, exhibit.captions[0], QUIET, 0.0)
+    canvas = stage.draw((720, 1280), view, CAPTIONS[0], QUIET, 0.0)
     glow = (canvas[:, :819, 0] > 200).nonzero()
     assert np.mean(glow[0]) == pytest.approx(360, abs=4)
     assert np.mean(glow[1]) == pytest.approx(819 / 2, abs=4)
     assert 100 < np.ptp(glow[0]) < 140  # 8 of 48 cells of 720 rows
     assert (canvas[5:100, 60:760] == 68).all()  # toned down: 90 * (0.4 + 0.6 * 0.6)
     without = stage.draw(
-        (720, 1280), ScreenContent(picture, None, view.page), exhibit.captions[0], QUIET, 0.0
+        (720, 1280), ScreenContent(picture, None, view.page), CAPTIONS[0], QUIET, 0.0
     )
     assert (without[5:, 5:810] == 90).all()
 
@@ -179,7 +207,7 @@ def test_the_map_is_drawn_over_its_region(exhibit):
 def test_a_card_is_drawn_over_the_picture(exhibit):
     """With its seconds; the picture behind it stays visible, darkened."""
     stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
-    words = exhibit.captions[0]
+    words = CAPTIONS[0]
     plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
     card = stage.draw(
         (720, 1280), view_of(exhibit, 0.0, fault=Fault("camera", 2.2)), words, QUIET, 0.0
@@ -198,7 +226,7 @@ def test_nothing_burns_in(exhibit):
 
     Picture and page change sides.
     """
-    stage, words = ScreenArtist(replace(LOOK, colormap="fire", follow="hold")), exhibit.captions[0]
+    stage, words = ScreenArtist(replace(LOOK, colormap="fire", follow="hold")), CAPTIONS[0]
 
     def mask(now, **more):
         canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), words, QUIET, now)

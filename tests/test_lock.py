@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.kiosk.lock import ExitLock, hash_pin, pin_fits
+from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
 from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import UsageError
 from realtime_lrp.view.pad import draw_pad, key_boxes

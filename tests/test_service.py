@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.service import ServiceNotifier, unit
+from realtime_lrp.commands.kiosk.report import ServiceNotifier, unit
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -38,15 +38,13 @@ def test_ready_status_and_stopping_are_sent(manager):
     """Ready once; a status only when it changed, and in one line."""
     address, listening = manager
     service = ServiceNotifier({"NOTIFY_SOCKET": address})
-    assert service.managed
-    service.ready("nobody there")
-    service.ready("somebody there")
+    service.drawn("nobody there", 0.0)
     assert heard(listening) == ["READY=1", "STATUS=nobody there"]
-    service.status("nobody there")
+    service.drawn("nobody there", 100.0)
     assert heard(listening) == []
-    service.status("camera lost:\nno such device\r\n\udc80")
+    service.drawn("camera lost:\nno such device\r\n\udc80", 100.0)
     assert heard(listening) == ["STATUS=camera lost: no such device ?"]
-    service.status("nobody there")
+    service.drawn("nobody there", 100.0)
     service.stopping()
     assert heard(listening) == ["STATUS=nobody there", "STOPPING=1"]
 
@@ -58,19 +56,9 @@ def test_the_watchdog_is_fed_twice_within_its_timeout(manager):
     service = ServiceNotifier({"NOTIFY_SOCKET": address, **watch})
     times = []
     for number in range(60 * 60 + 1):
-        service.alive(1000 + number / 60)
-        times += [number / 60] * len(heard(listening))
+        service.drawn("", 1000 + number / 60)
+        times += [number / 60] * heard(listening).count("WATCHDOG=1")
     assert times == [7.5 * n for n in range(9)]
-
-
-@pytest.mark.parametrize("every", [{}, {"WATCHDOG_USEC": ""}, {"WATCHDOG_USEC": "often"}])
-def test_without_a_watchdog_nothing_is_sent(manager, every):
-    """No timeout is set, or none that can be read."""
-    address, listening = manager
-    service = ServiceNotifier({"NOTIFY_SOCKET": address, **every})
-    for second in range(100):
-        service.alive(second)
-    assert heard(listening) == []
 
 
 @pytest.mark.parametrize(
@@ -79,17 +67,14 @@ def test_without_a_watchdog_nothing_is_sent(manager, every):
         {},
         {"NOTIFY_SOCKET": ""},
         {"NOTIFY_SOCKET": "/no/such/socket", "WATCHDOG_USEC": "1000"},
-        {"NOTIFY_SOCKET": "/" + 200 * "long"},
-        {"NOTIFY_SOCKET": "vsock:2:1234"},
+        {"NOTIFY_SOCKET": "/" + 200 * "long", "WATCHDOG_USEC": "often"},
+        {"NOTIFY_SOCKET": "vsock:2:1234", "WATCHDOG_USEC": ""},
     ],
 )
 def test_without_a_manager_nothing_happens(environ):
     """No socket is set, or it is missing."""
     service = ServiceNotifier(environ)
-    assert service.managed == bool(environ.get("NOTIFY_SOCKET"))
-    service.ready("a")
-    service.status("b")
-    service.alive(1.0)
+    service.drawn("a", 1.0)
     service.stopping()
 
 

@@ -39,7 +39,7 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
 def _load_and_check_all(
     file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
 ) -> config.Settings:
-    from realtime_lrp.commands.kiosk.check import wrong_settings
+    from realtime_lrp.commands.kiosk.settings import wrong_settings
 
     return config.load(file, sets, options, check=wrong_settings)
 

@@ -163,7 +163,7 @@ def serve(
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:  # as when a shell completes a word
-        from realtime_lrp.commands.kiosk.lock import hash_pin
+        from realtime_lrp.commands.kiosk.keys import hash_pin
 
         pin = click.prompt(
             "PIN (4 to 12 digits)", hide_input=True, confirmation_prompt=True, err=True
@@ -184,14 +184,14 @@ def _load_for_kiosk(
             "The exhibit takes a YAML file. Make one of an output: "
             "realtime-lrp config --config OUTPUT > exhibit.yaml"
         )
-    from realtime_lrp.commands.kiosk.start import load
+    from realtime_lrp.commands.kiosk.settings import load
 
     return load(file, sets, options)
 
 
 def _print_unit(settings: config.Settings) -> None:
     """Prints the systemd unit, if the configuration can be used by it."""
-    from realtime_lrp.commands.kiosk.service import unit
+    from realtime_lrp.commands.kiosk.report import unit
 
     file, *others = settings.given
     if settings.complaint:

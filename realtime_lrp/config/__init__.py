@@ -17,6 +17,7 @@ from realtime_lrp.config.problems import (
     errors_of,
     key_of,
     problems_of,
+    schema_problem,
 )
 from realtime_lrp.config.reading import Tree, read_file
 from realtime_lrp.config.schema import ASSETS, Config
@@ -44,6 +45,7 @@ __all__ = [
     "problems_of",
     "read_file",
     "schema_line",
+    "schema_problem",
     "settings_tree",
     "wrong_names",
 ]

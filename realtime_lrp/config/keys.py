@@ -107,6 +107,22 @@ def legal_keys() -> list[str]:
     return list(_FIELDS)
 
 
+def keys_within(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Every key of a schema as people write it, "live" and "live.source", sections included."""
+    for name, field in schema.model_fields.items():
+        key = prefix + (field.alias or name)
+        yield key
+        for part in _models_in(field.annotation):
+            yield from keys_within(part, f"{key}.")
+
+
+def _models_in(kind: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for part in get_args(kind):
+        yield from _models_in(part)
+
+
 def names_of_keys() -> dict[str, Collection[str]]:
     """Keys "section.key" whose names are listed here -> their legal names."""
     return {

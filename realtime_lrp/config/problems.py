@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from realtime_lrp.config.keys import OPTIONS, field_of, legal_keys
+from pydantic import BaseModel
+
+from realtime_lrp.config.keys import OPTIONS, field_of, keys_within
 from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import (
     ConfigError,
@@ -77,13 +79,17 @@ def problems_of(
     return [Problem(location or key, text, type(error))]
 
 
-def schema_problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) -> Problem:
-    """One of pydantic's errors as a problem."""
+def schema_problem(
+    detail: Mapping[str, Any],
+    locations: Mapping[KeyPath, str],
+    schema: type[BaseModel] = Config,
+) -> Problem:
+    """One of pydantic's errors about a schema as a problem."""
     path: KeyPath = detail["loc"]
     location = _nearest_location(path, locations)
-    key = key_of(tuple(name for name in path if name != "[key]"))  # pydantic's mark of a dict's key
     if detail["type"] == "extra_forbidden":
-        return Problem(location, unknown_key(path))
+        return Problem(location, _unknown_key(path, schema))
+    key = key_of(tuple(name for name in path if name != "[key]"))  # pydantic's mark of a dict's key
     text = _expectation(detail)
     return Problem(location, text if location in OPTIONS else f"{key}: {text}")
 
@@ -91,6 +97,8 @@ def schema_problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) 
 def _expectation(detail: Mapping[str, Any]) -> str:
     """What was expected, what was received, and the nearest legal value."""
     kind, received, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "missing":
+        return "is missing"
     if kind == "model_type":
         return "expected a section, with 'key: value' lines under it"
     text = str(context["error"]) if kind == "value_error" else detail["msg"]
@@ -110,29 +118,19 @@ def _expectation(detail: Mapping[str, Any]) -> str:
     return f"{text}; did you mean {close}?" if close else text
 
 
-def unknown_key(path: KeyPath) -> str:
-    """Says that there is no such key, with the one that was probably meant or all that there are.
-
-    Args:
-      path: a section that does not exist, or a section and a key that it does not have.
-    """
-    section, name = str(path[0]), str(path[-1])
-    if len(path) > 2:  # a further network has the keys of the section model
-        section = "model"
+def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
+    """Says that there is no such key, with the one that was meant or all that there are."""
+    *within, name = (str(part) for part in path if isinstance(part, str))
+    legal = [key.split(".") for key in keys_within(schema)]
+    here = [key[-1] for key in legal if key[:-1] == within]
     message = f"there is no key '{key_of(path)}'"
-    if len(path) == 1:
-        here, legal = "the sections are", list(Config.model_fields)
-    else:
-        here = f"{section} has"
-        legal = [key.partition(".")[2] for key in legal_keys() if key.startswith(f"{section}.")]
-    elsewhere = [key for key in legal_keys() if key.partition(".")[2] == name]
-    if len(path) == 1 and name in legal_keys():
-        return f"{message}; write {section.partition('.')[0]}: and the rest on a line under it"
-    if elsewhere:
-        return f"{message}; did you mean '{elsewhere[0]}'?"
-    if close := nearest(name, legal):
-        return f"{message}; did you mean '{key_of((*path[:-1], close))}'?"
-    return f"{message}; {here} {', '.join(legal)}"
+    if not within and name.split(".") in legal:
+        return f"{message}; write {name.partition('.')[0]}: and the rest on a line under it"
+    if meant := next((key for key in legal if key[-1] == name), None):
+        return f"{message}; did you mean '{'.'.join(meant)}'?"
+    if close := nearest(name, here):
+        return f"{message}; did you mean '{key_of((*within, close))}'?"
+    return f"{message}; {key_of(tuple(within)) or 'the file'} has {', '.join(here)}"
 
 
 def as_error(problems: list[Problem]) -> Error:

@@ -158,6 +158,10 @@ class _Loader(yaml.SafeLoader):
                 "anchors (&name) and aliases (*name) are not supported; put a text that begins "
                 "with & or * in quotes",
             ),
+            (
+                getattr(event, "tag", None) not in (None, "!", *_TAGS),
+                "tags (!name) are not supported; put a text that begins with ! in quotes",
+            ),
             (self._depth > MAX_DEPTH, "it is nested too deeply; expected sections with keys"),
             (self._nodes > self._most, f"it has more than {self._most} entries; expected fewer"),
             (
@@ -188,9 +192,6 @@ class _Reader:
         self.tree.problems.append(Problem(self._locate(line), f"{key}: {text}" if key else text))
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
-        if node.tag not in _TAGS:
-            self.refuse(node.start_mark.line, path, "tags (!name) are not supported; use quotes")
-            return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

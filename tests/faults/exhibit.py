@@ -153,8 +153,7 @@ def main():
     from realtime_lrp.system import memory
 
     memory.limit_kept_memory()
-    from realtime_lrp.commands.kiosk import concepts, start
-    from realtime_lrp.commands.kiosk import run as run_module
+    from realtime_lrp.commands.kiosk import concepts, settings, start
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
     from realtime_lrp.system.program import set_verbosity
@@ -178,13 +177,13 @@ def main():
                 print(json.dumps(sample_of(self, now)), flush=True)
             return drawn
 
-    run_module.Kiosk = Watched
+    start.Kiosk = Watched
     threading.Thread(target=obey, args=[wall], daemon=True).start()
     set_verbosity(0, False)
     try:
-        settings = start.load(file, tuple(words))
+        chosen = settings.load(file, tuple(words))
         film = functools.partial(ChildSource, Film, [str(folder)])
-        start.start(settings, None, None, open_camera=film, wall_clock=wall)
+        start.start(chosen, None, None, open_camera=film, wall_clock=wall)
     except Error as error:
         print(error, file=sys.stderr)
         os._exit(error.exit_code)
@@ -202,7 +201,7 @@ def sample_of(kiosk, now):
         "age": now - kiosk._shown.time if live else None,
         "drawn": now - kiosk._drawn_at,
         "maps": kiosk._stats.maps,
-        "concept": bool(kiosk._concept),
+        "concept": kiosk.page.channel is not None,
         "threads": threading.active_count(),
         "files": process.num_fds(),
         "memory": process.memory_info().rss / 2**20,

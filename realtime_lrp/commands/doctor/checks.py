@@ -69,7 +69,7 @@ def libraries(settings: Settings) -> Iterator[Row]:
 
 def configuration(settings: Settings) -> Iterator[Row]:
     """Names and files in the configuration, if one was given."""
-    from realtime_lrp.commands.kiosk.check import wrong_settings
+    from realtime_lrp.commands.kiosk.settings import wrong_settings
 
     file, sets, _ = settings.given
     if not (file or sets):

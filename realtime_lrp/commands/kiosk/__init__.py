@@ -2,13 +2,12 @@
 
     camera -> presence -> states <- opening hours, faults of the parts
        |                    |
-       +- clip          -> network -> screen (pages, captions, cards) -> window
+       +- clip          -> network -> pages, captions, cards -> window
 
-`start` prepares what is kept on the disk: a log, the health file, the last good configuration, and
-nothing else. `run` runs the loop and reports; `loop` is one turn of it. `states` decides what is
-shown. `camera` and `network` watch what can fail.
-`presentation`, `screen` and `pages` draw, `visitor` and `lock` handle keys and touches, `service`
-talks to systemd.
+`settings` checks the configuration and keeps the last good one, `start` runs `loop` turn by turn,
+and `report` tells systemd and the technician. `states` decides what is shown. `camera` and
+`network` watch what can fail. `pages` say what stands beside the picture, `screen` draws, `keys`
+handles keys and touches. What only a new process mends ends this one with exit code 75.
 
 No picture, map or answer is ever written: nothing here imports code that could.
 """

@@ -1,7 +1,4 @@
-"""The network's answer that is shown: how sure it is, and without flicker.
-
-Change the thresholds in the configuration, not here.
-"""
+"""The network's answer that is shown: how sure it is, and without flicker."""
 
 from __future__ import annotations
 
@@ -36,14 +33,7 @@ LEAD = 1.5
 
 @dataclass(frozen=True)
 class Answer:
-    """What the network sees.
-
-    Attributes:
-      index: the class, from 0.
-      name: its label.
-      share: its average probability, 0 to 1.
-      sure: whether the network is sure of it.
-    """
+    """What the network sees: a class, its label and average probability, and whether it is sure."""
 
     index: int
     name: str
@@ -54,13 +44,8 @@ class Answer:
 class SmoothedAnswer:
     """The network's answer, from the probabilities of the last maps.
 
-    Args:
-      sure: least probability of a sure answer.
-      perhaps: least probability of an unsure answer; None: `PERHAPS`, and no unsure answers of a
-        network that has a class `NOTHING`.
-
-    Attributes:
-      answer: the present answer, or None.
+    A network that has a class `NOTHING` gives unsure answers only where `perhaps`, their least
+    probability, is set. `answer` is None where there is none.
     """
 
     def __init__(self, sure: float, perhaps: float | None):
@@ -114,16 +99,11 @@ class SmoothedAnswer:
 
 
 class _RunningMean:
-    """The mean of scores over time; older ones count less and less.
+    """The mean of scores over time; older ones count less and less."""
 
-    Args:
-      seconds: the time constant.
-    """
-
-    def __init__(self, seconds: float):
-        self._seconds = seconds
+    def __init__(self, time_constant_s: float):
+        self._constant_s, self._time_s = time_constant_s, 0.0
         self._mean: np.ndarray | None = None
-        self._time_s = 0.0
 
     def add(self, scores: np.ndarray, time_s: float) -> np.ndarray:
         """The mean with new scores; of these alone if another network made those before."""
@@ -131,7 +111,7 @@ class _RunningMean:
         if self._mean is None or self._mean.shape != scores.shape:
             self._mean = scores
         else:
-            weight = np.exp(-passed_s / self._seconds)
+            weight = np.exp(-passed_s / self._constant_s)
             self._mean = weight * self._mean + (1 - weight) * scores
         return self._mean
 

@@ -29,7 +29,6 @@ OPENING_S = 10.0
 GONE_S = 60.0
 """Seconds without the camera after which the card asks for the staff."""
 
-
 log = logging.getLogger(__name__)
 
 
@@ -53,13 +52,7 @@ def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
 
 
 class ClipSource(Source):
-    """The configured clips in a loop; the included clip if they cannot be played.
-
-    Args:
-      clips: files, folders or globs; empty: the included clip.
-      note_error: called with the reason why the clips cannot be played.
-      stop: ends every wait.
-    """
+    """The configured clips in a loop; the included clip if there are none, or they do not play."""
 
     def __init__(
         self, clips: Sequence[str], note_error: Callable[[str], None], stop: threading.Event
@@ -93,14 +86,7 @@ class ClipSource(Source):
 
 
 class SourcePart:
-    """The camera, or the clip.
-
-    Args:
-      name: "camera" or "clip".
-      open_source: opens the source.
-      transform: applied to each picture.
-      note_error: called with what is wrong with the picture.
-    """
+    """The camera or the clip, as `name` says; `transform` is applied to each picture."""
 
     def __init__(
         self,

@@ -8,7 +8,8 @@ import math
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,8 +25,15 @@ from pydantic import (
 )
 
 from realtime_lrp import config
-from realtime_lrp.config import KeyPath, Problem, as_error, problems_of, read_file
-from realtime_lrp.errors import ConfigError, Error, nearest
+from realtime_lrp.config import (
+    KeyPath,
+    Problem,
+    as_error,
+    problems_of,
+    read_file,
+    schema_problem,
+)
+from realtime_lrp.errors import ConfigError, Error
 
 INCLUDED = config.ASSETS / "captions"
 
@@ -194,11 +202,7 @@ class _CaptionFile(_Section):
 
 
 class Captions(_CaptionFile):
-    """The captions of one language; the file's keys `try` and `for` are `try_` and `for_`.
-
-    Attributes:
-      code: the language, the name of its file.
-    """
+    """The captions of a language, the name of its file; the keys `try` and `for` end with `_`."""
 
     code: str
 
@@ -208,37 +212,42 @@ class Captions(_CaptionFile):
 
 
 def load_captions(languages: Sequence[str], folder: Path | None) -> tuple[Captions, ...]:
-    """The captions of some languages, in the same order.
+    """The captions of some languages, such as "en", in the same order.
 
-    Args:
-      languages: their codes, such as "en".
-      folder: searched first for LANGUAGE.yaml; the included captions are used for languages that it
-        lacks, or if it is None.
+    A folder is searched first for LANGUAGE.yaml; languages that it lacks are the included ones.
 
     Raises:
       ConfigError: a language or a text cannot be used; the message lists every problem.
     """
-    loaded = list(_load_each(languages, folder))
-    wrong = [(where, result) for where, result in loaded if isinstance(result, Error)]
-    if wrong:
-        raise as_error([problem for item in wrong for problem in problems_of(*item)])
-    return tuple(result for _, result in loaded if isinstance(result, Captions))
+    loaded: list[Captions] = []
+    problems: list[Problem] = []
+    for where, result in _load_each(languages, folder):
+        if isinstance(result, Captions):
+            loaded.append(result)
+        else:
+            problems += problems_of(where, result)
+    if problems:
+        raise as_error(problems)
+    return tuple(loaded)
 
 
 def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
-    """Yields what is wrong with a configuration's captions: the key, and the error."""
+    """Yields what is wrong with a configuration's captions: the key, and the error.
+
+    An optional section has to be there if the key of `kiosk` with its name is true.
+    """
     for where, result in _load_each(chosen.kiosk.languages, folder_of(chosen)):
         if isinstance(result, Error):
             yield where, result
             continue
-        if chosen.kiosk.concepts and result.concepts is None:
-            yield (
-                where,
-                ConfigError(
-                    f"the captions {result.code!r} have no section 'concepts', which "
-                    "kiosk.concepts needs; copy it from en.yaml"
-                ),
-            )
+        for name, field in _CaptionFile.model_fields.items():
+            wanted = not field.is_required() and getattr(chosen.kiosk, name)
+            if wanted and getattr(result, name) is None:
+                text = (
+                    f"the captions {result.code!r} have no section {name!r}, which "
+                    f"kiosk.{name} needs; copy it from en.yaml"
+                )
+                yield where, ConfigError(text)
 
 
 def folder_of(chosen: config.Config) -> Path | None:
@@ -279,11 +288,11 @@ def _load_each(
         yield ("kiosk", "captions"), error
         return
     for number, code in enumerate(languages):
+        where = ("kiosk", "languages", number)
         try:
-            result: Captions | Error = _captions(code, folder)
+            yield where, _captions(code, folder)
         except Error as error:
-            result = error
-        yield ("kiosk", "languages", number), result
+            yield where, error
 
 
 def _captions(code: str, folder: Path | None) -> Captions:
@@ -295,47 +304,16 @@ def _captions(code: str, folder: Path | None) -> Captions:
     if not file:
         known = sorted({path.stem for searched in folders for path in searched.glob("*.yaml")})
         raise ConfigError(f"there is no {code}.yaml in {folders[0]}; there are {', '.join(known)}")
-    return Captions.model_construct(code=code, **dict(_read(file)))
-
-
-def _read(file: Path) -> _CaptionFile:
-    """Reads and checks a file.
-
-    Raises:
-      ConfigError: something is wrong; the message lists every problem.
-    """
     tree = read_file(file, texts=True)
-    problems, locations = tree.problems, tree.locations
-    if not isinstance(tree.values, dict):
-        message = "expected keys such as 'nothing:' followed by texts"
-        raise as_error(problems or [Problem(locations[()], message)])
-    try:
-        texts = _CaptionFile.model_validate(tree.values, context=file.parent == INCLUDED)
-    except ValidationError as error:
-        problems += [_problem(detail, locations) for detail in error.errors()]
+    start, problems = tree.locations.get((), str(file)), tree.problems
+    if isinstance(tree.values, dict):
+        try:
+            texts = _CaptionFile.model_validate(tree.values, context=file.parent == INCLUDED)
+        except ValidationError as error:
+            found = [schema_problem(one, tree.locations, _CaptionFile) for one in error.errors()]
+            problems += [replace(one, location=one.location or start) for one in found]
+    elif not problems:
+        problems.append(Problem(start, "expected keys such as 'nothing:' followed by texts"))
     if problems:
         raise as_error(problems)
-    return texts
-
-
-def _problem(detail: Mapping[str, Any], locations: Mapping[KeyPath, str]) -> Problem:
-    """Translates one of pydantic's errors."""
-    at, key = detail["loc"], config.key_of(detail["loc"])
-    location = next(locations[at[:n]] for n in range(len(at), -1, -1) if at[:n] in locations)
-    if detail["type"] == "extra_forbidden":
-        close = nearest(key, _legal_keys(_CaptionFile))
-        hint = f"; did you mean {close!r}?" if close else ""
-        return Problem(location, f"there is no key '{key}'{hint}")
-    if detail["type"] == "missing":
-        return Problem(location, f"{key}: is missing")
-    if detail["type"] in ("model_type", "dict_type"):
-        return Problem(location, f"{key}: is a section; expected keys under it")
-    return Problem(location, f"{key}: {detail['msg'].removeprefix('Value error, ')}")
-
-
-def _legal_keys(part: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for name, field in part.model_fields.items():
-        key = prefix + (field.alias or name)
-        yield key
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _legal_keys(field.annotation, f"{key}.")
+    return Captions.model_construct(code=code, **dict(texts))

@@ -1,7 +1,6 @@
-"""The page about single channels of the network: when it is shown, and which channel it is about.
+"""The page about single channels of the network: what each one usually answers to.
 
-It takes turns with the page of the answer. Nothing is computed for it while it is not due. Change
-how long it stays here; what it says is in `pages`.
+It takes turns with the page of the answer. Nothing is computed for it while it is not due.
 """
 
 from __future__ import annotations
@@ -9,18 +8,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from realtime_lrp.commands.kiosk.captions import LABEL
+from realtime_lrp.commands.kiosk.page import SHORT_NAME, ExhibitPage, Moment
+from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
 from realtime_lrp.engine.concept_result import ConceptRequest
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.concept_view import described_layers
-from realtime_lrp.view.elements import Pictures
-
-if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
+from realtime_lrp.view.elements import ACCENT, SOFT, Element, Gap, Pictures, TextBlock
 
 ANSWER_S = 12.0
 """Seconds of the same answer after which the page is due."""
@@ -48,30 +45,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ShownConcept:
-    """A channel that is shown.
-
-    Attributes:
-      channel: its number in the layer.
-      name: "" if it has none.
-      pictures: pictures that it answers to, possibly none.
-      answer: the network's label of the answer in which it takes part.
-    """
+    """A channel with its name, "" for none, and the pictures that it answers to, perhaps none."""
 
     channel: int
     name: str
     pictures: Pictures
-    answer: str
 
 
 class ConceptTurns:
     """Decides when the page is shown, and of which channel.
 
-    Args:
-      describe: what there is to show of a channel, or None.
-
-    Attributes:
-      shown: the channel that is shown, or None: the page of the answer.
-      answer: the class of the present answer, or None.
+    `describe` returns what there is to show of a channel, or None. `shown` is None while the page
+    of the answer is due, `answer` the class of the present answer.
     """
 
     def __init__(self, describe: Callable[[int], ShownConcept | None]):
@@ -91,13 +76,7 @@ class ConceptTurns:
         return due or self.shown is not None
 
     def update(self, answer: int | None, channels: Iterable[tuple[int, float]], now: float) -> None:
-        """Takes in what the network says.
-
-        Args:
-          answer: the class of the present answer, or None.
-          channels: number and share of the newest map's channels, the largest share first.
-          now: the time.
-        """
+        """Takes in the answer, and number and share of the newest map's channels, largest first."""
         if answer is not None:
             self._answered_at = now
         elif now - self._answered_at < FORGIVEN_S:
@@ -125,38 +104,80 @@ class ConceptTurns:
         return None
 
 
-class ConceptPart:
-    """The page's side of the loop. Whatever fails leaves the page out, and the log says so once.
+class ConceptPage(ExhibitPage):
+    """What one channel answers to; its own map lies over the picture.
 
-    Args:
-      config: the effective configuration.
-      note_error: called with what is wrong with the gallery or the names.
+    Whatever fails leaves the page out, and the log says so once.
     """
 
+    setting = "concepts"
+
     def __init__(self, config: Config, note_error: Callable[[str], None]):
-        self._config, self._note_error = config, note_error
-        self._engine: Engine | None = None
+        super().__init__(config, note_error)
+        self._turns = ConceptTurns(self._described)
         self._gallery: Gallery | None = None
         self._layer = ""
-        self._turns = ConceptTurns(self._described)
+        self._engine: object = None
         self._rests_until = 0.0
         self._problem = ""
 
-    @property
-    def shown(self) -> ShownConcept | None:
-        """The channel that is shown, or None: the page of the answer."""
-        return self._turns.shown
+    def due(self, moment: Moment) -> bool:
+        """While a visitor sees an answer, and it is a channel's turn."""
+        return moment.state == State.ACTIVE and self._turns.shown is not None
 
-    def use(self, engine: Engine | None) -> None:
-        """Finds layer, pictures and names for an engine; does so once for each."""
-        if not self._config.kiosk.concepts or engine is None or engine is self._engine:
+    def elements(self, moment: Moment) -> list[Element]:
+        """What the channel answers to, and in which answer it takes part."""
+        texts, shown, engine = moment.captions.concepts, self._turns.shown, moment.engine
+        if texts is None or shown is None or engine is None or self._turns.answer is None:
+            return []
+        name = texts.names.get(shown.name, shown.name) or texts.nameless
+        size = 2.0 if len(name) <= SHORT_NAME else 1.4
+        pictures: list[Element] = [Gap(0.5), shown.pictures] if shown.pictures.pictures else []
+        answer = moment.captions.label(engine.label(self._turns.answer))
+        return [
+            TextBlock(texts.part, 0.9, SOFT), TextBlock(name, size, ACCENT), *pictures,
+            Gap(0.5), TextBlock(texts.took_part.replace(LABEL, answer), 0.9),
+            Gap(0.2), TextBlock(texts.where, 0.9),
+        ]  # fmt: skip
+
+    def update(self, moment: Moment) -> None:
+        """Takes in the newest map and answer; asks for channels while the page is due."""
+        if moment.engine is not self._engine:
+            self._engine = moment.engine
+            self._read_gallery(moment)
+        self.request = self._requested(moment) if self._gallery else None
+        self.channel = self._turns.shown.channel if self._turns.shown else None
+
+    def _requested(self, moment: Moment) -> ConceptRequest | None:
+        now, turns = moment.now, self._turns
+        found = moment.explained.concepts if moment.explained else None
+        wanted = turns.wanted(now)
+        if wanted and found and found.problem:
+            self._rest(found.problem, now)
+        elif wanted and moment.failing:
+            self._rest("explaining failed", now)
+        elif found and found.maps:
+            self._problem = ""
+        if now < self._rests_until:
+            turns.start_over(None, now)
+            return None
+        answer = moment.answer if moment.state == State.ACTIVE else None
+        channels = [(one.channel, one.share) for one in found.maps] if found else []
+        turns.update(answer.index if answer else None, channels, now)
+        if not turns.wanted(now):
+            return None
+        return ConceptRequest(self._layer, turns.shown.channel if turns.shown else None)
+
+    def _read_gallery(self, moment: Moment) -> None:
+        """Finds layer, pictures and names for an engine."""
+        self._gallery, engine, wanted = None, moment.engine, self.config.concepts.layer
+        if engine is None:
             return
-        self._engine, self._gallery = engine, None
         try:
             from realtime_lrp.engine.gallery import gallery_of  # imports TensorFlow
 
-            gallery = gallery_of(engine, self._config)
-            self._layer = _layer_for(engine, gallery, self._config.concepts.layer)
+            gallery = gallery_of(engine, self.config)
+            self._layer = wanted or (described_layers(engine, gallery) or ("",))[-1]
         except Exception as error:  # the exhibit goes on, whatever is wrong with a file
             self._leave_out(first_line(error))
             return
@@ -168,8 +189,6 @@ class ConceptPart:
             self._leave_out(f"there are no pictures or names for the channels of {self._layer!r}")
 
     def _leave_out(self, why: str) -> None:
-        """Shows no channels of this network; says so once."""
-        self._gallery = None
         self._turns.start_over(None, 0.0)
         self._tell(why, "the page is left out")
 
@@ -182,57 +201,13 @@ class ConceptPart:
         if why != self._problem:
             text = f"concepts: {what}: {why}"
             log.warning("%s", text)
-            self._note_error(text)
+            self.note_error(text)
         self._problem = why
-
-    def update(
-        self, answer: int | None, explained: ExplainedFrame | None, failing: bool, now: float
-    ) -> ConceptRequest | None:
-        """Takes in the newest map; returns which channels are to be computed, or None.
-
-        Args:
-          answer: the class of the answer that is shown; None for none, or if no page is due.
-          explained: the newest map, or None.
-          failing: whether maps cannot be computed at the moment.
-          now: the time.
-        """
-        if self._gallery is None:
-            return None
-        found = explained.concepts if explained else None
-        wanted = self._turns.wanted(now)
-        if wanted and found and found.problem:
-            self._rest(found.problem, now)
-        elif wanted and failing:
-            self._rest("explaining failed", now)
-        elif found and found.maps:
-            self._problem = ""
-        if now < self._rests_until:
-            self._turns.start_over(None, now)
-            return None
-        channels = [(one.channel, one.share) for one in found.maps] if found else []
-        self._turns.update(answer, channels, now)
-        if not self._turns.wanted(now):
-            return None
-        return ConceptRequest(self._layer, self.shown.channel if self.shown else None)
-
-    def belongs(self, explained: ExplainedFrame | None) -> bool:
-        """Whether a frame has the map of what is shown: of the channel, or of the answer."""
-        wanted = explained.request.concepts if explained else None
-        shown = self.shown.channel if self.shown else None
-        return (wanted.channel if wanted else None) == shown
 
     def _described(self, channel: int) -> ShownConcept | None:
         """A channel with its name and pictures; None without both."""
-        gallery, engine, answer = self._gallery, self._engine, self._turns.answer
-        if gallery is None or engine is None or answer is None:
+        if self._gallery is None:
             return None
-        pictures = tuple(gallery.pictures(self._layer, channel))[:PICTURES]
-        name = gallery.name(self._layer, channel)
-        if not (name or pictures):
-            return None
-        return ShownConcept(channel, name, Pictures(pictures), engine.label(answer))
-
-
-def _layer_for(engine: Engine, gallery: Gallery, wanted: str | None) -> str:
-    """The layer whose channels are shown: the wanted one, or the last with pictures or names."""
-    return wanted or (described_layers(engine, gallery) or ("",))[-1]
+        pictures = tuple(self._gallery.pictures(self._layer, channel))[:PICTURES]
+        name = self._gallery.name(self._layer, channel)
+        return ShownConcept(channel, name, Pictures(pictures)) if name or pictures else None

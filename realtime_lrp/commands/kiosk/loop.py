@@ -1,7 +1,4 @@
-"""The exhibit's main loop, one turn at a time: read input, take pictures, decide, draw.
-
-`Kiosk` decides what is shown, on the main thread; how it looks is decided in `presentation`.
-"""
+"""The exhibit's main loop, one turn at a time: read input, take pictures, decide, draw."""
 
 import functools
 import logging
@@ -19,16 +16,19 @@ from realtime_lrp.commands.kiosk.camera import (
     camera_opener,
     checked_and_mirrored,
 )
-from realtime_lrp.commands.kiosk.captions import Captions
-from realtime_lrp.commands.kiosk.concepts import ConceptPart, ShownConcept
-from realtime_lrp.commands.kiosk.lock import ExitLock
-from realtime_lrp.commands.kiosk.network import RelevancePart
-from realtime_lrp.commands.kiosk.pages import Moment, page_at
-from realtime_lrp.commands.kiosk.presentation import Presentation
-from realtime_lrp.commands.kiosk.screen import ClosedCard, ScreenContent, canvas_size
+from realtime_lrp.commands.kiosk.captions import Captions, opening_text
+from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
+from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
+from realtime_lrp.commands.kiosk.page import Moment
+from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
+from realtime_lrp.commands.kiosk.screen import (
+    ClosedCard,
+    ScreenArtist,
+    ScreenContent,
+    canvas_size,
+    missing_letters,
+)
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
-from realtime_lrp.commands.kiosk.temperature import TemperatureWatch
-from realtime_lrp.commands.kiosk.visitor import VisitorChoices
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.errors import masked
@@ -36,9 +36,10 @@ from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.system import memory
 from realtime_lrp.video.presence import Presence
-from realtime_lrp.view.exhibit import Page
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
 
 CLOSED_FPS = 2.0
@@ -67,20 +68,14 @@ log = logging.getLogger(__name__)
 
 
 class Kiosk:
-    """The exhibit.
+    """The exhibit, on the main thread.
 
-    Args:
-      config: the effective configuration.
-      captions: those of each language.
-      window: where it is shown.
-      stats: counts pictures and maps.
-      open_camera: opens the camera; None: the one of the configuration.
-      clock: a monotonic clock in seconds.
-      wall_clock: date and time, for the opening hours.
+    `open_camera` and the clocks, monotonic seconds and local time, can be replaced.
 
     Attributes:
       state: what is shown.
       card: the name of the card that is shown, or "".
+      page: the page that was drawn last.
       last_error: (text, time) of the newest error, or None.
       camera, network: the parts that are watched.
     """
@@ -96,15 +91,15 @@ class Kiosk:
         wall_clock: Callable[[], datetime] = datetime.now,
     ):
         kiosk, now = config.kiosk, clock()
-        self._config, self._window, self._stats = config, window, stats
-        self._clock, self._wall_clock = clock, wall_clock
+        self._config, self._captions, self._window = config, tuple(captions), window
+        self._stats, self._clock, self._wall_clock = stats, clock, wall_clock
         self._hours = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
         self._visitor = VisitorChoices(len(captions), kiosk.language_seconds, now)
         self._lock = ExitLock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
-        self._processor = TemperatureWatch(kiosk.hot)
+        self._heat = Heat(kiosk.hot)
         self.last_error: tuple[str, float] | None = None
         self.camera = SourcePart(
             "camera",
@@ -114,10 +109,11 @@ class Kiosk:
         )
         open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture, self._note_error)
-        self._presentation = Presentation(config, captions, self._note_error)
-        self._concepts = ConceptPart(config, self._note_error)
-        self._show_first_card(now)
-        self.network = RelevancePart(config, stats, self._note_error, now)
+        self._look = Look.of(config.overlay)
+        self._artist, self._scale_maps = ScreenArtist(self._look), MapScaler()
+        self._pages = pages_of(config, self._note_error)
+        self.page = self._pages[-1]
+        self._known_engine: object = None
         self.state, self.card = self._machine.state, "starting"
         self._open = True
         self._fault: Fault | None = Fault("starting")
@@ -128,6 +124,8 @@ class Kiosk:
         self._screen_fault = ""
         self._swapped = False
         self._drawn_at = -1.0
+        self._show_first_card(now)
+        self.network = RelevancePart(config, stats, self._note_error, now)
 
     @property
     def left(self) -> bool:
@@ -165,11 +163,6 @@ class Kiosk:
         return self._answer.answer.name if self._answer.answer else ""
 
     @property
-    def channel(self) -> int | None:
-        """The channel of the network that the page is about; None for other pages."""
-        return self._concept.channel if self._concept else None
-
-    @property
     def opens(self) -> datetime | None:
         """When it opens next; None while it is open."""
         now = self._wall_clock()
@@ -182,11 +175,13 @@ class Kiosk:
 
     def _show_first_card(self, now: float) -> None:
         """Shows a card before the import of TensorFlow keeps the processor busy."""
-        page = self._presentation.pages.attract(0, now)
+        moment = Moment(now, State.ATTRACT, now, 0.0, "clip", self._captions[0])
+        page = drawn_page(self.page, moment, self._captions)
         content = ScreenContent(None, None, page, Fault("starting"))
         with suppress(Exception):  # the loop draws next, and handles what fails
             size = canvas_size(self._window.size)
-            self._window.show(self._presentation.draw(size, content, 0, self._lock, now))
+            canvas = self._artist.draw(size, content, self._captions[0], self._lock, now)
+            self._window.show(canvas)
             self._window.events()  # lets the window paint it
 
     def _handle_input(self, now: float) -> None:
@@ -195,15 +190,19 @@ class Kiosk:
         if events:
             self._touched_at = now
         events = self._lock.handle(events, self._window.held, size, now)
-        self._visitor.handle(events, self._presentation.buttons, now)
+        self._visitor.handle(events, self._artist.buttons, now)
 
     def _update_parts(self, now: float) -> None:
         self._open = self._hours.is_open(self._wall_clock())
         self.camera.update(self._open, now)
         self._clip.update(self._shown_source == "clip", now)
         self.network.update(now)
-        self._presentation.use(self.network.engine)
-        self._concepts.use(self.network.engine)
+        engine = self.network.engine
+        if engine and engine is not self._known_engine:
+            self._known_engine = engine
+            if missing := missing_letters(engine):
+                log.warning("%s", missing)
+                self._note_error(missing)
 
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""
@@ -247,7 +246,7 @@ class Kiosk:
         network, camera = self.network.fault(now), self.camera.fault(now)
         if network and network.card == "starting":
             return network
-        return self._processor.fault(now) or camera or network
+        return self._heat.fault(now) or camera or network
 
     def _is_visitor_there(self, now: float, card: str) -> bool:
         if self._presence.present and card not in BLIND:
@@ -304,13 +303,16 @@ class Kiosk:
     def _draw(self, now: float) -> None:
         explained = self._newest_map()
         self._answer.update(explained)
-        self._explain_answer()
-        self._explain_channels(explained, now)
+        captions = self._captions[0 if self._lock.asking else self._visitor.language(now)]
+        moment = self._moment(captions, explained, now)
+        for page in self._pages:
+            page.update(moment)
+        self.page = next(page for page in self._pages if page.due(moment))
+        self._ask_network()
         closed = self.state == State.CLOSED
-        content = self._closed_card(now) if closed else self._content(explained, now)
-        language = 0 if self._lock.asking else self._visitor.language(now)
+        content = self._closed_card(captions) if closed else self._content(moment)
         size = canvas_size(self._window.size)
-        canvas = self._presentation.draw(size, content, language, self._lock, now)
+        canvas = self._artist.draw(size, content, captions, self._lock, now)
         self._count_ages(explained)
         self._window.show(canvas)
         self._switch_screen(now)
@@ -318,22 +320,31 @@ class Kiosk:
         self._drawn_at = now
         self._stats.frames_shown += 1
 
-    def _explain_answer(self) -> None:
-        """Asks for maps of the answer while it is unsure.
+    def _moment(self, captions: Captions, explained: ExplainedFrame | None, now: float) -> Moment:
+        """What pages depend on."""
+        return Moment(
+            now=now,
+            state=self.state,
+            since=self._machine.since,
+            left_s=self._machine.countdown(now),
+            source=self._shown_source,
+            captions=captions,
+            engine=self.network.engine,
+            explained=explained,
+            failing=self.network.failing,
+            answer=self._answer.answer,
+        )
+
+    def _ask_network(self) -> None:
+        """Asks for maps of the answer while it is unsure, and for what pages need.
 
         The best class of each picture, target top1, may then be another one; a sure answer is the
         best class nearly always.
         """
-        if self._config.lrp.target == "top1":
-            answer = self._answer.answer
-            self.network.explain(answer.index if answer and not answer.sure else "top1")
-
-    def _explain_channels(self, explained: ExplainedFrame | None, now: float) -> None:
-        """Asks for channels while the page about them is due: a visitor sees an answer."""
-        answer = self._answer.answer if self.state == State.ACTIVE else None
-        shown = answer.index if answer else None
-        wanted = self._concepts.update(shown, explained, self.network.failing, now)
-        self.network.explain_channels(wanted)
+        answer, target = self._answer.answer, self._config.lrp.target
+        unsure = target == "top1" and answer is not None and not answer.sure
+        requests = (page.request for page in self._pages if page.request)
+        self.network.ask(answer.index if answer and unsure else target, next(requests, None))
 
     def _switch_screen(self, now: float) -> None:
         """Switches the screen off while the exhibit is closed, if that is wanted.
@@ -358,46 +369,33 @@ class Kiosk:
         behind = self.network.submitted - explained.frame.number
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
-    def _closed_card(self, now: float) -> ClosedCard | None:
+    def _closed_card(self, captions: Captions) -> ClosedCard | None:
         if self._config.kiosk.closed != "card":
             return None
-        wall, language = self._wall_clock(), self._visitor.language(now)
-        return self._presentation.pages.closed(language, self._hours.next_change(wall), wall)
+        now = self._wall_clock()
+        text = opening_text(captions, self._hours.next_change(now), now)
+        return ClosedCard(captions.closed.title, text)
 
-    def _content(self, explained: ExplainedFrame | None, now: float) -> ScreenContent:
-        maps = self._presentation.scaled_maps(explained)
-        belongs = self._answer.belongs_to(explained) and self._concepts.belongs(explained)
+    def _content(self, moment: Moment) -> ScreenContent:
+        explained = moment.explained
+        maps = self._scale_maps(explained, self._look)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
         return ScreenContent(
             picture=shown.value if shown else None,
-            explained=maps if belongs else None,
-            page=self._page(now),
+            explained=maps if self._belongs(explained) else None,
+            page=drawn_page(self.page, moment, self._captions),
             fault=self._fault if self.state == State.CARD else None,
-            privacy=self._visitor.privacy(now),
+            privacy=self._visitor.privacy(moment.now),
             swapped=self._swapped,
         )
 
-    @property
-    def _concept(self) -> ShownConcept | None:
-        """The channel that is shown instead of the answer, or None."""
-        return self._concepts.shown if self.state == State.ACTIVE else None
-
-    def _page(self, now: float) -> Page:
-        """The page that is due."""
-        machine = self._machine
-        moment = Moment(
-            state=self.state,
-            source=self._shown_source,
-            language=self._visitor.language(now),
-            now=now,
-            lasted_s=now - machine.since,
-            idle_s=(machine.countdown(now), machine.countdown_s),
-            answer=self._answer.answer,
-            concept=self._concept,
-        )
-        return page_at(self._presentation.pages, moment)
+    def _belongs(self, explained: ExplainedFrame | None) -> bool:
+        """Whether a frame has the map of the page's answer, or of its channel."""
+        wanted = explained.request.concepts if explained else None
+        channel = wanted.channel if wanted else None
+        return channel == self.page.channel and self._answer.belongs_to(explained)
 
     def _count_ages(self, explained: ExplainedFrame | None) -> None:
         """Notes how old the picture and the map on the screen are."""

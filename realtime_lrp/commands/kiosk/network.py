@@ -1,13 +1,15 @@
-"""The network: its relevance thread, and what is wrong with it."""
+"""The network: its relevance thread, the processor's heat, and what is wrong with them."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 
 from realtime_lrp.commands.kiosk.states import Fault, broken
 from realtime_lrp.config import Config
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
 SLOW_S, HUNG_S = 5.0, 20.0
-"""Seconds without a map after which a card says so, and after which the process is."""
+"""Seconds without a map after which a card says so, and after which the process ends."""
 
 SLOW_FACTOR, HUNG_FACTOR = 3, 8
 """A network that always needs long counts as slow, or hung, after this many times its last map."""
@@ -48,25 +50,27 @@ OFFLINE_S = (10.0, 30.0, 60.0, 300.0)
 PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
 """Loading errors that no retry mends."""
 
+COOLER = 10.0
+"""The network works again once the processor is this many degrees below the limit."""
+
+COOLING_S = 120.0
+"""Rough time that cooling down takes; the card counts it down."""
+
+MEASURED_S = 5.0
+"""Seconds between two readings of the temperature."""
+
+SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
+"""Linux's names of the sensors in a processor."""
+
 log = logging.getLogger(__name__)
 
 
 class RelevancePart:
-    """The relevance thread.
-
-    Args:
-      config: the effective configuration.
-      stats: counts maps.
-      note_error: called with what goes wrong.
-      now: the time.
-
-    Attributes:
-      engine: the engine of the newest map; None before the first one.
-    """
+    """The relevance thread; `engine` is that of the newest map, None before the first one."""
 
     def __init__(self, config: Config, stats: Stats, note_error: Callable[[str], None], now: float):
         self.engine: Engine | None = None
-        # What is wrong with a gallery must not keep the network from loading; see `ConceptPart`.
+        # What is wrong with a gallery must not keep the network from loading; see `ConceptPage`.
         self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats, self._note_error = stats, note_error
         self._frames: Slot[np.ndarray] = Slot()
@@ -90,15 +94,11 @@ class RelevancePart:
         if self._waiting_since is None:
             self._waiting_since = now
 
-    def explain(self, target: str | int) -> None:
-        """Changes what the next maps explain; see `TargetResolver`."""
-        if target != self._thread.request.target:
-            self._thread.request = replace(self._thread.request, target=target)
-
-    def explain_channels(self, wanted: ConceptRequest | None) -> None:
-        """Changes which channels the next maps have; None for none."""
-        if wanted != self._thread.request.concepts:
-            self._thread.request = replace(self._thread.request, concepts=wanted)
+    def ask(self, target: str | int, concepts: ConceptRequest | None) -> None:
+        """Says what the next maps explain, and of which channels there are maps too."""
+        request = self._thread.request
+        if (target, concepts) != (request.target, request.concepts):
+            self._thread.request = replace(request, target=target, concepts=concepts)
 
     @property
     def submitted(self) -> int:
@@ -150,7 +150,6 @@ class RelevancePart:
 
     @property
     def _last_map_s(self) -> float:
-        """Seconds that the last map took."""
         return self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
 
     @property
@@ -179,7 +178,7 @@ class RelevancePart:
         """Why the running thread must be given up; "" if it need not."""
         if self._failing_since is not None:
             return "it keeps failing" if now - self._failing_since > FAILING_S else ""
-        if not self._maps and self.engine is None:
+        if self.engine is None:
             return "loading takes too long" if now - self._started_at > LOADING_S else ""
         hung = self._waiting_since is not None and now - self._waiting_since > self._hung_s
         return "it hangs" if hung else ""
@@ -205,3 +204,41 @@ class RelevancePart:
         self._note_error(f"network: {why}")
         log.warning("the network cannot be loaded, next try in %.0f s: %s", pause_s, masked(why))
         self._restart_at = now + pause_s
+
+
+class Heat:
+    """Tells whether the processor is too hot, from `limit` degrees Celsius on.
+
+    `measure` returns the temperature, or None if no sensor gives one.
+    """
+
+    def __init__(self, limit: float, measure: Callable[[], float | None] | None = None):
+        self._limit, self._measure = limit, measure or processor_temperature
+        self._hot_since: float | None = None
+        self._measured_at = -math.inf
+
+    def fault(self, now: float) -> Fault | None:
+        """The card to show while the processor cools down."""
+        if now - self._measured_at >= MEASURED_S:
+            self._measured_at, temperature = now, self._measure()
+            limit = self._limit - (0 if self._hot_since is None else COOLER)
+            if temperature is None or temperature < limit:
+                self._hot_since = None
+            elif self._hot_since is None:
+                self._hot_since = now
+                log.warning("the processor is at %.0f degrees: the network rests", temperature)
+        if self._hot_since is None:
+            return None
+        return Fault("hot", COOLING_S - (now - self._hot_since) % COOLING_S)
+
+
+def processor_temperature() -> float | None:
+    """The hottest reading in the processor in degrees Celsius; None if no sensor gives one."""
+    if not hasattr(psutil, "sensors_temperatures"):  # Windows and macOS
+        return None
+    try:
+        readings = psutil.sensors_temperatures()
+    except (OSError, ValueError):
+        return None
+    known = [entry.current for name in SENSORS for entry in readings.get(name, ()) if entry.current]
+    return max(known, default=None)

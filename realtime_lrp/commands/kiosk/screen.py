@@ -3,13 +3,16 @@
 What is drawn is a `ScreenContent`; where, is decided by `view.exhibit`.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
-from realtime_lrp.commands.kiosk.lock import ExitLock
+from realtime_lrp.commands.kiosk.keys import ExitLock
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
@@ -26,6 +29,10 @@ from realtime_lrp.view.exhibit import (
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.pad import draw_pad
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
+from realtime_lrp.view.text import undrawable
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 MAX_ROWS = 1080
 """Pixels of the canvas's shorter side, at most; it is stretched to larger screens."""
@@ -42,15 +49,9 @@ HOLD_SHOWN = 0.2
 
 @dataclass(frozen=True, eq=False)
 class ScreenContent:
-    """What is shown.
+    """A picture, uint8 [H, W, 3] RGB, with its map, and the page beside it.
 
-    Attributes:
-      picture: uint8 [H, W, 3] RGB, or None.
-      explained: its newest map, ready for drawing, or None.
-      page: what is shown beside it.
-      fault: whose card is laid over both, or None.
-      privacy: whether the privacy card is shown.
-      swapped: whether page and picture change sides.
+    Over both lies the card of a fault, or the privacy card. Page and picture may be swapped.
     """
 
     picture: np.ndarray | None
@@ -76,11 +77,7 @@ def canvas_size(screen: tuple[int, int]) -> tuple[int, int]:
 
 
 class ScreenArtist:
-    """Draws the screen.
-
-    Args:
-      look: how maps are drawn.
-    """
+    """Draws the screen; `look` says how maps are drawn."""
 
     def __init__(self, look: Look):
         self._look = look
@@ -99,14 +96,10 @@ class ScreenArtist:
         lock: ExitLock,
         now: float,
     ) -> np.ndarray:
-        """The canvas, uint8 [*size, 3] RGB.
+        """The canvas, uint8 [*size, 3] RGB; without content it is black.
 
-        Args:
-          size: its rows and columns.
-          content: what is shown; None: a black screen.
-          captions: those of the present language.
-          lock: its PIN pad and its bar are drawn over everything.
-          now: the time, which decides how far things have moved.
+        The lock's PIN pad and bar are drawn over everything. The time decides how far things have
+        moved.
         """
         canvas = self._buffers.get((*size, 3))
         canvas.fill(0)
@@ -161,6 +154,14 @@ class ScreenArtist:
         drawn = drawn[top : top + room[0], left : left + room[1]]
         y, x = y0 + (room[0] - drawn.shape[0]) // 2, x0 + (room[1] - drawn.shape[1]) // 2
         canvas[y : y + drawn.shape[0], x : x + drawn.shape[1]] = drawn
+
+
+def missing_letters(engine: Engine) -> str:
+    """What to say about letters in a network's labels that the fonts lack; "" for nothing."""
+    letters = dict.fromkeys("".join(engine.network.labels or ()))
+    missing = undrawable("".join(letters))
+    said = f"labels: the fonts have no {' '.join(missing)}; translate them in the captions"
+    return said if missing else ""
 
 
 def _square(rows: int, columns: int) -> Box:

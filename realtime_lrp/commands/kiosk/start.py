@@ -1,27 +1,28 @@
-"""Starts the exhibit: loads the configuration, opens log and window, runs.
-
-A configuration that worked is copied. If a later version of the file is wrong, the copy is used and
-the error reported, so that the exhibit still starts after a typing error.
-"""
+"""Starts the exhibit: opens log and window, and runs until staff leave or a signal comes."""
 
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp import config
-from realtime_lrp.commands.kiosk.check import wrong_settings
-from realtime_lrp.commands.kiosk.folder import single_instance, state_folder
-from realtime_lrp.commands.kiosk.last_good import GoodCopy, restore
-from realtime_lrp.commands.kiosk.run import run
+from realtime_lrp.commands.kiosk.captions import captions_of
+from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.report import HealthFile, ServiceNotifier, health
+from realtime_lrp.commands.kiosk.settings import GoodCopy, restore, state_folder
+from realtime_lrp.commands.kiosk.states import broken
 from realtime_lrp.config import Config, Settings
-from realtime_lrp.errors import Error, UsageError, masked
+from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
+from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system import memory
+from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.plain_text import PlainFormatter
+from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
@@ -32,26 +33,6 @@ LOG_BYTES, OLDER_LOGS = 256 * 1024, 4
 log = logging.getLogger(__name__)
 
 
-def load(
-    file: str | Path | None = None,
-    sets: tuple[str, ...] = (),
-    options: Mapping[str, Any] | None = None,
-) -> Settings:
-    """`config.load` with all checks that need no network.
-
-    If the file is wrong, the last good copy is used and the settings' `complaint` is set.
-
-    Raises:
-      Error: the configuration is wrong and there is no last good one.
-    """
-    try:
-        return config.load(file, sets, options, wrong_settings, command="kiosk")
-    except Error as error:
-        if restored := restore(file, sets, options):
-            return replace(restored, complaint=str(error))
-        raise
-
-
 def start(
     settings: Settings,
     duration_s: float | None,
@@ -59,31 +40,114 @@ def start(
     window: FullScreen | NullWindow | None = None,
     **kiosk_arguments: Any,
 ) -> list[str]:
-    """Runs the exhibit; see `run`. The window is closed at the end.
+    """Runs the exhibit until staff leave, SIGINT, SIGTERM, or `duration_s` after the first map.
 
     A configuration with which no map can be made is replaced by the last good one, in the same
-    window.
-
-    Args:
-      settings: what `load` returned.
-      duration_s: seconds from the first map, or None.
-      stats_file: where the figures are written, or None.
-      window: where the exhibit is shown; None: opened as the configuration says.
-      kiosk_arguments: further arguments of `Kiosk`.
+    window, which is closed at the end. Returns a line of figures.
 
     Raises:
       UnavailableError: an exhibit is already running, or there is no display.
-      Error: what `run` raises.
+      ConfigError: the captions are wrong.
+      TemporaryError: a part is broken; another process may mend it.
+      Error: the network never loaded, and only another configuration can mend that.
     """
     memory.limit_kept_memory()
     draw_in_one_thread()
     with single_instance():
         _open_log(state_folder() / "kiosk.log")
-        shown = window or _open_window(settings.config)
+        headless = settings.config.live.display == "none"
+        shown = window or (NullWindow() if headless else FullScreen())
+        arguments = {"window": shown, **kiosk_arguments}
         try:
-            return _run(settings, duration_s, stats_file, {**kiosk_arguments, "window": shown})
+            return _run_or_restore(settings, duration_s, stats_file, arguments)
         finally:
             shown.close()
+
+
+def _run_or_restore(
+    settings: Settings,
+    duration_s: float | None,
+    stats_file: Path | None,
+    arguments: dict[str, Any],
+) -> list[str]:
+    """Runs with these settings, or with the last good ones if no map was made with these."""
+    worked, copy = threading.Event(), GoodCopy(settings)
+
+    def on_working() -> None:
+        worked.set()
+        copy.save()
+
+    try:
+        return _run(settings, duration_s, stats_file, on_working, arguments)
+    except Error as error:
+        if isinstance(error, UsageError):
+            error = settings.located(error)
+        good = None
+        if not (worked.is_set() or settings.complaint or copy.is_saved()):
+            good = restore(*settings.given, str(error))
+        if good is None:
+            log.info("ended: %s", masked(str(error)))
+            raise error from None
+    return _run(good, duration_s, stats_file, lambda: None, arguments)
+
+
+def _run(
+    settings: Settings,
+    duration_s: float | None,
+    stats_file: Path | None,
+    on_working: Callable[[], None],
+    arguments: dict[str, Any],
+) -> list[str]:
+    config = settings.config
+    if settings.complaint:
+        log.error("%s\nUsing the last good configuration instead.", masked(settings.complaint))
+    log.info(
+        "realtime_lrp %s, process %d: %s, camera %s, %s",
+        __version__, os.getpid(), config.model.name, masked(config.live.source),
+        settings.given[0] or "no configuration file",
+    )  # fmt: skip
+    captions = captions_of(config)
+    if stats_file:
+        check_output(stats_file, overwrite=True)
+    _forbid_core_dumps()
+    threading.excepthook = _log_ended_thread
+    stats = Stats("", "", frames_dropped=None, reconnects=0)
+    service, file = ServiceNotifier(), HealthFile(health_file(config))
+    with stop_signals() as stopped:
+        kiosk = Kiosk(config, captions, stats=stats, **arguments)
+        working = False
+        try:
+            while not (stopped.is_set() or kiosk.left):
+                if _step(kiosk):
+                    now = time.monotonic()
+                    service.drawn(kiosk.described, now)
+                    file.write(kiosk.described, now, lambda: health(kiosk, settings))
+                if not working and stats.maps and kiosk.camera.captured:
+                    working = True
+                    on_working()
+                if duration_s is not None and stats.seconds() >= duration_s:
+                    break
+        finally:
+            service.stopping()
+            kiosk.end()
+            file.write("ended", time.monotonic(), lambda: health(kiosk, settings, ended=True))
+    if engine := kiosk.network.engine:
+        stats.device, stats.precision = engine.device, engine.precision
+        stats.traces = engine.explainer.traces
+        if stats_file:
+            stats.write(stats_file, live=True, provenance=provenance_of(engine))
+    log.info("ended: by staff, a signal or --duration")
+    return [stats.summary()] if stats.maps else []
+
+
+def _step(kiosk: Kiosk) -> bool:
+    """One turn; what fails unexpectedly needs a new process."""
+    try:
+        return kiosk.step()
+    except Error:
+        raise
+    except Exception as error:
+        raise broken("screen", first_line(error)) from error
 
 
 def health_file(config: Config) -> Path:
@@ -94,72 +158,66 @@ def health_file(config: Config) -> Path:
     return (Path(runtime) if runtime else state_folder()) / "health.json"
 
 
-def _open_window(config: Config) -> FullScreen | NullWindow:
-    return NullWindow() if config.live.display == "none" else FullScreen()
+def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:
+    """Logs one line for a thread that ended with an exception; the loop notices."""
+    name, error = ended.thread and ended.thread.name, ended.exc_value
+    log.error("the thread %s ended: %s", name, first_line(error or ended.exc_type()))
 
 
-def _run(
-    settings: Settings,
-    duration_s: float | None,
-    stats_file: Path | None,
-    arguments: dict[str, Any],
-) -> list[str]:
-    attempt = _Attempt(settings)
-    try:
-        return attempt.run(duration_s, stats_file, arguments)
-    except Error as error:
-        if isinstance(error, UsageError):
-            error = settings.located(error)
-        good = None
-        if not (attempt.worked or settings.complaint or attempt.copy.is_saved()):
-            good = restore(*settings.given)
-        if good is None:
-            log.info("ended: %s", masked(str(error)))
-            raise error from None
-        attempt = _Attempt(replace(good, complaint=str(error)))
-        return attempt.run(duration_s, stats_file, arguments)
+def _forbid_core_dumps() -> None:
+    """A core dump would contain pictures of visitors."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # not on every system
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-class _Attempt:
-    """One run with one configuration.
+@contextmanager
+def single_instance() -> Iterator[None]:
+    """Locks the state folder, so that only one exhibit uses it; the lock ends with the process.
 
-    Attributes:
-      worked: whether there was a map and a picture of the camera.
-      copy: saved once the configuration has worked.
+    Where folders cannot be locked (Windows, some file systems), nothing is refused.
+
+    Raises:
+      UnavailableError: another exhibit is using the folder.
     """
+    lock = _lock(state_folder())
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
 
-    def __init__(self, settings: Settings):
-        self.worked = False
-        self._settings = settings
-        restored = bool(settings.complaint)
-        self.copy = GoodCopy(None if restored else settings.given[0], settings.config)
 
-    def run(
-        self, duration_s: float | None, stats_file: Path | None, arguments: dict[str, Any]
-    ) -> list[str]:
-        settings, chosen = self._settings, self._settings.config
-        if settings.complaint:
-            log.error("%s\nUsing the last good configuration instead.", masked(settings.complaint))
-        log.info(
-            "realtime_lrp %s, process %d: %s, camera %s, %s",
-            __version__, os.getpid(), chosen.model.name, masked(chosen.live.source),
-            settings.given[0] or "no configuration file",
-        )  # fmt: skip
-        lines = run(
-            chosen,
-            health=health_file(chosen),
-            duration_s=duration_s,
-            stats_file=stats_file,
-            complaint=settings.complaint,
-            on_working=self._save_copy,
-            **arguments,
-        )
-        log.info("ended: by staff, a signal or --duration")
-        return lines
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the lock and is not inherited; None if locking is impossible."""
+    try:
+        import fcntl  # not on every system
 
-    def _save_copy(self) -> None:
-        self.worked = True
-        self.copy.save()
+        lock = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise UnavailableError(
+            f"The exhibit is already running{_process_using(folder)}. "
+            "Stop that one first, with its exit key or SIGTERM."
+        ) from None
+    except OSError:  # a file system without locks
+        os.close(lock)
+        return None
+    return lock
+
+
+def _process_using(folder: Path) -> str:
+    """Names the process that has the folder open, in brackets; "" if the system hides it."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if link.readlink() == folder.resolve():
+                return f" (process {link.parts[2]})"
+    return ""
 
 
 class _LossyHandler(RotatingFileHandler):

@@ -19,12 +19,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that keeps the exhibit from showing pictures with maps.
-
-    Attributes:
-      card: the name of the card that explains it to visitors.
-      remaining_s: seconds until the next try, or until it should be over.
-    """
+    """What keeps the exhibit from showing maps: its card, and seconds until it should be over."""
 
     card: str
     remaining_s: float = 0.0
@@ -32,14 +27,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the next state depends on.
-
-    Attributes:
-      now: seconds of a monotonic clock.
-      open: whether it is within the opening hours.
-      fault: name of the card that has to be shown, "" for none.
-      present: whether a visitor is there.
-    """
+    """What the next state depends on; `fault` is the card that has to be shown, "" for none."""
 
     now: float
     open: bool
@@ -49,14 +37,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Transition:
-    """An arrow of the diagram.
-
-    Attributes:
-      sources: the states that it leads from.
-      reason: when it is taken, in words for the documentation.
-      applies: whether it is taken now.
-      target: the state that it leads to.
-    """
+    """An arrow of the diagram; `reason` is for the documentation."""
 
     sources: tuple[State, ...]
     reason: str
@@ -67,15 +48,9 @@ class Transition:
 class StateMachine:
     """The exhibit's state; it starts with the card of a network that is being loaded.
 
-    Args:
-      idle_s: seconds without a visitor until the exhibit asks whether anybody is there.
-      countdown_s: seconds that it waits for an answer.
-      now: the time.
-
-    Attributes:
-      state: the present state.
-      since: when it began.
-      last_present: when a visitor was last there.
+    It asks whether anybody is there after `idle_s` seconds without a visitor, and waits
+    `countdown_s` for an answer. `since` is when the state began, `last_present` when a visitor was
+    last there.
     """
 
     def __init__(self, idle_s: float, countdown_s: float, now: float):

@@ -1,14 +1,24 @@
-"""How staff leave the exhibit: they hold a key or a corner, then type a PIN if one is set."""
+"""What keys and touches do: visitors choose a language or the privacy card, staff leave.
+
+To leave, staff hold a key or a corner, then type a PIN if one is set.
+"""
 
 import hashlib
 import hmac
 import math
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.window.window import Mouse
+
+PRIVACY_S = 20.0
+"""Seconds for which the privacy card is shown."""
+
+CHOICE_S = 60.0
+"""A language that is chosen while nobody is there is forgotten after this many seconds."""
 
 HOLD_S = 5.0
 """Seconds for which the key or the corner has to be held."""
@@ -32,13 +42,74 @@ _PAD_KEYS = {"BackSpace": "back", "Delete": "back", "Return": "enter", "Escape":
 _PAD_KEYS |= {digit: digit for digit in "0123456789"}
 
 
+class VisitorChoices:
+    """Language and privacy card, chosen by key or touch.
+
+    Keys: 1 to 9 choose a language, "l" the next one, "p" shows the privacy card. While nobody is
+    there the languages take turns every `rotate_s` seconds (0: not at all), beginning with the
+    first. A visitor gets the first one, unless they choose another, or somebody did just before.
+    """
+
+    def __init__(self, languages: int, rotate_s: float, now: float):
+        self._languages, self._rotate_s = languages, rotate_s
+        self._chosen: int | None = None
+        self._chosen_at = self._rotating_since = now
+        self._visiting = False
+        self._privacy_until = 0.0
+        self._button_down = False
+
+    def language(self, now: float) -> int:
+        """The index of the present language, from 0."""
+        if self._chosen is not None and (self._visiting or now - self._chosen_at < CHOICE_S):
+            return self._chosen
+        if self._visiting:
+            return 0
+        turns = int((now - self._rotating_since) / self._rotate_s) if self._rotate_s else 0
+        return turns % self._languages
+
+    def privacy(self, now: float) -> bool:
+        """Whether the privacy card is shown."""
+        return now < self._privacy_until
+
+    def handle(self, events: Sequence[str | Mouse], buttons: Mapping[str, Box], now: float) -> None:
+        """Does what keys and touches ask for; buttons are "language 0", ..., "privacy"."""
+        for event in events:
+            name = self._touched(event, buttons) if isinstance(event, Mouse) else event
+            if name.startswith("language "):
+                self._choose(int(name.removeprefix("language ")), now)
+            elif name.isdecimal() and 1 <= int(name) <= self._languages:
+                self._choose(int(name) - 1, now)
+            elif name == "l":
+                self._choose((self.language(now) + 1) % self._languages, now)
+            elif self.privacy(now) and name != "":
+                self._privacy_until = now
+            elif name in ("p", "privacy"):
+                self._privacy_until = now + PRIVACY_S
+
+    def visitor_came(self, now: float) -> None:
+        """Shows the visitor the language that was chosen last, or else the first one."""
+        if not self._visiting and now - self._chosen_at >= CHOICE_S:
+            self._chosen = None
+        self._visiting = True
+
+    def visitor_left(self, now: float) -> None:
+        """Lets the languages take turns again, from the first one on."""
+        self._chosen, self._rotating_since, self._visiting = None, now, False
+
+    def _choose(self, language: int, now: float) -> None:
+        self._chosen, self._chosen_at = language, now
+
+    def _touched(self, mouse: Mouse, buttons: Mapping[str, Box]) -> str:
+        """The button where a touch began, "elsewhere" for none; "" while it lasts or ends."""
+        began = mouse.button == "left" and not self._button_down
+        self._button_down = mouse.button == "left"
+        return (mouse.over(buttons) or "elsewhere") if began else ""
+
+
 class ExitLock:
     """Notices when the key or the corner is held, and asks for the PIN.
 
-    Args:
-      key: a name out of `config.names.KEYS`.
-      corner: "top-left", "top-right", "bottom-left", "bottom-right" or "none".
-      pin: what `hash_pin` returned, or None: no PIN is asked for.
+    `pin` is what `hash_pin` returned; without one no PIN is asked for.
 
     Attributes:
       held: share of the hold that is done, 0 to 1.
@@ -73,16 +144,10 @@ class ExitLock:
         size: tuple[int, int],
         now: float,
     ) -> list[str | Mouse]:
-        """Processes events; has to be called without events as well, because time passes.
+        """Processes events and the keys that are down after them.
 
-        Args:
-          events: keys and the mouse, oldest first.
-          down: the keys that are down after them.
-          size: rows and columns of the canvas.
-          now: seconds of a monotonic clock.
-
-        Returns:
-          The events for the exhibit: none while the PIN is asked for.
+        It has to be called without events as well, because time passes. Returns the events for the
+        exhibit: none while the PIN is asked for. `size` is the canvas's rows and columns.
         """
         asking = self.asking
         for event in events:
@@ -158,10 +223,7 @@ class ExitLock:
 
 
 def hash_pin(pin: str) -> str:
-    """The hash of a PIN for the configuration: "scrypt:SALT:HASH".
-
-    Args:
-      pin: 4 to 12 digits.
+    """The hash of a PIN of 4 to 12 digits for the configuration: "scrypt:SALT:HASH".
 
     Raises:
       ValueError: it is something else.

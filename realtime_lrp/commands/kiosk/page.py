@@ -1,0 +1,79 @@
+"""What a page of the exhibit is, and what it depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from realtime_lrp.commands.kiosk.answer import Answer
+from realtime_lrp.commands.kiosk.captions import Captions
+from realtime_lrp.commands.kiosk.states import State
+from realtime_lrp.config import Config
+from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.view.elements import Element
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+SHORT_NAME = 12
+"""Names of up to this many letters are set in the largest type."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a page depends on.
+
+    Attributes:
+      now: the time, in seconds of a monotonic clock.
+      state: the exhibit's state.
+      since: when it began.
+      left_s: in the state idle, seconds until the exhibit starts over.
+      source: whose pictures are shown: "camera", "clip" or "".
+      captions: those of the present language.
+      engine: that of the newest map; None before the first one.
+      explained: the newest map, or None.
+      failing: whether maps cannot be computed at the moment.
+      answer: the network's answer, or None.
+    """
+
+    now: float
+    state: State
+    since: float
+    left_s: float
+    source: str
+    captions: Captions
+    engine: Engine | None = None
+    explained: ExplainedFrame | None = None
+    failing: bool = False
+    answer: Answer | None = None
+
+
+class ExhibitPage:
+    """A page. Write a class like those in `pages`, and add it to `PAGES` there.
+
+    Attributes:
+      setting: the key of the section `kiosk` that switches the page on, and the section of the
+        captions that it needs; "" for a page that is always there.
+      request: the channels that the network is asked for, for the sake of this page; or None.
+      channel: the channel whose map is laid over the picture instead of the answer's, or None.
+    """
+
+    setting: ClassVar[str] = ""
+    request: ConceptRequest | None = None
+    channel: int | None = None
+
+    def __init__(self, config: Config, note_error: Callable[[str], None]):
+        self.config, self.note_error = config, note_error
+
+    def update(self, moment: Moment) -> None:
+        """Takes in what happened; called before each drawing, whether or not the page is due."""
+
+    def due(self, moment: Moment) -> bool:
+        """Whether the page is shown, unless one before it is."""
+        raise NotImplementedError
+
+    def elements(self, moment: Moment) -> list[Element]:
+        """What is on it, above the buttons."""
+        raise NotImplementedError

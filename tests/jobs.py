@@ -1,8 +1,10 @@
 """Stands for Ray: makes films in this process, and loses workers on purpose."""
 
 import logging
+from pathlib import Path
 
-from realtime_lrp.commands.video.cluster import Share, WorkerLostError
+from realtime_lrp.commands.video.worker import Order, make_film
+from realtime_lrp.errors import TemporaryError
 
 
 class HereCluster:
@@ -13,30 +15,32 @@ class HereCluster:
       after: the same, once the film is there.
     """
 
-    folder = None
+    count = 2
 
     def __init__(self, on_call=lambda name: None, after=lambda name: None):
         self._on_call, self._after = on_call, after
         self.made, self._calls = [], []
 
-    def share(self, workers):
-        return workers, Share(1, 0, 1)
+    def __call__(self, config, options):
+        """What stands for the class."""
+        self._job = config, options
+        return self
 
-    def begin(self, function, share, order):
-        self._calls.append((function, order))
+    def begin(self, task):
+        self._calls.append(Order(*self._job, task, Path.cwd(), 1, None, logging.root.level))
         return len(self._calls) - 1
 
     def wait(self, calls, timeout_s):
         return calls[:1]
 
     def get(self, call):
-        function, order = self._calls[call]
+        order = self._calls[call]
         name = order.task.source.name
         self._on_call(name)
         level = logging.root.level
         try:
             self.made.append(name)
-            outcome = function(order)
+            outcome = make_film(order)
             self._after(name)
             return outcome
         finally:
@@ -48,4 +52,4 @@ class HereCluster:
 
 def lost(*_):
     """What `get` raises where a worker was lost at each try."""
-    raise WorkerLostError("killed")
+    raise TemporaryError("was lost with its worker 4 times")

@@ -125,15 +125,15 @@ def test_maps_come_in_chunks(tmp_path, monkeypatch):
     """Two maps to a file here; a map of zeros has the scale 1."""
     from types import SimpleNamespace
 
-    from realtime_lrp.results import records
+    from realtime_lrp.results import companions
 
-    monkeypatch.setattr(records, "CHUNK", 2)
+    monkeypatch.setattr(companions, "CHUNK", 2)
     region = SimpleNamespace(box=(0, 0, 4, 4))
-    with records.RawMaps(tmp_path) as maps:
-        maps.provenance = SimpleNamespace(as_json=lambda: "{}")
-        for number in range(5):
-            relevance = np.full((4, 4, 3), number * 1e-9, np.float32)
-            maps.add(SimpleNamespace(relevance=relevance, region=region), number, 0.0)
+    maps = companions.OpenCompanions({"maps": tmp_path}, None)
+    for number in range(5):
+        relevance = np.full((4, 4, 3), number * 1e-9, np.float32)
+        maps.keep(SimpleNamespace(relevance=relevance, region=region), number)
+    maps.finish()
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["maps_000000.npz", "maps_000002.npz", "maps_000004.npz"]
     last = np.load(tmp_path / files[2])

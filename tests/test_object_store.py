@@ -106,7 +106,7 @@ def test_inputs_are_found_by_name_folder_and_glob(store, film):
     assert found("s3://bucket/in/d[1].mp4") == ["d[1].mp4"]
     assert found("s3://bucket/in/a.txt") == ["a.txt"]
     (one,) = store.find("s3://bucket/in/b.mp4", VIDEOS, "video")
-    assert (one.name, one.size, len(one.version)) == ("b.mp4", len(ROOM), 32)
+    assert (one.size, len(one.version)) == (len(ROOM), 32)
     for word in ("s3://bucket/none", "s3://bucket/in/*.avi", "s3://nobody/a.mp4", "s3://nobody/"):
         with pytest.raises(MissingInputError):
             found(word)
@@ -233,7 +233,7 @@ def job(run, store, tmp_path, tiny_model, monkeypatch):
 
     def run_job(*words, source="s3://bucket/in"):
         made = HereCluster()
-        monkeypatch.setattr("realtime_lrp.commands.video.job.Cluster", lambda address: made)
+        monkeypatch.setattr("realtime_lrp.commands.video.cluster.Cluster", made)
         network = "--model", tiny_model, "--preprocess", "tf", "--sidecar", "--maps", "maps"
         return (*run("video", source, "-o", OUT, "--workers", 1, *network, *words), made)
 

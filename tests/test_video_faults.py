@@ -91,7 +91,8 @@ def test_times_that_jump_cost_one_file(run, words, tmp_path):
 @pytest.mark.parametrize("count", [1, 2])
 def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_path, monkeypatch):
     """Two, as on a GPU; signs of life between the batches change nothing."""
-    from realtime_lrp.commands.video.overlay import Film, overlay_file
+    from realtime_lrp.commands.video.overlay import overlay_file
+    from realtime_lrp.commands.video.task import Film
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.realtime.stats import Stats
 
@@ -101,8 +102,8 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
     monkeypatch.setattr(recoding, "STALLED_S", 60.0)
     source = media.recording(tmp_path / "in.mp4", count=31)
     for number in range(4):
-        film = Film(tmp_path / f"{number}.mp4")
-        report = overlay_file(engine, chosen, source, film, Stats("CPU", "float32"))
+        film = Film(source, tmp_path / f"{number}.mp4")
+        report = overlay_file(engine, chosen, film, Stats("CPU", "float32"))
         assert report.frames == 31
 
 

@@ -54,7 +54,7 @@ def job(run, network, monkeypatch):
 
     def run_job(*words, cluster=HereCluster, **calls):
         made = cluster(**calls)
-        monkeypatch.setattr("realtime_lrp.commands.video.job.Cluster", lambda address: made)
+        monkeypatch.setattr("realtime_lrp.commands.video.cluster.Cluster", made)
         return (*run("video", *words, "--workers", 2, *network), made)
 
     return run_job
@@ -99,14 +99,16 @@ def wait_until(condition, running):
 
 
 def test_workers_of_ray_make_what_one_process_makes(run, network, clips, tmp_path):
-    """Films, sound, sidecars and maps, though a worker is killed; a damaged file fails alone."""
-    names = "alone", "shared"
-    ends = []
-    for name in names:
+    """Film, sound, sidecar and maps, though the worker is killed; a damaged file fails alone."""
+    ends, sources = [], (clips / "text.mp4", clips / "long.mp4")
+    for name in ("alone", "shared"):
         (tmp_path / name).mkdir()
-    words = [(clips, "-o", tmp_path / one, "--maps", tmp_path / one / "maps") for one in names]
+    words = [
+        (*sources, "-o", tmp_path / one, "--maps", tmp_path / one / "maps")
+        for one in ("alone", "shared")
+    ]
     ends.append(run("video", *words[0], *network)[0])
-    with process(*words[1], *network, "--workers", 2) as running:
+    with process(*words[1], *network, "--workers", 1) as running:
         begun = lambda: list((tmp_path / "shared").glob("*.part"))  # noqa: E731
         at_work = lambda: begun() and ray_below(running.pid, "ray::make_film")  # noqa: E731
         killed = wait_until(at_work, running)[0]
@@ -114,7 +116,7 @@ def test_workers_of_ray_make_what_one_process_makes(run, network, clips, tmp_pat
         out, err = running.communicate()
         ends.append(running.returncode)
     assert ends == [65, 65], err
-    assert out.count("frames ->") == 3 and "3 of 4 videos done, 1 failed" in err
+    assert out.count("frames ->") == 1 and "1 of 2 videos done, 1 failed" in err
     assert contents(tmp_path / "alone") == contents(tmp_path / "shared")
     assert not killed.is_running()
     temporary = Path(os.environ.get("TMPDIR", "/tmp"))
@@ -177,9 +179,9 @@ def test_an_output_folder_that_is_removed_meanwhile_fails_its_films(job, clips, 
 @pytest.mark.parametrize(
     ("where", "error", "code", "made"),
     [
-        ("overlay.recode", FullDiskError("The disk is full."), 74, 1),
+        ("films.overlay_file", FullDiskError("The disk is full."), 74, 1),
         ("films.Engine", UnavailableError("The weights are missing."), 69, 1),
-        ("overlay.recode", ValueError("an accident"), 70, 2),
+        ("films.overlay_file", ValueError("an accident"), 70, 2),
     ],
 )
 def test_what_ends_the_job_and_what_only_one_film(

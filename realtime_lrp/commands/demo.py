@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.commands.live.run import run as run_live
-from realtime_lrp.commands.video.overlay import Film, overlay_file
+from realtime_lrp.commands.video.overlay import overlay_file
+from realtime_lrp.commands.video.task import Film
 from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
@@ -48,7 +49,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     if config.concepts.gallery or config.concepts.names:
         gallery_of(engine)  # a broken one is refused here as in the window
     figures = Stats(engine.device, engine.precision)
-    report = overlay_file(engine, config, CLIP, Film(target, overwrite), figures)
+    report = overlay_file(engine, config, Film(CLIP, target, overwrite), figures)
     thumbnails = [picture for _, picture in report.thumbnails]
     count = min(SHEET_PICTURES, len(thumbnails))
     chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)

@@ -1,16 +1,13 @@
-"""Writes maps as data: a JSON line for each, and the raw maps in NumPy files.
+"""Maps as data: what a line of a sidecar says, and the arrays of an .npz file.
 
 Must not import TensorFlow: the live view opens its window before.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
@@ -21,12 +18,6 @@ from realtime_lrp.engine.wording import top_scores
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
-
-MAPS_PREFIX = "maps_"
-"""How the name of every file of raw maps begins."""
-
-CHUNK = 256
-"""Maximum number of maps in a file."""
 
 TOP_CONCEPTS = 4
 """How many channels of a layer a sidecar names."""
@@ -129,82 +120,3 @@ def _centre_and_spread(
     centre = [float(of_columns @ x), float(of_rows @ y)]
     squares = of_columns @ (x - centre[0]) ** 2 + of_rows @ (y - centre[1]) ** 2
     return [round(value, 2) for value in centre], round(float(np.sqrt(squares)), 2)
-
-
-class JsonLines:
-    """Writes a file of JSON lines.
-
-    Attributes:
-      provenance: how the maps are made; goes into the first line, as a key of its own.
-    """
-
-    def __init__(self, path: Path):
-        self.provenance: Provenance | None = None
-        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
-
-    def __enter__(self) -> JsonLines:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Appends a line."""
-        if self.provenance:
-            row = {**row, KEY: msgspec.to_builtins(self.provenance)}
-            self.provenance = None
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-class RawMaps:
-    """Writes a folder of raw maps, summed over the channels, `CHUNK` to a file.
-
-    Each .npz file holds: relevance, float16 [n, h, w], the maps at the network's input divided by
-    their scale; scale, float32 [n], powers of two, because raw relevance is too small for float16;
-    names, frame numbers or file names; times, seconds (0 for pictures); box, [n, 4], the region of
-    the picture: x0, y0, x1, y1; provenance, how the maps were made, JSON.
-
-    Args:
-      folder: must exist.
-
-    Attributes:
-      provenance: has to be set before the first map is added.
-    """
-
-    provenance: Provenance
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
-        self._written = 0
-
-    def __enter__(self) -> RawMaps:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None and self._held:
-            self._save()
-
-    def add(self, result: Result, name: int | str, seconds: float = 0.0) -> None:
-        """Appends a map."""
-        relevance = result.relevance.sum(-1, dtype=np.float32)
-        largest = float(np.abs(relevance).max())
-        scale = float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
-        small = (relevance / np.float32(scale)).astype(np.float16)
-        self._held.append((small, scale, name, seconds, result.region.box))
-        if len(self._held) == CHUNK:
-            self._save()
-
-    def _save(self) -> None:
-        relevance, scale, names, times, boxes = zip(*self._held, strict=True)
-        np.savez(
-            self._folder / f"{MAPS_PREFIX}{self._written:06d}.npz",
-            relevance=np.stack(relevance),
-            scale=np.array(scale, np.float32),
-            names=np.array(names),
-            times=np.array(times),
-            box=np.array(boxes),
-            provenance=np.array(self.provenance.as_json()),
-        )
-        self._written += len(self._held)
-        self._held = []

@@ -1,17 +1,14 @@
 """How `--resume` knows that an output is finished: by its manifest, in a hidden file beside it.
 
 A file counts as unchanged while its size and the time of its last change are the same, as for make
-and rsync. A film has a manifest of its own, `.NAME.mp4.resume.json`: without states of files it
-says that the film was begun, with them that it is finished. It also holds the state of a film that
-is overwritten: while the film has that one, the overwriting is not finished, and files beside it
-may belong to either. Pictures in a folder share a `Journal`. A manifest is written when everything
-beside the output is in place, just before the output gets its name. So what has no manifest was not
-made by us, and is never replaced unasked.
+and rsync. A manifest is written when all is complete, before the first file gets its name. A film
+has one of its own, `.NAME.mp4.resume.json`, with the state of the film that it replaces: while that
+one is there, the overwriting was interrupted, and files beside it may belong to either. Pictures in
+a folder share a `Journal`. What has no manifest was not made by us, and is never replaced unasked.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -32,18 +29,10 @@ WITHOUT_EFFECT = {"video": ("batch",), "overlay": ("follow", "style", "average")
 
 
 def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any]) -> str:
-    """Hash of everything that shapes an output.
+    """Hash of everything that shapes an output; another one for each version of this program.
 
-    Args:
-      source: the file that is read; None if `further` says which content that is.
-      config: its settings count, and the content of the files that they name.
-      further: other settings, anything that JSON can hold.
-
-    Returns:
-      32 hexadecimal digits, different for each version of this program.
-
-    Raises:
-      MissingInputError: a file cannot be read.
+    `further` holds other settings, anything that JSON can hold; without a `source` also which
+    content is read. The content of files that the configuration names counts, too.
     """
     settings = config.model_dump(mode="json", include=set(SECTIONS))
     for section, keys in WITHOUT_EFFECT.items():
@@ -68,8 +57,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
       fingerprint: of source and settings, see `fingerprint`.
-      states: of each file by what it is, for example "film"; see `state_of`. Empty until
-        the output is finished.
+      states: of each file by what it is, for example "film"; see `state_of`.
       replaces: the state of an older film of that name that is overwritten; "" if there is none.
     """
 
@@ -96,20 +84,18 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
             if not self.states.get(kind) or state_of(path) != self.states[kind]
         ]
 
+    def owns(self, files: Mapping[str, Path]) -> bool:
+        """Whether those of the files that are there are the ones that were made."""
+        states = {kind: state_of(path) for kind, path in files.items()}
+        return all(state in ("", self.states.get(kind)) for kind, state in states.items())
+
 
 def refuse_unknown(
     target: Path, manifest: Manifest | None, fingerprint: str, wanted: Mapping[str, Path]
 ) -> None:
-    """Refuses to replace an output that was made otherwise, or not by this program.
+    """Refuses to replace an output that was made otherwise, has changed, or is not ours.
 
-    Args:
-      target: the output, which exists.
-      manifest: what is known of it.
-      fingerprint: of the source and the settings that are wanted now.
-      wanted: the output alone, by what it is.
-
-    Raises:
-      OutputError: it was not made from this source with these settings, or has changed since.
+    `wanted` is the output alone, by what it is.
     """
     if manifest is None:
         what = "exists"
@@ -136,12 +122,7 @@ def read_manifest(target: Path) -> Manifest | None:
 
 
 def write_manifest(target: Path, manifest: Manifest) -> None:
-    """Writes the manifest of an output.
-
-    Raises:
-      OutputError: it cannot be made, or a link lies in its place.
-      TransferError: the write failed.
-    """
+    """Writes the manifest of an output."""
     path = manifest_path(target)
     refuse_link(path)
     with atomic_file(path, overwrite=True) as part:
@@ -160,58 +141,34 @@ def state_of(path: Path) -> str:
         return ""
 
 
-class JournalEntry(msgspec.Struct, frozen=True):
-    """A line of a `Journal`: the name of an output and its manifest."""
-
-    name: str
-    manifest: Manifest
-
-
 class Journal:
     """The manifests of the pictures in a folder, in one hidden file that only grows.
 
-    Args:
-      folder: where the pictures are written.
-
-    Raises:
-      OutputError: a link lies in place of the file.
+    A line is `{"name": ..., "manifest": ...}`; the last one of a name counts.
     """
 
     def __init__(self, folder: Path):
         self._path = folder / JOURNAL
         refuse_link(self._path)
-        self._manifests = {entry.name: entry.manifest for entry in self._entries()}
+        self._manifests = dict(self._read())
 
-    def _entries(self) -> Iterator[JournalEntry]:
+    def _read(self) -> Iterator[tuple[str, Manifest]]:
         try:
             lines = self._path.read_bytes().splitlines()
         except OSError:
             return
         for line in lines:
-            with suppress(ValueError):  # the last line of a run that was killed may be incomplete
-                yield msgspec.convert(json.loads(line), JournalEntry)
+            with suppress(ValueError, KeyError, TypeError):  # a killed run may have cut its last
+                row = json.loads(line)
+                yield str(row["name"]), msgspec.convert(row["manifest"], Manifest)
 
     def manifest(self, target: Path) -> Manifest | None:
         """What is known of an output, or None."""
         return self._manifests.get(target.name)
 
     def add(self, target: Path, manifest: Manifest) -> None:
-        """Adds the manifest of an output, before that gets its name.
-
-        Raises:
-          OSError: the write failed.
-        """
-        entry = msgspec.to_builtins(JournalEntry(target.name, manifest))
-        line = json.dumps(entry) + "\n"  # in ASCII: names may hold bytes of no encoding
-        with self._path.open("ab") as file:
-            file.write(b"\n" * (not _ends_line(self._path)) + line.encode())
+        """Adds the manifest of an output, before that gets its name."""
+        row = {"name": target.name, "manifest": msgspec.to_builtins(manifest)}
+        with self._path.open("ab") as file:  # in ASCII: names may hold bytes of no encoding
+            file.write(b"\n" * (file.tell() > 0) + json.dumps(row).encode())
         self._manifests[target.name] = manifest
-
-
-def _ends_line(path: Path) -> bool:
-    """Whether a file is empty or ends with a complete line."""
-    with path.open("rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return True
-        file.seek(-1, os.SEEK_END)
-        return file.read() == b"\n"

@@ -4,8 +4,7 @@ import errno
 import glob
 import os
 import shutil
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,20 +16,9 @@ CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENA
 MOST_NAME = 255
 """Bytes of the longest name of a file, on the usual file systems."""
 
-LISTING_SHARE = 20
-"""The listing of a folder is used for so many times as long as it took."""
-
-MOST_LISTINGS = 8
-_listings: dict[Path, tuple[float, dict[str, list[Path]]]] = {}
-"""Folder -> until when its listing is used, and the parts in it by the names of their targets."""
-
 
 def check_output(target: Path, overwrite: bool) -> None:
-    """Refuses an output that cannot be made, before any work is done.
-
-    Raises:
-      OutputError: its folder is missing or not writable, or its name is taken.
-    """
+    """Refuses an output that cannot be made, before any work is done."""
     folder = target.parent
     try:
         exists, is_file, is_folder = target.exists(), target.is_file(), target.is_dir()
@@ -58,11 +46,7 @@ def _exists(target: Path) -> OutputError:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuses a link in place of a file whose name the user has not typed.
-
-    Raises:
-      OutputError: the path is a link.
-    """
+    """Refuses a link in place of a file whose name the user has not typed."""
     if path.is_symlink():
         raise OutputError(f"{str(path)!r} is a link, which may point anywhere. Remove it.")
 
@@ -76,13 +60,8 @@ def atomic_file(
 ) -> Iterator[Path]:
     """Yields the path `target.PID.part`; renames it to `target` on success, else removes it.
 
-    If `target` is a link, the file that it points to is replaced.
-
-    Args:
-      target: the final name.
-      overwrite: whether an existing file is replaced.
-      before_publishing: called with the path of the complete part before that gets its name.
-      part: the temporary name, if it may not lie beside the target; on the same disk.
+    If `target` is a link, the file that it points to is replaced. A `part` that may not lie beside
+    the target is on the same disk; `before_publishing` gets it once it is complete.
 
     Raises:
       OutputError: the target cannot be made.
@@ -120,12 +99,7 @@ def part_path(target: Path) -> Path:
 
 
 def publish(part: Path, target: Path, overwrite: bool) -> None:
-    """Renames a complete part, once it is on the disk.
-
-    Raises:
-      OutputError: the target cannot be made; another process may have been faster.
-      OSError: the disk is full or a write failed.
-    """
+    """Renames a complete part, once it is on the disk."""
     with part.open("r+b") as written:
         os.fsync(written.fileno())
     check_output(target, overwrite)
@@ -142,22 +116,15 @@ def publish(part: Path, target: Path, overwrite: bool) -> None:
         part.unlink()
 
 
-def stale_parts(target: Path) -> list[Path]:
-    """Parts of a file that were left by processes that no longer run."""
-    return [part for part in _parts_of(target) if not runs(part.name.split(".")[-2])]
-
-
-def remove_parts(target: Path) -> bool:
-    """Removes the parts of a file or folder that processes have left which no longer run.
-
-    Returns:
-      Whether there are no others.
-    """
-    pattern = f"{glob.escape(target.name)}.*.part"
-    for part in stale_parts_in(target.parent, pattern):
-        with suppress(OSError):
-            shutil.rmtree(part) if part.is_dir() else part.unlink()
-    return not any(target.parent.glob(pattern))
+def stale_parts(targets: Iterable[Path]) -> list[Path]:
+    """Parts of files that were left by processes that no longer run."""
+    wanted = set(targets)
+    return [
+        part
+        for folder in sorted({target.parent for target in wanted})
+        for part in stale_parts_in(folder, "*.part")
+        if folder / part.name.rsplit(".", 2)[0] in wanted
+    ]
 
 
 def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
@@ -165,39 +132,27 @@ def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
     return [part for part in folder.glob(pattern) if not runs(part.name.split(".")[-2])]
 
 
-def refuse_busy(target: Path) -> None:
-    """Refuses a file that another running process is writing.
+def _parts_of(target: Path) -> str:
+    """The pattern of the names of a file's parts."""
+    return f"{glob.escape(target.name)}.*.part"
 
-    Raises:
-      OutputError: there is a part of it that belongs to a running process.
-    """
-    for part in _parts_of(target):
+
+def remove_parts(target: Path) -> bool:
+    """Removes what `stale_parts` finds of a file or folder; gives whether there are no others."""
+    for part in stale_parts_in(target.parent, _parts_of(target)):
+        with suppress(OSError):
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
+    return not any(target.parent.glob(_parts_of(target)))
+
+
+def refuse_busy(target: Path) -> None:
+    """Refuses a file that another running process is writing."""
+    for part in target.parent.glob(_parts_of(target)):
         if part != part_path(target) and runs(part.name.split(".")[-2]):
             raise OutputError(
                 f"{str(target)!r} is being written by another process. Wait for it to finish, or "
                 "choose another name."
             )
-
-
-def _parts_of(target: Path) -> list[Path]:
-    """The parts of a file, from a listing of its folder.
-
-    A listing for each of n files in a folder would take n² steps, so a listing is used for a while:
-    `LISTING_SHARE` times as long as it took. For a folder of a few files that is a millisecond.
-    """
-    folder, now = target.parent, time.monotonic()
-    until, parts = _listings.get(folder, (0.0, {}))
-    if now >= until:
-        parts = {}
-        with suppress(OSError):
-            for name in os.listdir(folder):
-                if name.endswith(".part"):
-                    parts.setdefault(name.rsplit(".", 2)[0], []).append(folder / name)
-        took = time.monotonic() - now
-        while len(_listings) >= MOST_LISTINGS:
-            _listings.pop(next(iter(_listings)), None)
-        _listings[folder] = now + took + LISTING_SHARE * took, parts
-    return parts.get(target.name, [])
 
 
 def runs(number: str) -> bool:
@@ -219,17 +174,8 @@ def atomic_folder(
 ) -> Iterator[Path]:
     """Yields the folder `target.PID.part`; renames it to `target` on success, else removes it.
 
-    The folder around them is made if it is missing.
-
-    Args:
-      target: the final name.
-      overwrite: whether an existing folder is replaced.
-      mark: text in the name of each of its files, or all names that they may have; a folder with
-        any other file is not replaced.
-
-    Raises:
-      OutputError: the folder cannot be made, or exists.
-      TransferError: it cannot be renamed, or the disk is full.
+    The folder around them is made if it is missing. A folder with a file that does not have `mark`
+    in its name, or whose name is not among the `mark`, is not replaced.
     """
     target = Path(target).resolve()
     parent, part = target.parent, part_path(target)
@@ -256,16 +202,7 @@ def atomic_folder(
 
 
 def check_folder(target: Path, overwrite: bool, mark: str | Collection[str]) -> None:
-    """Refuses a folder that may not be replaced.
-
-    Args:
-      target: the folder.
-      overwrite: whether it may be replaced.
-      mark: text in the name of each of its files, or all names that they may have.
-
-    Raises:
-      OutputError: it exists, or holds another file.
-    """
+    """Refuses a folder that may not be replaced; `mark` as in `atomic_folder`."""
     if not target.exists():
         return
     if not target.is_dir():

@@ -45,22 +45,11 @@ _CREDENTIALS = ("NoCredentials", "PartialCredentials", "DefaultCredentials", "To
 
 @dataclass(frozen=True)
 class StoredFile:
-    """An object.
-
-    Attributes:
-      address: where it is.
-      size: in bytes.
-      version: changes when its content does: the ETag, or what the store has instead.
-    """
+    """An object; its version changes when its content does: the ETag, or what there is instead."""
 
     address: str
     size: int
     version: str
-
-    @property
-    def name(self) -> str:
-        """The last part of its address."""
-        return self.address.rsplit("/", 1)[-1]
 
 
 def scheme_of(word: str) -> str:
@@ -70,11 +59,7 @@ def scheme_of(word: str) -> str:
 
 
 def is_stored(word: str) -> bool:
-    """Whether a word is an address of an object store, and not a path or a file:// address.
-
-    Raises:
-      UsageError: the address has an unknown scheme, or holds credentials.
-    """
+    """Whether a word is an address of an object store, and not a path or a file:// address."""
     scheme = scheme_of(word)
     if scheme in ("", "file"):
         return False
@@ -100,30 +85,13 @@ def local_path(word: str) -> str:
 
 
 class ObjectStore:
-    """An object store, as one process sees it.
-
-    Args:
-      address: any address in it.
-
-    Raises:
-      UnavailableError: the package for it is not installed.
-    """
+    """The object store of an address, as one process sees it."""
 
     def __init__(self, address: str):
         self._files = _file_system(scheme_of(address))
 
     def find(self, word: str, suffixes: Sequence[str], kind: str) -> list[StoredFile]:
-        """The objects that an address names: one, a folder's with a known ending, or a glob's.
-
-        Args:
-          word: the address; * ? [] stand for any characters, as in a shell.
-          suffixes: the known endings, lower case, with the dot.
-          kind: what the files are, for messages, for example "video".
-
-        Raises:
-          MissingInputError: there is none, no such bucket, or no permission.
-          TemporaryError: the store cannot be reached.
-        """
+        """The objects that an address names: one, a folder's with a known ending, or a glob's."""
         with _errors(word, reading=True):
             one = self._info(word.rstrip("/"))
             if one and not word.endswith("/"):
@@ -145,12 +113,7 @@ class ObjectStore:
         return sorted(files, key=lambda file: file.address)
 
     def names(self, address: str) -> dict[str, int]:
-        """All objects below a folder for outputs: path from there -> bytes; none if it is new.
-
-        Raises:
-          OutputError: there is no such bucket, or no permission.
-          TemporaryError: the store cannot be reached.
-        """
+        """All objects below a folder for outputs: path from there -> bytes; none if it is new."""
         folder = _path(address).rstrip("/")
         with _errors(address, reading=False):
             self._files.ls(folder.split("/", 1)[0], detail=False)  # `find` gives {} for no bucket
@@ -158,17 +121,7 @@ class ObjectStore:
         return {name.removeprefix(f"{folder}/"): int(one["size"]) for name, one in found.items()}
 
     def fetch(self, file: StoredFile, target: Path) -> None:
-        """Copies an object to a local file.
-
-        Args:
-          file: the object, as it was when it was found.
-          target: the local file, in a folder of its own.
-
-        Raises:
-          MissingInputError: it is gone, or there is no permission.
-          DamagedInputError: it has changed since it was found.
-          TransferError: the disk has too little room, or the connection broke.
-        """
+        """Copies an object to a local file; refuses one that has changed since it was found."""
         free = shutil.disk_usage(target.parent).free
         if free < file.size + KEPT_FREE:
             raise FullDiskError(
@@ -183,12 +136,7 @@ class ObjectStore:
             raise DamagedInputError(f"{file.address!r} has changed while it was read.")
 
     def read_all(self, addresses: Sequence[str]) -> list[bytes]:
-        """The contents of small objects, many at a time.
-
-        Raises:
-          MissingInputError: one is gone, or there is no permission.
-          TemporaryError: the store cannot be reached.
-        """
+        """The contents of small objects, many at a time."""
         if not addresses:
             return []
         paths = [_path(address) for address in addresses]
@@ -197,17 +145,12 @@ class ObjectStore:
         return [found[path] for path in paths] if isinstance(found, dict) else [found]
 
     def write(self, content: bytes, address: str) -> None:
-        """Writes a small object. Raises what `upload` raises."""
+        """Writes a small object."""
         with _errors(address, reading=False, midway=True):
             self._files.pipe_file(_path(address), content)
 
     def upload(self, file: Path, address: str) -> None:
-        """Copies a local file to an object, which appears complete or not at all.
-
-        Raises:
-          OutputError: there is no such bucket, or no permission.
-          TransferError: the connection broke; nothing is left.
-        """
+        """Copies a local file to an object, which appears complete or not at all."""
         with _errors(address, reading=False, midway=True):
             self._files.put_file(str(file), _path(address))
 
@@ -262,10 +205,7 @@ def _file_system(scheme: str) -> Any:
 def _errors(address: str, *, reading: bool, midway: bool = False) -> Iterator[None]:
     """Makes errors of this program of what fsspec and the store's library raise.
 
-    Args:
-      address: what is read or written, for messages.
-      reading: an input, else an output.
-      midway: files are copied, so the next try begins again at this file.
+    An input is `reading`, an output not; `midway` a copy breaks off, which is begun again.
     """
     try:
         yield

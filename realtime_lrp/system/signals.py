@@ -1,4 +1,4 @@
-"""How SIGINT, SIGTERM and SIGHUP end the program: as an exception, as an event, or a bit later.
+"""How SIGINT, SIGTERM and SIGHUP end the program: as an exception, or as an event.
 
 A handler can only raise an exception, and Python discards exceptions in some places: in `__del__`,
 in callbacks of the garbage collector, of weak references and of C libraries. It reports them to
@@ -7,19 +7,16 @@ Whoever changes this file runs tests/test_signals.py: without this one in twelve
 """
 
 import _thread
-import ctypes
-import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
-_NUMBERS = [
+STOPS = [
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
     if hasattr(signal, name)  # Windows has no SIGHUP
@@ -27,14 +24,6 @@ _NUMBERS = [
 
 AGAIN_S = 0.05
 """Seconds until a stop that Python discarded is raised again."""
-
-HELD_S = 10.0
-"""A stop waits at most so long for a call that must not be interrupted, in seconds."""
-
-MOST_SIGACTION = 1024
-"""More bytes than the system's description of a handler has."""
-
-_Result = TypeVar("_Result")
 
 
 class _Stops:
@@ -88,7 +77,7 @@ def raise_on_signals() -> None:
 
     A signal that is ignored stays so: `nohup` ignores SIGHUP, shells SIGINT for background jobs.
     """
-    for number in _NUMBERS:
+    for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _stops.stop)
     _stops.install()
@@ -100,7 +89,7 @@ def ignore_stops() -> None:
     While the interpreter shuts down it restores the default of every signal that is not ignored,
     and the process would be killed by the signal instead of ending with its exit code.
     """
-    for number in _NUMBERS:
+    for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -136,109 +125,6 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():  # once stopped there is nothing left to stop
             signal.signal(number, signal.SIG_IGN if stopped.is_set() else handler)
-
-
-class UninterruptedCalls:
-    """A thread for calls of libraries that set signal handlers of their own, in C, as Ray does.
-
-    Meanwhile the main thread waits for the signals itself: the system prefers it to threads that
-    could get them, too, and no handler runs. They take effect when the call has ended. The thread
-    lives until `close`: what it has started may be ended by the system when it ends.
-
-    Attributes:
-      busy: a stop took effect before the call had ended.
-    """
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "uninterrupted")
-        self.busy = False
-
-    def __call__(self, function: Callable[[], _Result]) -> _Result:
-        """Calls a function; the handlers of SIGINT, SIGTERM and SIGHUP are the same afterwards.
-
-        Only the main thread may call this. After a stop it waits at most `HELD_S` for the function.
-        """
-        held: list[int] = []
-        handlers = {number: signal.getsignal(number) for number in _NUMBERS}
-        numbers = [number for number, handler in handlers.items() if handler != signal.SIG_IGN]
-        if not hasattr(signal, "sigtimedwait"):  # Windows, macOS
-            try:
-                return function()
-            finally:
-                _set_handlers(handlers)
-        for number in numbers:
-            signal.signal(number, lambda number, frame: held.append(number))
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*numbers, signal.SIGURG])
-        try:
-            ended = threading.Event()
-            call = self._thread.submit(_call, function, _CHandlers(numbers), ended)
-            self.busy = True
-            self._wait(ended, numbers, held)
-            self.busy = not ended.is_set()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            _set_handlers(handlers)
-        for number in held:
-            signal.raise_signal(number)
-        return call.result()
-
-    def _wait(self, ended: threading.Event, numbers: list[int], held: list[int]) -> None:
-        """Takes signals until the call has ended or hangs; without a break in which one is lost."""
-        deadline = threading.TIMEOUT_MAX
-        while not ended.is_set() and (left := deadline - time.monotonic()) > 0:
-            found = signal.sigtimedwait([*numbers, signal.SIGURG], left)
-            if found and found.si_signo != signal.SIGURG:
-                held.append(found.si_signo)
-                deadline = min(deadline, time.monotonic() + HELD_S)
-
-    def close(self) -> None:
-        """Ends the thread once its call has ended."""
-        self._thread.shutdown(wait=False)
-
-
-class _CHandlers:
-    """The handlers of signals as the system knows them."""
-
-    def __init__(self, numbers: list[int]) -> None:
-        self._set = ctypes.CDLL(None).sigaction
-        self._kept = {number: ctypes.create_string_buffer(MOST_SIGACTION) for number in numbers}
-        for number, kept in self._kept.items():
-            self._set(number, None, kept)
-
-    def restore(self) -> None:
-        for number, kept in self._kept.items():
-            self._set(number, kept, None)
-
-
-def _call(function: Callable[[], _Result], handlers: _CHandlers, ended: threading.Event) -> _Result:
-    """What runs in the thread, which has inherited that signals are blocked."""
-    _in_thread.calls = True
-    try:
-        return function()
-    finally:
-        handlers.restore()
-        ended.set()
-        # wakes the main thread; does nothing there if it does not wait any more
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGURG)
-
-
-_in_thread = threading.local()
-
-
-def _unblock_in_child() -> None:
-    """What such a call starts would inherit that signals are blocked, and could not be ended."""
-    if getattr(_in_thread, "calls", False):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*_NUMBERS, signal.SIGURG])
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unblock_in_child)
-
-
-def _set_handlers(handlers: dict[int, Any]) -> None:
-    for number, handler in handlers.items():
-        if handler is not None:  # it was not set from Python
-            signal.signal(number, handler)
 
 
 def _send_to_main_thread(number: int) -> None:

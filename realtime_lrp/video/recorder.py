@@ -337,7 +337,7 @@ def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
 
 
 def _report_stale_parts(target: Path) -> None:
-    for part in stale_parts(target):
+    for part in stale_parts([target]):
         log.warning("%s was left by a run that was killed; rename it to keep it", part)
     if part_path(target).exists():
         raise OutputError(

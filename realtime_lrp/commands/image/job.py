@@ -82,7 +82,7 @@ class Job:
             overlaid = self._overlaid(picture, result)
             description = self._provenance.as_json()
             write_picture(target, overlaid, self._overwrite, description, before_publishing)
-        if self._companions.wanted:
+        if self._companions.parts:
             self._add_to_companions(name, picture, result, lost_in)
         best = score_list(top_scores(self._engine, result.scores, 3))
         note = passes_note(self._engine, result)
@@ -99,13 +99,13 @@ class Job:
 
     def write_summary(self) -> None:
         """Draws the picture of all results, if it is wanted."""
-        if self._companions.summary:
+        if summary := self._companions.parts.get("summary"):
             title = (
                 f"{self._count} pictures, {self._engine.network.name}, {self._engine.name}, "
                 f"target {self._config.lrp.target}"
             )
             write_summary(
-                self._companions.summary, title, self._thumbnails, self._timeline,
+                summary, title, self._thumbnails, self._timeline,
                 self._provenance.as_json(), MAX_THUMBNAILS,
             )  # fmt: skip
 
@@ -128,7 +128,7 @@ class Job:
         record["lost_in"] = lost_in
         self._companions.write({"file": name, **record})
         self._companions.keep(result, name)
-        if self._companions.summary:
+        if "summary" in self._companions.parts:
             self._count += 1
             self._timeline.add(self._count, record)
             best = best_label(top_scores(self._engine, result.scores, 1))

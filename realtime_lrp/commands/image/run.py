@@ -83,6 +83,7 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
         open_companions = companions.open(stack, options.overwrite)
         batch = Batch(config, options, dict(zip(sources, targets, strict=True)), open_companions)
         yield from batch.run()
+        open_companions.finish()
     batch.raise_worst()
 
 
@@ -95,7 +96,7 @@ def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Compa
     name = targets[0].parent / COMPANION_NAME if len(targets) > 1 else targets[0]
     companions = Companions.named_after(name, options.sidecar, options.summary, options.maps)
     companions.check(options.overwrite)
-    for path in companions.paths:
+    for path in companions.by_kind.values():
         if path in targets:
             raise OutputError(f"{str(path)!r} is also the output of a picture. Rename the picture.")
     return companions

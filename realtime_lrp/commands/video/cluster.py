@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Sequence
@@ -22,8 +23,12 @@ from typing import Any
 
 import psutil
 
+from realtime_lrp.commands.video.films import Outcome
+from realtime_lrp.commands.video.task import Task, VideoOptions
+from realtime_lrp.commands.video.worker import Order, make_film
+from realtime_lrp.config import Config
 from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked
-from realtime_lrp.system.signals import UninterruptedCalls, stops_unchanged
+from realtime_lrp.system.signals import STOPS, stops_unchanged
 from realtime_lrp.system.temporary import remove_abandoned
 
 PREFIX = "rlrp-ray-"
@@ -47,19 +52,9 @@ CLOSING_S = 2.0
 """Maximum wait for killed processes of Ray, in seconds."""
 
 
-class WorkerLostError(Exception):
-    """A worker, or its whole machine, is gone, also at all further tries."""
-
-
 @dataclass(frozen=True)
 class Share:
-    """What a worker gets.
-
-    Attributes:
-      cpus: processor cores, for Ray.
-      gpus: GPUs, for Ray.
-      threads: how many threads it computes with.
-    """
+    """What a worker gets: cores and GPUs for Ray, and how many threads it computes with."""
 
     cpus: float
     gpus: float
@@ -73,20 +68,14 @@ def _token() -> str:
 
 
 class Cluster:
-    """Ray, started for this job or joined.
-
-    Args:
-      address: of a running cluster, or "auto"; None starts Ray on this machine.
+    """Ray's workers: of a running cluster if there is an address, else started for this job.
 
     Attributes:
-      folder: Ray's temporary folder where it was started for this job, which goes with it.
-
-    Raises:
-      UsageError: this is no address.
-      UnavailableError: Ray is not installed, cannot be started, or there is no such cluster.
+      count: how many workers there are.
     """
 
-    def __init__(self, address: str | None):
+    def __init__(self, config: Config, options: VideoOptions):
+        address = options.ray
         if address is not None and address != "auto" and not ADDRESS.fullmatch(address):
             raise UsageError(f"Expected HOST:PORT or auto for --ray. Received {masked(address)!r}.")
         if find_spec("ray") is None:
@@ -94,9 +83,9 @@ class Cluster:
                 "--workers and --ray need Ray, which is not installed. "
                 'Run: pip install "realtime-lrp[cluster]"'
             )
-        self.folder: Path | None = None
+        self._config, self._options = config, options
+        self._folder: Path | None = None  # Ray's temporary folder, which goes with this job
         self._ray: Any = None
-        self._uninterrupted = UninterruptedCalls()
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address is None:  # nobody else on this machine may send it work
             os.environ["RAY_AUTH_MODE"] = "token"
@@ -104,7 +93,7 @@ class Cluster:
         try:
             if address is not None:
                 _check_listens(address)
-            self._uninterrupted(lambda: self._start(address))
+            _with_our_handlers(lambda: self._start(address))
         except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
             self.close()
             if address is None:
@@ -127,42 +116,39 @@ class Cluster:
             ray.init(address=address, **quiet)
         else:
             remove_abandoned(PREFIX)
-            self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
             ray.init(
                 address="local", include_dashboard=False, num_cpus=cores(),
                 object_store_memory=OBJECTS, _node_ip_address="127.0.0.1",
-                _temp_dir=str(self.folder), **quiet,
+                _temp_dir=str(self._folder), **quiet,
             )  # fmt: skip
         context = ray.get_runtime_context()
         self._node, self._head = context.get_node_id(), context.gcs_address
-
-    def share(self, workers: int | None) -> tuple[int, Share]:
-        """How many workers there are, and what each gets.
-
-        Args:
-          workers: how many are wanted; None for as many as suit the cluster.
-        """
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = [int(found.get("CPU", 0)) for found in nodes]
         gpus = int(sum(found.get("GPU", 0) for found in nodes))
-        workers = workers or gpus or max(1, sum(cpus) // FEWEST_CORES)
-        return workers, share_of(workers, cpus, gpus)
+        self.count = self._options.workers or gpus or max(1, sum(cpus) // FEWEST_CORES)
+        self._share = share_of(self.count, cpus, gpus)
 
-    def begin(self, function: Callable[..., Any], share: Share, *arguments: Any) -> Any:
-        """Begins to call a function on a worker; gives what `wait` and `get` take."""
-        task = self._ray.remote(function).options(
+    def begin(self, task: Task) -> Any:
+        """Has a worker make a film; gives what `wait` and `get` take."""
+        share, level = self._share, logging.getLogger().level
+        order = Order(
+            self._config, self._options, task, Path.cwd(), share.threads, self._folder, level
+        )
+        remote = self._ray.remote(make_film).options(
             num_cpus=share.cpus, num_gpus=share.gpus, max_retries=RETRIES
         )
-        return task.remote(*arguments)
+        return remote.remote(order)
 
-    def wait(self, calls: Sequence[Any], timeout_s: float) -> list[Any]:
+    def wait(self, calls: list[Any], timeout_s: float) -> list[Any]:
         """Waits until at least one call has ended; gives those that have.
 
         Raises:
           TemporaryError: Ray itself has ended, on this machine or where it is led from.
         """
         with stops_unchanged():
-            done, _ = self._ray.wait(list(calls), num_returns=1, timeout=timeout_s)
+            done, _ = self._ray.wait(calls, num_returns=1, timeout=timeout_s)
         if not done:
             self._check_alive()
         return list(done)
@@ -180,11 +166,11 @@ class Cluster:
                 f"Ray has ended ({why}). Start again with --resume: finished films are kept."
             )
 
-    def get(self, call: Any) -> Any:
+    def get(self, call: Any) -> Outcome:
         """What a call that has ended returned.
 
         Raises:
-          WorkerLostError: the worker was lost at each try.
+          TemporaryError: the worker was lost at each try.
           UnavailableError: this package is not installed where the worker should run.
         """
         try:
@@ -197,29 +183,43 @@ class Cluster:
                     "A node of the Ray cluster lacks this package. Install realtime-lrp[cluster] "
                     "of the same version on every node."
                 ) from error
-            raise WorkerLostError(first_line(error)) from error
+            raise TemporaryError(
+                f"The recording was lost with its worker {1 + RETRIES} times "
+                f"({first_line(error)}). Look at the memory of the machines, then start again with "
+                "--resume."
+            ) from error
 
     def close(self) -> None:
         """Leaves the cluster; ends it if it was started for this job."""
-        name = self.folder.name if self.folder else None
+        name = self._folder.name if self._folder else None
         processes = _processes(name) if name else []
         try:
-            if self._ray and not self._uninterrupted.busy:
+            if self._ray:
                 with suppress(Exception):
-                    self._uninterrupted(self._ray.shutdown)
+                    _with_our_handlers(self._ray.shutdown)
         finally:
-            self._uninterrupted.close()
-            if self.folder and name:
+            if self._folder and name:
                 _kill([*processes, *_processes(name)])
-                shutil.rmtree(self.folder, ignore_errors=True)
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _with_our_handlers(call: Callable[[], None]) -> None:
+    """Calls what sets handlers of its own for signals; ours are back afterwards.
+
+    One of Ray's makes 15 the exit code where SIGTERM comes meanwhile.
+    """
+    handlers = {number: signal.getsignal(number) for number in STOPS}
+    try:
+        with stops_unchanged():
+            call()
+    finally:
+        for number, handler in handlers.items():
+            if handler is not None:  # it was set from Python
+                signal.signal(number, handler)
 
 
 def _processes(named: str) -> list[psutil.Process]:
-    """The processes of Ray below this one.
-
-    Args:
-      named: what stands in the command lines of those that Ray starts first.
-    """
+    """The processes below this one with a text in their command lines, and all below these."""
     found = []
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
@@ -237,11 +237,7 @@ def _kill(processes: list[psutil.Process]) -> None:
 
 
 def _check_listens(address: str) -> None:
-    """Refuses an address at which nothing listens, for which Ray would wait two minutes.
-
-    Raises:
-      ConnectionError: nothing does.
-    """
+    """Refuses an address at which nothing listens, for which Ray would wait two minutes."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -259,13 +255,7 @@ def cores() -> int:
 
 
 def share_of(workers: int, cpus: Sequence[int], gpus: int) -> Share:
-    """What each worker gets: as many cores as there are for all of them.
-
-    Args:
-      workers: how many there are.
-      cpus: the cores of each machine.
-      gpus: how many all machines have.
-    """
+    """What each worker gets: the most cores that all can have, given those of each machine."""
     gpu = min(1.0, gpus / workers)
     for threads in range(max(cpus, default=1), 0, -1):
         if sum(count // threads for count in cpus) >= workers:

@@ -1,91 +1,76 @@
-"""Makes films with one engine, in the process of the command or in a worker's."""
+"""Makes films with one network, in the process of the command or in a worker's."""
 
-import logging
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from realtime_lrp.commands.video.messages import Report
-from realtime_lrp.commands.video.overlay import Film, notes_of, overlay_file
+from realtime_lrp.commands.video.overlay import overlay_file
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names
 from realtime_lrp.engine.hashes import begin_hashing
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.progress import Progress
 
-log = logging.getLogger(__name__)
+
+@dataclass
+class Outcome:
+    """What became of a recording.
+
+    Attributes:
+      report: of the film; None if there is none, or a worker that was lost has finished it.
+      error: why there is no film, or None; from a worker as `Failed`, since not every exception can
+        be sent.
+      for_all: it is the same for every recording: the network cannot be loaded.
+      computed: precision and device, for example "float32 on CPU".
+      stats, provenance: None if there is an error.
+      log: what a worker has logged.
+    """
+
+    report: Report | None = None
+    error: Exception | Failed | None = None
+    for_all: bool = False
+    computed: str = ""
+    stats: Stats | None = None
+    provenance: Provenance | None = None
+    log: list[str] = field(default_factory=list)
 
 
 class Films:
-    """Makes films one after the other.
-
-    Args:
-      config: how they are made, see `with_float32`.
-      options: what is asked for.
-
-    Attributes:
-      engine: explains the pictures.
-
-    Raises:
-      Error: the network cannot be loaded; it is the same for every film.
-    """
+    """Makes films one after the other; the network is loaded for the first."""
 
     def __init__(self, config: Config, options: VideoOptions):
         self._config, self._options = config, options
-        self.engine = Engine(config, moving=not options.exact, by_channel=options.sidecar)
-        channel_names(self.engine)  # wrong names would be wrong for every file
-        begin_hashing(self.engine.files)  # not before: loading refuses files that are too large
+        self._loaded: Engine | None = None
 
-    def make(self, task: Task, stats: Stats, progress: Progress | None = None) -> Report:
-        """Makes the film of a recording, with all that is wanted beside it.
+    def make(
+        self, task: Task, stats: Stats | None = None, progress: Progress | None = None
+    ) -> Outcome:
+        """Makes the film of a recording, with all that is wanted beside it."""
+        try:
+            engine = self._engine()
+        except Exception as error:
+            return Outcome(error=error, for_all=True)
+        stats = stats or Stats(engine.device, engine.precision)
+        report = None
+        try:
+            with task.at_hand() as film:
+                if not film.made_by_lost_worker():
+                    report = overlay_file(engine, self._config, film, stats, progress)
+        except Exception as error:
+            return Outcome(error=error)
+        stats.traces = engine.explainer.traces
+        made = provenance_of(engine, self._config, "video")
+        return Outcome(report, computed=engine.computed, stats=stats, provenance=made)
 
-        Args:
-          task: the recording.
-          stats: counts what is done.
-          progress: shows how many frames are done.
-
-        Raises:
-          Error: it cannot be made.
-        """
-        film = Film(
-            task.target, task.replace, task.companions, task.replace_companions,
-            before_publishing=task.note_finished,
-        )  # fmt: skip
-        return overlay_file(
-            self.engine, self._config, task.source, film, stats,
-            span=self._options.span, progress=progress,
-        )  # fmt: skip
-
-
-def with_float32(config: Config) -> Config:
-    """The configuration with float32 for `auto`, so that the film says in what it was computed.
-
-    A repeat from the film computes in float32 then, also without the files beside it.
-    """
-    if config.lrp.precision != "auto":
-        return config
-    lrp = config.lrp.model_copy(update={"precision": "float32"})
-    return config.model_copy(update={"lrp": lrp})
-
-
-def tell_skipped(progress: Progress, task: Task) -> str:
-    """Reports a film that an earlier run has finished; gives the line for a person."""
-    progress.end("skipped", task.source.name, output=task.film)
-    return f"{task.source.name}: finished before -> {task.film}"
-
-
-def tell_done(progress: Progress, task: Task, report: Report, computed: str) -> str:
-    """Reports a film that is done; gives the line for a person."""
-    notes = notes_of(report)
-    for note in notes:
-        log.warning("%s: %s", task.source.name, note)
-    progress.end(
-        "done", task.source.name, output=task.film, frames=report.frames,
-        bad_packets=report.bad_packets, notes=notes, beside=task.beside,
-    )  # fmt: skip
-    return f"{task.source.name}: {report.frames} frames -> {task.film} ({computed})"
-
-
-def tell_failed(progress: Progress, source: Path, error: Exception) -> None:
-    """Reports a recording that has no film."""
-    progress.end("failed", source.name, error=str(error), exit_code=getattr(error, "exit_code", 70))
+    def _engine(self) -> Engine:
+        if self._loaded is None:
+            options = self._options
+            engine = Engine(self._config, moving=not options.exact, by_channel=options.sidecar)
+            channel_names(engine)  # wrong names would be wrong for every file
+            begin_hashing(engine.files)  # not before: loading refuses files that are too large
+            self._loaded = engine
+        return self._loaded

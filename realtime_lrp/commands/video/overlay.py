@@ -6,9 +6,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,6 +20,7 @@ from realtime_lrp.commands.video.messages import (
     Report,
 )
 from realtime_lrp.commands.video.recoding import Recoding
+from realtime_lrp.commands.video.task import Film
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.colouring import look_of
@@ -31,12 +31,12 @@ from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import answer_line, best_label, top_scores
 from realtime_lrp.errors import FullDiskError, NotFiniteError
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.results.companions import Companions, OpenCompanions
+from realtime_lrp.results.companions import OpenCompanions
 from realtime_lrp.results.records import map_record
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.progress import Progress
 from realtime_lrp.system.version import __version__
-from realtime_lrp.video.reader import Span
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.overlay import SMOOTHING
 
@@ -50,159 +50,54 @@ LEAST_BYTES = 8
 """Fewest bytes that a frame takes in a recording."""
 
 
-@dataclass(frozen=True)
-class Film:
-    """What is written for one recording.
-
-    Attributes:
-      path: .mp4, .mov or .mkv.
-      replace: an existing film may be replaced.
-      companions: what is made beside it.
-      replace_companions: so may what is beside it, even if the film may not.
-      before_publishing: called with the complete film's temporary path, once everything beside it
-        is in place and before it gets its name.
-    """
-
-    path: Path
-    replace: bool = False
-    companions: Companions = Companions()  # noqa: RUF009 # frozen
-    replace_companions: bool = False
-    before_publishing: Callable[[Path], None] | None = None
-
-
 def overlay_file(
-    engine: Engine,
-    config: Config,
-    source: Path,
-    film: Film,
-    stats: Stats,
-    *,
-    span: Span | None = None,
-    progress: "Steps | None" = None,
+    engine: Engine, config: Config, film: Film, stats: Stats, progress: Progress | None = None
 ) -> Report:
-    """Overlays one file.
-
-    What is made beside the film appears first, the film last.
-
-    Args:
-      engine: explains the pictures.
-      config: how relevance is drawn, how the film is written.
-      source: a video file.
-      film: what is written, and where.
-      stats: counts what is done.
-      span: the part of the recording, None for all.
-      progress: shows how many frames are done.
-
-    Raises:
-      DamagedInputError: it cannot be decoded, or makes the decoder crash or hang.
-      OutputError: a file cannot be made.
-      FullDiskError: the disk is full.
-    """
-    made = Making.of(engine, config, source)
+    """Makes a film; what is beside it appears first, the film last."""
+    lrp, provenance = config.lrp, provenance_of(engine, config, "video")
+    words = [engine.network.name, lrp.method, engine.composite if lrp.method == "lrp" else ""]
+    settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
-        publishing = atomic_file(film.path, film.replace, film.before_publishing)
-        part = stack.enter_context(publishing)
+        part = stack.enter_context(atomic_file(film.target, film.replace))
         opened = film.companions.open(stack, film.replace or film.replace_companions)
-        opened.describe(provenance_of(engine, config, "video"), concept_settings(engine))
+        opened.describe(provenance, concept_settings(engine))
+        parts = {"film": part, **opened.parts}
         records = Records(engine, config, opened)
-        unfinished = (part, *opened.parts)
-        job = job_of(engine, config, source, made, film.path.suffix, unfinished, span)
+        look = look_of(engine)
+        job = Job(
+            source=film.source.resolve(), part=part, parts=tuple(parts.values()),
+            container=film.target.suffix.lower(), comment=f"realtime_lrp {__version__}, {settings}",
+            provenance=provenance.as_json(), span=film.span, thumbnails=THUMBNAILS,
+            size=engine.explainer.input_shape[:2], batch=_batch(config, engine),
+            look=replace(look, colormap=look.colours(engine.explainer.signed)),
+            smoothing=SMOOTHING, fit=config.input.fit, mirror=config.input.mirror,
+            sound=config.video.audio == "copy", layout=config.video.layout,
+            stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
+        )  # fmt: skip
         report = recode(engine, stats, records, progress, job)
         records.add_rest(report.times)
         report = msgspec.structs.replace(report, notes=(*report.notes, *records.losses.notes))
-        if opened.summary:
-            summarise(opened.summary, made, report.thumbnails, records.timeline)
+        if summary := opened.parts.get("summary"):
+            captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
+            write_summary(
+                summary, f"{film.source.name}: {settings}", captioned, records.timeline,
+                provenance.as_json(), 2 * THUMBNAILS,
+            )  # fmt: skip
+        opened.finish()
+        film.note_complete(parts)
     return report
-
-
-class Making(msgspec.Struct, frozen=True):
-    """How a film is made, in the words that go into its files.
-
-    Attributes:
-      comment: the film's comment.
-      description: its description: the provenance as JSON.
-      title: of the summary.
-    """
-
-    comment: str
-    description: str
-    title: str
-
-    @classmethod
-    def of(cls, engine: Engine, config: Config, source: Path) -> "Making":
-        """How an engine makes the film of a source."""
-        lrp = config.lrp
-        composite = [engine.composite] if lrp.method == "lrp" else []
-        words = [engine.network.name, lrp.method, *composite]
-        settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
-        description = provenance_of(engine, config, "video").as_json()
-        return cls(
-            f"realtime_lrp {__version__}, {settings}", description, f"{source.name}: {settings}"
-        )
-
-
-def summarise(
-    path: Path, made: Making, thumbnails: Sequence[tuple[float, np.ndarray]], timeline: Timeline
-) -> None:
-    """Writes the summary picture of a recording.
-
-    Args:
-      path: the file.
-      made: how the film was made.
-      thumbnails: (seconds, uint8 [h, w, 3] RGB).
-      timeline: of the explained frames.
-    """
-    captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in thumbnails]
-    write_summary(path, made.title, captioned, timeline, made.description, 2 * THUMBNAILS)
-
-
-def job_of(
-    engine: Engine,
-    config: Config,
-    source: Path,
-    made: Making,
-    container: str,
-    unfinished: tuple[Path, ...],
-    span: Span | None,
-) -> Job:
-    """What the child process is told to do with a recording; the first `unfinished` is the film."""
-    return Job(
-        source=source.resolve(), part=unfinished[0], parts=unfinished,
-        container=container.lower(), comment=made.comment, provenance=made.description, span=span,
-        thumbnails=THUMBNAILS, size=engine.explainer.input_shape[:2],
-        batch=_batch(config, engine), smoothing=SMOOTHING,
-        look=replace(look_of(engine), colormap=look_of(engine).colours(engine.explainer.signed)),
-        fit=config.input.fit, mirror=config.input.mirror,
-        sound=config.video.audio == "copy", layout=config.video.layout,
-        stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
-    )  # fmt: skip
-
-
-class Steps(Protocol):
-    """Is told how many frames of a film are written."""
-
-    def begin(self, name: str, frames: int) -> None:
-        """A film of about so many frames begins."""
-
-    def step(self, count: int, label: str) -> None:
-        """So many of its frames are written; `label` is the answer of the newest one."""
 
 
 def recode(
     engine: Engine,
     stats: Stats,
     records: "Records",
-    progress: Steps | None,
+    progress: Progress | None,
     job: Job,
 ) -> Report:
     """Explains what the child process decodes, while that draws and encodes.
 
-    Args:
-      engine: explains the pictures.
-      stats: counts what is done.
-      records: gets every frame but those after the last explained batch.
-      progress: shows how many frames are done.
-      job: what the child does.
+    `records` gets every frame but those after the last explained batch.
     """
     with Recoding(job) as recoding:
         opened = recoding.opened
@@ -273,13 +168,7 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
 class Records:
     """Writes what is kept of each map besides its picture.
 
-    Args:
-      engine: computes the maps.
-      config: the target, and which frames are explained.
-      opened: where it is written.
-
     Attributes:
-      timeline: for the summary.
       losses: the maps that lost relevance.
     """
 
@@ -288,7 +177,7 @@ class Records:
         self.timeline = Timeline()
         self.losses = Losses(engine)
         self._engine, self._target = engine, config.lrp.target
-        self._names = channel_names(engine) if opened.lines else {}
+        self._names = channel_names(engine) if "sidecar" in opened.parts else {}
         self._stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
 
@@ -311,7 +200,7 @@ class Records:
         lost_in = None
         if picture is not None and result:
             lost_in = self.losses.add(picture, result)
-        if not self._opened.wanted:
+        if not self._opened.parts:
             self._frame += 1
             return
         if explained:
@@ -328,10 +217,6 @@ class Records:
 
 class _FiniteResults:
     """Waits for the results of batches; None for pictures for which the network gives NaN or Inf.
-
-    Args:
-      engine: explains the pictures.
-      region: of the recording's pictures that the network sees.
 
     Attributes:
       missing: how many pictures have no map.

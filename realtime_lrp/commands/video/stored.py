@@ -31,27 +31,14 @@ MOST_MANIFEST = 1 << 20
 
 
 class StoredManifest(msgspec.Struct, frozen=True):
-    """What was made, and from what.
-
-    Attributes:
-      fingerprint: of source and settings, see `results.resume.fingerprint`.
-      sizes: path of each file from the folder, the film's too -> bytes.
-    """
+    """What was made, and from what: path of each file from the folder, the film's too -> bytes."""
 
     fingerprint: str
     sizes: dict[str, int]
 
 
 class StoredFolder:
-    """The folder of the films.
-
-    Args:
-      address: for example s3://bucket/films.
-
-    Raises:
-      OutputError: there is no such bucket, or no permission.
-      TemporaryError: the store cannot be reached.
-    """
+    """The folder of the films, for example s3://bucket/films, as it is when the job begins."""
 
     def __init__(self, address: str):
         self.address = address.rstrip("/")
@@ -69,25 +56,20 @@ class StoredFolder:
         contents = ObjectStore(self.address).read_all([self.at(Path(name)) for name in names])
         self._manifests = dict(zip(names, contents, strict=True))
 
-    def is_finished(self, film: Path, wanted: str, outputs: Iterable[Path]) -> bool:
+    def is_finished(self, wanted: str, film: Path, *beside: Path) -> bool:
         """Whether a film and what is wanted beside it are there as this job would make them.
 
-        Args:
-          film: its name.
-          wanted: the fingerprint of its source and settings.
-          outputs: it, and the files and folders that are wanted beside it.
-
-        Raises:
-          OutputError: the film was made otherwise, has changed since, or is not ours.
+        A film that was made otherwise, has changed since, or is not ours is refused; `wanted` is
+        the fingerprint of its source and settings.
         """
         try:
             data = self._manifests.get(manifest_path(film).name, b"")
             manifest = msgspec.json.decode(data, type=StoredManifest)
         except (msgspec.MsgspecError, UnicodeError):
             manifest = None
-        if not (self.has(film) or manifest):
-            self.refuse_existing(outputs)
-        if not self.has(film):
+        if film.name not in self._there:
+            if manifest is None:
+                self.refuse_existing(beside)
             return False
         if manifest is None:
             what = "exists"
@@ -96,7 +78,7 @@ class StoredFolder:
         elif self._there[film.name] != manifest.sizes.get(film.name):
             what = "has changed since it was made"
         else:
-            return all(self._is_as_made(manifest, path.as_posix()) for path in outputs)
+            return all(self._is_as_made(manifest, path.as_posix()) for path in (film, *beside))
         raise OutputError(f"{self.at(film)!r} {what}. Add --overwrite to make it again.")
 
     def _is_as_made(self, manifest: StoredManifest, wanted: str) -> bool:
@@ -104,19 +86,11 @@ class StoredFolder:
         names = [name for name in manifest.sizes if name == wanted or name.startswith(f"{wanted}/")]
         return bool(names) and all(self._there.get(one) == manifest.sizes[one] for one in names)
 
-    def has(self, path: Path) -> bool:
-        """Whether there is such a file or folder."""
-        name = path.as_posix()
-        return name in self._there or any(one.startswith(f"{name}/") for one in self._there)
-
     def refuse_existing(self, outputs: Iterable[Path]) -> None:
-        """Refuses outputs that are there already.
-
-        Raises:
-          OutputError: one is there.
-        """
+        """Refuses outputs, files or folders, that are there already."""
         for path in outputs:
-            if self.has(path):
+            name = path.as_posix()
+            if any(one == name or one.startswith(f"{name}/") for one in self._there):
                 raise OutputError(
                     f"{self.at(path)!r} exists. Add --overwrite or choose another name."
                 )
@@ -125,12 +99,10 @@ class StoredFolder:
 class StoredTask(Task):
     """A recording in an object store, or one whose film goes into one.
 
-    Args:
-      config, options: as of `Task`.
-      source: the recording.
-      target: the film; without a folder if it goes into an object store.
-      folder: of that object store, or None.
+    The target has no folder if it goes into an object store; `folder` is None if it does not.
     """
+
+    stored = True
 
     def __init__(
         self,
@@ -144,24 +116,17 @@ class StoredTask(Task):
         self._recording = source if isinstance(source, StoredFile) else None
         self._folder = folder
         self._address = folder.address if folder else ""
-
-    stored = True
-
-    @property
-    def film(self) -> str:
-        return f"{self._address}/{self.target.name}" if self._address else super().film
+        self.uploaded = folder is not None
+        if folder:
+            self.shown = folder.at(target)
 
     @property
     def beside(self) -> list[str]:
-        if not self._address:
-            return super().beside
-        return [f"{self._address}/{path.as_posix()}" for path in self.companions.paths]
+        return [f"{self._address}/{one}" if self.uploaded else one for one in super().beside]
 
-    def check(self) -> None:
-        if self.refused:
-            raise self.refused
+    def check_source(self) -> None:
         if not self._recording:
-            super().check()
+            super().check_source()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -172,29 +137,25 @@ class StoredTask(Task):
         return fingerprint(None, self._config, self._further_settings() | content)
 
     def _check(self) -> None:
-        folder = self._folder
+        folder, outputs = self._folder, self.outputs.values()
         if folder is None:
             super()._check()
         elif self._options.resume:
             try:
-                self.done = folder.is_finished(self.target, self.fingerprint, self.outputs.values())
+                self.done = folder.is_finished(self.fingerprint, *outputs)
             except OutputError:
                 if not self._options.overwrite:
                     raise
         elif not self._options.overwrite:
-            folder.refuse_existing(self.outputs.values())
+            folder.refuse_existing(outputs)
         self._folder = None  # a listing of the whole folder, which no worker needs
 
-    def note_begun(self) -> None:
-        if not self._address:
-            super().note_begun()
-
-    def note_failed(self) -> None:
-        if not self._address:
-            super().note_failed()
+    def begin(self) -> None:
+        if not self.uploaded:
+            super().begin()
 
     def remove_parts(self) -> bool:
-        return bool(self._address) or super().remove_parts()
+        return self.uploaded or super().remove_parts()
 
     @contextmanager
     def at_hand(self) -> Iterator[Task]:
@@ -205,16 +166,14 @@ class StoredTask(Task):
                 (folder / "recording").mkdir()
                 task.source = folder / "recording" / _local_name(self.source)
                 ObjectStore(self._recording.address).fetch(self._recording, task.source)
-            if self._address:
-                films = folder / "films"
+            films = folder / "films"
+            if self.uploaded:
                 films.mkdir()
                 task.target = films / self.target
-                own = self.companions
-                task.companions = Companions(
-                    *(path and films / path for path in (own.sidecar, own.summary, own.maps))
-                )
-                if own.maps:
-                    (films / own.maps).parent.mkdir(parents=True, exist_ok=True)
+                own = {kind: films / path for kind, path in self.companions.by_kind.items()}
+                task.companions = Companions(**own)
+                for path in own.values():
+                    path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 yield task
             except Error as error:
@@ -222,7 +181,7 @@ class StoredTask(Task):
                     shown = str(error).replace(str(task.source), self._recording.address)
                     error.args = (shown, *error.args[1:])
                 raise
-            if self._address:
+            if self.uploaded:
                 self._upload(films, task.outputs.values())
 
     def _upload(self, folder: Path, outputs: Iterable[Path]) -> None:
@@ -240,19 +199,7 @@ class StoredTask(Task):
 
 
 def stored_tasks(config: Config, options: VideoOptions) -> Sequence[Task]:
-    """The recordings of a job.
-
-    Args:
-      config: how films are made.
-      options: what is asked for.
-
-    Raises:
-      UnavailableError: the package for the store is not installed.
-      UsageError: the output is no folder, or --maps names no folder below it.
-      MissingInputError: there is no such recording, no such bucket, or no permission.
-      OutputError: an output cannot be made.
-      TemporaryError: the store cannot be reached.
-    """
+    """The recordings of a job."""
     folder = None
     if is_stored(options.output):
         _check_output(options)

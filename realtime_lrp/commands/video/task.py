@@ -1,9 +1,9 @@
-"""One recording of a batch: its output, what is made beside it, and whether `--resume` skips it."""
+"""What `video` is asked for, and whether a recording's film is there already."""
 
 import functools
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from realtime_lrp.system.atomic import (
     refuse_busy,
     refuse_link,
     remove_parts,
-    stale_parts,
     write_error,
 )
 from realtime_lrp.video.reader import Span
@@ -41,14 +40,9 @@ class VideoOptions:
     Attributes:
       inputs: files, folders, globs.
       output: a file, or a folder, which gets MP4 files.
-      start: seconds; earlier frames are left out.
-      end: seconds; this frame and later ones are left out. None is the end of the file.
-      overwrite: existing outputs may be replaced.
+      start, end: seconds.
       resume: outputs that were made from the same source with the same settings are kept.
-      sidecar: JSON lines beside each output.
-      summary: a picture beside each output.
       maps: the folder that gets a folder of raw maps for each output, or None.
-      json: progress as JSON lines on stdout.
       stats: where the figures go, or None.
       workers: how many processes share the work through Ray, None for this process alone.
       ray: the address of a Ray cluster whose workers do it, or None.
@@ -81,28 +75,49 @@ class VideoOptions:
         return Span(self.start or 0.0, self.end)
 
 
-class Task:
-    """A source and its output.
+@dataclass(eq=False)
+class Film:
+    """A film of a recording, with what is made beside it.
 
     Attributes:
-      source: the file that is read.
-      target: the film that is written.
-      companions: what is made beside it.
-      done: `--resume` found it finished.
-      refused: why it cannot be done, or None.
+      target: .mp4, .mov or .mkv.
       replace: an existing film may be replaced.
-      replace_companions: so may what is beside it.
+      replace_companions: so may what is beside it, even if the film may not.
+      span: the part of the recording, None for all of it.
     """
 
+    source: Path
+    target: Path
+    replace: bool = False
+    companions: Companions = Companions()  # noqa: RUF009 # frozen
+    replace_companions: bool = False
+    span: Span | None = None
+
+    def note_complete(self, parts: Mapping[str, Path]) -> None:
+        """Called once all files are complete, before the first of them gets its name."""
+
+
+class Task(Film):
+    """A film that is to be made.
+
+    Attributes:
+      shown: where the film is in the end, for messages.
+      stored: the recording comes from an object store, or the film goes into one.
+      uploaded: the film goes into an object store.
+      done: `--resume` found it finished.
+      refused: why it cannot be done, or None.
+    """
+
+    stored = uploaded = False
+
     def __init__(self, config: Config, options: VideoOptions, source: Path, target: Path):
-        self.source, self.target = source, target
-        self.companions = Companions.named_after(
-            target, options.sidecar, options.summary, options.maps
-        )
-        self.replace = self.replace_companions = options.overwrite
+        companions = Companions.named_after(target, options.sidecar, options.summary, options.maps)
+        over = options.overwrite
+        super().__init__(source, target, over, companions, over, options.span)
+        self.shown = str(target)
         self.done = False
         self.refused: Error | None = None
-        self._previous: Manifest | None = None
+        self._before: Manifest | None = None
         self._config, self._options = config, options
 
     @property
@@ -111,33 +126,17 @@ class Task:
         return {"film": self.target, **self.companions.by_kind}
 
     @property
-    def film(self) -> str:
-        """Where the film is in the end, for messages."""
-        return str(self.target)
-
-    @property
     def beside(self) -> list[str]:
         """Where the other outputs are in the end."""
-        return [str(path) for path in self.companions.paths]
-
-    @property
-    def stored(self) -> bool:
-        """Whether the recording comes from an object store, or the film goes into one."""
-        return False
+        return [str(path) for path in self.companions.by_kind.values()]
 
     @contextmanager
     def at_hand(self) -> Iterator["Task"]:
-        """Lends the same task with files of this machine only.
-
-        Raises:
-          Error: the recording cannot be fetched, or the outputs cannot be put where they belong.
-        """
+        """Lends the same task with files of this machine only."""
         yield self
 
-    def check(self) -> None:
-        """Refuses what is no video. Raises `Error`."""
-        if self.refused:
-            raise self.refused
+    def check_source(self) -> None:
+        """Refuses what is no video."""
         check_video(self.source)
 
     def refusal(self) -> Error | None:
@@ -157,75 +156,19 @@ class Task:
         return None
 
     def _check(self) -> None:
-        for stale in (part for path in self.outputs.values() for part in stale_parts(path)):
-            log.warning("%s was left by a run that was killed; it can be deleted", stale)
-        refuse_busy(self.target)
-        if self._options.resume and self.target.is_file():
+        if self._options.resume:
             self._compare()
-        elif self._options.resume and read_manifest(self.target):
-            self.replace_companions = True  # of a run that was killed before the film was finished
         if not self.done:
             check_output(self.target, self.replace)
             self.companions.check(self.replace_companions)
             refuse_link(manifest_path(self.target))
 
-    def made_by_lost_worker(self) -> bool:
-        """Whether the film is there since `note_begun`, made by a worker that was lost then."""
-        manifest = read_manifest(self.target)
-        ours = manifest and manifest.fingerprint == self.fingerprint
-        return bool(
-            manifest and ours and manifest != self._previous and not manifest.changed(self.outputs)
-        )
-
-    def note_begun(self) -> None:
-        """Writes a manifest without the outputs, unless the present one is as good.
-
-        Raises:
-          OutputError: another process writes the film by now.
-          TransferError: the disk is full, so there is no room for the film either.
-        """
-        refuse_busy(self.target)
-        manifest = self._previous = read_manifest(self.target)
-        replaced = state_of(self.target)
-        if (
-            manifest
-            and manifest.fingerprint == self.fingerprint
-            and replaced in ("", manifest.states.get("film"), manifest.replaces)
-        ):
-            return
-        try:
-            write_manifest(self.target, Manifest(self.fingerprint, {}, replaced))
-        except OutputError as error:
-            self._warn(error)
-
-    def note_finished(self, part: Path) -> None:
-        """Writes the manifest; `part` is the complete film under its temporary name."""
-        files = {"film": part, **self.companions.by_kind}
-        manifest = Manifest.of(self.fingerprint, files, state_of(self.target))
-        try:
-            write_manifest(self.target, manifest)
-        except Error as error:
-            self._warn(error)
-
-    def note_failed(self) -> None:
-        """Puts back the manifest of a film that was not replaced, removes that of a new one."""
-        manifest = read_manifest(self.target)
-        if self._previous and self.target.exists():
-            with suppress(Error):
-                write_manifest(self.target, self._previous)
-        elif manifest and not manifest.states:
-            manifest_path(self.target).unlink(missing_ok=True)
-
-    def remove_parts(self) -> bool:
-        """Removes what lost workers have left unfinished; gives whether nothing else is left."""
-        return all([remove_parts(output) for output in self.outputs.values()])
-
-    def _warn(self, error: Error) -> None:
-        log.warning("--resume will not recognise %s: %s", self.target, error)
-
     def _compare(self) -> None:
         """Decides whether a film that is there is finished, is made again, or is refused."""
         manifest = read_manifest(self.target)
+        if not self.target.is_file():
+            self.replace_companions |= manifest is not None and manifest.owns(self.outputs)
+            return
         same = manifest is not None and manifest.fingerprint == self.fingerprint
         interrupted = manifest is not None and manifest.is_interrupted(self.target)
         if self.replace and (interrupted or not same):
@@ -247,13 +190,33 @@ class Task:
             names = ", ".join(changed)
             log.warning("%s is made again: %s is missing or has changed", self.target, names)
 
+    def begin(self) -> None:
+        """Refuses a film that another process writes by now."""
+        refuse_busy(self.target)
+        self._before = read_manifest(self.target)
+
+    def made_by_lost_worker(self) -> bool:
+        """Whether the film was finished since `begin`; what is there of it may be replaced."""
+        manifest = read_manifest(self.target)
+        if not manifest or manifest == self._before or manifest.fingerprint != self.fingerprint:
+            return False
+        self.replace_companions |= manifest.owns(self.outputs)
+        return not manifest.changed(self.outputs)
+
+    def remove_parts(self) -> bool:
+        """Removes what lost workers have left unfinished; gives whether nothing else is left."""
+        return all([remove_parts(output) for output in self.outputs.values()])
+
+    def note_complete(self, parts: Mapping[str, Path]) -> None:
+        manifest = Manifest.of(self.fingerprint, parts, state_of(self.target))
+        try:
+            write_manifest(self.target, manifest)
+        except Error as error:
+            log.warning("--resume will not recognise %s: %s", self.target, error)
+
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Of the source and the settings, see `results.resume.fingerprint`.
-
-        Raises:
-          MissingInputError: a file cannot be read.
-        """
+        """Of the source and the settings, see `results.resume.fingerprint`."""
         return fingerprint(self.source, self._config, self._further_settings())
 
     def _further_settings(self) -> dict[str, Any]:

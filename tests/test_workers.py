@@ -293,6 +293,19 @@ def test_a_stopped_job_goes_on(number, code, run, network, clips, tmp_path):
 
 
 @pytest.mark.release
+@pytest.mark.parametrize("started", ["gcs_server", "raylet"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_while_ray_starts_leaves_nothing(number, code, started, network, clips, tmp_path):
+    """Ray sets handlers of its own meanwhile."""
+    with process(clips / "long.mp4", "-o", tmp_path / "a.mp4", *network, "--workers", 1) as running:
+        of_ray = wait_until(lambda: ray_below(running.pid, started), running)
+        running.send_signal(number)
+        _, err = running.communicate()
+    assert running.returncode == code and "Traceback" not in err
+    assert not psutil.wait_procs(of_ray, 60)[1] and not list(tmp_path.iterdir())
+
+
+@pytest.mark.release
 def test_a_dead_raylet_ends_the_job(network, tmp_path):
     """With 75 and what to do, within a minute."""
     source = media.recording(tmp_path / "a.mp4", 3000)

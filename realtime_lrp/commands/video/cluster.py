@@ -204,14 +204,15 @@ class Cluster:
 
 
 def _with_our_handlers(call: Callable[[], None]) -> None:
-    """Calls what sets handlers of its own for signals; ours are back afterwards.
-
-    One of Ray's makes 15 the exit code where SIGTERM comes meanwhile.
-    """
+    """Calls what sets handlers of its own for signals; ours are back afterwards."""
     handlers = {number: signal.getsignal(number) for number in STOPS}
     try:
         with stops_unchanged():
             call()
+    except SystemExit as stop:
+        if stop.code == signal.SIGTERM:  # by a handler of Ray's
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
     finally:
         for number, handler in handlers.items():
             if handler is not None:  # it was set from Python

@@ -29,14 +29,11 @@ from realtime_lrp.relevance.network.traced_steps import MatrixProduct, WeightedS
 
 
 def canonise(graph: Graph) -> list[Node]:
-    """Folds batch norms and marks the gates of products, in place.
+    """Folds batch norms and marks the gates of products, in place; returns the replaced nodes.
 
     A batch norm is folded into the layer with weights before it if it is the only reader of that
     layer. Otherwise it is folded into the layers after it if all of them have weights and see no
     zero padding. Otherwise it stays, and relevance passes through it unchanged.
-
-    Returns:
-      The nodes that were replaced, as they were before.
     """
     before = list(graph.nodes)
     for node in before:
@@ -114,16 +111,10 @@ OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
 
 
 def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> None:
-    """Appends what makes scores of the values that a graph ends in.
+    """Appends what makes scores of the `classes` values that a graph ends in.
 
-    Args:
-      graph: the network.
-      classes: how many values it ends in.
-      activation: one of `OUTPUT_ACTIVATIONS`; "linear" takes the values as scores. None is the
-        softmax where a graph with several values ends in no probabilities.
-
-    Raises:
-      UsageError: there is no such activation, or the graph ends in probabilities already.
+    `activation` is one of `OUTPUT_ACTIVATIONS`; "linear" takes the values as scores. None is the
+    softmax where a graph with several values ends in no probabilities.
     """
     if activation not in (None, *OUTPUT_ACTIVATIONS):
         raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)

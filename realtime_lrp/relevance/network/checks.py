@@ -34,11 +34,7 @@ Bound = float | Sequence[float] | np.ndarray
 def check_options(
     precision: str, pool: str, start: str, keep: float, samples: int | None, also: Sequence[str]
 ) -> None:
-    """Refuses illegal values; the arguments are those of `Explainer`.
-
-    Raises:
-      UsageError: an unknown precision, pool or start, a number out of range, or `also` is one text.
-    """
+    """Refuses illegal values; the arguments are those of `Explainer`."""
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS)
     if pool not in POOLS:
@@ -59,17 +55,7 @@ def model_parts(
     low: Bound | None,
     high: Bound | None,
 ) -> "tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]":
-    """The model, how its input becomes RGB, labels, low and high, which a network may give.
-
-    Args:
-      model: as `Explainer` takes it, as are the others. What the user gives goes first.
-      labels: see there.
-      low: see there.
-      high: see there.
-
-    Raises:
-      UsageError: it is no model and no network, or its model was given to an explainer before.
-    """
+    """The model, how its input becomes RGB, labels, low and high: the user's before its own."""
     if isinstance(model, keras.Model | Graph):
         return model, None, labels, low, high
     if not hasattr(model, "colours"):
@@ -83,16 +69,7 @@ def model_parts(
 
 
 def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:
-    """The shape (H, W, C) of the pictures that a model reads.
-
-    Args:
-      graph: the model.
-      size: (H, W), needed where the model leaves them open.
-
-    Raises:
-      UsageError: the size is missing or contradicts the model.
-      DamagedInputError: the model reads something else than pictures.
-    """
+    """The shape (H, W, C) of pictures; `size` is needed where the model leaves H and W open."""
     shape = graph.input_shape
     if size is not None and [type(n) for n in np.atleast_1d(size).tolist()] != [int, int]:
         raise UsageError(f"Expected the size as (rows, columns). Received {size!r}.", "size")
@@ -117,11 +94,7 @@ def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, i
 
 
 def count_classes(graph: Graph) -> int:
-    """The number of scores that a model gives for each picture.
-
-    Raises:
-      DamagedInputError: its output is not one vector.
-    """
+    """The number of scores that a model gives for each picture."""
     shape = graph.output_shape
     if len(shape) != 1 or shape[0] is None:
         raise DamagedInputError(
@@ -133,11 +106,7 @@ def count_classes(graph: Graph) -> int:
 
 
 def check_labels(labels: Sequence[str] | None, classes: int, graph: Graph) -> None:
-    """Refuses labels that are not one for each class.
-
-    Raises:
-      DamagedInputError: there are more or fewer.
-    """
+    """Refuses labels that are not one for each class."""
     if labels is not None and len(labels) != classes:
         raise DamagedInputError(
             f"There are {len(labels)} labels for the {classes} classes of "
@@ -148,11 +117,7 @@ def check_labels(labels: Sequence[str] | None, classes: int, graph: Graph) -> No
 def input_box(
     low: Bound | None, high: Bound | None, shape: tuple[int, int, int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The lowest and highest input as arrays [H, W, C]; None where neither is given.
-
-    Raises:
-      UsageError: only one is given, the shapes do not fit, or low is not below high.
-    """
+    """The lowest and highest input as arrays [H, W, C]; None where neither is given."""
     if low is None and high is None:
         return None
     if low is None or high is None:
@@ -171,12 +136,7 @@ def input_box(
 
 
 class BatchCheck:
-    """Checks batches of pictures; warns once of values that were hardly preprocessed.
-
-    Args:
-      shape: (H, W, C) of a picture.
-      box: the lowest and highest input, or None if they are not known.
-    """
+    """Checks batches of pictures (H, W, C); warns once of values that were hardly preprocessed."""
 
     def __init__(
         self, shape: tuple[int, int, int], box: tuple[np.ndarray, np.ndarray] | None
@@ -185,11 +145,7 @@ class BatchCheck:
         self._ends = None if box is None else (float(box[0].min()), float(box[1].max()))
 
     def __call__(self, x: np.ndarray | tf.Tensor) -> np.ndarray | tf.Tensor:
-        """Returns a batch [B, H, W, C] as an array or tensor, after looking at its values.
-
-        Raises:
-          UsageError: it is no array of numbers, has another shape, is empty, or holds NaN or Inf.
-        """
+        """Returns a batch [B, H, W, C] as an array or tensor, after looking at its values."""
         try:
             x = x if tf.is_tensor(x) else np.asarray(x)
             to_float32(x[:1])

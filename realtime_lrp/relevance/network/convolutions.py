@@ -243,11 +243,7 @@ class DepthwiseConvolution(Convolution):
 
 
 class TransposedConvolution(Convolution):
-    """Conv2DTranspose: kernel [rows, columns, out, in].
-
-    Args:
-      size: (rows, columns) of the input -> (rows, columns) of the output.
-    """
+    """Conv2DTranspose: kernel [rows, columns, out, in]; `size` is (rows, columns) in -> out."""
 
     sees_whole_windows = False
 

@@ -30,15 +30,10 @@ from realtime_lrp.relevance.network.steps import (
 
 @dataclass(frozen=True)
 class Node:
-    """One step and the tensors that it connects.
+    """One step and the numbers of the tensors that it reads and computes.
 
-    Attributes:
-      layer: the Keras layer's name; "model/layer" inside a nested model, "layer:2" at a second
-        call.
-      kind: the Keras layer's type.
-      step: what it computes.
-      inputs: the numbers of the tensors that it reads.
-      output: the number of the tensor that it computes.
+    `layer` is the Keras layer's name, "model/layer" inside a nested model, "layer:2" at a second
+    call; `kind` is the layer's type.
     """
 
     layer: str
@@ -65,13 +60,9 @@ function that hands down `Multiple` gets it."""
 
 
 class Part(NamedTuple):
-    """What a node hands down to one of its inputs.
+    """What a node hands down to its input number `position`, shaped like that input.
 
-    Attributes:
-      tensor: shaped like the input.
-      node: the node; None for what starts at the network's output.
-      position: which of the node's inputs it is, from 0.
-      factor: that of a `Multiple`, else None.
+    `node` is None for what starts at the network's output; `factor` is that of a `Multiple`.
     """
 
     tensor: tf.Tensor
@@ -91,11 +82,7 @@ class Graph:
     It keeps the model's weights, not the model. Node n computes tensor n + 1.
 
     Attributes:
-      nodes: the steps.
-      output: the number of the model's output.
-      name: the model's name.
       input_shape: (rows, columns, channels) of a picture, None where the model leaves them open.
-      output_shape: the shape of the output without the batch.
       kept: the numbers of tensors that have to be computed without the ReLU behind them.
       wholes: nested model, or layer that was traced -> the number of its (first) output.
     """
@@ -143,15 +130,11 @@ class Graph:
         """Makes layers with weights, and the steps between them, compute in another type.
 
         Steps before the first and after the last layer with weights stay in float32: the picture's
-        preprocessing, the softmax. So does an input layer whose output a max pool reads. Rounding
-        would make another of several nearly equal entries win, which moves relevance at full
-        resolution (SqueezeNet, z+: correlation with float32 0.997 rounded, 0.9999 as it is).
-
-        Args:
-          dtype: bfloat16.
-          exact: the output numbers of layers that stay in float32.
-          exact_forward: whether the whole forward pass stays in float32, and only relevance and
-            gradients are handed down in `dtype`.
+        preprocessing, the softmax. So do the layers whose output numbers are `exact`, and an input
+        layer whose output a max pool reads. Rounding would make another of several nearly equal
+        entries win, which moves relevance at full resolution (SqueezeNet, z+: correlation with
+        float32 0.997 rounded, 0.9999 as it is). With `exact_forward` only what is handed down is
+        rounded.
         """
         self._lowered_to = dtype
         self._lowered = self._outputs_to_lower() - self._behind_only(set(exact))
@@ -243,23 +226,15 @@ class Graph:
     def forward(self, x: tf.Tensor, joined: bool = True) -> dict[int, tf.Tensor]:
         """Runs the network; returns every tensor by its number.
 
-        Args:
-          x: the model's input.
-          joined: whether a layer with weights also computes the ReLU that is its only reader. The
-            tensor between the two, which no rule and no gradient needs, is then the rectified one.
+        Where `joined`, a layer with weights also computes the ReLU that is its only reader. The
+        tensor between the two, which no rule and no gradient needs, is then the rectified one.
         """
         return self.go_on({0: x}, self.nodes, joined)
 
     def go_on(
         self, tensors: Mapping[int, tf.Tensor], nodes: Sequence[Node], joined: bool = True
     ) -> dict[int, tf.Tensor]:
-        """Runs some of the nodes; returns all tensors by number.
-
-        Args:
-          tensors: what these nodes read, if none of them computes it.
-          nodes: in the order of the forward pass.
-          joined: as in `forward`.
-        """
+        """Runs some of the nodes, in order, on what they read; returns all tensors by number."""
         tensors = dict(tensors)
         for node in nodes:
             if node.output in tensors:
@@ -323,18 +298,11 @@ class Graph:
         start: int | None = None,
         end: int = 0,
     ) -> Parts:
-        """Passes relevance or a gradient back from one tensor to another one.
+        """Passes relevance or a gradient back from the tensor `start` to the tensor `end`.
 
-        Args:
-          tensors: what `forward` returned.
-          begin: what arrives at the tensor `start`.
-          back: computes what a node hands down to its inputs.
-          start: the number of a tensor; None means the output.
-          end: the number of a tensor before it. What passes it by is not followed.
-
-        Returns:
-          What arrives at each tensor, from `start` to `end`, and at `BIASES`. Tensors at which
-          nothing arrives are left out, except the network's input.
+        `start` None is the output. What passes `end` by is not followed. Returns what arrives at
+        each tensor, and at `BIASES`; tensors at which nothing arrives are left out, except the
+        network's input.
         """
         start = self.output if start is None else start
         parts: Parts = defaultdict(list, {start: [Part(begin)]})
@@ -344,14 +312,7 @@ class Graph:
     def hand_down(
         self, parts: Parts, nodes: Sequence[Node], tensors: Mapping[int, tf.Tensor], back: Back
     ) -> None:
-        """Passes what has arrived back through some of the nodes.
-
-        Args:
-          parts: what has arrived; what these nodes hand down is added.
-          nodes: in the order of the forward pass.
-          tensors: what `forward` returned.
-          back: see `backward`.
-        """
+        """Passes what has arrived back through some of the nodes; adds what they hand down."""
         for node in reversed(nodes):
             if node.output not in parts:
                 continue  # a branch that `start` does not use

@@ -23,12 +23,9 @@ Modify = Callable[[tf.Tensor], tf.Tensor]
 
 
 class Weights:
-    """A kernel in the layouts that `transform` and `transpose` read.
+    """A kernel in the layouts that `transform` and `transpose` (`adjoint`) read.
 
-    Attributes:
-      kernel: what `transform` reads.
-      adjoint: what `transpose` reads, where that is another layout; made at the first access.
-      stacked: whether it is for an input of twice the channels, see `Linear.stacked`.
+    `stacked` ones are for an input of twice the channels, see `Linear.stacked`.
     """
 
     stacked = False
@@ -44,12 +41,9 @@ class Weights:
 
 
 class Linear(Step):
-    """A layer that computes weighted sums: z = transform(a, weights, bias).
+    """A layer that computes weighted sums: z = transform(a, weights, bias), bias [out] or None.
 
-    Attributes:
-      kernel: float32 or bfloat16 weights.
-      bias: [out] of the same type, or None.
-      convolves: whether it sums over windows of its input.
+    `convolves` says whether it sums over windows of its input.
     """
 
     convolves = False
@@ -109,12 +103,7 @@ class Linear(Step):
         return None
 
     def forward(self, a: tf.Tensor, activation: str = "") -> tf.Tensor:
-        """The layer's output.
-
-        Args:
-          a: its input.
-          activation: "relu" or "relu6" to apply it as well, or "".
-        """
+        """The output; `activation` is "relu" or "relu6" to apply it as well, or ""."""
         return self.transform(a, self.weights, self.bias, activation)
 
     def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
@@ -132,13 +121,7 @@ class Linear(Step):
         return RECTIFIERS[activation](z) if activation else z
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        """The adjoint of `transform`.
-
-        Args:
-          s: shaped like the output.
-          weights: those of `transform`.
-          shape: the shape of the input, which is that of the result.
-        """
+        """The adjoint of `transform`: s is shaped like the output; `shape` is the input's."""
         with tf.GradientTape() as tape:
             a = tf.zeros(shape, s.dtype)
             tape.watch(a)
@@ -159,20 +142,11 @@ class Linear(Step):
         return self.kernel.shape[-1]
 
     def output_shape(self, shape: Sequence[int]) -> list[int]:
-        """The shape of the output for an input of this shape, both with the batch.
-
-        Raises:
-          ValueError: the layer cannot read this shape.
-        """
+        """The shape of the output, with the batch; ValueError where the input's does not fit."""
         raise NotImplementedError
 
     def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
-        """How often each weight is used for a picture.
-
-        Args:
-          a: the input, [1, ...].
-          output: the output, [1, ...].
-        """
+        """How often each weight is used for a picture, from its input and output [1, ...]."""
         return math.prod(output.shape[1:-1])
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:

@@ -14,9 +14,7 @@ from realtime_lrp.relevance.network.steps import Elementwise
 class Normalisation(Elementwise):
     """(a - mean) / deviation * gamma + beta, with mean and deviation of groups of entries.
 
-    Args:
-      gamma, beta: float32, or None.
-      epsilon: added to the variance.
+    `epsilon` is added to the variance.
     """
 
     def __init__(self, gamma: tf.Tensor | None, beta: tf.Tensor | None, epsilon: float) -> None:
@@ -48,12 +46,7 @@ class Normalisation(Elementwise):
 
 
 class LayerNorm(Normalisation):
-    """Normalises along axes.
-
-    Args:
-      axes: along which mean and deviation are taken, and gamma and beta have entries.
-      gamma, beta, epsilon: see `Normalisation`.
-    """
+    """Normalises along axes, along which gamma and beta have entries."""
 
     def __init__(
         self,
@@ -84,12 +77,7 @@ class LayerNorm(Normalisation):
 
 
 class GroupNorm(Normalisation):
-    """Normalises groups of channels, each over all its rows and columns.
-
-    Args:
-      groups: how many.
-      gamma, beta, epsilon: see `Normalisation`.
-    """
+    """Normalises groups of channels, each over all its rows and columns."""
 
     def __init__(
         self, groups: int, gamma: tf.Tensor | None, beta: tf.Tensor | None, epsilon: float

@@ -24,13 +24,7 @@ _enabled = True
 
 
 class Geometry(TypedDict):
-    """How the window of a convolution moves over its input.
-
-    Attributes:
-      strides: for each axis.
-      padding: "SAME" or "VALID".
-      dilations: for each axis.
-    """
+    """How the window of a convolution moves; padding is "SAME" or "VALID"."""
 
     strides: Sequence[int]
     padding: str
@@ -49,12 +43,7 @@ def disabled() -> Iterator[None]:
 
 
 def usable(a: tf.Tensor, kernel: tf.Tensor) -> bool:
-    """Whether `convolution` can compute a convolution without groups.
-
-    Args:
-      a: the input, inside a graph.
-      kernel: [rows, columns, in, out], a value.
-    """
+    """Whether `convolution` can compute one: without groups, `a` inside a graph."""
     return (
         _enabled
         and not tf.executing_eagerly()
@@ -95,16 +84,9 @@ def convolution(
     padding: str,
     dilations: Sequence[int],
 ) -> tf.Tensor:
-    """Adds a convolution with a constant kernel to the graph.
+    """Adds a convolution to the graph; the kernel [rows, columns, in, out] is a value.
 
-    Args:
-      a: [B, H, W, in].
-      kernel: [rows, columns, in, out], a value.
-      bias: [out] or None.
-      activation: "", or one of `ACTIVATIONS`.
-      strides: rows and columns.
-      padding: "SAME" or "VALID".
-      dilations: rows and columns.
+    `activation` is "" or one of `ACTIVATIONS`.
     """
     if bias is None:
         bias = tf.zeros([kernel.shape[-1]], a.dtype)

@@ -21,17 +21,7 @@ a mask of truth values. Of axes that are left out all is taken."""
 
 
 def choose_output(wanted: str | int | None, names: Sequence[str], model: str) -> int:
-    """The position of the output that is explained.
-
-    Args:
-      wanted: its name or position; None where there is only one.
-      names: of all outputs.
-      model: the model's name, for messages.
-
-    Raises:
-      UsageError: there is no such output.
-      DamagedInputError: there are several, and none is named.
-    """
+    """The position of the output that is explained; `wanted` is its name or position."""
     listed = ", ".join(map(repr, names))
     if wanted is None and len(names) > 1:
         raise DamagedInputError(
@@ -55,17 +45,9 @@ def choose_output(wanted: str | int | None, names: Sequence[str], model: str) ->
 
 
 def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
-    """Makes the chosen places of a graph's output its output, in place.
+    """Makes the chosen places of a graph's output, of this shape without the batch, its output.
 
     A softmax or sigmoid at the end is computed at these places only.
-
-    Args:
-      graph: the network.
-      at: which places.
-      shape: of its output, without the batch.
-
-    Raises:
-      UsageError: there are no such places.
     """
     *axes, classes = shape
     indices = chosen_places(at, axes)
@@ -84,15 +66,7 @@ def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
 
 
 def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
-    """The places that `at` names, counted in one row; int32.
-
-    Args:
-      at: whole numbers and slices for the first axes, of the others all is taken; or a mask.
-      axes: the sizes of the axes between batch and classes.
-
-    Raises:
-      UsageError: a number is out of range, the mask has another shape, or nothing is left.
-    """
+    """The places that `at` names, counted in one row; int32. `axes` has sizes without classes."""
     numbers = np.arange(int(np.prod(axes, dtype=int)), dtype=np.int32).reshape(axes)
     listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
     array = np.asarray(at) if isinstance(at, np.ndarray | list) else None

@@ -11,15 +11,7 @@ from realtime_lrp.relevance.network.steps import Step, Tensors, stabilise
 
 
 class Pool(Step):
-    """Pooling over windows.
-
-    Args:
-      window, strides: (rows, columns).
-      padding: "valid" or "same".
-
-    Attributes:
-      overlaps: whether an entry can lie in several windows.
-    """
+    """Pooling over windows; `overlaps` says whether an entry can lie in several."""
 
     keeps_sign = True
 

@@ -51,23 +51,12 @@ class Step:
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         """The relevance of each input, shaped like it; None for an input that gets nothing.
 
-        What constants took, [B], may follow.
-
-        Args:
-          inputs: what `forward` read.
-          output: what `forward` returned.
-          relevance: shaped like the output.
+        What constants took, [B], may follow. `inputs` and `output` are those of `forward`.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method `relevance`")
 
     def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
-        """For each input the derivative with respect to it, times `gradient`; None if it is 0.
-
-        Args:
-          inputs: what `forward` read.
-          output: what `forward` returned.
-          gradient: shaped like the output.
-        """
+        """For each input the derivative with respect to it, times `gradient`; None if it is 0."""
         inputs = [tf.identity(a) for a in inputs]  # one tensor may be several inputs
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -80,12 +69,7 @@ class Step:
 
 
 class Elementwise(Step):
-    """A function of each entry, computed in float32; relevance passes through it unchanged.
-
-    Args:
-      function: what it computes.
-      keeps_sign: see `Step`.
-    """
+    """A function of each entry, computed in float32; relevance passes through it unchanged."""
 
     def __init__(self, function: Callable[[tf.Tensor], tf.Tensor], keeps_sign: bool) -> None:
         self.function = function
@@ -114,10 +98,7 @@ class Identity(Elementwise):
 class Activation(Elementwise):
     """A non-linearity. Without negative inputs it has no negative outputs.
 
-    Args:
-      name: its name in Keras.
-      function: what it computes.
-      nonnegative: whether no output is negative, for any input.
+    `name` is Keras's; `nonnegative` says whether no output is negative, for any input.
     """
 
     def __init__(
@@ -142,12 +123,7 @@ class Activation(Elementwise):
 
 
 class Softmax(Activation):
-    """The softmax along an axis, or several.
-
-    Args:
-      function: computes it.
-      axis: its number, or numbers.
-    """
+    """The softmax along an axis, or several."""
 
     def __init__(
         self, function: Callable[[tf.Tensor], tf.Tensor], axis: int | Sequence[int] = -1
@@ -157,11 +133,7 @@ class Softmax(Activation):
 
 
 class Affine(Elementwise):
-    """A batch norm, `scale * a + offset` for each channel; relevance passes through it unchanged.
-
-    Args:
-      scale, offset: float32 [channels].
-    """
+    """A batch norm, `scale * a + offset`, both [channels]; relevance passes unchanged."""
 
     def __init__(self, scale: tf.Tensor, offset: tf.Tensor) -> None:
         super().__init__(lambda a: a * scale + offset, keeps_sign=False)
@@ -189,11 +161,7 @@ class Move(Step):
 
 
 class Reshape(Move):
-    """Entries in another shape [B, *shape].
-
-    Args:
-      shape: sizes; one may be -1, which stands for what is left over.
-    """
+    """Entries in another shape [B, *shape]; one size may be -1, which is what is left over."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.shape = [-1 if size is None else size for size in shape]
@@ -205,11 +173,7 @@ class Reshape(Move):
 
 
 class Permute(Move):
-    """Axes in another order.
-
-    Args:
-      order: for each axis of the output the axis of the input, batch included.
-    """
+    """Axes in the order of the input's, batch included."""
 
     def __init__(self, order: Sequence[int]) -> None:
         self.order = list(order)
@@ -219,12 +183,7 @@ class Permute(Move):
 
 
 class Upsample(Step):
-    """More rows and columns; each input gets the relevance of what the outputs took from it.
-
-    Args:
-      factor: (rows, columns).
-      method: "nearest" or "bilinear".
-    """
+    """More rows and columns; each input gets the relevance of what the outputs took from it."""
 
     keeps_sign = True
 
@@ -276,11 +235,7 @@ class Concatenate(Move):
 
 
 class Add(Step):
-    """Adds its inputs; relevance is distributed in proportion to the terms.
-
-    Args:
-      factors: what each input is multiplied by before; None means 1.
-    """
+    """Adds its inputs, each times its factor; relevance is shared in proportion to the terms."""
 
     shares = True
 
@@ -310,11 +265,8 @@ class Product(Step):
     """Multiplies its inputs. A gate only lets through: what is gated gets all (Arras et al. 2017).
 
     Where no input is a gate, each gets an equal share (the uniform rule, Achtibat et al. 2024,
-    "AttnLRP", prop. 3.3).
-
-    Attributes:
-      gates: the positions of inputs that come out of a sigmoid or the like. An input that is
-        broadcast over rows, columns or channels is a gate as well.
+    "AttnLRP", prop. 3.3). `gates` has the positions of inputs that come out of a sigmoid or the
+    like. An input that is broadcast over rows, columns or channels is a gate as well.
     """
 
     keeps_sign = True
@@ -366,12 +318,7 @@ def _shaped_like(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
 
 
 class Places(Move):
-    """The vectors at some places of a tensor [B, ..., classes], one after the other.
-
-    Args:
-      indices: of the places, if all are counted in one row.
-      count: how many places the tensor has.
-    """
+    """The vectors at some of the `count` places of a tensor [B, ..., classes], in a row."""
 
     def __init__(self, indices: np.ndarray, count: int) -> None:
         self.indices, self.count = indices, count
@@ -397,14 +344,10 @@ class Mean(Step):
 
 
 class Multiple(NamedTuple):
-    """Relevance of which a rule knows by what the tensor that it belongs to was multiplied.
+    """Relevance a * s of a tensor a, with its factor s.
 
     The next rule in proportion would have to divide by that tensor again. What nobody reads of the
     two costs nothing: TensorFlow leaves it out.
-
-    Attributes:
-      relevance: the tensor times the factor.
-      factor: shaped like it.
     """
 
     relevance: tf.Tensor

@@ -45,13 +45,10 @@ PRODUCTS = {"BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
 
 
 class TokenGrid(NamedTuple):
-    """The patches that the tokens of a layer stand for.
+    """The grid of patches that the tokens of a layer stand for.
 
-    Attributes:
-      rows: of the grid of patches.
-      columns: of this grid.
-      cells: int32 [tokens], row * columns + column; -1 for tokens that stand for no patch, such as
-        a class token or registers.
+    `cells` is int32 [tokens], row * columns + column; -1 for tokens that stand for no patch, such
+    as a class token or registers.
     """
 
     rows: int
@@ -60,11 +57,9 @@ class TokenGrid(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """The cell of each entry of a tensor.
+    """The cell of each entry of a tensor, on a grid of `size` (rows, columns).
 
-    Attributes:
-      size: rows and columns of the grid.
-      numbers: float32 [1, ...], 1 + row * columns + column, 0 for an entry of no cell.
+    `numbers` is float32 [1, ...], 1 + row * columns + column, 0 for an entry of no cell.
     """
 
     size: tuple[int, int]
@@ -72,12 +67,9 @@ class _Cells(NamedTuple):
 
 
 class TokenGrids:
-    """Follows the cells through a network.
+    """Follows the cells through a canonised network, to the tensor number `end`.
 
-    Args:
-      graph: the canonised network.
-      shapes: number of a tensor -> its shape for one picture, with the batch.
-      end: the number of the last tensor that is looked at; None means all.
+    `shapes` has the shape of each tensor for one picture, with the batch.
     """
 
     def __init__(

@@ -24,13 +24,9 @@ Compute = Callable[..., tf.Tensor]
 
 
 def kept_shape(shape: Sequence[int]) -> list[int]:
-    """The shape without the batch in which the graph keeps a traced tensor.
+    """The shape without the batch in which the graph keeps a tensor of this traced shape.
 
-    Args:
-      shape: as it was traced, with the batch.
-
-    Raises:
-      ValueError: the first axis does not hold the pictures.
+    ValueError where the first axis does not hold the pictures.
     """
     if not len(shape) or shape[0] == 0 or shape[0] % BATCH:
         raise ValueError("mixes the pictures of a batch")
@@ -41,9 +37,7 @@ def kept_shape(shape: Sequence[int]) -> list[int]:
 class Operation(Step):
     """An operation on tensors and constants, computed in float32.
 
-    Args:
-      compute: its inputs as they were traced -> its output.
-      shapes: those of its inputs and its output as they were traced, with the batch.
+    `shapes` are those of its inputs and its output as they were traced, with the batch.
     """
 
     def __init__(self, compute: Compute, shapes: Sequence[Sequence[int]]) -> None:
@@ -93,10 +87,8 @@ class MatrixProduct(Operation):
 
     A matrix of attention weights only lets through: relevance goes to the other one, in proportion
     to the terms of each sum. Where none is such a gate each gets half (the uniform rule, Achtibat
-    et al. 2024, "AttnLRP", prop. 3.3).
-
-    Attributes:
-      gates: the positions of inputs that come out of a softmax or the like.
+    et al. 2024, "AttnLRP", prop. 3.3). `gates` has the positions of inputs that come out of a
+    softmax or the like.
     """
 
     shares = multiplies = True
@@ -120,13 +112,9 @@ class MatrixProduct(Operation):
     def factors(
         self, inputs: Tensors, output: tf.Tensor, factor: tf.Tensor, gate: frozenset[int]
     ) -> Tensors:
-        """The relevance of each input, divided by the input.
+        """The relevance of each input, divided by it; `factor` is the output's, divided by it.
 
-        Args:
-          inputs: the two matrices.
-          output: their product.
-          factor: its relevance, divided by it.
-          gate: the position of an input that gets nothing, or none.
+        The input number `gate`, if there is one, gets nothing.
         """
         parts = self.gradient(inputs, output, factor / (2 - len(gate)))
         return [None if n in gate else part for n, part in enumerate(parts)]

@@ -44,15 +44,11 @@ def build_graph(
 ) -> Graph:
     """Turns a Keras model into a graph.
 
-    The first time that a model is read, each layer is compared with its steps, on noise.
-
-    Args:
-      model: reads one picture. A subclassed model has to be built: called on a batch once, or by
-        `build`.
-      pool: how relevance goes back through max pools, "max" or "average".
-      output: which of the model's outputs, by name or position; None for its only one.
-      size: rows and columns of the pictures, where the model leaves them open; without them its
-        layers are not compared.
+    The first time that a model is read, each layer is compared with its steps, on noise. A
+    subclassed model has to be built: called on a batch once, or by `build`. `pool` says how
+    relevance goes back through max pools, "max" or "average"; `output` is a name or position, None
+    for the only one. Where the model leaves the `size` (rows, columns) of its pictures open, layers
+    are not compared without it.
 
     Raises:
       UsageError: there is no such output.
@@ -162,10 +158,7 @@ def _require_one_input(model: keras.Model) -> None:
 class _Called:
     """A layer, an operation or a subclassed model with the arguments of one call.
 
-    Attributes:
-      layer: what is called.
-      args: positional arguments; the tensors that depend on the picture are `keras.KerasTensor`s.
-      kwargs: arguments by name.
+    Arguments that depend on the picture are `keras.KerasTensor`s.
     """
 
     layer: keras.Operation
@@ -189,15 +182,7 @@ class _Called:
         return self.layer(*args, **kwargs)
 
     def trace(self, shapes: Sequence[tuple[int | None, ...]], pool: str) -> Trace:
-        """Traces the call.
-
-        Args:
-          shapes: those of `tensors`, with the batch.
-          pool: see `build_graph`.
-
-        Raises:
-          UnsupportedLayerError: the sizes of its inputs are not known, or it cannot be traced.
-        """
+        """Traces the call; `shapes` are those of `tensors`, with the batch."""
         if any(None in shape[1:] for shape in shapes):
             raise UnsupportedLayerError(
                 self.layer, "it has no rule of its own, and its operations are known for pictures "
@@ -246,12 +231,8 @@ _CALLS_OF_GRAPHS = (type(keras.Model((one := keras.Input((1,))), one)).call, ker
 class _Builder:
     """Appends the layers of a model to a graph.
 
-    Attributes:
-      graph: the graph.
-      pool: see `build_graph`.
-      shapes: number of a tensor -> its shape, where tracing has found it out. What a custom layer
-        tells Keras can be wrong.
-      calls: the calls of all layers that have been appended, for `check_calls`.
+    `shapes` has those of tensors that tracing has found out: what a custom layer tells Keras can be
+    wrong. `calls` are those of all layers that were appended, for `check_calls`.
     """
 
     graph: Graph
@@ -260,10 +241,9 @@ class _Builder:
     calls: list[LayerCall] = field(default_factory=list)
 
     def walk(self, model: keras.Model, numbers: list[int], prefix: str) -> list[int | None]:
-        """Appends the layers of a functional model.
+        """Appends the layers of a functional model; returns the numbers of its outputs.
 
-        Returns:
-          The numbers of its outputs, None for one that does not depend on the picture.
+        None is an output that does not depend on the picture.
         """
         known: dict[int, int | None] = dict(zip(map(id, model.inputs), numbers, strict=True))
         for node in _nodes_in_order(model):
@@ -305,15 +285,7 @@ class _Builder:
     def _append_call(
         self, called: _Called, name: str, node: Any, inputs: list[int], numbers: list[int]
     ) -> list[int | None]:
-        """Appends the steps or the operations of a layer.
-
-        Args:
-          called: the call.
-          name: of the layer in the graph.
-          node: Keras's own record of the call.
-          inputs: the numbers of all that it reads.
-          numbers: the numbers of its tensors, each once.
-        """
+        """Appends the steps or the operations of a layer; `node` is Keras's record of the call."""
         layer = called.layer
         try:
             steps = steps_of(layer, self.pool, called.args)
@@ -341,18 +313,7 @@ class _Builder:
     def append_trace(
         self, called: _Called, traced: Trace, numbers: list[int], name: str
     ) -> list[int | None]:
-        """Appends the operations of a call; returns the numbers of its outputs, as `walk`.
-
-        Args:
-          called: the call.
-          traced: its operations.
-          numbers: what it reads.
-          name: the names of the models around it and its own.
-
-        Raises:
-          UnsupportedLayerError: an operation cannot be explained.
-          UnavailableError: what it computes does not fit into memory.
-        """
+        """Appends the operations of a call; returns the numbers of its outputs, as `walk`."""
         _refuse_beyond_memory(called.layer, traced)
         first = len(self.graph.nodes)
         reader = Reader(self.graph, called.layer, name, traced, self.pool, self._append_inner)

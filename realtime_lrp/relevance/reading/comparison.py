@@ -26,15 +26,10 @@ HALF_TOLERANCE = 0.05
 
 @dataclass(frozen=True)
 class LayerCall:
-    """One call of a layer, and what stands for it in a graph.
+    """One call of a layer or a nested model, and the nodes of a graph that stand for it.
 
-    Attributes:
-      layer: the layer, or a nested model.
-      name: its name in the graph.
-      compute: what it computes, as in inference.
-      nodes: those of the layer; empty for a model, whose layers have calls of their own.
-      inputs: the numbers of what it reads.
-      outputs: the numbers of what it computes; None for what does not depend on the picture.
+    A model has no `nodes`: its layers have calls of their own. `outputs` has None for what does not
+    depend on the picture.
     """
 
     layer: keras.Operation
@@ -49,13 +44,6 @@ def check_calls(calls: Sequence[LayerCall], picture: tf.TensorSpec) -> None:
     """Refuses a model of which a layer computes something else than its nodes.
 
     Each layer reads what Keras has computed before it, so that no rounding adds up.
-
-    Args:
-      calls: all calls of the model's layers, in order.
-      picture: shape, with the batch, and type of the model's input.
-
-    Raises:
-      DamagedInputError: a layer, which is named, differs.
     """
     values = {0: _noise(picture, 1)}
     last_reader = {number: call for call in calls for number in call.inputs}
@@ -106,18 +94,9 @@ def check_nodes(
     inputs: Sequence[int],
     outputs: Sequence[int | None],
 ) -> None:
-    """Refuses a layer whose nodes compute something else than it does.
+    """Refuses a traced layer whose nodes compute something else than it does.
 
-    Args:
-      nodes: those of the layer.
-      layer: for the message.
-      compute: what the layer computes.
-      traced: its operations.
-      inputs: the numbers of what it reads.
-      outputs: the numbers of what it computes; None for what does not depend on the picture.
-
-    Raises:
-      UnsupportedLayerError: they differ, or one picture of a batch changes the outputs of another.
+    Neither may one picture of a batch change the outputs of another.
     """
     pictures = [_noise(tensor, 2) for tensor in traced.inputs]
     same_first = [tf.concat([one[:1], _other(one[1:])], 0) for one in pictures]

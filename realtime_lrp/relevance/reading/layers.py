@@ -397,15 +397,9 @@ def _full_name(layer: keras.Operation) -> str:
 
 
 def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> list[Step]:
-    """Translates a Keras layer into a chain of steps.
+    """Translates a built Keras layer, or the operation of an expression, into a chain of steps.
 
-    Args:
-      layer: a built Keras layer, or the operation of an expression.
-      pool: "max" (winner takes all) or "average", how relevance goes through max pools.
-      arguments: the arguments of an operation's call.
-
-    Raises:
-      UnsupportedLayerError: the layer's type or one of its options has no rule.
+    `pool` is "max" (winner takes all) or "average"; `arguments` are those of an operation's call.
     """
     constants = not all(map(keras.utils.is_keras_tensor, arguments))
     if constants and type(layer) in (*OPERATIONS, DIVISION):

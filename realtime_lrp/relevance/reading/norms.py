@@ -25,11 +25,9 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """Operations that may be a normalisation.
+    """Operations, in order, that may be a normalisation of the tensor `root`, as it was traced.
 
-    Attributes:
-      root: the tensor that they read, as it was traced.
-      operations: in the order of computing; only the last one is read by others.
+    Only the last one is read by others.
     """
 
     root: tf.Tensor
@@ -42,13 +40,7 @@ class Candidate:
 
 
 def candidates(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[Candidate]:
-    """The operations between a mean and the only tensor in which everything made of it meets.
-
-    Args:
-      graph: the traced operations, in the order of computing.
-      of_picture: the names of the tensors that depend on the picture.
-      needed: the names of the operations that outputs depend on.
-    """
+    """The operations between a mean and the only tensor in which everything made of it meets."""
     operations = [one for one in graph.get_operations() if one.name in needed]
     found: list[Candidate] = []
     taken: set[str] = set()
@@ -94,9 +86,7 @@ def as_normalisation(
 ) -> list[Step]:
     """The normalisation that the operations compute; empty if they compute something else.
 
-    Args:
-      candidate: the operations.
-      constant: the value of a tensor that does not depend on the picture, else None.
+    `constant` gives the value of a tensor that does not depend on the picture, else None.
     """
     axes = constant(candidate.operations[0].inputs[1])
     rank = candidate.root.shape.rank
@@ -131,10 +121,7 @@ def _gamma_and_beta(
 ) -> tuple[tf.Tensor, tf.Tensor] | None:
     """Gamma and beta with which `computed` is normal * gamma + beta; None if there are none.
 
-    Args:
-      computed: [B, ...].
-      normal: shaped like it.
-      axes: along which gamma and beta have entries.
+    They have entries along these axes.
     """
     others = tuple(axis for axis in range(normal.ndim) if axis not in axes)
     deviation = normal - normal.mean(others, keepdims=True)

@@ -157,11 +157,7 @@ def filled(value: float) -> Row:
 
 
 def addition(factors: tuple[int, int]) -> Row:
-    """Makes the row of a sum or a difference.
-
-    Args:
-      factors: those of the two terms, 1 or -1.
-    """
+    """Makes the row of a sum or a difference; the factors of the two terms are 1 or -1."""
 
     def row(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
         first, second = operation.inputs
@@ -223,12 +219,6 @@ def _batch_norm(
     """The batch norm of a SavedModel that a product and a sum with constants are; None if none.
 
     The end of another normalisation, which divides by a deviation of the picture, is none.
-
-    Args:
-      reader: knows the graph.
-      operation: the sum.
-      scaled: what it reads besides the constant.
-      offset: the constant.
     """
     (product,) = (one for one in operation.inputs if reader.constant(one) is None)
     if not reader.trace.flat or scaled.types != ("Mul",) or len(product.consumers()) > 1:
@@ -257,12 +247,7 @@ def _fold(
 ) -> bool:
     """Makes constants part of the layer with weights that an operation reads, if it can.
 
-    Args:
-      reader: knows the graph.
-      operation: multiplies or adds one constant for each channel.
-      held: the tensor of the graph that it reads.
-      scale: by what each channel is multiplied.
-      offset: what is added to it then, of the same shape.
+    Each channel is multiplied by `scale`; `offset`, of the same shape, is added then.
     """
     graph = reader.graph
     (tensor,) = (one for one in operation.inputs if reader.constant(one) is None)

@@ -55,10 +55,7 @@ def _other_product(
 ) -> list[Value]:
     """A product of two tensors of the picture, or of one with constants that are no weights.
 
-    Args:
-      reader: knows the tensors.
-      operation: the product.
-      compute: a faster way to compute it of two tensors, or None.
+    `compute` is a faster way to compute it of two tensors.
     """
     held = [reader.held(one) for one in operation.inputs if reader.constant(one) is None]
     kind = MatrixProduct if len(held) == 2 else WeightedSum
@@ -125,12 +122,8 @@ def einsum(reader: Reader, operation: tf.Operation) -> list[Value]:
 def _dense_steps(held: Held, read: str, weights: str, output: str, kernel: tf.Tensor) -> list[Step]:
     """A product by an equation as a dense layer between changes of the shape; empty if it is none.
 
-    Args:
-      held: the tensor that is read.
-      read: the labels of its axes.
-      weights: those of the weights.
-      output: those of the output.
-      kernel: the weights.
+    `read`, `weights` and `output` are the labels of the axes of the tensor, the kernel and the
+    result.
     """
     summed = [label for label in read if label in weights and label not in output]
     kept = [label for label in read if label not in weights]

@@ -53,14 +53,9 @@ CONTROL_FLOW = {
 
 @dataclass
 class Reader:
-    """The state while a traced layer is read.
+    """The state while a traced layer is read; nodes are appended to `graph`.
 
     Attributes:
-      graph: nodes are appended to it.
-      layer: the traced layer.
-      name: its name, with those of the models around it.
-      trace: its operations.
-      pool: how relevance goes through max pools, "max" or "average".
       append_call: (an inner layer, its inputs, its name) -> its outputs; appends its nodes.
       values: name of a traced tensor -> what it stands for.
       made: the names of the traced tensors that a node computes.
@@ -80,18 +75,9 @@ class Reader:
     constant_bytes: int = 0
 
     def read(self, numbers: Sequence[int], rows: Mapping[str, Row]) -> list[int | None]:
-        """Appends everything that the layer's outputs depend on.
+        """Appends everything that the layer's outputs depend on; `numbers` are its inputs.
 
-        Args:
-          numbers: the layer's inputs in the graph.
-          rows: type of an operation -> its row.
-
-        Returns:
-          The numbers of the layer's outputs, None for one that does not depend on the picture.
-
-        Raises:
-          UnsupportedLayerError: an operation has no row, or is used in a way that its row does not
-            know.
+        Returns the numbers of its outputs, None for one that does not depend on the picture.
         """
         for tensor, number in zip(self.trace.inputs, numbers, strict=True):
             self.values[tensor.name] = Held(number, tuple(tensor.shape))
@@ -233,12 +219,7 @@ class Reader:
         return value.value if isinstance(value, Constant) else None
 
     def held(self, tensor: tf.Tensor) -> Held:
-        """The tensor in the graph; a chain becomes a node.
-
-        Raises:
-          CannotReadError: it is a constant, holds no floating numbers, or its first axis is not
-            that of the pictures.
-        """
+        """The tensor in the graph; a chain becomes a node."""
         value = self.values[tensor.name]
         if isinstance(value, Constant):
             raise CannotReadError("reads a constant where a tensor of the picture is expected")
@@ -264,14 +245,7 @@ class Reader:
         inputs: Sequence[Held],
         output: int = 0,
     ) -> list[Held]:
-        """Appends steps that compute an output of an operation.
-
-        Args:
-          operation: it gives the nodes their name.
-          steps: a chain; the first one reads the inputs.
-          inputs: tensors of the graph.
-          output: which of the operation's outputs they compute.
-        """
+        """Appends steps in a row that compute an output of an operation, which names the nodes."""
         name = self._joined(self.trace.places.get(operation.name), operation.type)
         read = tuple(one.number for one in inputs)
         number = self.graph.append(name, operation.type, steps, read)
@@ -285,11 +259,7 @@ class Reader:
 
 
 def shapes_of(operation: tf.Operation, held: Sequence[Held], index: int = 0) -> list[Sequence[int]]:
-    """The shapes of an operation's inputs and of one output, as they were traced.
-
-    Raises:
-      CannotReadError: the first axis of the output does not hold the pictures.
-    """
+    """The shapes of an operation's inputs and of one output, as they were traced."""
     try:
         kept_shape(operation.outputs[index].shape)
     except ValueError as error:
@@ -300,13 +270,7 @@ def shapes_of(operation: tf.Operation, held: Sequence[Held], index: int = 0) -> 
 def compute_with_constants(
     reader: Reader, operation: tf.Operation, index: int = 0
 ) -> Callable[..., tf.Tensor]:
-    """What an operation computes from those inputs that depend on the picture.
-
-    Args:
-      reader: knows the constants.
-      operation: the operation.
-      index: which of its outputs.
-    """
+    """What an operation computes from those inputs that depend on the picture."""
     run = compute_of(operation)
     constants = [reader.constant(tensor) for tensor in operation.inputs]
     turned = [reader.turned(tensor) for tensor in operation.inputs]
@@ -339,13 +303,8 @@ def _for_batch(
 ) -> Callable[[tf.Tensor], tf.Tensor]:
     """What an operation reads in place of a constant: batch size -> tensor.
 
-    Args:
-      value: the constant, as it is for the traced batch.
-      rank: the number of axes of the tensors that it is read beside.
-      place: the type of the operation, and the position of the constant among its inputs.
-
-    Raises:
-      CannotReadError: the batch is joined with several axes.
+    `rank` is that of the tensors beside it; `place` has the type of the operation and the position
+    of the constant among its inputs.
     """
     if place == ("Reshape", 1):
         joined = [size for size in value.numpy() if size > 0 and size % BATCH == 0]

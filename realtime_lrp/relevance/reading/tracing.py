@@ -21,11 +21,7 @@ from realtime_lrp.system.locks import TRACING
 class Call:
     """A call of a layer inside the traced one.
 
-    Attributes:
-      layer: the inner layer.
-      place: the names of the layers around it and its own, "mlp/dense".
-      inputs: what it read.
-      outputs: what it computed.
+    `place` has the names of the layers around it and its own, "mlp/dense".
     """
 
     layer: keras.Layer
@@ -39,9 +35,6 @@ class Trace:
     """The operations of a layer.
 
     Attributes:
-      graph: holds them.
-      inputs: the tensors that stand for the layer's inputs.
-      outputs: the tensors that it computes.
       captured: name of a placeholder -> the value or the variable that it stands for.
       calls: name of a tensor -> the call of an inner layer that computes it.
       places: name of an operation -> the names of the inner layers around it, "mlp/dense".
@@ -65,13 +58,10 @@ def trace(
     inner: Sequence[keras.Layer],
     stays: Callable[[keras.Layer], bool],
 ) -> Trace:
-    """Traces a function of tensors.
+    """Traces a function of tensors of these shapes, with the batch, and types.
 
-    Args:
-      compute: what the layer computes, from one tensor for each input.
-      inputs: shape, with the batch, and type of each; no size but the batch's may be open.
-      inner: the layers that it calls, at any depth.
-      stays: whether calls of an inner layer are recorded as such.
+    No size but the batch's may be open. Calls of those `inner` layers, at any depth, of which
+    `stays` is true are recorded as such.
     """
     recorder = _Recorder(stays)
     names: list[str] = []

@@ -19,23 +19,14 @@ class CannotReadError(Exception):
 
 @dataclass(frozen=True)
 class Constant:
-    """What does not depend on the picture.
-
-    Attributes:
-      value: an eager tensor.
-    """
+    """What does not depend on the picture: an eager tensor."""
 
     value: tf.Tensor
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor of the graph.
-
-    Attributes:
-      number: in the graph.
-      shape: as it was traced, with the batch.
-    """
+    """A tensor of the graph; its shape is as it was traced, with the batch."""
 
     number: int
     shape: tuple[int, ...]
@@ -45,12 +36,8 @@ class Held:
 class Chain:
     """Elementwise operations on one tensor of the graph, not yet a node.
 
-    Attributes:
-      root: the tensor.
-      compute: root, as it was traced, float32 -> the chain's value.
-      last: the operation that computes the value.
-      types: the types of all its operations.
-      constants: whether some of them read constants too.
+    `compute` maps the root, as it was traced, float32, to the value, which the operation `last`
+    computes. `types` are those of all its operations; some may read `constants` too.
     """
 
     root: Held
@@ -69,11 +56,8 @@ class Chain:
 class Turned:
     """Moved entries of a tensor whose first axis is then not that of the pictures; not yet a node.
 
-    Queries, keys and values are often computed together and then moved to the front.
-
-    Attributes:
-      held: the tensor, pictures first.
-      move: the tensor, as it was traced -> its entries moved.
+    Queries, keys and values are often computed together and then moved to the front. `move` maps
+    the tensor, as it was traced, to its entries moved.
     """
 
     held: Held
@@ -99,12 +83,10 @@ def bytes_of(tensor: tf.Tensor) -> int:
 
 
 def bytes_of_outputs(operation: tf.Operation, values: Sequence[tf.Tensor]) -> int:
-    """The memory that an operation's outputs take, without computing them.
+    """The memory that an operation's outputs take for these inputs, without computing them.
 
-    Args:
-      operation: of a trace.
-      values: its inputs, eager tensors. Where the trace does not know the shapes of the outputs,
-        they follow from those that hold sizes.
+    Where the trace does not know the shapes of the outputs, they follow from inputs that hold
+    sizes.
     """
     outputs = operation.outputs
     if not all(one.shape.is_fully_defined() for one in outputs):
@@ -217,22 +199,14 @@ def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
 
 
 def as_chain(value: Held | Chain | Turned) -> Chain:
-    """A tensor of the graph as a chain without operations; a chain as it is.
-
-    Raises:
-      CannotReadError: its first axis is not that of the pictures.
-    """
+    """A tensor of the graph as a chain without operations; a chain as it is."""
     if isinstance(value, Turned):
         raise CannotReadError(MIXES)
     return value if isinstance(value, Chain) else Chain(value, tf.identity)
 
 
 def of_any_batch(constant: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
-    """A constant that fits a batch of any size, to be read beside a tensor of this traced shape.
-
-    Raises:
-      CannotReadError: it is another one for each picture.
-    """
+    """A constant that fits a batch of any size, to be read beside a tensor of this traced shape."""
     value = tf.cast(constant, tf.float32) if constant.dtype.is_floating else constant
     if value.shape.rank < len(shape) or value.shape.rank == 0 or value.shape[0] == 1:
         return value

@@ -133,11 +133,7 @@ def _beside(
 ) -> tuple[tf.Tensor, Tensors]:
     """What remains of s where a constant is part of the output, and what the constant takes.
 
-    Args:
-      constant: float32, or None.
-      output: the sum of other terms and the constant.
-      s: its relevance, divided by it.
-      absorb: whether the constant takes its share; else the other terms get all.
+    Unless it absorbs its share, the other terms get all.
     """
     s = tf.cast(s, tf.float32)
     if constant is None:
@@ -177,13 +173,7 @@ FOLLOWING: Rows = (
 
 
 def bound(rule: StepRule, absorb: bool, divides: bool) -> BoundStepRule:
-    """A rule of relevance made of one of s.
-
-    Args:
-      rule: the rule.
-      absorb: whether constants absorb relevance.
-      divides: whether it is also for relevance that is no `Multiple`.
-    """
+    """A rule of relevance made of one of s; `divides`: also of relevance that is no `Multiple`."""
 
     def back(
         step: Step, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple

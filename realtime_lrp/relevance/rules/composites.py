@@ -72,30 +72,14 @@ class Composite:
     overrides: tuple[tuple[Condition, Rule], ...] = ()
 
     def rule(self, node: Node, context: LayerContext) -> Rule:
-        """The rule for a layer.
-
-        Args:
-          node: the layer, whose step has weights.
-          context: what is known about it.
-
-        Raises:
-          UsageError: no row applies.
-        """
+        """The rule for a layer; UsageError where no row applies."""
         for applies, rule in (*self.overrides, *self.rows):
             if applies(node, context):
                 return rule
         raise UsageError(f"The composite has no rule for layer {node.layer!r}.", "composite")
 
     def rules(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Rule]:
-        """The rule of each layer with weights.
-
-        Args:
-          graph: the network.
-          contexts: output number of each layer with weights -> what is known about it.
-
-        Returns:
-          Output number -> rule.
-        """
+        """Output number of each layer with weights -> its rule."""
         return {
             node.output: self.rule(node, contexts[node.output])
             for node in graph.nodes
@@ -110,11 +94,7 @@ class Composite:
     ) -> frozenset[int]:
         """The output numbers of layers whose biases take a share of the relevance.
 
-        Args:
-          graph: the network.
-          contexts: as in `rules`.
-          absorb_bias: whether biases take a share in all layers; None means as in the sources of
-            the composite and of the rules in `overrides`.
+        `absorb_bias` None means as in the sources of the composite and of the rules in `overrides`.
         """
 
         def absorbs(node: Node) -> bool:
@@ -134,16 +114,7 @@ class Composite:
         contexts: Mapping[int, LayerContext],
         absorb_bias: bool | None = None,
     ) -> dict[int, Propagate]:
-        """Binds the rules to the layers of a network.
-
-        Args:
-          graph: the network.
-          contexts: as in `rules`.
-          absorb_bias: as in `absorbing`.
-
-        Returns:
-          Output number -> the function that runs for every picture, see `Rule.bind`.
-        """
+        """Output number of a layer with weights -> what runs for every picture, see `Rule.bind`."""
         rules = self.rules(graph, contexts)
         absorbing = self.absorbing(graph, contexts, absorb_bias)
         return {
@@ -163,10 +134,7 @@ class Composite:
     ) -> dict[int, BoundStepRule]:
         """The rules of steps for transformers, by output number.
 
-        Args:
-          graph: the network. The softmax of its scores is left out: relevance starts there.
-          contexts: as in `rules`.
-          absorb_bias: whether constants take a share; None means the composite's own choice.
+        The softmax of the scores is left out: relevance starts there.
         """
         if not self.steps:
             return {}
@@ -220,11 +188,7 @@ EXCITATION = Composite(((any_layer, ZPlus()),), absorb_bias=False)
 
 
 def composite_named(composite: "str | Composite") -> Composite:
-    """Looks up a composite by its name; a `Composite` is returned as it is.
-
-    Raises:
-      UsageError: there is no such name; the message gives the nearest.
-    """
+    """Looks up a composite by its name; a `Composite` is returned as it is."""
     if isinstance(composite, Composite):
         return composite
     COMPOSITE_NAMES.check(composite)
@@ -234,14 +198,9 @@ def composite_named(composite: "str | Composite") -> Composite:
 def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: Graph) -> Composite:
     """Adds rules for particular layers to a composite.
 
-    Args:
-      composite: decides for all other layers.
-      layers: pattern -> rule, for example {"block1_*": "flat", "Dense": "epsilon(0.01)"}. A pattern
-        matches a layer's name or type; * stands for any letters. The first match decides.
-      graph: the network.
-
-    Raises:
-      UsageError: there is no such rule, or a pattern matches no layer that is left to decide.
+    `layers` maps patterns to rules, {"block1_*": "flat", "Dense": "epsilon(0.01)"}. A pattern
+    matches a layer's name or type; * stands for any letters. The first match decides. UsageError
+    where a pattern matches no layer that is left to decide.
     """
     with_weights = [node for node in graph.nodes if isinstance(node.step, Linear)]
     rows, undecided = [], list(with_weights)

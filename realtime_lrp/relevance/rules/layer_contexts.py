@@ -17,18 +17,7 @@ from realtime_lrp.relevance.rules.rules import LayerContext
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-    """Where tensors hold content, and where explicit padding.
-
-    Args:
-      graph: the network.
-      shape: (rows, columns, channels) of the model's input.
-
-    Returns:
-      Tensor number -> [1, ...]: 1 for content, 0 for padding.
-
-    Raises:
-      UsageError: the model cannot run on pictures of this shape.
-    """
+    """Tensor number -> [1, ...]: 1 for content, 0 for explicit padding."""
     supports = {0: tf.ones([1, *shape])}
     try:
         for node in graph.nodes:
@@ -60,12 +49,9 @@ def layer_contexts(
     supports: dict[int, tf.Tensor],
     box: tuple[np.ndarray, np.ndarray] | None,
 ) -> dict[int, LayerContext]:
-    """The context of each layer with weights, by output number.
+    """The context of each layer with weights of a canonised network, by output number.
 
-    Args:
-      graph: the canonised network.
-      supports: those of its tensors.
-      box: the lowest and highest input [H, W, C], or None.
+    `box` has the lowest and highest input [H, W, C].
     """
     nonnegative = graph.nonnegative()
     inputs = before_weights(graph, supports[0])
@@ -107,10 +93,6 @@ def pixel_stride(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, i
     It is the stride of the first layers with weights, times that of pools before them, and of pools
     right behind them if these have overlapping windows, as in SqueezeNet and ResNet50. Of several
     first layers the largest counts. A dense layer of patches has their size as its stride.
-
-    Args:
-      graph: the network.
-      tensors: its tensors by number, of which only the shapes count.
     """
     before = {0: np.ones(2, int)}  # tensor -> pixels for each of its entries
     behind: dict[int, np.ndarray] = {}  # the same, up to the second layers with weights
@@ -151,16 +133,7 @@ def _stride(step: Step) -> np.ndarray:
 
 
 def feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], layer: str) -> int:
-    """The number of the feature maps that a layer computes.
-
-    Args:
-      graph: the network.
-      tensors: its tensors by number, [1, ...] each.
-      layer: the layer's name, with the names of models around it: "model/conv".
-
-    Raises:
-      UsageError: there is no such layer, or it has no rows and columns.
-    """
+    """The number of the feature maps that a layer computes."""
     reached = reachable(graph)
     found = {
         node.layer: node.output

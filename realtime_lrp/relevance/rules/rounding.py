@@ -32,11 +32,9 @@ from realtime_lrp.relevance.rules.rules import Epsilon, Rule
 class Lowering:
     """What computes in which precision.
 
-    Attributes:
-      precision: "float32" or "bfloat16".
-      exact: the output numbers of layers and other steps that compute in float32, forward and back.
-      exact_forward: whether the whole forward pass is float32, and only relevance is handed down
-        in this precision.
+    `exact` has the output numbers of what computes in float32, forward and back; with
+    `exact_forward` the whole forward pass is float32, and only relevance is handed down in
+    `precision`.
     """
 
     precision: str
@@ -85,13 +83,7 @@ def choose_lowering(
 
 
 def survives_rounding(rules: Mapping[int, Rule], graph: Graph, absorbing: Collection[int]) -> bool:
-    """Whether a map of classes is the same if the whole network computes in half precision.
-
-    Args:
-      rules: the rule of each layer with weights, by output number; empty where a method has none.
-      graph: the canonised network.
-      absorbing: the output numbers of layers whose biases take a share of the relevance.
-    """
+    """Whether a map of classes is the same if the whole network computes in half precision."""
     head = layers_behind_convolutions(graph).intersection(absorbing)
     epsilon = {number for number in head if isinstance(rules.get(number), Epsilon)}
     return keeps_sign(rules, graph, epsilon)
@@ -102,10 +94,7 @@ def keeps_sign(
 ) -> bool:
     """Whether relevance stays positive all the way from the output to the input.
 
-    Args:
-      rules: the rule of each layer with weights, by output number; empty where a method has none.
-      graph: the canonised network.
-      exempt: the output numbers of layers whose rule does not count.
+    The rules of the layers with these output numbers are `exempt`.
     """
     nonnegative = graph.nonnegative()
     return (
@@ -123,9 +112,7 @@ def keeps_sign(
 def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int]:
     """The output numbers of layers with weights that no convolution follows, but one precedes.
 
-    Args:
-      graph: the network.
-      with_last: whether the last convolutions belong to them.
+    `with_last`: the last convolutions belong to them.
     """
     before: set[int] = set()  # tensors that depend on a convolution
     followed: set[int] = set()  # tensors that a convolution depends on

@@ -369,9 +369,6 @@ def taking_several(rules: Mapping[int, Rule]) -> set[int]:
     """The output numbers of layers whose rules also take R with an axis more, see `sharing.py`.
 
     All rules of this file do. Rules that a program adds to `RULES` may not.
-
-    Args:
-      rules: the rule of each layer, by output number.
     """
     return {number for number, rule in rules.items() if type(rule) in _OWN}
 

@@ -16,12 +16,7 @@ from realtime_lrp.relevance.network.steps import STABILISER, stabilise
 
 
 class Shares(NamedTuple):
-    """How a layer with biases divides its relevance.
-
-    Attributes:
-      inputs: R_in, shaped like the layer's input.
-      biases: float32 [B], what the biases took.
-    """
+    """R_in, shaped like the layer's input, and what its biases took, float32 [B]."""
 
     inputs: tf.Tensor
     biases: tf.Tensor
@@ -75,14 +70,7 @@ def adjoint(layer: Linear, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> 
 def terms_by_sign(
     layer: Linear, mine: Modify, other: Modify, bias: tf.Tensor | None
 ) -> Callable[[tf.Tensor], list[Term]]:
-    """Makes the function a -> terms for inputs of both signs: a+ times mine(w), a- times other(w).
-
-    Args:
-      layer: the layer with weights.
-      mine: modifies w for the positive part of the input.
-      other: modifies w for the negative part.
-      bias: b', or None.
-    """
+    """Makes a -> terms for inputs of both signs: a+ times mine(w), a- times other(w)."""
     both = layer.stacked(mine, other)
     if both is not None:
         return lambda a: [(tf.concat([positive(a), negative(a)], -1), both, bias)]
@@ -123,14 +111,10 @@ def weighted(parts: Sequence[tuple[float, tf.Tensor | Shares]]) -> tf.Tensor | S
 def share(
     layer: Linear, terms: Sequence[Term], relevance: tf.Tensor, stabiliser: float = STABILISER
 ) -> tf.Tensor | Shares:
-    """Divides relevance by the generic step.
+    """Divides relevance R of the output by the generic step, over terms (a', w', b').
 
-    Args:
-      layer: the layer with weights.
-      terms: (a', w', b') each.
-      relevance: R, of the layer's output.
-      stabiliser: added to z in the direction of its sign. With 0 an output of exactly 0 passes
-        nothing on.
+    The stabiliser is added to z in the direction of its sign. With 0 an output of exactly 0 passes
+    nothing on.
     """
     z = transformed(layer, terms)
     if not stabiliser:

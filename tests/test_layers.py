@@ -12,8 +12,12 @@ from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.pools import GlobalMaxPool
 from realtime_lrp.relevance.network.steps import Add, Affine, Cropping, Permute, Product, Upsample
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.reading.layers import ACTIVATIONS, LAYERS, steps_of
+from realtime_lrp.relevance.reading.layers import (
+    ACTIVATIONS,
+    LAYERS,
+    UnsupportedLayerError,
+    steps_of,
+)
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, pixel_stride
 from realtime_lrp.relevance.rules.rules import Flat, LayerContext
 
@@ -346,7 +350,7 @@ def test_a_global_max_pool_gives_all_to_the_first_of_equal_maxima():
     a = np.zeros((1, 2, 3, 2), np.float32)
     a[0, 0, 2, 0] = a[0, 1, 1, 0] = 5
     a[0, 1, 0, 1] = a[0, 1, 2, 1] = 3
-    pool, relevance = GlobalMaxPool(share=False), tf.constant([[[[7.0, 2.0]]]])
+    pool, relevance = GlobalMaxPool(), tf.constant([[[[7.0, 2.0]]]])
     (given,) = pool.relevance([tf.constant(a)], pool.forward(tf.constant(a)), relevance)
     expected = np.zeros_like(a)
     expected[0, 0, 2, 0], expected[0, 1, 0, 1] = 7, 2
@@ -410,7 +414,7 @@ def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, d
         (layers.Dense(7), (4, 6)),
     ]:
         expected = layer(keras.Input(shape)).shape
-        (step,) = steps_of(layer, "max")
+        (step,) = steps_of(layer)
         assert [None, *step.output_shape((1, *shape))[1:]] == list(expected), layer
 
 
@@ -420,7 +424,7 @@ def test_windows_of_one_pixel_with_a_stride_skip_the_others(rng, padding, stride
     """Output and adjoint are TensorFlow's own, also where the last pixels are skipped."""
     layer = layers.Conv2D(4, 1, strides=strides, padding=padding)
     expected = layer(a := tf.constant(rng.normal(size=(2, *size, 3)), tf.float32))
-    (step,) = steps_of(layer, "max")
+    (step,) = steps_of(layer)
     s = tf.constant(rng.normal(size=expected.shape), tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(a)
@@ -439,7 +443,7 @@ def test_flat_relevance_is_the_same_for_all_channels(rng, strides):
     """Spreading the sum over all channels at once gives what a kernel of ones gives."""
     layer = layers.Conv2D(4, 3, strides=strides, padding="same")
     shape = layer(keras.Input((7, 8, 3))).shape[1:]
-    (step,) = steps_of(layer, "max")
+    (step,) = steps_of(layer)
     support = tf.pad(tf.ones([1, 5, 8, 3]), [[0, 0], [1, 1], [0, 0], [0, 0]])
     relevance = tf.constant(rng.normal(size=(2, *shape)), tf.float32)
     got = Flat().bind(step, LayerContext(support=support))(tf.zeros([2, 7, 8, 3]), relevance)
@@ -457,7 +461,7 @@ def test_the_adjoint_of_a_strided_first_layer_is_exact(rng, window, stride, size
     layer = layers.Conv2D(5, window, strides=stride)
     shape = (2, *size, 3)
     s = tf.constant(rng.normal(size=layer(tf.zeros(shape)).shape), tf.float32)
-    (step,) = steps_of(layer, "max")
+    (step,) = steps_of(layer)
     run = tf.function(lambda s: step.transpose(s, step.weights, shape), autograph=False)
     expected = tf.nn.conv2d_transpose(s, layer.kernel, shape, stride, "VALID")
     np.testing.assert_allclose(run(s), expected, rtol=1e-4, atol=1e-5)

@@ -214,7 +214,7 @@ def test_both_forms_of_a_dense_kernel_give_the_same(rng):
     """The transposed kernel that bfloat16 reads forward, and the plain one backward."""
     layer = layers.Dense(5)
     layer.build((None, 7))
-    step = steps_of(layer, "max")[0]
+    step = steps_of(layer)[0]
     fast = step.cast(tf.bfloat16)
     a, s = rng.normal(size=(2, 7)), rng.normal(size=(2, 5))
     weights = tf.transpose(tf.cast(fast.kernel, tf.float32))

@@ -15,7 +15,7 @@ from realtime_lrp.relevance.network.pools import (
     GlobalMaxPool,
     MaxPool,
 )
-from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,8 @@ POOLS = [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((2, 3), (1, 2))]
 def test_max_pool_equals_the_naive_one(window, strides, padding, share, rng):
     """Overlapping windows and ties (values are small integers, so most windows have one)."""
     a = rng.integers(0, 3, size=(7, 8, 3)).astype("float32")
-    pool = MaxPool(window, strides, padding, share=share)
+    pool = MaxPool(window, strides, padding)
+    pool.shares = share
     out = pool.forward(tf.constant(a[None]))
     relevance = rng.uniform(size=out.shape).astype("float32")
     (got,) = pool.relevance([tf.constant(a[None])], out, tf.constant(relevance))
@@ -48,7 +49,7 @@ def test_max_pool_equals_the_naive_one(window, strides, padding, share, rng):
 def test_the_first_of_equal_maxima_wins():
     """Ties by hand: the first maximum row by row."""
     a = tf.constant([[1.0, 5.0], [5.0, 5.0]])[None, :, :, None]
-    pool = MaxPool((2, 2), (2, 2), "valid", share=False)
+    pool = MaxPool((2, 2), (2, 2), "valid")
     (got,) = pool.relevance([a], pool.forward(a), tf.constant([[[[3.0]]]]))
     np.testing.assert_array_equal(got[0, :, :, 0], [[0, 3], [0, 0]])
 
@@ -64,7 +65,7 @@ def test_a_pool_gradient_gets_the_true_output(monkeypatch, rng):
 
     monkeypatch.setattr(tf.raw_ops, "MaxPoolGrad", spy)
     a = tf.constant(rng.normal(size=(1, 4, 4, 2)).astype("float32"))
-    pool = MaxPool((2, 2), (2, 2), "valid", share=False)
+    pool = MaxPool((2, 2), (2, 2), "valid")
     pool.relevance([a], pool.forward(a), tf.ones([1, 2, 2, 2]))
     np.testing.assert_array_equal(seen["orig_output"], tf.nn.max_pool2d(a, 2, 2, "VALID"))
 
@@ -72,7 +73,7 @@ def test_a_pool_gradient_gets_the_true_output(monkeypatch, rng):
 def test_winners_by_comparison_need_the_true_output(rng):
     """With z + 0.5 in place of the pool's output no winner is found and all relevance is lost."""
     a = rng.normal(size=(6, 6, 2)).astype("float32")
-    pool = MaxPool((3, 3), (2, 2), "valid", share=False)
+    pool = MaxPool((3, 3), (2, 2), "valid")
     out = pool.forward(tf.constant(a[None]))
     relevance = rng.uniform(size=out.shape).astype("float32")
     (got,) = pool.relevance([tf.constant(a[None])], out, tf.constant(relevance))
@@ -297,8 +298,12 @@ def test_average_pools_share_in_proportion(rng):
     (got,) = pool.relevance([tf.constant(x[None])], out, tf.constant(relevance[None]))
     expected = naive.max_pool(x, relevance, (2, 3), (2, 3), "valid", share=True)
     assert largest_difference(got[0], expected) < 1e-5
-    for step in (GlobalAveragePool(), GlobalMaxPool(share=True), GlobalMaxPool(share=False)):
-        share = step.shares
+    for step, share in (
+        (GlobalAveragePool(), True),
+        (GlobalMaxPool(), True),
+        (GlobalMaxPool(), False),
+    ):
+        step.shares = share
         (got,) = step.relevance(
             [tf.constant(x[None])], step.forward(x[None]), tf.constant(relevance[:1, :1][None])
         )

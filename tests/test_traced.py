@@ -16,7 +16,7 @@ from realtime_lrp.relevance.maps.methods import METHODS, MethodContext, MethodOp
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext
 

@@ -10,7 +10,6 @@ from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, DenseByOutput, Linear
 from realtime_lrp.relevance.network.steps import Activation, Add, Concatenate, Elementwise
 from realtime_lrp.relevance.network.token_grids import TokenGrids
-from realtime_lrp.relevance.rules.layer_contexts import reachable
 
 
 def concept_layers(
@@ -24,13 +23,13 @@ def concept_layers(
       grids: which patch each token of these tensors stands for.
     """
     scores, classes = _scores(graph), graph.last_with_weights(graph.output)
-    reached, outputs = reachable(graph), graph.outputs()
+    outputs = graph.outputs()
     found = {
         node.layer: None
         for node in graph.nodes
         if isinstance(node.step, Linear | Add | Concatenate)
         and len(shapes[node.output]) in (3, 4)
-        and node.output in reached - classes
+        and node.output not in classes
         and outputs[node.layer] not in scores
         and grids.has_places(node.output)
     }
@@ -51,8 +50,8 @@ def concept_number(graph: Graph, explain: Explain, layer: str) -> int:
         )
     if not isinstance(layer, str):
         raise UsageError(f"Expected the name of a layer. Received {layer!r:.80}.", "layer")
-    scores, numbers, reached = _scores(graph), graph.outputs(), reachable(graph)
-    usable = [name for name, one in numbers.items() if one in reached and one not in scores]
+    scores, numbers = _scores(graph), graph.outputs()
+    usable = [name for name, one in numbers.items() if one not in scores]
     if layer not in numbers:
         raise unknown("layer", layer, usable)
     if numbers[layer] in scores:
@@ -61,8 +60,6 @@ def concept_number(graph: Graph, explain: Explain, layer: str) -> int:
             f"Choose a layer before it: {', '.join(usable[-3:])}.",
             "layer",
         )
-    if numbers[layer] not in reached:
-        raise not_reached(layer)
     return numbers[layer]
 
 

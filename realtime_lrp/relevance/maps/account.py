@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.maps.methods import Explain, MethodResult
 from realtime_lrp.relevance.network.graph import BIASES, Graph, Part, total
-from realtime_lrp.relevance.rules.layer_contexts import reachable
 
 FLOOD = 1e3
 """A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor
@@ -129,10 +128,9 @@ def account(result: MethodResult, output: int) -> tf.Tensor:
 def flows_function(graph: Graph, explain: Explain) -> Callable[..., tf.Tensor]:
     """Makes the function (x, *target) -> float32 [nodes, B, 5], see `layer_flows`.
 
-    For each node that the output depends on: the sum and the magnitude of what arrived, the sum
+    For each node: the sum and the magnitude of what arrived, the sum
     and the magnitude of what it handed down, and what biases took.
     """
-    reached = reachable(graph)
 
     def flows(x: tf.Tensor, *target: tf.Tensor) -> tf.Tensor:
         parts = explain(x, graph.forward(x), *target).parts
@@ -151,7 +149,7 @@ def flows_function(graph: Graph, explain: Explain) -> Callable[..., tf.Tensor]:
                 sums = [_sums([Part(total(parts[node.output]))]), _sums(from_node[node.output])]
                 taken = biases.get(node.output, nothing[:, 0])[:, None]
                 rows.append(tf.concat([*sums, taken], -1))
-            elif node.output in reached:
+            else:
                 rows.append(nothing)
         return tf.stack(rows)
 
@@ -170,16 +168,14 @@ def _sums(parts: Sequence[Part]) -> tf.Tensor:
 
 
 def layer_flows(graph: Graph, numbers: np.ndarray) -> list[LayerFlow]:
-    """One entry for each node that the output depends on, from the output to the input.
+    """One entry for each node, from the output to the input.
 
     Args:
       graph: the network.
       numbers: what the compiled `flows_function` returned.
     """
-    reached = reachable(graph)
-    nodes = [node for node in graph.nodes if node.output in reached]
     flows = []
-    for node, row in zip(nodes, np.asarray(numbers, np.float64), strict=True):
+    for node, row in zip(graph.nodes, np.asarray(numbers, np.float64), strict=True):
         arrived, magnitude, handed_down, handed_magnitude, taken = row.T
         with np.errstate(divide="ignore", invalid="ignore"):
             growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)

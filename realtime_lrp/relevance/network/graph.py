@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -94,14 +94,15 @@ class Graph:
     output_shape: tuple[int | None, ...] = ()
     kept: set[int] = field(default_factory=set)
     wholes: dict[str, int] = field(default_factory=dict)
+    _calls: Counter[str] = field(default_factory=Counter)
     _lowered: set[int] = field(default_factory=set)
     _exact_steps: dict[int, Step] = field(default_factory=dict)
     _lowered_to: tf.DType = tf.float32
 
     def append(self, layer: str, kind: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
         """Appends the chain of steps of a layer; returns the number of its output."""
-        calls = len({node.layer for node in self.nodes if node.layer.split(":")[0] == layer})
-        layer = f"{layer}:{calls + 1}" if calls else layer
+        self._calls[layer] += 1
+        layer = layer if self._calls[layer] == 1 else f"{layer}:{self._calls[layer]}"
         for step in steps:
             self.output = len(self.nodes) + 1
             self.nodes.append(Node(layer, kind, step, inputs, self.output))
@@ -163,17 +164,9 @@ class Graph:
 
     def _outputs_to_lower(self) -> set[int]:
         """The output numbers of layers with weights and of the steps between them."""
-        behind: set[int] = set()
-        before: set[int] = set()
-        exact = self._input_layers_before_max_pools()
-        for node in self.nodes:
-            begins = isinstance(node.step, Linear) and node.output not in exact
-            if begins or not behind.isdisjoint(node.inputs):
-                behind.add(node.output)
-        for node in reversed(self.nodes):
-            if isinstance(node.step, Linear) or node.output in before:
-                before |= {node.output, *node.inputs}
-        return behind & before
+        with_weights = {node.output for node in self.nodes if isinstance(node.step, Linear)}
+        behind = self.depending_on(with_weights - self._input_layers_before_max_pools())
+        return behind & (with_weights | self.leading_to(with_weights))
 
     def _behind_only(self, layers: set[int]) -> set[int]:
         """These layers and steps, and the tensors that come from no others and no products.
@@ -194,21 +187,19 @@ class Graph:
         bfloat16, correlations with float32 fell to 0.6 and below. And what lies up to the first max
         pools, `EXACT_POOLS` in a row.
         """
-        pools, found = {0: 0}, set()  # tensor -> how many max pools lie before it
-        behind: set[int] = set()  # tensors that depend on a layer with weights
+        pools = {0: 0}  # tensor -> how many max pools lie before it
         for node in self.nodes:
-            pools[node.output] = max(pools[number] for number in node.inputs)
-            pools[node.output] += isinstance(node.step, MaxPool)
-            if isinstance(node.step, Linear) and behind.isdisjoint(node.inputs):
-                found.add(node.output)
-            if isinstance(node.step, Linear) or not behind.isdisjoint(node.inputs):
-                behind.add(node.output)
-        before: set[int] = set()
-        for node in reversed(self.nodes):
-            ends = isinstance(node.step, MaxPool) and pools[node.output] <= EXACT_POOLS
-            if ends or node.output in before:
-                before |= {node.output, *node.inputs}
-        return found | before
+            before = max(pools[number] for number in node.inputs)
+            pools[node.output] = before + isinstance(node.step, MaxPool)
+        with_weights = [node for node in self.nodes if isinstance(node.step, Linear)]
+        behind = self.depending_on({node.output for node in with_weights})
+        first = {node.output for node in with_weights if behind.isdisjoint(node.inputs)}
+        early = {
+            node.output
+            for node in self.nodes
+            if isinstance(node.step, MaxPool) and pools[node.output] <= EXACT_POOLS
+        }
+        return first | early | self.leading_to(early)
 
     def _input_layers_before_max_pools(self) -> set[int]:
         """The output numbers of input layers that a max pool follows before other weights."""
@@ -332,14 +323,26 @@ class Graph:
                 relevance = tf.cast(relevance_of(part), dtype)
                 parts[number].append(Part(relevance, node, position, factor))
 
-    def behind(self, number: int) -> list[Node]:
-        """The nodes that depend on a tensor, in the order of the forward pass."""
-        found, nodes = {number}, []
+    def depending_on(self, numbers: Collection[int]) -> set[int]:
+        """The numbers of these tensors, and of all that is computed from them."""
+        found = set(numbers)
         for node in self.nodes:
             if not found.isdisjoint(node.inputs):
                 found.add(node.output)
-                nodes.append(node)
-        return nodes
+        return found
+
+    def leading_to(self, numbers: Collection[int]) -> set[int]:
+        """The numbers of all tensors that these are computed from."""
+        found: set[int] = set()
+        for node in reversed(self.nodes):
+            if node.output in numbers or node.output in found:
+                found.update(node.inputs)
+        return found
+
+    def behind(self, number: int) -> list[Node]:
+        """The nodes that depend on a tensor, in the order of the forward pass."""
+        found = self.depending_on({number}) - {number}
+        return [node for node in self.nodes if node.output in found]
 
     def nonnegative(self) -> set[int]:
         """The numbers of tensors that can never hold a negative entry."""

@@ -12,92 +12,59 @@ from realtime_lrp.relevance.network.steps import Elementwise
 
 
 class Normalisation(Elementwise):
-    """(a - mean) / deviation * gamma + beta, with mean and deviation of groups of entries.
+    """(a - mean) / deviation * gamma + beta, the deviation with `epsilon` added to the variance.
 
-    `epsilon` is added to the variance.
+    Mean and deviation are taken along `axes`, along which gamma and beta have entries; or
+    over the rows, columns and channels of each of some `groups` of channels, and gamma and beta
+    have an entry for each channel.
     """
 
-    def __init__(self, gamma: tf.Tensor | None, beta: tf.Tensor | None, epsilon: float) -> None:
+    def __init__(
+        self,
+        gamma: tf.Tensor | None,
+        beta: tf.Tensor | None,
+        epsilon: float,
+        axes: Sequence[int] = (-1,),
+        groups: int = 0,
+    ) -> None:
         super().__init__(self.normalise, keeps_sign=False)
-        self.gamma, self.beta = gamma, beta
-        self.epsilon = epsilon
+        self.gamma, self.beta, self.epsilon = gamma, beta, epsilon
+        self.axes, self.groups = axes, groups
 
     def normalise(self, a: tf.Tensor) -> tf.Tensor:
         """The output for `a`, float32."""
-        raise NotImplementedError
+        grouped, axes = self._grouped(a)
+        mean = tf.reduce_mean(grouped, axes, keepdims=True)
+        scaled = self._times_gamma(self._shaped((grouped - mean) * self._factor(grouped, axes), a))
+        offset = self.offset(a)
+        return scaled if offset is None else scaled + offset
 
     def gradient_of_sums(self, a: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
         """The gradient at `a` for a gradient at the output, with a constant deviation; float32."""
-        raise NotImplementedError
+        (grouped, axes), (gradient, _) = map(self._grouped, (a, self._times_gamma(gradient)))
+        mean = tf.reduce_mean(gradient, axes, keepdims=True)
+        return self._shaped((gradient - mean) * self._factor(grouped, axes), a)
 
     def offset(self, a: tf.Tensor) -> tf.Tensor | None:
         """Beta, shaped to be added to an output shaped like `a`; None where there is none."""
-        return self.beta
+        return None if self.beta is None else self._along_axes(self.beta, a)
 
-    def _scaled(self, a: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
-        return (a - tf.reduce_mean(a, axes, keepdims=True)) * self._factor(a, axes)
+    def _times_gamma(self, a: tf.Tensor) -> tf.Tensor:
+        return a if self.gamma is None else a * self._along_axes(self.gamma, a)
 
-    def _back(self, a: tf.Tensor, gradient: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
-        mean = tf.reduce_mean(gradient, axes, keepdims=True)
-        return (gradient - mean) * self._factor(a, axes)
+    def _along_axes(self, values: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
+        own = {axis % a.shape.rank for axis in self.axes}
+        return tf.reshape(values, [size if axis in own else 1 for axis, size in enumerate(a.shape)])
 
     def _factor(self, a: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
         return tf.math.rsqrt(tf.math.reduce_variance(a, axes, keepdims=True) + self.epsilon)
 
-
-class LayerNorm(Normalisation):
-    """Normalises along axes, along which gamma and beta have entries."""
-
-    def __init__(
-        self,
-        axes: Sequence[int],
-        gamma: tf.Tensor | None,
-        beta: tf.Tensor | None,
-        epsilon: float,
-    ) -> None:
-        super().__init__(gamma, beta, epsilon)
-        self.axes = axes
-
-    def normalise(self, a: tf.Tensor) -> tf.Tensor:
-        output, offset = self._times_gamma(self._scaled(a, self.axes)), self.offset(a)
-        return output if offset is None else output + offset
-
-    def gradient_of_sums(self, a: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-        return self._back(a, self._times_gamma(gradient), self.axes)
-
-    def offset(self, a: tf.Tensor) -> tf.Tensor | None:
-        return None if self.beta is None else self._shaped(self.beta, a)
-
-    def _times_gamma(self, a: tf.Tensor) -> tf.Tensor:
-        return a if self.gamma is None else a * self._shaped(self.gamma, a)
-
-    def _shaped(self, values: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
-        own = {axis % a.shape.rank for axis in self.axes}
-        return tf.reshape(values, [size if axis in own else 1 for axis, size in enumerate(a.shape)])
-
-
-class GroupNorm(Normalisation):
-    """Normalises groups of channels, each over all its rows and columns."""
-
-    def __init__(
-        self, groups: int, gamma: tf.Tensor | None, beta: tf.Tensor | None, epsilon: float
-    ) -> None:
-        super().__init__(gamma, beta, epsilon)
-        self.groups = groups
-
-    def normalise(self, a: tf.Tensor) -> tf.Tensor:
-        output = tf.reshape(self._scaled(*self._grouped(a)), tf.shape(a))
-        if self.gamma is not None:
-            output *= self.gamma
-        return output if self.beta is None else output + self.beta
-
-    def gradient_of_sums(self, a: tf.Tensor, gradient: tf.Tensor) -> tf.Tensor:
-        if self.gamma is not None:
-            gradient *= self.gamma
-        (grouped, axes), (gradient, _) = self._grouped(a), self._grouped(gradient)
-        return tf.reshape(self._back(grouped, gradient, axes), tf.shape(a))
-
-    def _grouped(self, a: tf.Tensor) -> tuple[tf.Tensor, list[int]]:
+    def _grouped(self, a: tf.Tensor) -> tuple[tf.Tensor, Sequence[int]]:
         """A tensor with the channels of each group by themselves, and the axes of its groups."""
+        if not self.groups:
+            return a, self.axes
         shape = [-1, *a.shape[1:-1], self.groups, a.shape[-1] // self.groups]
         return tf.reshape(a, shape), [*range(1, len(shape) - 2), len(shape) - 1]
+
+    def _shaped(self, grouped: tf.Tensor, a: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(grouped, tf.shape(a)) if self.groups else grouped

@@ -18,7 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 DTYPES = (tf.float32, tf.bfloat16)
-ACTIVATIONS = {"relu": b"Relu", "relu6": b"Relu6"}
+FUSED = {"relu": b"Relu", "relu6": b"Relu6"}
+"""Activation -> the operation that computes it along with the convolution."""
 
 _enabled = True
 
@@ -86,7 +87,7 @@ def convolution(
 ) -> tf.Tensor:
     """Adds a convolution to the graph; the kernel [rows, columns, in, out] is a value.
 
-    `activation` is "" or one of `ACTIVATIONS`.
+    `activation` is "" or one of `FUSED`.
     """
     if bias is None:
         bias = tf.zeros([kernel.shape[-1]], a.dtype)
@@ -104,7 +105,7 @@ def convolution(
             "TArgs": types,
             "num_args": _attribute(i=1),
             "num_host_args": _attribute(i=0),
-            "fused_ops": _list(s=[b"BiasAdd", *([ACTIVATIONS[activation]] if activation else [])]),
+            "fused_ops": _list(s=[b"BiasAdd", *([FUSED[activation]] if activation else [])]),
             "is_filter_const": _attribute(b=True),
             "strides": _list(i=[1, *strides, 1]),
             "padding": _attribute(s=padding.encode()),

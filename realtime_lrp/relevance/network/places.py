@@ -129,10 +129,7 @@ def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]
 
 def without_unused(graph: Graph) -> None:
     """Leaves out, in place, the nodes that the output does not depend on."""
-    needed = {graph.output}
-    for node in reversed(graph.nodes):
-        if node.output in needed:
-            needed.update(node.inputs)
+    needed = {graph.output} | graph.leading_to({graph.output})
     numbers = {0: 0}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -141,3 +138,4 @@ def without_unused(graph: Graph) -> None:
             read = tuple(numbers[number] for number in node.inputs)
             nodes.append(replace(node, inputs=read, output=len(nodes) + 1))
     graph.nodes, graph.output = nodes, numbers[graph.output]
+    graph.wholes = {name: numbers[n] for name, n in graph.wholes.items() if n in numbers}

@@ -160,6 +160,19 @@ class Move(Step):
         return self.gradient(inputs, output, relevance)
 
 
+class Sum(Step):
+    """Sums of its inputs with constant weights; relevance goes to them in proportion.
+
+    R_in = a * d/da (R / z), z the output: a kind differs only in `forward`.
+    """
+
+    shares = True
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        parts = self.gradient(inputs, output, relevance / stabilise(output))
+        return [a * part for a, part in zip(inputs, parts, strict=True)]
+
+
 class Reshape(Move):
     """Entries in another shape [B, *shape]; one size may be -1, which is what is left over."""
 
@@ -182,7 +195,7 @@ class Permute(Move):
         return tf.transpose(a, self.order)
 
 
-class Upsample(Step):
+class Upsample(Sum):
     """More rows and columns; each input gets the relevance of what the outputs took from it."""
 
     keeps_sign = True
@@ -197,10 +210,8 @@ class Upsample(Step):
         return tf.image.resize(a, size, self.method)
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        if self.method == "nearest":
-            return self.gradient(inputs, output, relevance)
-        (shares,) = self.gradient(inputs, output, relevance / stabilise(output))
-        return [inputs[0] * shares]
+        back = super().relevance if self.shares else self.gradient
+        return back(inputs, output, relevance)
 
 
 class Cropping(Move):
@@ -328,19 +339,13 @@ class Places(Move):
         return chosen[:, 0] if len(self.indices) == 1 else chosen
 
 
-class Mean(Step):
+class Mean(Sum):
     """The mean of the vectors at several places [B, places, classes]; relevance in proportion."""
 
     keeps_sign = True
-    shares = True
 
     def forward(self, a: tf.Tensor) -> tf.Tensor:
         return tf.reduce_mean(a, 1)
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        (a,) = inputs
-        share = relevance / stabilise(output) / tf.cast(tf.shape(a)[1], relevance.dtype)
-        return [a * share[:, None]]
 
 
 class Multiple(NamedTuple):

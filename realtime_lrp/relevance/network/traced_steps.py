@@ -12,6 +12,7 @@ from realtime_lrp.relevance.network.steps import (
     Elementwise,
     Move,
     Step,
+    Sum,
     Tensors,
     stabilise,
     sum_of_each,
@@ -72,14 +73,8 @@ class Join(Movement):
         return [*parts, sum_of_each(relevance) - tf.add_n([sum_of_each(part) for part in parts])]
 
 
-class WeightedSum(Operation):
-    """Sums of its inputs with constant weights; relevance goes to them in proportion."""
-
-    shares = True
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        parts = self.gradient(inputs, output, relevance / stabilise(output))
-        return [a * part for a, part in zip(inputs, parts, strict=True)]
+class WeightedSum(Sum, Operation):
+    """An operation that sums its inputs with constant weights."""
 
 
 class MatrixProduct(Operation):

@@ -19,14 +19,13 @@ import tensorflow as tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import choose_output, without_unused
-from realtime_lrp.relevance.network.steps import Step
+from realtime_lrp.relevance.network.pools import GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.network.traced_steps import BATCH
-from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_nodes
-from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.reading.layers import has_row, steps_of
+from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_traced, noise
+from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row, steps_of
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.reading.reader import Reader
-from realtime_lrp.relevance.reading.tracing import Trace, trace
+from realtime_lrp.relevance.reading.tracing import Call, Trace, trace
 from realtime_lrp.system.free_memory import available_bytes, gib
 
 _COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
@@ -57,14 +56,29 @@ def build_graph(
         steps.
       UnsupportedLayerError: a layer has no rule, or an operation of it has none.
     """
-    if not is_functional(model):
-        return _graph_of_subclassed(model, pool, output)
-    _require_one_input(model)
+    if is_functional(model):
+        graph = _graph_of_functional(model, output, size)
+    else:
+        graph = _graph_of_subclassed(model, output)
+    without_unused(graph)
+    for node in graph.nodes:
+        if isinstance(node.step, MaxPool | GlobalMaxPool):
+            node.step.shares = pool == "average"
+    return graph
+
+
+def _graph_of_functional(
+    model: keras.Model, output: str | int | None, size: tuple[int, int] | None
+) -> Graph:
+    if len(model.inputs) != 1:
+        raise DamagedInputError(
+            f"The model {model.name!r} has {len(model.inputs)} inputs. Expected one picture in."
+        )
     chosen = choose_output(output, output_names(model), model.name)
     picture = tuple(model.inputs[0].shape)[1:]
     scores = tuple(model.outputs[chosen].shape)[1:]
     graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
-    builder = _Builder(graph, pool)
+    builder = _Builder(graph)
     try:
         outputs = builder.walk(model, [0], "")
     except RecursionError as error:
@@ -76,8 +90,6 @@ def build_graph(
     if model not in _COMPARED:
         _compare(model, builder.calls, size)
     graph.output = _existing(model, outputs[chosen])
-    if len(model.outputs) > 1:
-        without_unused(graph)
     return graph
 
 
@@ -90,7 +102,7 @@ def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, in
     if None in shape or np.prod(shape[:-1]) > MAX_PIXELS:
         return
     try:
-        check_calls(calls, tf.TensorSpec([1, *shape], model.inputs[0].dtype))
+        check_calls(calls, {0: noise(tf.TensorSpec([1, *shape], model.inputs[0].dtype), 1)})
     except (tf.errors.InvalidArgumentError, TypeError, ValueError):
         if fixed:
             raise
@@ -117,7 +129,7 @@ def is_functional(model: keras.Model) -> bool:
         return False
 
 
-def _graph_of_subclassed(model: keras.Model, pool: str, output: str | int | None) -> Graph:
+def _graph_of_subclassed(model: keras.Model, output: str | int | None) -> Graph:
     shape = model.built and (model.get_build_config() or {}).get("input_shape")
     if not shape or not all(isinstance(size, int | None) for size in shape):
         raise DamagedInputError(
@@ -127,14 +139,12 @@ def _graph_of_subclassed(model: keras.Model, pool: str, output: str | int | None
     graph = Graph(name=model.name, input_shape=tuple(shape[1:]))
     _require_finite(model)
     called = _Called(model, (keras.KerasTensor((None, *shape[1:])),))
-    traced = called.trace([shape], pool)
+    traced = called.trace()
     names = [str(position) for position in range(len(traced.outputs))]
     chosen = choose_output(output, traced.output_names or names, model.name)
     graph.output_shape = tuple(traced.outputs[chosen].shape[1:])
-    outputs = _Builder(graph, pool).append_trace(called, traced, [0], "")
+    outputs = _Builder(graph).append_trace(called, traced, [0], "")
     graph.output = _existing(model, outputs[chosen])
-    if len(outputs) > 1:
-        without_unused(graph)
     return graph
 
 
@@ -145,13 +155,6 @@ def _existing(model: keras.Model, output: int | None) -> int:
             "network that reads its input."
         )
     return output
-
-
-def _require_one_input(model: keras.Model) -> None:
-    if len(model.inputs) != 1:
-        raise DamagedInputError(
-            f"The model {model.name!r} has {len(model.inputs)} inputs. Expected one picture in."
-        )
 
 
 @dataclass(frozen=True)
@@ -181,9 +184,9 @@ class _Called:
             kwargs["training"] = False  # also for the layers inside it
         return self.layer(*args, **kwargs)
 
-    def trace(self, shapes: Sequence[tuple[int | None, ...]], pool: str) -> Trace:
-        """Traces the call; `shapes` are those of `tensors`, with the batch."""
-        if any(None in shape[1:] for shape in shapes):
+    def trace(self) -> Trace:
+        """Traces the call."""
+        if any(None in one.shape[1:] for one in self.tensors):
             raise UnsupportedLayerError(
                 self.layer, "it has no rule of its own, and its operations are known for pictures "
                 "of one size only. Build the model with keras.Input((height, width, channels))",
@@ -192,9 +195,8 @@ class _Called:
         if isinstance(self.layer, keras.Layer):
             inner = self.layer._flatten_layers(include_self=False)
         try:
-            types = [one.dtype for one in self.tensors]
-            specs = list(zip(shapes, types, strict=True))
-            traced = trace(self.compute, specs, list(inner), lambda layer: _stays(layer, pool))
+            specs = [(one.shape, one.dtype) for one in self.tensors]
+            traced = trace(self.compute, specs, list(inner), _stays)
         except Exception as error:  # whatever a layer of the user's raises
             raise UnsupportedLayerError(
                 self.layer, f"it has no rule of its own, and cannot be traced ({_reason(error)})"
@@ -213,12 +215,12 @@ def _reason(error: Exception) -> str:
     return (lines or [type(error).__name__])[0][:200].rstrip(".")
 
 
-def _stays(layer: keras.Layer, pool: str) -> bool:
+def _stays(layer: keras.Layer) -> bool:
     """Whether a layer inside a traced one has a row, or is a model of such layers."""
     if isinstance(layer, keras.Model):
         return is_functional(layer)
     try:
-        return has_row(layer) and bool(steps_of(layer, pool))
+        return has_row(layer) and bool(steps_of(layer))
     except UnsupportedLayerError:
         return False
 
@@ -229,15 +231,9 @@ _CALLS_OF_GRAPHS = (type(keras.Model((one := keras.Input((1,))), one)).call, ker
 
 @dataclass(frozen=True)
 class _Builder:
-    """Appends the layers of a model to a graph.
-
-    `shapes` has those of tensors that tracing has found out: what a custom layer tells Keras can be
-    wrong. `calls` are those of all layers that were appended, for `check_calls`.
-    """
+    """Appends the layers of a model to a graph; notes their calls for `check_calls`."""
 
     graph: Graph
-    pool: str
-    shapes: dict[int, tuple[int | None, ...]] = field(default_factory=dict)
     calls: list[LayerCall] = field(default_factory=list)
 
     def walk(self, model: keras.Model, numbers: list[int], prefix: str) -> list[int | None]:
@@ -276,53 +272,48 @@ class _Builder:
         by_id = dict(zip(map(id, node.input_tensors), inputs, strict=True))
         numbers = [by_id[id(tensor)] for tensor in called.tensors]
         first, noted = len(self.graph.nodes), len(self.calls)
-        outputs = self._append_call(called, name, node, inputs, numbers)
-        nodes = self.graph.nodes[first:]
-        del self.calls[noted:]  # of models inside a traced layer
-        self.calls.append(LayerCall(layer, name, called.compute, nodes, numbers, outputs))
-        return outputs
-
-    def _append_call(
-        self, called: _Called, name: str, node: Any, inputs: list[int], numbers: list[int]
-    ) -> list[int | None]:
-        """Appends the steps or the operations of a layer; `node` is Keras's record of the call."""
-        layer = called.layer
         try:
-            steps = steps_of(layer, self.pool, called.args)
+            steps = steps_of(layer, called.args)
+            outputs = [self.graph.append(name, type(layer).__name__, steps, tuple(inputs))]
         except UnsupportedLayerError as refusal:
-            shapes = self._shapes(called.tensors, numbers)
             try:
-                return self.append_trace(called, called.trace(shapes, self.pool), numbers, name)
+                outputs = self.append_trace(called, called.trace(), numbers, name)
             except UnsupportedLayerError as error:
                 raise (refusal if has_row(layer) else error) from None
-        number = self.graph.append(name, type(layer).__name__, steps, tuple(inputs))
-        shapes = self._shapes(node.input_tensors, inputs)
-        if [shape[1:] for shape in shapes] != [one.shape[1:] for one in node.input_tensors]:
-            self.shapes[number] = _shape_after(steps, shapes)
-        return [number]
-
-    def _shapes(
-        self, tensors: Sequence[keras.KerasTensor], numbers: Sequence[int]
-    ) -> list[tuple[int | None, ...]]:
-        """The shapes of tensors, with the batch."""
-        return [
-            self.shapes.get(number, tensor.shape)
-            for number, tensor in zip(numbers, tensors, strict=True)
-        ]
+        nodes = self.graph.nodes[first:]
+        del self.calls[noted:]  # of layers inside a traced one
+        self.calls.append(LayerCall(layer, name, called.compute, nodes, numbers, outputs))
+        return outputs
 
     def append_trace(
         self, called: _Called, traced: Trace, numbers: list[int], name: str
     ) -> list[int | None]:
         """Appends the operations of a call; returns the numbers of its outputs, as `walk`."""
         _refuse_beyond_memory(called.layer, traced)
-        first = len(self.graph.nodes)
-        reader = Reader(self.graph, called.layer, name, traced, self.pool, self._append_inner)
-        outputs = reader.read(numbers, OPERATIONS)
+        first, inner = len(self.graph.nodes), list[tuple[LayerCall, dict[int, tf.Tensor]]]()
+
+        def append_inner(call: Call, read: list[int], place: str) -> list[int | None]:
+            """Appends a call of a layer inside the traced one, which `_stays`."""
+            layer = call.layer
+            if isinstance(layer, keras.Model):
+                return self._whole(place, self.walk(layer, read, f"{place}/"))
+            steps, compute = steps_of(layer), functools.partial(layer, training=False)
+            output = self.graph.append(place, type(layer).__name__, steps, tuple(read))
+            nodes = self.graph.nodes[-len(steps) :]
+            values = {number: noise(one, 1) for number, one in zip(read, call.inputs, strict=True)}
+            inner.append((LayerCall(layer, place, compute, nodes, read, [output]), values))
+            return [output]
+
+        reader = Reader(self.graph, called.layer, name, traced, append_inner, OPERATIONS)
+        outputs = reader.read(numbers)
         nodes = self.graph.nodes[first:]
-        check_nodes(nodes, called.layer, called.compute, traced, numbers, outputs)
-        for number, tensor in zip(outputs, traced.outputs, strict=True):
-            if number is not None:
-                self.shapes[number] = tuple(tensor.shape)
+        try:
+            whole = LayerCall(called.layer, name, called.compute, nodes, numbers, outputs)
+            check_traced(whole, traced.inputs)
+        except UnsupportedLayerError:
+            for call, values in inner:
+                check_calls([call], values)  # names the inner layer whose row is wrong
+            raise
         return self._whole(name, outputs)
 
     def _whole(self, name: str, outputs: list[int | None]) -> list[int | None]:
@@ -330,13 +321,6 @@ class _Builder:
         if outputs[0] is not None:
             self.graph.wholes.setdefault(name, outputs[0])
         return outputs
-
-    def _append_inner(self, layer: keras.Layer, numbers: list[int], name: str) -> list[int | None]:
-        """Appends a call of a layer inside a traced one, which `_stays`."""
-        if isinstance(layer, keras.Model):
-            return self._whole(name, self.walk(layer, numbers, f"{name}/"))
-        steps = steps_of(layer, self.pool)
-        return [self.graph.append(name, type(layer).__name__, steps, tuple(numbers))]
 
 
 def _refuse_beyond_memory(layer: keras.Operation, traced: Trace) -> None:
@@ -356,16 +340,6 @@ def _refuse_beyond_memory(layer: keras.Operation, traced: Trace) -> None:
             f"needs {gib(needed)} of memory, {gib(free)} are free.\n"
             "Use a smaller network or smaller pictures, or close other programs."
         )
-
-
-def _shape_after(
-    steps: Sequence[Step], shapes: Sequence[tuple[int | None, ...]]
-) -> tuple[int | None, ...]:
-    """The shape that a chain of steps computes from inputs of these shapes."""
-    tensors = [tf.zeros([1, *shape[1:]]) for shape in shapes]
-    for step in steps:
-        tensors = [step.forward(*tensors)]
-    return tuple(tensors[0].shape)
 
 
 def _require_finite(layer: keras.Operation) -> None:

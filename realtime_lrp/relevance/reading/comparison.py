@@ -4,7 +4,7 @@ A row that misreads a layer or an operation, or a layer that mixes the pictures 
 here and not in wrong maps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.network.graph import Node
-from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
-from realtime_lrp.relevance.reading.tracing import Trace
+from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 
 TOLERANCE = 1e-3
 """Largest difference, relative to the largest output."""
@@ -39,29 +38,43 @@ class LayerCall:
     inputs: Sequence[int]
     outputs: Sequence[int | None]
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of those outputs that depend on the picture."""
+        return [number for number in self.outputs if number is not None]
 
-def check_calls(calls: Sequence[LayerCall], picture: tf.TensorSpec) -> None:
-    """Refuses a model of which a layer computes something else than its nodes.
+    def by_layer(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """What the layer computes of the outputs that depend on the picture."""
+        found = zip(tf.nest.flatten(self.compute(*inputs)), self.outputs, strict=True)
+        return [value for value, number in found if number is not None]
 
-    Each layer reads what Keras has computed before it, so that no rounding adds up.
+    def by_nodes(self, inputs: Sequence[tf.Tensor]) -> list[np.ndarray]:
+        """What the nodes compute of them."""
+        read = zip(self.inputs, inputs, strict=True)
+        tensors = {number: tf.cast(one, tf.float32) for number, one in read}
+        for node in self.nodes:
+            tensors[node.output] = node.step.forward(*(tensors[number] for number in node.inputs))
+        return [tensors[number].numpy() for number in self.numbers]
+
+
+def check_calls(calls: Sequence[LayerCall], values: Mapping[int, tf.Tensor]) -> None:
+    """Refuses a layer, by its name, that computes something else than its nodes.
+
+    Each layer reads what Keras has computed before it, so that no rounding adds up; the first ones
+    read `values`.
     """
-    values = {0: _noise(picture, 1)}
+    values = dict(values)
     last_reader = {number: call for call in calls for number in call.inputs}
     for call in calls:
         inputs = [values[number] for number in call.inputs]
-        computed = tf.nest.flatten(call.compute(*inputs))
-        pairs = [
-            (number, one)
-            for number, one in zip(call.outputs, computed, strict=True)
-            if number is not None
-        ]
+        computed = call.by_layer(inputs)
         if call.nodes:
-            ours = _run(call.nodes, call.inputs, [number for number, _ in pairs], inputs)
+            ours = call.by_nodes(inputs)
         else:
-            ours = [tf.cast(values[number], tf.float32).numpy() for number, _ in pairs]
-        for own, (number, one) in zip(ours, pairs, strict=True):
-            expected = tf.cast(one, tf.float32).numpy()
-            if not _alike(own, expected, HALF_TOLERANCE if _is_half(one) else TOLERANCE):
+            ours = [_array(values[number]) for number in call.numbers]
+        for own, number, one in zip(ours, call.numbers, computed, strict=True):
+            expected = _array(one)
+            if not _alike(own, expected, _tolerance(one)):
                 raise _difference(call, own, expected)
             values[number] = one
         for number in set(call.inputs):
@@ -82,56 +95,33 @@ def _difference(call: LayerCall, ours: np.ndarray, expected: np.ndarray) -> Dama
     )
 
 
-def _is_half(tensor: tf.Tensor) -> bool:
-    return tensor.dtype in (tf.bfloat16, tf.float16)
-
-
-def check_nodes(
-    nodes: Sequence[Node],
-    layer: keras.Operation,
-    compute: Callable[..., Any],
-    traced: Trace,
-    inputs: Sequence[int],
-    outputs: Sequence[int | None],
-) -> None:
-    """Refuses a traced layer whose nodes compute something else than it does.
+def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
+    """Refuses a traced layer, with these inputs, whose nodes compute something else than it does.
 
     Neither may one picture of a batch change the outputs of another.
     """
-    pictures = [_noise(tensor, 2) for tensor in traced.inputs]
+    pictures = [noise(tensor, 2) for tensor in inputs]
     same_first = [tf.concat([one[:1], _other(one[1:])], 0) for one in pictures]
     same_last = [tf.concat([_other(one[:1]), one[1:]], 0) for one in pictures]
-
-    def of_the_layer(pictures: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        found = zip(tf.nest.flatten(compute(*pictures)), outputs, strict=True)
-        return [value for value, number in found if number is not None]
-
-    expected = of_the_layer(pictures)
-    numbers = [number for number in outputs if number is not None]
-    ours, firsts, lasts = (
-        _run(nodes, inputs, numbers, one) for one in (pictures, same_first, same_last)
-    )
-    tolerance = HALF_TOLERANCE if any(map(_is_half, expected)) else TOLERANCE
+    computed = call.by_layer(pictures)
+    tolerance = max(map(_tolerance, computed), default=TOLERANCE)
+    ours, firsts, lasts = map(call.by_nodes, (pictures, same_first, same_last))
     for place, (one, first, last) in enumerate(zip(ours, firsts, lasts, strict=True)):
-        right = _kept(tf.cast(expected[place], tf.float32).numpy(), one.shape)
-        if not _alike(one, right, tolerance):
-            alone = tf.cast(of_the_layer([of[:1] for of in pictures])[place], tf.float32).numpy()
-            if not _alike(_kept(alone, one[:1].shape), right[:1], tolerance):
+        expected = _in_shape(_array(computed[place]), one.shape)
+        if not _alike(one, expected, tolerance):
+            alone = _array(call.by_layer([of[:1] for of in pictures])[place])
+            why = "the steps that it is read into compute something else than it does"
+            if not _alike(_in_shape(alone, one[:1].shape), expected[:1], tolerance):
                 why = "what it computes for a picture depends on how many are in the batch"
-            else:
-                why = "the steps that it is read into compute something else than it does"
-            raise UnsupportedLayerError(layer, why)
-        alike = _alike(one[:1], first[:1], tolerance) and _alike(one[1:], last[1:], tolerance)
-        if not alike:
-            raise UnsupportedLayerError(layer, "it mixes the pictures of a batch")
+            raise UnsupportedLayerError(call.layer, why)
+        if not (_alike(one[:1], first[:1], tolerance) and _alike(one[1:], last[1:], tolerance)):
+            raise UnsupportedLayerError(call.layer, "it mixes the pictures of a batch")
 
 
-def _noise(tensor: tf.Tensor, pictures: int) -> tf.Tensor:
-    shape = (pictures, *tensor.shape[1:])
-    noise = np.random.default_rng(0).normal(size=shape)
-    if not tensor.dtype.is_floating:
-        noise = np.abs(100 * noise)
-    return tf.cast(noise, tensor.dtype)
+def noise(tensor: tf.Tensor, pictures: int) -> tf.Tensor:
+    """Noise like a tensor, for so many pictures."""
+    values = np.random.default_rng(0).normal(size=(pictures, *tensor.shape[1:]))
+    return tf.cast(values if tensor.dtype.is_floating else np.abs(100 * values), tensor.dtype)
 
 
 def _other(pictures: tf.Tensor) -> tf.Tensor:
@@ -139,17 +129,16 @@ def _other(pictures: tf.Tensor) -> tf.Tensor:
     return tf.zeros_like(pictures) if pictures.dtype.is_unsigned else -pictures
 
 
-def _run(
-    nodes: Sequence[Node], inputs: Sequence[int], outputs: Sequence[int], values: list[tf.Tensor]
-) -> list[np.ndarray]:
-    tensors = {n: tf.cast(one, tf.float32) for n, one in zip(inputs, values, strict=True)}
-    for node in nodes:
-        tensors[node.output] = node.step.forward(*(tensors[number] for number in node.inputs))
-    return [tensors[number].numpy() for number in outputs]
+def _array(tensor: tf.Tensor) -> np.ndarray:
+    return tf.cast(tensor, tf.float32).numpy()
 
 
-def _kept(expected: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _in_shape(expected: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return expected.reshape(shape) if expected.size == np.prod(shape) else expected
+
+
+def _tolerance(tensor: tf.Tensor) -> float:
+    return HALF_TOLERANCE if tensor.dtype in (tf.bfloat16, tf.float16) else TOLERANCE
 
 
 def _alike(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:

@@ -14,13 +14,15 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.network.convolutions import (
     Convolution,
     DepthwiseConvolution,
     TransposedConvolution,
 )
 from realtime_lrp.relevance.network.linear import Dense
-from realtime_lrp.relevance.network.normalisations import GroupNorm, LayerNorm
+from realtime_lrp.relevance.network.normalisations import Normalisation
+from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.pools import (
     AveragePool,
     GlobalAveragePool,
@@ -43,14 +45,10 @@ from realtime_lrp.relevance.network.steps import (
     Upsample,
     ZeroPadding,
 )
-from realtime_lrp.relevance.reading.layer_weights import (
-    UnsupportedLayerError,
-    bias_of,
-    check_channels_last,
-    float32_weights,
-    geometry_of,
-    weights_of,
-)
+
+Row = Callable[[keras.Layer], list[Step]]
+
+CHANNELS_FIRST = "its channels come first, only channels last is known"
 
 NONNEGATIVE = ("relu", "relu6", "sigmoid", "hard_sigmoid", "softmax", "softplus", "exponential")
 SIGNED = (
@@ -64,7 +62,38 @@ ACTIVATIONS: dict[Callable[..., tf.Tensor], bool] = {
 activation belongs here only if it has no negative outputs for inputs that are not negative."""
 
 
-def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[Step]:
+class UnsupportedLayerError(DamagedInputError):
+    """A layer of the model has no relevance rule."""
+
+    def __init__(
+        self, layer: keras.Layer, why: str = "", table: str = "LAYERS", file: str = "layers.py"
+    ) -> None:
+        reason = why or "relevance has no rule for this type"
+        super().__init__(
+            f"Layer {layer.name!r} ({type(layer).__name__}) cannot be explained: {reason}. "
+            f"Replace the layer in the model, or add a row to {table} in "
+            f"realtime_lrp/relevance/reading/{file}."
+        )
+
+
+def _float32(layer: keras.Layer, *names: str) -> list[Any]:
+    """Variables of a layer as float32 tensors, None where it has none."""
+    values = [getattr(layer, name) for name in names]
+    tensors = [None if value is None else tf.convert_to_tensor(value) for value in values]
+    for tensor in tensors:
+        if tensor is not None and not tensor.dtype.is_floating:
+            why = f"its weights are quantised ({tensor.dtype.name})"
+            raise UnsupportedLayerError(layer, why)
+    return [None if tensor is None else tf.cast(tensor, tf.float32) for tensor in tensors]
+
+
+def _geometry(layer: keras.Layer) -> Geometry:
+    padding = layer.padding.upper()
+    return Geometry(strides=layer.strides, padding=padding, dilations=layer.dilation_rate)
+
+
+def _activation(layer: keras.Layer) -> list[Step]:
+    function = layer.activation
     if function is keras.activations.linear:
         return []
     name, module = (getattr(function, key, "?") for key in ("__name__", "__module__"))
@@ -76,131 +105,60 @@ def _activation(layer: keras.Layer, function: Callable[..., tf.Tensor]) -> list[
     return [Activation(own, function, nonnegative=ACTIVATIONS[function])]
 
 
-def _convolution(layer: keras.Layer, pool: str) -> list[Step]:
+def _convolution(layer: keras.Layer) -> list[Step]:
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
-    step = Convolution(*weights_of(layer), **geometry_of(layer), groups=layer.groups)
-    return [step, *_activation(layer, layer.activation)]
+    kernel, bias = _float32(layer, "kernel", "bias")
+    step = Convolution(kernel, bias, **_geometry(layer), groups=layer.groups)
+    return [step, *_activation(layer)]
 
 
-def _depthwise_convolution(layer: keras.Layer, pool: str) -> list[Step]:
-    step = DepthwiseConvolution(*weights_of(layer), **geometry_of(layer))
-    return [step, *_activation(layer, layer.activation)]
+def _depthwise_convolution(layer: keras.Layer) -> list[Step]:
+    kernel, bias = _float32(layer, "kernel", "bias")
+    return [DepthwiseConvolution(kernel, bias, **_geometry(layer)), *_activation(layer)]
 
 
-def _separable_convolution(layer: keras.Layer, pool: str) -> list[Step]:
-    depthwise = DepthwiseConvolution(
-        float32_weights(layer, layer.depthwise_kernel), None, **geometry_of(layer)
-    )
-    pointwise = Convolution(
-        float32_weights(layer, layer.pointwise_kernel), bias_of(layer), (1, 1), "VALID", (1, 1)
-    )
-    return [depthwise, pointwise, *_activation(layer, layer.activation)]
+def _separable_convolution(layer: keras.Layer) -> list[Step]:
+    by_channel, kernel, bias = _float32(layer, "depthwise_kernel", "pointwise_kernel", "bias")
+    depthwise = DepthwiseConvolution(by_channel, None, **_geometry(layer))
+    pointwise = Convolution(kernel, bias, (1, 1), "VALID", (1, 1))
+    return [depthwise, pointwise, *_activation(layer)]
 
 
-def _transposed_convolution(layer: keras.Layer, pool: str) -> list[Step]:
+def _transposed_convolution(layer: keras.Layer) -> list[Step]:
     def size(rows_and_columns: Sequence[int]) -> Sequence[int]:
         return layer.compute_output_shape((1, *rows_and_columns, layer.kernel.shape[3]))[1:3]
 
     if layer.output_padding is not None:
         raise UnsupportedLayerError(layer, "output_padding has no rule")
-    step = TransposedConvolution(*weights_of(layer), **geometry_of(layer), size=size)
-    return [step, *_activation(layer, layer.activation)]
+    kernel, bias = _float32(layer, "kernel", "bias")
+    return [TransposedConvolution(kernel, bias, **_geometry(layer), size=size), *_activation(layer)]
 
 
-def _dense(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Dense(*weights_of(layer)), *_activation(layer, layer.activation)]
-
-
-def _max_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    share = pool == "average"
-    return [MaxPool(layer.pool_size, layer.strides, layer.padding, share=share)]
-
-
-def _average_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    return [AveragePool(layer.pool_size, layer.strides, layer.padding)]
+def _dense(layer: keras.Layer) -> list[Step]:
+    return [Dense(*_float32(layer, "kernel", "bias")), *_activation(layer)]
 
 
 def _flatten_pooled(layer: keras.Layer) -> list[Step]:
     return [] if layer.keepdims else [Reshape([-1])]
 
 
-def _global_max_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    return [GlobalMaxPool(share=pool == "average"), *_flatten_pooled(layer)]
-
-
-def _global_average_pool(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    return [GlobalAveragePool(), *_flatten_pooled(layer)]
-
-
-def _flatten(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    return [Reshape([-1])]
-
-
-def _reshape(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Reshape(layer.target_shape)]
-
-
-def _zero_padding(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    return [ZeroPadding(layer.padding)]
-
-
-def _cropping(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
-    return [Cropping(layer.cropping)]
-
-
-def _permute(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Permute([0, *layer.dims])]
-
-
-def _upsampling(layer: keras.Layer, pool: str) -> list[Step]:
-    check_channels_last(layer)
+def _upsampling(layer: keras.Layer) -> list[Step]:
     if layer.interpolation not in ("nearest", "bilinear"):
         raise UnsupportedLayerError(layer, f"interpolation {layer.interpolation!r} has no rule")
     return [Upsample(layer.size, layer.interpolation)]
 
 
-def _add(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Add()]
-
-
-def _subtract(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Add((1, -1))]
-
-
-def _average(layer: keras.Layer, pool: str) -> list[Step]:
+def _average(layer: keras.Layer) -> list[Step]:
     count = len(layer.get_build_config()["input_shape"])
     return [Add([1 / count] * count)]
 
 
-def _residual_scale(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Add((1, layer.scale))]
-
-
-def _multiply(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Product()]
-
-
-def _concatenate(layer: keras.Layer, pool: str) -> list[Step]:
-    return [Concatenate(layer.axis)]
-
-
-def _identity(layer: keras.Layer, pool: str) -> list[Step]:
+def _identity(layer: keras.Layer) -> list[Step]:
     return [Identity()]
 
 
-def _activation_layer(layer: keras.Layer, pool: str) -> list[Step]:
-    return _activation(layer, layer.activation) or _identity(layer, pool)
-
-
-def _relu(layer: keras.Layer, pool: str) -> list[Step]:
+def _relu(layer: keras.Layer) -> list[Step]:
     function = functools.partial(
         keras.activations.relu,
         negative_slope=layer.negative_slope,
@@ -213,61 +171,54 @@ def _relu(layer: keras.Layer, pool: str) -> list[Step]:
     return [Activation(name, function, nonnegative=True)]
 
 
-def _leaky_relu(layer: keras.Layer, pool: str) -> list[Step]:
+def _leaky_relu(layer: keras.Layer) -> list[Step]:
     function = functools.partial(keras.activations.leaky_relu, negative_slope=layer.negative_slope)
     return [Activation("leaky_relu", function, nonnegative=False)]
 
 
-def _prelu(layer: keras.Layer, pool: str) -> list[Step]:
-    slope = float32_weights(layer, layer.alpha)
+def _prelu(layer: keras.Layer) -> list[Step]:
+    (slope,) = _float32(layer, "alpha")
     function = lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)  # noqa: E731
     return [Activation("prelu", function, nonnegative=False)]
 
 
-def _elu(layer: keras.Layer, pool: str) -> list[Step]:
+def _elu(layer: keras.Layer) -> list[Step]:
     function = functools.partial(keras.ops.elu, alpha=layer.alpha)
     return [Activation("elu", function, nonnegative=False)]
 
 
-def _batch_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
+def _batch_normalisation(layer: keras.Layer) -> list[Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
-        raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
-    mean, variance = (
-        float32_weights(layer, layer.moving_mean),
-        float32_weights(layer, layer.moving_variance),
-    )
+        raise UnsupportedLayerError(layer, CHANNELS_FIRST)
+    mean, variance = _float32(layer, "moving_mean", "moving_variance")
     scale = tf.math.rsqrt(variance + layer.epsilon)  # to the last bit what Keras computes
     if layer.scale:
-        scale *= float32_weights(layer, layer.gamma)
-    beta = float32_weights(layer, layer.beta) if layer.center else 0.0
+        scale *= _float32(layer, "gamma")[0]
+    beta = _float32(layer, "beta")[0] if layer.center else 0.0
     return [Affine(scale, beta - mean * scale)]
 
 
-def _gamma_and_beta(layer: keras.Layer) -> tuple[tf.Tensor | None, tf.Tensor | None]:
-    both = (layer.gamma, layer.beta)
-    gamma, beta = (None if one is None else float32_weights(layer, one) for one in both)
-    return gamma, beta
-
-
-def _layer_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
+def _layer_normalisation(layer: keras.Layer) -> list[Step]:
     if layer.rms_scaling:
         raise UnsupportedLayerError(layer, "rms_scaling has no rule")
     axes = [layer.axis] if isinstance(layer.axis, int) else layer.axis
-    return [LayerNorm(axes, *_gamma_and_beta(layer), layer.epsilon)]
+    gamma, beta = _float32(layer, "gamma", "beta")
+    return [Normalisation(gamma, beta, layer.epsilon, axes)]
 
 
-def _group_normalisation(layer: keras.Layer, pool: str) -> list[Step]:
+def _group_normalisation(layer: keras.Layer) -> list[Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
-        raise UnsupportedLayerError(layer, "its channels come first, only channels last is known")
-    return [GroupNorm(layer.groups, *_gamma_and_beta(layer), layer.epsilon)]
+        raise UnsupportedLayerError(layer, CHANNELS_FIRST)
+    gamma, beta = _float32(layer, "gamma", "beta")
+    return [Normalisation(gamma, beta, layer.epsilon, groups=layer.groups)]
 
 
-def _layer_scale(layer: keras.Layer, pool: str) -> list[Step]:
-    gamma = float32_weights(layer, layer.gamma)
+def _layer_scale(layer: keras.Layer) -> list[Step]:
+    (gamma,) = _float32(layer, "gamma")
     return [Affine(gamma, tf.zeros_like(gamma))]
 
 
-def _softmax(layer: keras.Layer, pool: str) -> list[Step]:
+def _softmax(layer: keras.Layer) -> list[Step]:
     axis = layer.axis if isinstance(layer.axis, int) else list(layer.axis)
 
     def function(a: tf.Tensor) -> tf.Tensor:
@@ -280,12 +231,12 @@ def _constant(value: ArrayLike) -> tf.Tensor:
     return tf.constant(np.asarray(value, np.float32))
 
 
-def _rescaling(layer: keras.Layer, pool: str) -> list[Step]:
+def _rescaling(layer: keras.Layer) -> list[Step]:
     scale, offset = _constant(layer.scale), _constant(layer.offset)
     return [Elementwise(lambda a: a * scale + offset, keeps_sign=False)]
 
 
-def _normalization(layer: keras.Layer, pool: str) -> list[Step]:
+def _normalization(layer: keras.Layer) -> list[Step]:
     mean, variance = _constant(layer.mean), _constant(layer.variance)
     deviation = tf.maximum(tf.sqrt(variance), keras.config.epsilon())
     if layer.invert:
@@ -293,22 +244,7 @@ def _normalization(layer: keras.Layer, pool: str) -> list[Step]:
     return [Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
-def _constant_operand(operation: keras.Operation, arguments: Sequence[Any]) -> list[Step]:
-    """An operation of a tensor with constants, such as `x * 2`; relevance passes unchanged."""
-
-    def function(a: tf.Tensor) -> tf.Tensor:
-        return operation(*(a if keras.utils.is_keras_tensor(one) else one for one in arguments))
-
-    return [Elementwise(function, keeps_sign=False)]
-
-
-def _operation(build: Callable[..., keras.KerasTensor], tensors: int = 2) -> type:
-    """The type of the operation that Keras records for an expression of `tensors` tensors."""
-    operands = (keras.KerasTensor((2, 2)) for _ in range(tensors))
-    return type(build(*operands)._keras_history.operation)
-
-
-LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
+LAYERS: dict[type, Row] = {
     keras.layers.Conv1D: _convolution,
     keras.layers.Conv2D: _convolution,
     keras.layers.Conv3D: _convolution,
@@ -316,25 +252,25 @@ LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
     keras.layers.SeparableConv2D: _separable_convolution,
     keras.layers.Conv2DTranspose: _transposed_convolution,
     keras.layers.Dense: _dense,
-    keras.layers.MaxPooling2D: _max_pool,
-    keras.layers.AveragePooling2D: _average_pool,
-    keras.layers.GlobalMaxPooling2D: _global_max_pool,
-    keras.layers.GlobalAveragePooling2D: _global_average_pool,
+    keras.layers.MaxPooling2D: lambda x: [MaxPool(x.pool_size, x.strides, x.padding)],
+    keras.layers.AveragePooling2D: lambda x: [AveragePool(x.pool_size, x.strides, x.padding)],
+    keras.layers.GlobalMaxPooling2D: lambda x: [GlobalMaxPool(), *_flatten_pooled(x)],
+    keras.layers.GlobalAveragePooling2D: lambda x: [GlobalAveragePool(), *_flatten_pooled(x)],
     keras.layers.BatchNormalization: _batch_normalisation,
     keras.layers.LayerNormalization: _layer_normalisation,
     keras.layers.GroupNormalization: _group_normalisation,
-    keras.layers.Add: _add,
+    keras.layers.Add: lambda x: [Add()],
     keras.layers.Average: _average,
-    keras.layers.Subtract: _subtract,
-    keras.layers.Multiply: _multiply,
-    keras.layers.Concatenate: _concatenate,
-    keras.layers.Flatten: _flatten,
-    keras.layers.Reshape: _reshape,
-    keras.layers.Permute: _permute,
-    keras.layers.ZeroPadding2D: _zero_padding,
-    keras.layers.Cropping2D: _cropping,
+    keras.layers.Subtract: lambda x: [Add((1, -1))],
+    keras.layers.Multiply: lambda x: [Product()],
+    keras.layers.Concatenate: lambda x: [Concatenate(x.axis)],
+    keras.layers.Flatten: lambda x: [Reshape([-1])],
+    keras.layers.Reshape: lambda x: [Reshape(x.target_shape)],
+    keras.layers.Permute: lambda x: [Permute([0, *x.dims])],
+    keras.layers.ZeroPadding2D: lambda x: [ZeroPadding(x.padding)],
+    keras.layers.Cropping2D: lambda x: [Cropping(x.cropping)],
     keras.layers.UpSampling2D: _upsampling,
-    keras.layers.Activation: _activation_layer,
+    keras.layers.Activation: lambda x: _activation(x) or [Identity()],
     keras.layers.ReLU: _relu,
     keras.layers.LeakyReLU: _leaky_relu,
     keras.layers.PReLU: _prelu,
@@ -362,58 +298,71 @@ LAYERS: dict[type, Callable[[keras.Layer, str], list[Step]]] = {
     ),
 }
 
-OPERATIONS: dict[type, Callable[[], Step]] = {
-    _operation(lambda a, b: a + b): Add,
-    _operation(lambda a, b: a - b): lambda: Add((1, -1)),
-    _operation(lambda a, b: a * b): Product,
-}
-"""Expressions of tensors, such as `a + b`: type -> step."""
-
-FUNCTIONS = {
-    _operation(getattr(keras.ops, function.__name__), tensors=1): function
-    for function in ACTIVATIONS
-    if hasattr(keras.ops, function.__name__)
-}
-"""Activations written as operations, such as `keras.ops.relu(a)`: type -> activation."""
-
-DIVISION = _operation(lambda a, b: a / b)
-"""Division; supported only by a constant."""
-
-OF_APPLICATIONS: dict[str, Callable[[keras.Layer, str], list[Step]]] = {
-    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": _residual_scale,
+OF_APPLICATIONS: dict[str, Row] = {
+    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": lambda x: [Add((1, x.scale))],
     "keras.src.applications.convnext.LayerScale": _layer_scale,
     "keras.src.applications.convnext.StochasticDepth": _identity,
 }
 """Layers that `keras.applications` defines in its own files, which it does not export."""
 
 
+def _expression(build: Callable[..., keras.KerasTensor], tensors: int = 2) -> type:
+    """The type of the operation that Keras records for an expression of `tensors` tensors."""
+    operands = (keras.KerasTensor((2, 2)) for _ in range(tensors))
+    return type(build(*operands)._keras_history.operation)
+
+
+EXPRESSIONS: dict[type, Callable[[], Step]] = {
+    _expression(lambda a, b: a + b): Add,
+    _expression(lambda a, b: a - b): lambda: Add((1, -1)),
+    _expression(lambda a, b: a * b): Product,
+}
+"""Expressions of tensors, such as `a + b`: type -> step."""
+
+FUNCTIONS = {
+    _expression(getattr(keras.ops, function.__name__), tensors=1): function
+    for function in ACTIVATIONS
+    if hasattr(keras.ops, function.__name__)
+}
+"""Activations written as operations, such as `keras.ops.relu(a)`: type -> activation."""
+
+DIVISION = _expression(lambda a, b: a / b)
+"""Division; supported only by a constant."""
+
+
+def _row(layer: keras.Operation) -> Row | None:
+    full_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
+    return LAYERS.get(type(layer)) or OF_APPLICATIONS.get(full_name)
+
+
 def has_row(layer: keras.Operation) -> bool:
     """Whether there is a row for the type of a layer."""
-    return type(layer) in LAYERS or _full_name(layer) in OF_APPLICATIONS
+    return _row(layer) is not None
 
 
-def _full_name(layer: keras.Operation) -> str:
-    return f"{type(layer).__module__}.{type(layer).__qualname__}"
-
-
-def steps_of(layer: keras.Layer, pool: str, arguments: Sequence[Any] = ()) -> list[Step]:
+def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[Step]:
     """Translates a built Keras layer, or the operation of an expression, into a chain of steps.
 
-    `pool` is "max" (winner takes all) or "average"; `arguments` are those of an operation's call.
+    `arguments` are those of an operation's call. Max pools are of the kind "max".
     """
     constants = not all(map(keras.utils.is_keras_tensor, arguments))
-    if constants and type(layer) in (*OPERATIONS, DIVISION):
-        return _constant_operand(layer, arguments)
-    if type(layer) in OPERATIONS:
+    if constants and type(layer) in (*EXPRESSIONS, DIVISION):  # relevance passes `x * 2` unchanged
+        return [Elementwise(lambda a: layer(*_with(a, arguments)), keeps_sign=False)]
+    if type(layer) in EXPRESSIONS:
         if len({len(tensor.shape) for tensor in arguments}) > 1:
             raise UnsupportedLayerError(layer, "its tensors have different ranks; use a layer")
-        return [OPERATIONS[type(layer)]()]
-    if type(layer) in FUNCTIONS:
-        function = FUNCTIONS[type(layer)]
+        return [EXPRESSIONS[type(layer)]()]
+    if function := FUNCTIONS.get(type(layer)):
         if function is keras.activations.softmax:
             return [Softmax(layer, layer.axis)]
         return [Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
-    row = LAYERS.get(type(layer)) or OF_APPLICATIONS.get(_full_name(layer))
-    if row is None:
+    if (row := _row(layer)) is None:
         raise UnsupportedLayerError(layer)
-    return row(layer, pool)
+    if getattr(layer, "data_format", None) == "channels_first":
+        raise UnsupportedLayerError(layer, CHANNELS_FIRST)
+    return row(layer)
+
+
+def _with(a: tf.Tensor, arguments: Sequence[Any]) -> list[Any]:
+    """The arguments of a call, `a` in place of the tensor among them."""
+    return [a if keras.utils.is_keras_tensor(one) else one for one in arguments]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.normalisations import GroupNorm, LayerNorm
+from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.steps import Reshape, Step
 from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.relevance.reading.values import run
@@ -103,15 +103,15 @@ def as_normalisation(
     if not np.isfinite(computed).all():
         return []
     epsilon = _epsilon(candidate, constant)
-    plain = LayerNorm(own, None, None, epsilon)
+    plain = Normalisation(None, None, epsilon, own)
     normal = plain.normalise(tf.constant(a)).numpy().astype(np.float64)
     if fitted := _gamma_and_beta(computed, normal, own):
-        return [LayerNorm(own, *fitted, epsilon)]
+        return [Normalisation(*fitted, epsilon, own)]
     shape, groups = candidate.root.shape[1:-2].as_list(), candidate.root.shape[-2:].as_list()
     of_groups = own == [*range(1, rank - 2), rank - 1]  # [B, ..., groups, channels of each]
     if of_groups and (fitted := _gamma_and_beta(computed, normal, [rank - 2, rank - 1])):
         gamma, beta = (tf.reshape(one, [-1]) for one in fitted)
-        norm = GroupNorm(groups[0], gamma, beta, epsilon)
+        norm = Normalisation(gamma, beta, epsilon, groups=groups[0])
         return [Reshape([*shape, int(np.prod(groups))]), norm, Reshape([*shape, *groups])]
     return []
 

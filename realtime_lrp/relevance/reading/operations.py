@@ -5,7 +5,7 @@ the operation's outputs; most operations belong to one of a few kinds: `elementw
 `weighted_sum`. Products with matrices are in `products.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network.convolutions import Convolution, DepthwiseConvolution
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.pools import AveragePool, MaxPool
 from realtime_lrp.relevance.network.steps import (
     Add,
@@ -38,8 +37,15 @@ from realtime_lrp.relevance.network.traced_steps import (
     kept_shape,
 )
 from realtime_lrp.relevance.reading.products import batch_product, einsum, matrix_product
-from realtime_lrp.relevance.reading.reader import Reader, Row, compute_with_constants, shapes_of
+from realtime_lrp.relevance.reading.reader import (
+    Reader,
+    Row,
+    Values,
+    compute_with_constants,
+    shapes_of,
+)
 from realtime_lrp.relevance.reading.values import (
+    MIXES,
     CannotReadError,
     Chain,
     Constant,
@@ -50,8 +56,10 @@ from realtime_lrp.relevance.reading.values import (
     of_any_batch,
 )
 
+CHANNELS_FIRST = "has its channels first, only channels last is known"
 
-def elementwise(reader: Reader, operation: tf.Operation) -> list[Value]:
+
+def elementwise(reader: Reader, operation: tf.Operation) -> Values:
     """A function of each entry of one tensor, with constants; relevance passes."""
     chain = chain_of(operation, reader.inputs(operation))
     if chain is None:
@@ -59,7 +67,43 @@ def elementwise(reader: Reader, operation: tf.Operation) -> list[Value]:
     return [chain]
 
 
-def movement(reader: Reader, operation: tf.Operation) -> list[Value | None]:
+def unless_chained(row: Row) -> Row:
+    """Makes the row of an operation that is elementwise wherever it reads a single tensor."""
+
+    def chained_or_row(reader: Reader, operation: tf.Operation) -> Values:
+        chain = chain_of(operation, reader.inputs(operation))
+        return row(reader, operation) if chain is None else [chain]
+
+    return chained_or_row
+
+
+def of_operation(kind: type[Operation]) -> Row:
+    """Makes the row of an operation that becomes such a step for each output that is read."""
+
+    def row(reader: Reader, operation: tf.Operation) -> Values:
+        inputs = [tensor for tensor in operation.inputs if reader.constant(tensor) is None]
+        turned = [reader.turned(tensor) for tensor in inputs]
+        held = [
+            reader.held(tensor) if one is None else one.held
+            for tensor, one in zip(inputs, turned, strict=True)
+        ]
+        outputs: list[Value | None] = []
+        for index, output in enumerate(operation.outputs):
+            if output.consumers() or len(operation.outputs) == 1:
+                compute = compute_with_constants(reader, operation, index)
+                step = kind(compute, shapes_of(operation, held, index))
+                outputs += reader.append(operation, [step], held, index)
+            else:
+                outputs.append(None)
+        return outputs
+
+    return row
+
+
+weighted_sum, joined = of_operation(WeightedSum), of_operation(Join)
+
+
+def movement(reader: Reader, operation: tf.Operation) -> Values:
     """Moves, repeats or picks entries; relevance goes to where they come from."""
     (shape, *others), inputs = (one.shape for one in operation.outputs), operation.inputs
     from_picture = [tensor for tensor in inputs if reader.constant(tensor) is None]
@@ -68,41 +112,15 @@ def movement(reader: Reader, operation: tf.Operation) -> list[Value | None]:
         turned = reader.turned(tensor)
         held = turned.held if turned else reader.held(tensor)
         return [Turned(held, compute_with_constants(reader, operation))]
-    return _operation(reader, operation, Movement)
+    return of_operation(Movement)(reader, operation)
 
 
-def weighted_sum(reader: Reader, operation: tf.Operation) -> list[Value | None]:
-    """Sums with constant weights; relevance goes to the terms in proportion."""
-    return _operation(reader, operation, WeightedSum)
-
-
-def _operation(
-    reader: Reader, operation: tf.Operation, kind: type[Operation]
-) -> list[Value | None]:
-    """A step for each output that something reads."""
-    inputs = [tensor for tensor in operation.inputs if reader.constant(tensor) is None]
-    turned = [reader.turned(tensor) for tensor in inputs]
-    held = [
-        reader.held(tensor) if one is None else one.held
-        for tensor, one in zip(inputs, turned, strict=True)
-    ]
-    outputs: list[Value | None] = []
-    for index, output in enumerate(operation.outputs):
-        if output.consumers() or len(operation.outputs) == 1:
-            compute = compute_with_constants(reader, operation, index)
-            step = kind(compute, shapes_of(operation, held, index))
-            outputs += reader.append(operation, [step], held, index)
-        else:
-            outputs.append(None)
-    return outputs
-
-
-def alias(reader: Reader, operation: tf.Operation) -> list[Value]:
+def alias(reader: Reader, operation: tf.Operation) -> Values:
     """Returns its inputs."""
     return reader.inputs(operation)[: len(operation.outputs)]
 
 
-def cast(reader: Reader, operation: tf.Operation) -> list[Value]:
+def cast(reader: Reader, operation: tf.Operation) -> Values:
     """Another type; all floating numbers are float32 here."""
     (tensor,), (output,) = operation.inputs, operation.outputs
     (value,) = reader.inputs(operation)
@@ -112,12 +130,16 @@ def cast(reader: Reader, operation: tf.Operation) -> list[Value]:
     return elementwise(reader, operation)
 
 
-def stop_gradient(reader: Reader, operation: tf.Operation) -> list[Value]:
-    """Relevance passes, a gradient does not."""
-    return [*reader.append(operation, [Stopped()], [reader.held(operation.inputs[0])])]
+def of_step(make: Callable[[], Step]) -> Row:
+    """Makes the row of an operation that becomes such a step on its first input."""
+
+    def row(reader: Reader, operation: tf.Operation) -> Values:
+        return reader.append(operation, [make()], [reader.held(operation.inputs[0])])
+
+    return row
 
 
-def reshape(reader: Reader, operation: tf.Operation) -> list[Value | None]:
+def reshape(reader: Reader, operation: tf.Operation) -> Values:
     """The same entries in another shape; nothing to do where only the batch is joined or split."""
     shape = operation.outputs[0].shape
     if reader.turned(operation.inputs[0]) or shape[0] % BATCH:
@@ -127,20 +149,19 @@ def reshape(reader: Reader, operation: tf.Operation) -> list[Value | None]:
         if len(operation.inputs[0].consumers()) == 1:
             reader.made.add(operation.outputs[0].name)
         return [Held(held.number, tuple(shape))]
-    return [*reader.append(operation, [Reshape(kept_shape(shape))], [held])]
+    return reader.append(operation, [Reshape(kept_shape(shape))], [held])
 
 
-def transpose(reader: Reader, operation: tf.Operation) -> list[Value | None]:
+def transpose(reader: Reader, operation: tf.Operation) -> Values:
     """Axes in another order."""
     tensor, axes = operation.inputs
     order = reader.constant(axes)
     if order is None or order[0] != 0 or tensor.shape[0] != BATCH or reader.turned(tensor):
         return movement(reader, operation)
-    held = reader.held(tensor)
-    return [*reader.append(operation, [Permute(order.numpy().tolist())], [held])]
+    return reader.append(operation, [Permute(order.numpy().tolist())], [reader.held(tensor)])
 
 
-def shape_of(reader: Reader, operation: tf.Operation) -> list[Value]:
+def shape_of(reader: Reader, operation: tf.Operation) -> Values:
     """The shape, which is known."""
     shape, kind = operation.inputs[0].shape, operation.outputs[0].dtype
     return [Constant(tf.constant(shape.as_list(), kind))]
@@ -149,7 +170,7 @@ def shape_of(reader: Reader, operation: tf.Operation) -> list[Value]:
 def filled(value: float) -> Row:
     """Makes the row of an operation that fills the shape of its input with a value."""
 
-    def row(reader: Reader, operation: tf.Operation) -> list[Value]:
+    def row(reader: Reader, operation: tf.Operation) -> Values:
         output = operation.outputs[0]
         return [Constant(tf.fill(output.shape, tf.cast(value, output.dtype)))]
 
@@ -159,27 +180,24 @@ def filled(value: float) -> Row:
 def addition(factors: tuple[int, int]) -> Row:
     """Makes the row of a sum or a difference; the factors of the two terms are 1 or -1."""
 
-    def row(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
-        first, second = operation.inputs
-        constants = [reader.constant(tensor) for tensor in (first, second)]
+    def row(reader: Reader, operation: tf.Operation) -> Values:
+        constants = [reader.constant(tensor) for tensor in operation.inputs]
         constant = next((one for one in constants if one is not None), None)
         if constant is not None and constant.shape.num_elements() > 1:
             return _offset(reader, operation, constants, factors)
-        chain = chain_of(operation, reader.inputs(operation))
-        if chain is not None:
+        if (chain := chain_of(operation, reader.inputs(operation))) is not None:
             return [chain]
         if constant is not None:
             raise CannotReadError("changes the shape of a tensor by a constant")
-        held = [_of_rank(reader, tensor, operation) for tensor in (first, second)]
-        return [*reader.append(operation, [Add(factors)], held)]
+        return reader.append(operation, [Add(factors)], _of_one_rank(reader, operation))
 
     return row
 
 
-def _of_rank(reader: Reader, tensor: tf.Tensor, operation: tf.Operation) -> Held:
-    """A tensor of the graph with as many axes as the output of an operation that broadcasts."""
-    held = reader.held(tensor)
-    if len(held.shape) != len(operation.outputs[0].shape):
+def _of_one_rank(reader: Reader, operation: tf.Operation) -> list[Held]:
+    """What an operation reads that broadcasts; each with as many axes as the output."""
+    held = [reader.held(tensor) for tensor in operation.inputs]
+    if any(len(one.shape) != len(operation.outputs[0].shape) for one in held):
         raise CannotReadError("joins tensors with different numbers of axes")
     return held
 
@@ -189,7 +207,7 @@ def _offset(
     operation: tf.Operation,
     constants: Sequence[tf.Tensor | None],
     factors: tuple[int, int],
-) -> Sequence[Value | None]:
+) -> Values:
     """A sum with a constant: the bias of the layer with weights before it, or an `Offset`."""
     position = 0 if constants[0] is None else 1
     tensor = operation.inputs[position]
@@ -199,12 +217,12 @@ def _offset(
     if factors[position] == 1 and tuple(operation.outputs[0].shape) == tuple(tensor.shape):
         constant = tf.cast(constants[1 - position], tf.float32) * factors[1 - position]
         offset = of_any_batch(constant, tensor.shape)
-        if isinstance(scaled, Chain) and (norm := _batch_norm(reader, operation, scaled, offset)):
-            return [*reader.append(operation, [norm], [scaled.root])]
+        if isinstance(scaled, Chain) and (norm := _batch_norm(reader, tensor, scaled, offset)):
+            return reader.append(operation, [norm], [scaled.root])
         held = reader.held(tensor)
-        if _fold(reader, operation, held, tf.ones_like(offset), offset):
+        if _fold(reader, operation, tensor, tf.ones_like(offset), offset):
             return [held]
-    return _operation(reader, operation, Offset)
+    return of_operation(Offset)(reader, operation)
 
 
 def _prepares(value: Value, constant: tf.Tensor) -> bool:
@@ -214,17 +232,16 @@ def _prepares(value: Value, constant: tf.Tensor) -> bool:
 
 
 def _batch_norm(
-    reader: Reader, operation: tf.Operation, scaled: Chain, offset: tf.Tensor
+    reader: Reader, product: tf.Tensor, scaled: Chain, offset: tf.Tensor
 ) -> Affine | None:
     """The batch norm of a SavedModel that a product and a sum with constants are; None if none.
 
     The end of another normalisation, which divides by a deviation of the picture, is none.
     """
-    (product,) = (one for one in operation.inputs if reader.constant(one) is None)
     if not reader.trace.flat or scaled.types != ("Mul",) or len(product.consumers()) > 1:
         return None
-    scale = scaled.compute(tf.ones([1] * (len(scaled.shape) - 1) + [scaled.shape[-1]]))
     channels = scaled.shape[-1]
+    scale = scaled.compute(tf.ones([1] * (len(scaled.shape) - 1) + [channels]))
     if scale.shape.num_elements() != channels or offset.shape.num_elements() != channels:
         return None
     node = reader.graph.producer(scaled.root.number)
@@ -235,22 +252,21 @@ def _batch_norm(
     return Affine(tf.reshape(scale, [-1]), tf.reshape(offset, [-1]))
 
 
-def bias_add(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
+def bias_add(reader: Reader, operation: tf.Operation) -> Values:
     """A sum with one constant for each channel."""
     if operation.get_attr("data_format") == b"NCHW" and len(operation.inputs[0].shape) > 2:
-        raise CannotReadError("has its channels first, only channels last is known")
+        raise CannotReadError(CHANNELS_FIRST)
     return addition((1, 1))(reader, operation)
 
 
 def _fold(
-    reader: Reader, operation: tf.Operation, held: Held, scale: tf.Tensor, offset: tf.Tensor
+    reader: Reader, operation: tf.Operation, tensor: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor
 ) -> bool:
-    """Makes constants part of the layer with weights that an operation reads, if it can.
+    """Makes constants part of the layer with weights that computes a tensor, if it can.
 
     Each channel is multiplied by `scale`; `offset`, of the same shape, is added then.
     """
-    graph = reader.graph
-    (tensor,) = (one for one in operation.inputs if reader.constant(one) is None)
+    graph, held = reader.graph, reader.held(tensor)
     if len(tensor.consumers()) > 1 or tensor.name not in reader.made or graph.readers(held.number):
         return False
     node = graph.producer(held.number)
@@ -270,7 +286,7 @@ def _fold(
     return True
 
 
-def product(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
+def product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of two tensors, entry by entry."""
     constants = [reader.constant(tensor) for tensor in operation.inputs]
     scale = next((one for one in constants if one is not None), None)
@@ -279,124 +295,79 @@ def product(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
         value = reader.values[tensor.name]
         if isinstance(value, Held) and tuple(operation.outputs[0].shape) == value.shape:
             factors = of_any_batch(scale, value.shape)
-            if _fold(reader, operation, value, factors, tf.zeros_like(factors)):
+            if _fold(reader, operation, tensor, factors, tf.zeros_like(factors)):
                 return [value]
         if isinstance(value, Chain) and reader.trace.flat:
             reader.held(tensor)  # what follows may be a batch norm
-    chain = chain_of(operation, reader.inputs(operation))
-    if chain is not None:
+    if (chain := chain_of(operation, reader.inputs(operation))) is not None:
         return [chain]
-    if any(reader.constant(tensor) is not None for tensor in operation.inputs):
+    if scale is not None:
         return weighted_sum(reader, operation)
-    held = [_of_rank(reader, tensor, operation) for tensor in operation.inputs]
-    return [*reader.append(operation, [Product()], held)]
+    return reader.append(operation, [Product()], _of_one_rank(reader, operation))
 
 
-def quotient(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
+def quotient(reader: Reader, operation: tf.Operation) -> Values:
     """A quotient; its denominator counts as a constant."""
-    chain = chain_of(operation, reader.inputs(operation))
-    if chain is not None:
-        return [chain]
     if reader.constant(operation.inputs[1]) is not None:
         return weighted_sum(reader, operation)
     if reader.constant(operation.inputs[0]) is not None:
         raise CannotReadError("changes the shape of a tensor by a constant")
-    return _operation(reader, operation, Quotient)
+    return of_operation(Quotient)(reader, operation)
 
 
-def squared_difference(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
+def squared_difference(reader: Reader, operation: tf.Operation) -> Values:
     """The square of a difference: the difference in proportion, the square as an activation."""
-    chain = chain_of(operation, reader.inputs(operation))
-    if chain is not None:
-        return [chain]
-    held = [_of_rank(reader, tensor, operation) for tensor in operation.inputs]
     steps = [Add((1, -1)), Elementwise(tf.square, keeps_sign=True)]
-    return [*reader.append(operation, steps, held)]
+    return reader.append(operation, steps, _of_one_rank(reader, operation))
 
 
-def chosen(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
-    """The larger or smaller of two entries, or one of them by a constant mask."""
-    chain = chain_of(operation, reader.inputs(operation))
-    return movement(reader, operation) if chain is None else [chain]
-
-
-def padded(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
+def padded(reader: Reader, operation: tf.Operation) -> Values:
     """A border of a constant; what a border other than zero receives is booked as taken."""
     value = reader.constant(operation.inputs[2])
     if value is None or float(value) == 0 or operation.outputs[0].shape[0] % BATCH:
         return movement(reader, operation)
-    return _operation(reader, operation, Join)
-
-
-def joined(reader: Reader, operation: tf.Operation) -> Sequence[Value | None]:
-    """Tensors one after the other; what constants among them receive is booked as taken."""
-    return _operation(reader, operation, Join)
-
-
-def softmax(reader: Reader, operation: tf.Operation) -> list[Value]:
-    """Softmax over the last axis."""
-    return [*reader.append(operation, [Softmax(tf.nn.softmax)], [reader.held(operation.inputs[0])])]
+    return joined(reader, operation)
 
 
 def _picture(reader: Reader, operation: tf.Operation) -> Held:
     """The first input of an operation that works on feature maps [B, H, W, C]."""
     held = reader.held(operation.inputs[0])
     if operation.get_attr("data_format") not in (b"NHWC", b"NDHWC"):
-        raise CannotReadError("has its channels first, only channels last is known")
+        raise CannotReadError(CHANNELS_FIRST)
     if held.shape[0] != BATCH:
-        raise CannotReadError("mixes the pictures of a batch")
+        raise CannotReadError(MIXES)
     return held
 
 
-def _geometry(operation: tf.Operation) -> Geometry:
-    padding = operation.get_attr("padding").decode()
-    strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
-    explicit = padding == "EXPLICIT"  # see `_border`
-    return Geometry(strides=strides, padding="VALID" if explicit else padding, dilations=dilations)
-
-
-def _border(operation: tf.Operation) -> list[Step]:
-    """The padding of a convolution whose padding is given in numbers, else nothing."""
-    if operation.get_attr("padding") != b"EXPLICIT":
-        return []
-    numbers = operation.get_attr("explicit_paddings")[2:-2]
-    return [ZeroPadding([numbers[:2], numbers[2:]])]
-
-
-def convolution(reader: Reader, operation: tf.Operation) -> list[Value]:
-    """A convolution with constant weights."""
-    held, kernel = _picture(reader, operation), _kernel(reader, operation)
-    groups = held.shape[-1] // kernel.shape[-2]
-    step = Convolution(kernel, None, **_geometry(operation), groups=groups)
-    return [*reader.append(operation, [*_border(operation), step], [held])]
-
-
-def depthwise_convolution(reader: Reader, operation: tf.Operation) -> list[Value]:
-    """A convolution of each channel with constant weights."""
-    held, kernel = _picture(reader, operation), _kernel(reader, operation)
-    step = DepthwiseConvolution(kernel, None, **_geometry(operation))
-    return [*reader.append(operation, [*_border(operation), step], [held])]
-
-
-def _kernel(reader: Reader, operation: tf.Operation) -> tf.Tensor:
-    kernel = reader.constant(operation.inputs[1])
+def convolution(reader: Reader, operation: tf.Operation) -> Values:
+    """A convolution, of all channels or of each, with constant weights."""
+    held, kernel = _picture(reader, operation), reader.constant(operation.inputs[1])
     if kernel is None:
         raise CannotReadError("has weights that depend on the picture")
-    return tf.cast(kernel, tf.float32)
+    kernel = tf.cast(kernel, tf.float32)
+    padding = operation.get_attr("padding").decode()
+    strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
+    steps: list[Step] = []
+    if padding == "EXPLICIT":
+        border, padding = operation.get_attr("explicit_paddings")[2:-2], "VALID"
+        steps.append(ZeroPadding([border[:2], border[2:]]))
+    if operation.type == "DepthwiseConv2dNative":
+        steps.append(DepthwiseConvolution(kernel, None, strides, padding, dilations))
+    else:
+        groups = held.shape[-1] // kernel.shape[-2]
+        steps.append(Convolution(kernel, None, strides, padding, dilations, groups))
+    return reader.append(operation, steps, [held])
 
 
-def pool(reader: Reader, operation: tf.Operation) -> list[Value]:
+def pool(reader: Reader, operation: tf.Operation) -> Values:
     """A pool over windows of rows and columns."""
-    held = _picture(reader, operation)
     window, strides = (operation.get_attr(key)[1:-1] for key in ("ksize", "strides"))
-    geometry = window, strides, operation.get_attr("padding").decode()
-    if operation.type == "AvgPool":
-        return [*reader.append(operation, [AveragePool(*geometry)], [held])]
-    step = MaxPool(*geometry, share=reader.pool == "average")
-    return [*reader.append(operation, [step], [held])]
+    kind = AveragePool if operation.type == "AvgPool" else MaxPool
+    step = kind(window, strides, operation.get_attr("padding").decode())
+    return reader.append(operation, [step], [_picture(reader, operation)])
 
 
-def batch_norm(reader: Reader, operation: tf.Operation) -> list[Value | None]:
+def batch_norm(reader: Reader, operation: tf.Operation) -> Values:
     """A batch norm with constant statistics."""
     if operation.get_attr("is_training"):
         raise CannotReadError("normalises by the pictures of the batch (training)")
@@ -437,26 +408,25 @@ OPERATIONS: dict[str, Row] = {
          "Sum"),
         weighted_sum,
     ),
-    **dict.fromkeys(("Maximum", "Minimum", "SelectV2"), chosen),
+    **dict.fromkeys(("Maximum", "Minimum", "SelectV2"), unless_chained(movement)),
     **dict.fromkeys(("ConcatV2", "Pack"), joined),
     **dict.fromkeys(("Add", "AddV2"), addition((1, 1))),
-    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), quotient),
+    **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), unless_chained(quotient)),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), batch_product),
-    **dict.fromkeys(("Conv2D", "Conv3D"), convolution),
+    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), convolution),
     **dict.fromkeys(("AvgPool", "MaxPool"), pool),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), batch_norm),
     "BiasAdd": bias_add,
     "Cast": cast,
-    "DepthwiseConv2dNative": depthwise_convolution,
     "Einsum": einsum,
     "MatMul": matrix_product,
     "Mul": product,
     "OnesLike": filled(1),
     "PadV2": padded,
     "Shape": shape_of,
-    "Softmax": softmax,
-    "SquaredDifference": squared_difference,
-    "StopGradient": stop_gradient,
+    "Softmax": of_step(lambda: Softmax(tf.nn.softmax)),
+    "SquaredDifference": unless_chained(squared_difference),
+    "StopGradient": of_step(Stopped),
     "Sub": addition((1, -1)),
     "Transpose": transpose,
     "ZerosLike": filled(0),

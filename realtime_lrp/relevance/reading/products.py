@@ -11,23 +11,23 @@ import tensorflow as tf
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.steps import Permute, Reshape, Step
 from realtime_lrp.relevance.network.traced_steps import BATCH, MatrixProduct, WeightedSum
-from realtime_lrp.relevance.reading.reader import Reader, compute_with_constants, shapes_of
-from realtime_lrp.relevance.reading.values import CannotReadError, Held, Value
+from realtime_lrp.relevance.reading.reader import Reader, Values, compute_with_constants, shapes_of
+from realtime_lrp.relevance.reading.values import MIXES, CannotReadError, Held
 
 Product = Callable[..., tf.Tensor]
 
 
-def matrix_product(reader: Reader, operation: tf.Operation) -> list[Value]:
+def matrix_product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of two matrices [rows, columns]."""
     kernel = reader.constant(operation.inputs[1])
     if kernel is not None and not operation.get_attr("transpose_a"):
         if operation.get_attr("transpose_b"):
             kernel = tf.transpose(kernel)
         return _dense(reader, operation, kernel)
-    raise CannotReadError("mixes the pictures of a batch")
+    raise CannotReadError(MIXES)
 
 
-def batch_product(reader: Reader, operation: tf.Operation) -> list[Value]:
+def batch_product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of matrices, the last two axes of each tensor."""
     kernel = reader.constant(operation.inputs[1])
     if kernel is not None and not operation.get_attr("adj_x"):
@@ -42,17 +42,17 @@ def _is_matrix(shape: tf.TensorShape) -> bool:
     return all(size == 1 for size in shape[:-2])
 
 
-def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> list[Value]:
+def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> Values:
     held = reader.held(operation.inputs[0])
     shape = tuple(operation.outputs[0].shape)
     if len(held.shape) != len(shape) or shape[:-1] != held.shape[:-1]:
         raise CannotReadError("multiplies tensors with different numbers of axes")
-    return [*reader.append(operation, [Dense(tf.cast(kernel, tf.float32), None)], [held])]
+    return reader.append(operation, [Dense(tf.cast(kernel, tf.float32), None)], [held])
 
 
 def _other_product(
     reader: Reader, operation: tf.Operation, compute: Product | None = None
-) -> list[Value]:
+) -> Values:
     """A product of two tensors of the picture, or of one with constants that are no weights.
 
     `compute` is a faster way to compute it of two tensors.
@@ -62,7 +62,7 @@ def _other_product(
     turned = any(reader.turned(one) for one in operation.inputs)
     if compute is None or len(held) < 2 or turned:
         compute = compute_with_constants(reader, operation)
-    return [*reader.append(operation, [kind(compute, shapes_of(operation, held))], held)]
+    return reader.append(operation, [kind(compute, shapes_of(operation, held))], held)
 
 
 def _as_matrix_product(equation: str) -> Product | None:
@@ -99,7 +99,7 @@ def _moved(a: tf.Tensor, axes: Sequence[str], wanted: Sequence[str]) -> tf.Tenso
     return tf.transpose(a, [list(axes).index(label) for label in wanted])
 
 
-def einsum(reader: Reader, operation: tf.Operation) -> list[Value]:
+def einsum(reader: Reader, operation: tf.Operation) -> Values:
     """A product by an equation, "abc,cd->abd"."""
     equation = operation.get_attr("equation").decode()
     constants = [reader.constant(tensor) for tensor in operation.inputs]
@@ -111,7 +111,7 @@ def einsum(reader: Reader, operation: tf.Operation) -> list[Value]:
         if steps := _dense_steps(
             held, labels[position], labels[1 - position], output, constants[1 - position]
         ):
-            return [*reader.append(operation, steps, [held])]
+            return reader.append(operation, steps, [held])
     if len(constants) > 2:
         raise CannotReadError("multiplies more than two tensors")
     if len(constants) == 1:

@@ -14,7 +14,7 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.steps import Step
 from realtime_lrp.relevance.network.traced_steps import BATCH, kept_shape
-from realtime_lrp.relevance.reading.layer_weights import UnsupportedLayerError
+from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
 from realtime_lrp.relevance.reading.tracing import Call, Trace
 from realtime_lrp.relevance.reading.values import (
@@ -33,9 +33,11 @@ from realtime_lrp.relevance.reading.values import (
     step_of,
 )
 
-Row = Callable[["Reader", tf.Operation], Sequence[Value | None]]
-"""(reader, operation) -> the values of its outputs, None for those that nothing reads. A row
-appends the nodes that compute them."""
+Values = Sequence[Value | None]
+"""The values of an operation's outputs, None for those that nothing reads."""
+
+Row = Callable[["Reader", tf.Operation], Values]
+"""(reader, operation) -> the values of its outputs. A row appends the nodes that compute them."""
 
 MAX_CONSTANT_BYTES = 1 << 30
 """The most memory for constants that are computed from others, plus `MAX_CONSTANT_FACTOR` times the
@@ -56,7 +58,8 @@ class Reader:
     """The state while a traced layer is read; nodes are appended to `graph`.
 
     Attributes:
-      append_call: (an inner layer, its inputs, its name) -> its outputs; appends its nodes.
+      append_call: (a call of an inner layer, its inputs, its name) -> its outputs.
+      rows: type of an operation -> its row.
       values: name of a traced tensor -> what it stands for.
       made: the names of the traced tensors that a node computes.
       numbers: the tensors of the graph that were appended.
@@ -67,14 +70,14 @@ class Reader:
     layer: keras.Operation
     name: str
     trace: Trace
-    pool: str
-    append_call: Callable[[keras.Layer, list[int], str], list[int | None]]
+    append_call: Callable[[Call, list[int], str], list[int | None]]
+    rows: Mapping[str, Row]
     values: dict[str, Value] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)
     numbers: set[int] = field(default_factory=set)
     constant_bytes: int = 0
 
-    def read(self, numbers: Sequence[int], rows: Mapping[str, Row]) -> list[int | None]:
+    def read(self, numbers: Sequence[int]) -> list[int | None]:
         """Appends everything that the layer's outputs depend on; `numbers` are its inputs.
 
         Returns the numbers of its outputs, None for one that does not depend on the picture.
@@ -93,9 +96,9 @@ class Reader:
                 if call and call.outputs[0].name not in self.values:
                     self._append_call(call)
                 elif call is None and operation.name in by_output:
-                    self._read_norm(by_output[operation.name], rows)
+                    self._read_norm(by_output[operation.name])
                 elif call is None and operation.name in single:
-                    self._read(operation, rows)
+                    self._read(operation)
             except CannotReadError as error:
                 raise self._refusal(operation, str(error)) from None
         return [self._output(tensor) for tensor in self.trace.outputs]
@@ -115,7 +118,7 @@ class Reader:
         """
         found: set[str] = set()
         calls: list[Call] = []
-        left = [tensor for tensor in self.trace.outputs]
+        left = list(self.trace.outputs)
         while left:
             tensor = left.pop()
             call = self.trace.calls.get(tensor.name)
@@ -131,28 +134,28 @@ class Reader:
     def _append_call(self, call: Call) -> None:
         # The operations that compute its inputs come before those that compute its outputs.
         numbers = [self.held(tensor).number for tensor in call.inputs]
-        outputs = self.append_call(call.layer, numbers, self._joined(call.place))
+        outputs = self.append_call(call, numbers, self._joined(call.place))
         for tensor, number in zip(call.outputs, outputs, strict=True):
             if number is not None:
                 self.values[tensor.name] = Held(number, tuple(tensor.shape))
 
-    def _read_norm(self, candidate: Candidate, rows: Mapping[str, Row]) -> None:
+    def _read_norm(self, candidate: Candidate) -> None:
         """Reads a normalisation as one step; what turns out to be none, one by one."""
         steps = as_normalisation(candidate, self.constant)
         if not steps:
             for operation in candidate.operations:
-                self._read(operation, rows)
+                self._read(operation)
         else:
             held = self.held(candidate.root)
             (self.values[candidate.output.outputs[0].name],) = self.append(
                 candidate.output, steps, [held]
             )
 
-    def _read(self, operation: tf.Operation, rows: Mapping[str, Row]) -> None:
+    def _read(self, operation: tf.Operation) -> None:
         if operation.outputs and operation.outputs[0].name in self.values:
             return
         names = [tensor.name for tensor in operation.outputs]
-        for name, value in zip(names, self._outputs(operation, rows), strict=True):
+        for name, value in zip(names, self._outputs(operation), strict=True):
             if value is not None:
                 self.values[name] = value
         for tensor in operation.outputs:
@@ -160,7 +163,7 @@ class Reader:
             if isinstance(value, Chain) and len(value.types) >= MAX_CHAIN:
                 self.held(tensor)
 
-    def _outputs(self, operation: tf.Operation, rows: Mapping[str, Row]) -> Sequence[Value | None]:
+    def _outputs(self, operation: tf.Operation) -> Values:
         kind = operation.type
         if "Random" in kind or kind == "Multinomial":
             raise CannotReadError("draws random numbers, so no two maps would be the same")
@@ -172,11 +175,11 @@ class Reader:
         constants = [self.constant(tensor) for tensor in operation.inputs]
         if all(value is not None for value in constants):
             return self._constants(operation, constants)
-        if kind not in rows:
+        if kind not in self.rows:
             raise CannotReadError("has no rule")
-        return rows[kind](self, operation)
+        return self.rows[kind](self, operation)
 
-    def _constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> list[Value]:
+    def _constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> Values:
         """Computes the outputs of an operation that depends on constants alone."""
         self.constant_bytes += bytes_of_outputs(operation, inputs)
         weights = sum(map(bytes_of, self.trace.captured.values()))

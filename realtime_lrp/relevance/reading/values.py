@@ -1,5 +1,6 @@
 """What the tensors of a trace stand for, and running single operations on them."""
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -123,7 +124,7 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
         if one.name not in from_inputs and not one.name.startswith("_")
     ]
     inputs = [one.name for one in described.input_arg]
-    named = _python_names([*inputs, *attributes], function)
+    named = _python_names(operation.type, (*inputs, *attributes))
     fixed = {named[name]: operation.get_attr(name) for name in attributes}
     lengths = [(named[one.name], _length(operation, one)) for one in described.input_arg]
 
@@ -145,12 +146,14 @@ def _updated(values: tf.Tensor, update: tf.Tensor, begin: tf.Tensor) -> tf.Tenso
     return tf.constant(copy)
 
 
-def _python_names(names: Sequence[str], function: Callable[..., Any]) -> dict[str, str]:
+@functools.cache
+def _python_names(kind: str, names: tuple[str, ...]) -> dict[str, str]:
     """What a function of `tf.raw_ops` calls the inputs and attributes of its operation.
 
     A few have another name there: the sums' "reduction_indices" are its "axis".
     """
-    parameters = [one for one in inspect.signature(function).parameters if one != "name"]
+    signature = inspect.signature(getattr(tf.raw_ops, kind))
+    parameters = [one for one in signature.parameters if one != "name"]
     others = [one for one in parameters if one not in names]
     renamed = [one for one in names if one not in parameters]
     return {**{one: one for one in names}, **dict(zip(renamed, others, strict=True))}
@@ -165,7 +168,7 @@ def _length(operation: tf.Operation, argument: Any) -> int | None:
     return None
 
 
-ACTIVATIONS = {
+NAMED = {
     "Relu": ("relu", True), "Relu6": ("relu6", True), "Sigmoid": ("sigmoid", True),
     "Softplus": ("softplus", True), "Exp": ("exponential", True), "Tanh": ("tanh", False),
     "Elu": ("elu", False), "Selu": ("selu", False), "Softsign": ("softsign", False),
@@ -217,8 +220,8 @@ def of_any_batch(constant: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
 
 def step_of(chain: Chain) -> Elementwise:
     """The step that computes a chain."""
-    if chain.types in [(one,) for one in ACTIVATIONS] and not chain.constants:
-        name, nonnegative = ACTIVATIONS[chain.types[0]]
+    if chain.types in [(one,) for one in NAMED] and not chain.constants:
+        name, nonnegative = NAMED[chain.types[0]]
         return Activation(name, chain.compute, nonnegative)
     traced, kept = [-1, *chain.shape[1:]], [-1, *kept_shape(chain.shape)]
 

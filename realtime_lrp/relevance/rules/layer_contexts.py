@@ -134,13 +134,10 @@ def _stride(step: Step) -> np.ndarray:
 
 def feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], layer: str) -> int:
     """The number of the feature maps that a layer computes."""
-    reached = reachable(graph)
     found = {
         node.layer: node.output
         for node in graph.nodes
-        if node.output in reached
-        and len(shape := tensors[node.output].shape) == 4
-        and shape[1] * shape[2] > 1
+        if len(shape := tensors[node.output].shape) == 4 and shape[1] * shape[2] > 1
     }
     if layer in found:
         return found[layer]
@@ -165,13 +162,4 @@ def spatial_maps(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> list[int]:
         passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
         if rows * columns > 1 and not passes_on:
             found.append(node.output)
-    return found
-
-
-def reachable(graph: Graph) -> set[int]:
-    """The numbers of the tensors that the output depends on."""
-    found = {graph.output}
-    for node in reversed(graph.nodes):
-        if node.output in found:
-            found.update(node.inputs)
     return found

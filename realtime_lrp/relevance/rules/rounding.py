@@ -114,20 +114,14 @@ def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int
 
     `with_last`: the last convolutions belong to them.
     """
-    before: set[int] = set()  # tensors that depend on a convolution
-    followed: set[int] = set()  # tensors that a convolution depends on
-    for node in graph.nodes:
-        if _convolves(node.step) or not before.isdisjoint(node.inputs):
-            before.add(node.output)
-    for node in reversed(graph.nodes):
-        if _convolves(node.step) or node.output in followed:
-            followed.update(node.inputs)
+    convolutions = {node.output for node in graph.nodes if _convolves(node.step)}
+    between = graph.depending_on(convolutions) - graph.leading_to(convolutions)
     return {
         node.output
         for node in graph.nodes
         if isinstance(node.step, Linear)
         and (with_last or not _convolves(node.step))
-        and node.output in before - followed
+        and node.output in between
     }
 
 

@@ -509,18 +509,18 @@ def test_layers_of_keras_are_not_known_by_their_name_alone(kind, rng):
 
 
 def test_a_wrong_row_within_a_layer_of_the_users_is_not_taken_for_mixing_the_batch(monkeypatch):
-    """The message names that layer."""
+    """The message names the inner layer."""
 
     class Block(layers.Layer):
         def __init__(self, **options):
             super().__init__(**options)
-            self.inner = layers.LeakyReLU()
+            self.inner = layers.LeakyReLU(name="culprit")
 
         def call(self, x):
             return self.inner(x)
 
     monkeypatch.setitem(LAYERS, layers.LeakyReLU, LAYERS[layers.Identity])
-    with pytest.raises(UnsupportedLayerError, match=r"'block' .Block. .* something else than it"):
+    with pytest.raises(DamagedInputError, match=r"'block/culprit' .LeakyReLU. .* something else"):
         Explainer(network(lambda x: Block(name="block")(conv()(x))))
 
 

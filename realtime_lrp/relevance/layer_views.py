@@ -85,14 +85,9 @@ class LayerViews:
     ) -> list[LayerFlow]:
         """Sums of relevance layer by layer, from the output to the input.
 
-        Computed operation by operation. A compiled function would be quicker from the seventh call
-        on, but the first one would take 3.7 s (DeiT-Tiny, 2 cores) and not 0.6 s, in which `live`
-        shows no new map.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          index: of which map: 0 is the own one, followed by those of `also`.
-          target: as in a call.
+        Of the map number `index`: 0 is the own one, followed by those of `also`. Computed operation
+        by operation. A compiled function would be quicker from the seventh call on, but the first
+        one would take 3.7 s (DeiT-Tiny, 2 cores) and not 0.6 s, in which `live` shows no new map.
         """
         flows = self._flows[index](*self._pairs(x, target))
         return layer_flows(self._graph, flows.numpy())
@@ -189,17 +184,8 @@ class LayerViews:
     ) -> tuple[np.ndarray, dict[str, Peaks]]:
         """What every channel of some layers carries, and where most of it is; without maps.
 
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          layers: their names.
-          target: as in a call.
-
-        Returns:
-          The scores, float32 [B, classes], and the peaks of each layer.
-
-        Raises:
-          UsageError: as `concepts`; or tokens of a layer cannot be laid on a grid of patches.
-          NotFiniteError: the network computes NaN or Inf.
+        Returns the scores, float32 [B, classes], and the peaks of each layer. Tokens of a layer
+        have to lie on a grid of patches.
         """
         pictures, *tensors = self._pairs(self.check_batch(x), target)
         scores, found = self._references.peaks(pictures, tensors, layers, self.pictures_at_once())
@@ -217,16 +203,8 @@ class LayerViews:
 
         Relevance 1 starts at one channel and one position. Where the rules are linear, as all of
         them are, that is the conditional map of what reaches this neuron, but for its scale. The
-        position -1 stands for all of them: the map of the channel, as of `concepts`.
-
-        Args:
-          x: float32 [1, H, W, C], already preprocessed.
-          layer: the layer's name.
-          channels: a channel of each neuron.
-          positions: its position, as in `Peaks`.
-
-        Returns:
-          float32 [neurons, H, W, C].
+        position (as in `Peaks`) -1 stands for all of them: the map of the channel, as of
+        `concepts`. Returns float32 [neurons, H, W, C].
         """
         batch = checks.to_float32(self.check_batch(x))
         numbers, places = np.asarray(channels), np.asarray(positions)
@@ -242,11 +220,7 @@ class LayerViews:
         return maps
 
     def check_concept_layer(self, layer: str) -> None:
-        """Refuses a layer whose channels cannot be shown in pictures.
-
-        Raises:
-          UsageError: as `peaks`.
-        """
+        """Refuses a layer whose channels cannot be shown in pictures."""
         self._concepts.seen_tokens(layer)
 
     def channel_counts(self) -> dict[str, int]:
@@ -262,18 +236,9 @@ class LayerViews:
     ) -> Callable[..., BothOutputs]:
         """Compiles `compile_pipeline` together with `concepts` of a layer, in one forward pass.
 
-        Args:
-          before: as of `compile_pipeline`.
-          after: as there; gets the maps of the channels too.
-          layer: as of `concepts`.
-          top: how many channels, or as many as the layer has.
-
-        Returns:
-          A function of pictures, of a prior (see `concept_pipeline`; or None) and of targets as
-          in `compile_pipeline`. It returns what that function returns, and a `ConceptOutput`.
-
-        Raises:
-          UsageError: as `concepts`.
+        `after` gets the maps of the channels too, at most as many as the layer has. The function
+        takes pictures, a prior (see `concept_pipeline`; or None) and targets, and returns what that
+        of `compile_pipeline` returns, and a `ConceptOutput`.
         """
         concepts, graph = self._concepts, self._graph
         number, channels = concepts.number(layer), concepts.channel_counts()[layer]

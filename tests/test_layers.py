@@ -15,7 +15,6 @@ from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import (
     ACTIVATIONS,
     LAYERS,
-    UnsupportedLayerError,
     steps_of,
 )
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, pixel_stride

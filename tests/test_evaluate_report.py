@@ -9,11 +9,10 @@ import cv2
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.evaluate import bootstrap, paper, sheet
-from realtime_lrp.commands.evaluate.metrics import METRICS
-from realtime_lrp.commands.evaluate.paper import latex_table
-from realtime_lrp.commands.evaluate.report import summary, table_lines
-from realtime_lrp.commands.evaluate.rows import MeasuredRow, Measurement
+from realtime_lrp.commands.evaluate import plots
+from realtime_lrp.commands.evaluate import report as reports
+from realtime_lrp.commands.evaluate.metrics import METRICS, MeasuredRow, Measurement
+from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
 from realtime_lrp.errors import OutputError
 from realtime_lrp.video.pictures import read_description
 
@@ -54,7 +53,6 @@ def test_every_pair_of_rows_is_compared(measurement):
     assert other["difference"] == pytest.approx(1 - (0.1 + 6 * 0.3) / 7, abs=1e-4)
     assert ("mass", "grad_cam", "chance") in pairs
     assert not any("chance" in key and key[0] == "other_class" for key in pairs)
-    assert list(bootstrap.pairwise({"alone": np.ones(3)})) == []
 
 
 def test_a_missing_value_is_counted_out(measurement):
@@ -120,25 +118,25 @@ def test_the_latex_table(measurement):
 
 def test_the_best_and_the_worst_pictures(measurement):
     """By the mean mass of all rows; with few pictures none is both."""
-    best, worst = sheet.best_and_worst(measurement)
+    best, worst = plots.best_and_worst(measurement)
     assert (best, worst) == ([0, 1, 2], [5, 6, 7])
-    captions = sheet.example_captions(measurement, (best, worst))
+    captions = plots.example_captions(measurement, (best, worst))
     assert captions["picture"][::5] == ["best: photo_0.jpg", "worst: photo_7.jpg"]
     assert captions["grad_cam"][0] == "mass 0.70"
     few = Measurement("n", 0, "", ["a"] * 4, ["c"] * 4, STEPS, [], [row("zplus", [0.1, 3, 2, 1])])
-    assert sheet.best_and_worst(few) == ([1, 2, 3], [0])
+    assert plots.best_and_worst(few) == ([1, 2, 3], [0])
 
 
 def test_the_folder_of_a_paper(measurement, tmp_path):
     """All files, equal at each run; the CSV holds a line for each photo, row and figure."""
-    report, examples = summary(measurement), np.zeros((10, 20, 3), np.uint8)
-    for name in ("one", "two"):
-        written = (tmp_path / name, measurement, report, examples)
-        paper.write_report_folder(*written, "how it was made", overwrite=False)
-    assert {file.name for file in (tmp_path / "one").iterdir()} == set(paper.FILES)
-    for file in paper.FILES:
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-    with (tmp_path / "one" / "photos.csv").open(newline="") as opened:
+    folder, written = tmp_path / "one", []
+    for again in (False, True):
+        report, examples = summary(measurement), np.zeros((10, 20, 3), np.uint8)
+        made = (folder, measurement, report, examples, "how it was made")
+        reports.write_report_folder(*made, overwrite=again)
+        written.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert written[0].keys() == {*reports.FILES} and written[0] == written[1]
+    with (folder / "photos.csv").open(newline="") as opened:
         lines = list(csv.DictReader(opened))
     assert len(lines) == PICTURES * (6 + 6 + 5)
     masses = [float(x["value"]) for x in lines if (x["row"], x["figure"]) == ("zplus", "mass")]
@@ -148,9 +146,9 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
         ("photo_1.jpg", "cat", "grad_cam")
     ]
     for name in ("curves.png", "scatter.png"):
-        assert cv2.imread(str(tmp_path / "one" / name)).std() > 5
-        assert read_description(tmp_path / "one" / name) == "how it was made"
-        document = (tmp_path / "one" / name).with_suffix(".pdf").read_bytes()
+        assert cv2.imread(str(folder / name)).std() > 5
+        assert read_description(folder / name) == "how it was made"
+        document = (folder / name).with_suffix(".pdf").read_bytes()
         assert document[:5] == b"%PDF-" and b"how it was made" in document
 
 
@@ -162,8 +160,8 @@ def test_a_folder_that_is_not_ours_is_kept(tmp_path):
     other.mkdir()
     (other / "thesis.tex").touch()
     (tmp_path / "file").touch()
-    paper.check_report_folder(tmp_path / "new", overwrite=False)
-    paper.check_report_folder(mine, overwrite=True)
+    reports.check_report_folder(tmp_path / "new", overwrite=False)
+    reports.check_report_folder(mine, overwrite=True)
     for target, overwrite, message in (
         (mine, False, "exists"),
         (other, True, "thesis.tex"),
@@ -171,4 +169,4 @@ def test_a_folder_that_is_not_ours_is_kept(tmp_path):
         (tmp_path / "none" / "new", False, "no folder"),
     ):
         with pytest.raises(OutputError, match=message):
-            paper.check_report_folder(target, overwrite)
+            reports.check_report_folder(target, overwrite)

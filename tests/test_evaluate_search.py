@@ -14,8 +14,14 @@ from realtime_lrp import config
 from realtime_lrp.commands.evaluate import search, search_space
 from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.samples import Samples, photo_samples
-from realtime_lrp.commands.evaluate.search import Tried, best_first
-from realtime_lrp.commands.evaluate.search_report import FOUND, GAIN, search_lines, search_report
+from realtime_lrp.commands.evaluate.search import (
+    FOUND,
+    GAIN,
+    Tried,
+    best_first,
+    search_lines,
+    search_report,
+)
 from realtime_lrp.commands.evaluate.search_space import (
     Candidate,
     candidates,
@@ -194,7 +200,7 @@ def verdicts(photos):
     rows = {name: {GAIN: gain, "insertion": ones, "deletion": ones} for name, gain in gains.items()}
     names = [str(number) for number in range(photos)]
     return "\n".join(
-        search_lines(search_report(random, [(random, {4: 0.5})], ["a"], names, rows, {}), random)
+        search_lines(search_report([Tried(random, {4: 0.5})], ["a"], names, rows, {}), random)
     )
 
 

@@ -180,8 +180,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     --search tries composites with different rules and numbers on half of the photos,
     measures on the other half whether the best one beats the defaults, and prints its settings.
     """
-    from realtime_lrp.commands.evaluate.options import EvaluateOptions
-    from realtime_lrp.commands.evaluate.run import run
+    from realtime_lrp.commands.evaluate.run import EvaluateOptions, run
 
     print_lines(run(settings.config, EvaluateOptions(**options)))
 

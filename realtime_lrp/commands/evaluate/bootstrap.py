@@ -6,8 +6,7 @@ one photo resemble each other, so they are drawn together. Two rows are compared
 on the same pictures, which vary less than the rows themselves.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,19 +20,10 @@ FEWEST = 6
 (two-sided sign test), and the interval of one or two photos means nothing."""
 
 Interval = tuple[float, float]
-"""Lower and upper end."""
 
 
 class Difference(NamedTuple):
-    """How far two rows are apart on the pictures for which both have a value.
-
-    Attributes:
-      first: the name of a row.
-      second: the name of the other one.
-      n: the number of these pictures.
-      mean: the mean of first - second.
-      interval: its interval.
-    """
+    """How far two rows are apart, first - second, on the n pictures that have a value of both."""
 
     first: str
     second: str
@@ -43,14 +33,10 @@ class Difference(NamedTuple):
 
 
 def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> list[Interval | None]:
-    """The interval of the mean of each column.
+    """The interval of the mean of each column of values, float [N, columns]; NaN is left out.
 
-    Args:
-      values: float [N, columns], one row for each picture; NaN is left out.
-      photos: the photo of each of at least N pictures; None where each has its own.
-
-    Returns:
-      None for a column that holds nothing but NaN.
+    `photos` names the photo of each of at least N pictures; None where each has its own. A column
+    of nothing but NaN has no interval.
     """
     names = photos[: len(values)] if photos else range(len(values))
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
@@ -73,42 +59,19 @@ def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> list[I
     return found
 
 
-def differences(
-    values: Mapping[str, np.ndarray], high_is_good: bool, photos: Sequence[str] | None = None
-) -> dict[str, tuple[float, Interval]]:
-    """How far each row is from the best one, on the same pictures.
-
-    Args:
-      values: name of a row -> float [N], NaN where a picture has no value.
-      high_is_good: whether the best row is the one with the highest mean.
-      photos: as in `intervals`.
-
-    Returns:
-      Name of a row -> (the mean difference to the best row, its interval). A row without any
-      picture in common with the best one is missing. The best one differs from itself by 0.
-    """
+def best_of(values: Mapping[str, np.ndarray], high_is_good: bool) -> str | None:
+    """The name of the row with the best mean over its own pictures."""
     means = {name: np.nanmean(row) for name, row in values.items() if not np.isnan(row).all()}
-    if not means:
-        return {}
-    best = (max if high_is_good else min)(means, key=means.__getitem__)
-    columns = np.stack([values[name] - values[best] for name in means], axis=1)
-    return {
-        name: (float(np.nanmean(column)), interval)
-        for name, column, interval in zip(means, columns.T, intervals(columns, photos), strict=True)
-        if interval
-    }
+    return (max if high_is_good else min)(means, key=means.__getitem__) if means else None
 
 
-def pairwise(
-    values: Mapping[str, np.ndarray], photos: Sequence[str] | None = None
+def compared(
+    values: Mapping[str, np.ndarray],
+    pairs: Iterable[tuple[str, str]],
+    photos: Sequence[str] | None = None,
 ) -> Iterator[Difference]:
-    """Compares every pair of rows; a pair without any picture in common is missing.
-
-    Args:
-      values: name of a row -> float [N], NaN where a picture has no value.
-      photos: as in `intervals`.
-    """
-    pairs = list(combinations(values, 2))
+    """Compares pairs of rows, float [N]; a pair without any picture in common is missing."""
+    pairs = list(pairs)
     if not pairs:
         return
     columns = np.stack([values[first] - values[second] for first, second in pairs], axis=1)

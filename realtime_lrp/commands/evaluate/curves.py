@@ -8,11 +8,8 @@ import numpy as np
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.video.libraries import cv2
 
-GRID = 16
-"""Patches per row and per column."""
-
-STEPS = 10
-"""Steps of a curve; docs/evaluation.md says how exact the areas are."""
+GRID = 16  # patches per row and per column
+STEPS = 10  # of a curve; docs/evaluation.md says how exact the areas are
 
 REPLACED = np.rint(GRID**2 * (np.arange(STEPS + 1) / STEPS) ** 2).astype(int)
 """How many patches are replaced at each point of a curve; dense at the start."""
@@ -33,15 +30,11 @@ _Key = tuple[int, bytes]
 
 
 class CurveMeter:
-    """Measures curves of the same pictures for any order of patches.
+    """Measures curves of the same pictures, uint8 [N, h, w, 3], for any order of patches.
 
-    A picture whose same patches are blurred again, for another map or on the other curve, is not
+    `scores` takes up to `BATCH` pictures; `classes`, int [N], are those whose probability counts. A
+    picture whose same patches are blurred again, for another map or on the other curve, is not
     computed again.
-
-    Args:
-      scores: uint8 [n, h, w, 3] -> float32 [n, classes], n up to `BATCH`.
-      pictures: uint8 [N, h, w, 3].
-      classes: int [N], whose probability is measured.
     """
 
     def __init__(
@@ -56,11 +49,9 @@ class CurveMeter:
         self._known: dict[_Key, float] = {}
 
     def measure(self, ranks: np.ndarray, samples: np.ndarray) -> dict[str, Curve]:
-        """The curves "deletion" and "insertion" of some pictures.
+        """The curves "deletion" and "insertion" of the pictures with these numbers.
 
-        Args:
-          ranks: int [n, h, w], see `measures.patch_ranks`.
-          samples: int [n], the numbers of the pictures.
+        `ranks` are int [n, h, w], see `measures.patch_ranks`.
         """
         return {
             "deletion": self._curve(lambda index, count: ranks[index] < count, samples),
@@ -68,12 +59,7 @@ class CurveMeter:
         }
 
     def _curve(self, blurred: Callable[[int, int], np.ndarray], samples: np.ndarray) -> Curve:
-        """Measures one curve of each sample.
-
-        Args:
-          blurred: (position in `samples`, entry of `REPLACED`) -> bool [h, w], where it is blurred.
-          samples: as in `measure`.
-        """
+        """One curve of each sample; `blurred` gives where: bool [h, w] for an index and a count."""
         keys: list[_Key] = []
         waiting: dict[_Key, np.ndarray] = {}
         for count in REPLACED:

@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from realtime_lrp.commands.evaluate.curves import GRID, CurveMeter, areas
-from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
-from realtime_lrp.commands.evaluate.rows import (
+from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     CONFIGURED,
+    METRICS,
     MeasuredRow,
     Stage,
     Values,
     explainer_settings,
 )
+from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
@@ -31,27 +32,20 @@ from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.several_targets import ExplainTargets, compile_for_targets
 
-BATCH = 16
-"""How many samples are explained together, each for two classes."""
-
-COMPARED = 16
-"""How many pictures are compared between the trained and the randomised network."""
-
-SHOWN = 3
-"""How many maps of a row are kept for the picture of all maps."""
+BATCH = 16  # samples that are explained together, each for two classes
+COMPARED = 16  # pictures that are compared between the trained and the randomised network
+SHOWN = 3  # maps of a row that are kept for the picture of all maps
 
 LEAST_PROBABILITY = 1e-20
 """Below this probability float32 cannot hold the relevance of a class."""
+
+OF_MAPS = {key: metric.of_maps for key, metric in METRICS.items() if metric.of_maps}
 
 
 class Evaluation:
     """Measures one network on one set of samples, row by row.
 
-    Args:
-      engine: the network; its Keras model is randomised while `measure` runs.
-      samples: the pictures.
-      seed: random seed of the random orders, and of the randomised weights.
-      forgetting: whether maps are compared with those of randomised networks.
+    The engine's Keras model is randomised while `measure` runs, unless `forgetting` is False.
 
     Attributes:
       classes: int [N], the class that is explained of each sample.
@@ -72,11 +66,7 @@ class Evaluation:
             self.stages = self._randomised.stages
 
     def measure(self, name: str, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
-        """Measures a composite or a method; calls `on_part` after each of the `parts`.
-
-        Raises:
-          Error: the network cannot be explained in this way.
-        """
+        """Measures a composite or a method; calls `on_part` after each of the `parts`."""
         explainer, rng = self._explainer(name), self._rng(name)
         explain = compile_for_targets(explainer, 2)
         measured, compared, flooded = [], [], 0
@@ -99,7 +89,7 @@ class Evaluation:
         for samples in _batches(np.arange(len(self.classes))):
             masks = self._samples.masks[samples]
             ranks = measures.patch_ranks(np.zeros(masks.shape), GRID, rng)
-            area = {name: masks.mean(axis=(1, 2)) for name in ("pointing", "mass", "rank")}
+            area = dict.fromkeys(OF_MAPS, masks.mean(axis=(1, 2)))
             measured.append((area, self._curves.measure(ranks, samples)))
             on_part()
         values, curves = (_joined(each) for each in zip(*measured, strict=True))
@@ -138,14 +128,8 @@ class Evaluation:
         curves = self._curves.measure(measures.patch_ranks(maps, GRID, rng), samples)
         other_class = measures.spearman(maps, others)
         other_class[~self._other_has_relevance[samples]] = np.nan
-        values = {
-            "pointing": measures.pointing_game(maps, masks),
-            "mass": measures.mass_accuracy(maps, masks),
-            "rank": measures.rank_accuracy(maps, masks),
-            **areas(curves),
-            "other_class": other_class,
-        }
-        return values, curves
+        of_maps = {key: measure(maps, masks) for key, measure in OF_MAPS.items()}
+        return of_maps | areas(curves) | {"other_class": other_class}, curves
 
     def _forgetting(self, name: str, maps: np.ndarray, on_part: Callable[[], None]) -> np.ndarray:
         """How similar maps are to those of the randomised network, float64 [stages, n]."""
@@ -171,22 +155,15 @@ class Evaluation:
 
     def _explainer(self, name: str) -> Explainer:
         """An explainer of the network as it is now."""
-        settings = explainer_settings(self._engine.config, name)
-        return self._engine.variant(target="top1", **settings)
+        return self._engine.variant(target="top1", **explainer_settings(name))
 
     def _map_pairs(
         self, explain: ExplainTargets, name: str, parts: Sequence[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """The maps of the class and of the other class of some samples.
+        """The maps of the class and of the other class of some samples, float32 [n, h, w] twice.
 
-        Args:
-          explain: explains two targets.
-          name: of the row.
-          parts: the numbers of the samples, of each call.
-
-        Returns:
-          float32 [n, h, w] twice, and how many of them explain nothing because relevance grew too
-          much.
+        Then how many of them explain nothing because relevance grew too much. `parts` are the
+        numbers of the samples of each call.
         """
         found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         flooded = 0
@@ -202,7 +179,6 @@ class Evaluation:
         return np.concatenate(found[0]), np.concatenate(found[1]), flooded
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
-        """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
         maps = []
         for few in _parts(samples, explainer):
             x = self._engine.network.prepare(self._samples.pictures[few])
@@ -214,18 +190,10 @@ class Evaluation:
 def choose_classes(
     samples: Samples, scores: np.ndarray, names: list[str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Chooses what is explained: for each sample its class and the most probable other class.
+    """What is explained, int [N] twice: the class of each sample, its most probable other class.
 
-    Args:
-      samples: their labels; a sample without one is explained for the network's answer.
-      scores: float32 [N, classes].
-      names: the names of the classes, or None.
-
-    Returns:
-      Two int arrays [N].
-
-    Raises:
-      UsageError: the network has only one output, or a label names no class.
+    A sample without a label is explained for the network's answer. `scores` are float32
+    [N, classes].
     """
     if scores.shape[1] < 2:
         raise UsageError("The network has one output. Expected at least two classes to compare.")

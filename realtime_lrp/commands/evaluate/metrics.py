@@ -1,56 +1,63 @@
-"""The metrics of `evaluate`: their names in the literature, and which values are good.
+"""What `evaluate` measures: the metrics, the rows, and the values of each row.
 
-`relevance/maps/measures.py` computes them, docs/evaluation.md defines them. The keys are those of
-the JSON and CSV files, which others read: do not change them.
+`relevance/maps/measures.py` computes the metrics, docs/evaluation.md defines them. The keys are
+those of the JSON and CSV files, which others read: do not change them.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 
-@dataclass(frozen=True)
-class Metric:
-    """A figure that each row has, computed for each picture.
+from realtime_lrp.config import Config, names
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.maps import measures
+from realtime_lrp.video.files import PICTURES
 
-    Attributes:
-      heading: its column in the table.
-      name: its name in the literature.
-      paper: where it was defined.
-      meaning: what the number is.
-      high_is_good: whether high is good.
-    """
-
-    heading: str
-    name: str
-    paper: str
-    meaning: str
-    high_is_good: bool
-
-    @property
-    def direction(self) -> str:
-        """Which values are good: "high" or "low"."""
-        return "high" if self.high_is_good else "low"
-
+CONFIGURED = "configured"  # the row of the user's own composite with rules for particular layers
+CHANCE = "chance"  # the row of what noise would score
 
 ARRAS = "Arras, Osman, Samek 2022, CLEVR-XAI"
 PETSIUK = "Petsiuk, Das, Saenko 2018, RISE"
 ADEBAYO = "Adebayo et al. 2018, Sanity checks for saliency maps"
 RANDOMISATION = "Model Parameter Randomisation Test"
 
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure that each row has, computed for each picture."""
+
+    heading: str  # its column in the table
+    name: str  # in the literature
+    paper: str
+    meaning: str
+    high_is_good: bool
+    of_maps: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    """Maps and masks -> its values, of which chance gets the object's share of the area; None for
+    what needs more than these."""
+
+    @property
+    def direction(self) -> str:
+        """Which values are good."""
+        return "high" if self.high_is_good else "low"
+
+
 METRICS: dict[str, Metric] = {
     "pointing": Metric(
         "point", "Pointing Game",
         "Zhang et al. 2018, Top-down neural attention by excitation backprop",
-        "share of pictures whose largest relevance is on the object", True,
+        "share of pictures whose largest relevance is on the object", True, measures.pointing_game,
     ),
     "mass": Metric(
         "mass", "Relevance Mass Accuracy", ARRAS,
-        "share of the relevance that is on the object", True,
+        "share of the relevance that is on the object", True, measures.mass_accuracy,
     ),
     "rank": Metric(
         "rank", "Relevance Rank Accuracy", ARRAS,
         "share of the K largest entries on the object, which has K pixels", True,
+        measures.rank_accuracy,
     ),
     "deletion": Metric(
         "delete", "Deletion AUC", PETSIUK,
@@ -76,7 +83,96 @@ METRICS: dict[str, Metric] = {
 }  # fmt: skip
 """Key in the JSON file -> metric, in the order of the table's columns."""
 
+Values = Mapping[str, np.ndarray]
+"""Name of a figure -> float64 [n], its value for each of the first n samples, NaN if it has none.
+`last_layer` and `all_layers` are measured on fewer samples than the other figures."""
 
-def described() -> dict[str, Mapping[str, Any]]:
-    """The metrics for the JSON file: key -> name, paper, meaning and whether high is good."""
-    return {key: asdict(metric) for key, metric in METRICS.items()}
+
+class Stage(NamedTuple):
+    """A stage of randomisation: how many layers, and the one that is nearest to the input."""
+
+    layers: int
+    down_to: str
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """Everything that was measured of one composite or method, or of chance.
+
+    Attributes:
+      curves: "deletion" and "insertion" -> float64 [points, N], the probability of each sample's
+        class.
+      forgetting: float64 [stages, n], how similar the maps of the first n samples are to those of
+        the trained network; no stages where this was not measured.
+      flooded: how many maps explain nothing, because relevance grew too much.
+      maps: float32 [n, h, w], the maps of the first samples, for pictures of them.
+    """
+
+    name: str
+    values: Values
+    curves: Mapping[str, np.ndarray]
+    forgetting: np.ndarray
+    flooded: int
+    maps: np.ndarray
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """An evaluation of one network on one set of samples; chance is the last row."""
+
+    network: str
+    seed: int
+    object: str  # what the masks show, in words
+    samples: Sequence[str]  # the name of each; all differ
+    classes: Sequence[str]  # the explained class of each
+    patches_taken: np.ndarray  # int [points], how many are replaced at each point of the curves
+    stages: Sequence[Stage]  # none where they were not measured
+    rows: Sequence[MeasuredRow]
+
+    @property
+    def photos(self) -> list[str]:
+        """The photo of each sample."""
+        return [photo_of(sample) for sample in self.samples]
+
+
+def photo_of(sample: str) -> str:
+    """The photo of a sample: its name up to a colon and a blank, without the ending of a picture.
+
+    "owl.jpg", "owl.jpg: great grey owl" and "owl: mirrored.jpg" are all of the photo "owl".
+    """
+    photo = Path(sample.split(": ")[0])
+    return photo.stem if photo.suffix.lower() in PICTURES else photo.name
+
+
+def rows_to_measure(config: Config, only: str | None) -> list[str]:
+    """The names of the rows: every composite of LRP, then every other method, or `only` some.
+
+    `only` has names separated by commas, in the order of the table. A configuration with rules for
+    particular layers has a row of its own.
+    """
+    methods = [name for name in names.METHODS.known() if name != "lrp"]
+    known = [*names.COMPOSITES.known(), *methods]
+    if config.lrp.layers:
+        known.append(CONFIGURED)
+    if only is None:
+        return known
+    stripped = [name.strip() for name in only.split(",")]
+    chosen = list(dict.fromkeys(filter(None, stripped)))
+    if not chosen:
+        raise UsageError(f"--only names no row. Known: {', '.join(known)}.")
+    for name in [name for name in chosen if name not in known]:
+        if name == CONFIGURED:
+            raise UsageError(
+                "The row 'configured' is for rules of your own. Give some: --set lrp.layers=..."
+            )
+        raise unknown("row", name, known, names.panels().aliases)
+    return chosen
+
+
+def explainer_settings(name: str) -> dict[str, Any]:
+    """The arguments of `Explainer` for a row. Named composites have no rules of the user's."""
+    if name == CONFIGURED:
+        return {"method": "lrp"}
+    if name in names.COMPOSITES.known():
+        return {"method": "lrp", "composite": name, "layers": {}}
+    return {"method": name, "layers": {}}

@@ -9,17 +9,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.rows import Stage
+from realtime_lrp.commands.evaluate.metrics import Stage
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import keras, tf
 
 MAX_STAGES = 6
+MOST_HALVINGS = 64  # of the weights of the output layer
 
 SEED_OFFSET = 90210
 """Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
-
-MOST_HALVINGS = 64
-"""How often the weights of the output layer are halved at most."""
 
 
 class RandomisedStages:
@@ -28,14 +26,7 @@ class RandomisedStages:
     Layers get new weights from their own initialisers. The large outputs of a randomised network
     saturate its softmax, and a class of probability 0 has no relevance. So the weights of the
     output layer are halved until every class that is explained is probable enough. That gives each
-    class the same map at half the strength.
-
-    Args:
-      model: the trained Keras model. It is as before wherever no stage is entered.
-      seed: the random seed.
-
-    Attributes:
-      stages: at most `MAX_STAGES`.
+    class the same map at half the strength. Where no stage is entered, the model is as before.
     """
 
     def __init__(self, model: keras.Model, seed: int):
@@ -52,10 +43,8 @@ class RandomisedStages:
     def enter(self, stage: Stage, is_probable: Callable[[], bool]) -> Iterator[None]:
         """Randomises the model as far as a stage says; leaving the context undoes it.
 
-        Args:
-          stage: one of `stages`.
-          is_probable: whether the model as it is gives the classes enough probability; asked the
-            first time that a stage is entered.
+        `is_probable`, whether the model as it is gives the classes enough probability, is asked the
+        first time that a stage is entered.
         """
         layers = self._layers[: stage.layers]
         try:

@@ -1,30 +1,29 @@
-"""`evaluate`: measures, and writes the table, the JSON file and the picture.
-
-The options are in options.py, the measuring in measuring.py, the pictures with known objects in
-samples.py.
-"""
+"""`evaluate`: measures, and writes the table, the JSON file and the picture."""
 
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from realtime_lrp.commands.evaluate.curves import REPLACED
 from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
-from realtime_lrp.commands.evaluate.options import (
-    DRAWN_PICTURES,
-    EvaluateOptions,
-    check_options,
-)
-from realtime_lrp.commands.evaluate.paper import FILES, check_report_folder, write_report_folder
-from realtime_lrp.commands.evaluate.report import summary, table_lines
-from realtime_lrp.commands.evaluate.rows import (
+from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     MeasuredRow,
     Measurement,
     rows_to_measure,
+)
+from realtime_lrp.commands.evaluate.plots import best_and_worst, example_captions, map_sheet
+from realtime_lrp.commands.evaluate.report import (
+    FILES,
+    check_report_folder,
+    summary,
+    table_lines,
+    write_report_folder,
 )
 from realtime_lrp.commands.evaluate.samples import (
     Samples,
@@ -33,9 +32,7 @@ from realtime_lrp.commands.evaluate.samples import (
     photo_samples,
     read_boxes,
 )
-from realtime_lrp.commands.evaluate.search import run_search
-from realtime_lrp.commands.evaluate.search_report import SEARCH_FILES
-from realtime_lrp.commands.evaluate.sheet import best_and_worst, example_captions, map_sheet
+from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY, Provenance
@@ -46,35 +43,48 @@ from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.pictures import write_picture
 
+DRAWN_PICTURES = 60
+"""How many drawn pictures are used unless --count says otherwise: four of each symbol."""
+
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The command's own options."""
+
+    images: Path | None = None  # a folder of photos; None for drawn pictures
+    boxes: Path | None = None  # the JSON file that says where the objects on the photos are
+    count: int | None = None  # of drawn pictures; None for `DRAWN_PICTURES`
+    photos: int | None = None  # of photos, chosen at random; None for all
+    seed: int = 0  # of the drawn pictures, the chosen photos and the measures
+    only: str | None = None  # the rows to measure, separated by commas; None for all
+    forgetting: bool = True  # whether maps are compared with those of randomised networks
+    output: Path | None = None  # the folder to write with figures, tables and plots
+    json: Path | None = None
+    picture: Path | None = None  # of all maps
+    overwrite: bool = False
+    search: int | None = None  # composites to try instead of measuring the known ones
+
+
 def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
-    """Measures every composite and method, or searches for a composite.
+    """Measures every composite and method, or searches for a composite; returns lines to print.
 
     The method and the target of the configuration are not used.
-
-    Returns:
-      The lines of a table with its explanation, or of what the search found.
-
-    Raises:
-      UsageError: the options do not go together, or drawn pictures do not suit the network.
-      MissingInputError: the photos or the boxes do not exist.
-      DamagedInputError: the photos or the boxes cannot be used.
-      OutputError: a file cannot be written.
     """
     if options.output:
         files = SEARCH_FILES if options.search else FILES
         check_report_folder(options.output, options.overwrite, files)
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
-    check_options(options)
+    _check_options(options)
     names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
     made = provenance_of(engine)  # every row has its own method, every picture its class
     made = msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
     if options.search:
-        return run_search(engine, samples, options, made)
+        wanted = options.search, options.seed, options.output, options.overwrite
+        return run_search(engine, samples, *wanted, made)
     if options.only is None:
         names = [name for name in names if name not in engine.explainer.unsuited]
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
@@ -91,6 +101,23 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     report = {**summary(measurement), KEY: msgspec.to_builtins(made)}
     _write(config, options, samples, evaluation, measurement, report, made)
     return table_lines(report)
+
+
+def _check_options(options: EvaluateOptions) -> None:
+    """Refuses options that do not go together."""
+    if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
+    if options.search and (options.json or options.picture):
+        raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
+    if options.search and options.only:
+        raise UsageError("--search has no rows: leave --only out.")
+    optional = options.search and not options.boxes  # it makes no difference where the object is
+    if (options.images is None) != (options.boxes is None) and not (optional and options.images):
+        raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
+    if options.images and options.count:
+        raise UsageError("--count N is for drawn symbols. Choose among photos with --photos N.")
+    if options.photos and not options.images:
+        raise UsageError("--photos N goes with --images. For drawn symbols give --count N.")
 
 
 def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:

@@ -38,29 +38,18 @@ Corners = tuple[float, float, float, float]
 Label = StrictStr | StrictInt | None
 """A class by its name or index; None: the network's answer."""
 
-ORDINALS = ("first", "second", "third")
-
-NAMED = 5
-"""How many of the files that are left out are named."""
+NAMED = 5  # of the files that are left out
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Pictures whose objects are known; a photo with objects of two classes is two samples.
+    """Pictures whose objects are known; a photo with objects of two classes is two samples."""
 
-    Attributes:
-      pictures: uint8 [N, h, w, 3] RGB, as the network sees them.
-      masks: bool [N, h, w], True on the object.
-      labels: the class that is explained, of each sample.
-      names: the file's name, with the label where a photo is several samples; all differ.
-      object: what the masks show, for the report.
-    """
-
-    pictures: np.ndarray
-    masks: np.ndarray
-    labels: list[Label]
-    names: list[str]
-    object: str
+    pictures: np.ndarray  # uint8 [N, h, w, 3] RGB, as the network sees them
+    masks: np.ndarray  # bool [N, h, w], True on the object
+    labels: list[Label]  # the class that is explained
+    names: list[str]  # of the file, with the label where a photo is several samples; all differ
+    object: str  # what the masks show, for the report
 
 
 class BoxEntry(BaseModel):
@@ -105,12 +94,7 @@ def drawn_samples(count: int, seed: int) -> Samples:
 
 
 def read_boxes(path: Path, folder: Path) -> BoxesByFile:
-    """Reads the boxes of the photos in a folder.
-
-    Raises:
-      MissingInputError: the file or a photo does not exist.
-      DamagedInputError: the file is not what is expected.
-    """
+    """Reads the boxes of the photos in a folder."""
     try:
         text = read_limited(path, MAX_BOXES_BYTES, "a JSON file of boxes")
         boxes = TypeAdapter(BoxesByFile).validate_json(text)
@@ -133,8 +117,7 @@ def _location(keys: Sequence[str | int]) -> list[str]:
     number = keys[1] if len(keys) > 1 else None
     if not isinstance(number, int):
         return [str(key) for key in keys]
-    which = f"{ORDINALS[number]} box" if number < len(ORDINALS) else f"box number {number + 1}"
-    return [f"{keys[0]}, {which}", *map(str, keys[2:])]
+    return [f"{keys[0]}, box {number + 1}", *map(str, keys[2:])]
 
 
 def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> None:
@@ -154,15 +137,8 @@ def photo_samples(
 ) -> Samples:
     """Reads photos as the network sees them; counts and names what cannot be used.
 
-    Args:
-      folder: the photos.
-      boxes: the objects on them; None: the whole photo is the object.
-      engine: knows what the network sees of a picture.
-      count: how many photos are chosen at random among those that can be used; None for all.
-      seed: random seed of the choice.
-
-    Raises:
-      DamagedInputError: no photo can be used, or a box reaches beyond its photo.
+    Without `boxes` the whole photo is the object. `count` photos are chosen at random among those
+    that can be used; None for all.
     """
     left_out: dict[str, list[str]] = defaultdict(list)
     files = sorted(file.name for file in folder.iterdir() if file.suffix.lower() in PICTURES)

@@ -11,26 +11,23 @@ deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vi
 """
 
 import gc
+import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import yaml
 
+from realtime_lrp.commands.evaluate import bootstrap
 from realtime_lrp.commands.evaluate.measuring import Evaluation
-from realtime_lrp.commands.evaluate.options import EvaluateOptions
-from realtime_lrp.commands.evaluate.rows import Values, photo_of
+from realtime_lrp.commands.evaluate.metrics import Values, photo_of
+from realtime_lrp.commands.evaluate.report import with_interval
 from realtime_lrp.commands.evaluate.samples import Samples
-from realtime_lrp.commands.evaluate.search_report import (
-    FOUND,
-    GAIN,
-    SEARCH_FILES,
-    search_lines,
-    search_report,
-    write_search,
-)
 from realtime_lrp.commands.evaluate.search_space import (
     DEFAULTS,
     Candidate,
@@ -43,55 +40,59 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.system.tables import new_table, rendered
 
 LEAST_BROAD = 10
 """Candidates that are named or random before the others are variants; above 20, half of them."""
 
-PARENTS = 3
-"""Of how many candidates variants are tried."""
+PARENTS = 3  # candidates of which variants are tried
+KEPT = 3  # the best third of a round goes on to the next one, which has three times the photos
+FEWEST = 4  # photos of the first round, at least
 
-KEPT = 3
-"""The best third of a round goes on to the next one, which has three times the photos."""
+GAIN = "gain"  # the criterion: insertion - deletion
+FIGURES = (GAIN, "insertion", "deletion")
+CRITERION = (
+    "gain = insertion - deletion, the mean over pictures of the area under the insertion curve "
+    "less the area under the deletion curve"
+)
 
-FEWEST = 4
-"""How many photos the first round has at least."""
+FOUND = "found"  # the row of what the search found
+
+REPORT_FILE, SETTINGS_FILE = SEARCH_FILES = "search.json", "settings.yaml"
+"""What `evaluate --search -o` writes into its folder."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Tried:
-    """A candidate and what was measured of it.
-
-    Attributes:
-      candidate: the candidate.
-      gains: number of pictures -> the mean criterion; one for each round that it reached.
-    """
+    """A candidate and what was measured of it."""
 
     candidate: Candidate
     gains: dict[int, float] = field(default_factory=dict)
+    """Number of pictures -> the mean criterion; one for each round that it reached."""
 
 
 def run_search(
-    engine: Engine, samples: Samples, options: EvaluateOptions, provenance: Provenance
+    engine: Engine,
+    samples: Samples,
+    count: int,
+    seed: int,
+    output: Path | None,
+    overwrite: bool,
+    made: Provenance,
 ) -> Iterator[str]:
-    """Searches on one half of the photos for the composite with the best insertion and deletion.
+    """Searches among `count` composites on one half of the photos; yields the lines of the result.
 
-    Yields:
-      The lines of the result. If ctrl-C interrupts the search, those of the best so far.
-
-    Raises:
-      UsageError: there is only one photo.
-      DamagedInputError: no candidate can explain the network.
-      OutputError: the folder cannot be made.
+    If ctrl-C interrupts the search, they are those of the best so far.
     """
-    to_search, to_report = halves(samples, options.seed)
-    evaluation = Evaluation(engine, samples, options.seed, forgetting=False)
+    to_search, to_report = halves(samples, seed)
+    evaluation = Evaluation(engine, samples, seed, forgetting=False)
     tried: list[Tried] = []
     rows: dict[str, Values] = {}
     interrupted: KeyboardInterrupt | SystemExit | None = None
     try:
-        _search_twice(engine, evaluation, to_search, options, tried)
+        _search_twice(engine, evaluation, to_search, count, seed, tried)
         if not best_first(tried):
             raise DamagedInputError("No composite can explain this network. -v says why.")
         defaults = {name: Candidate(name, name) for name in DEFAULTS}
@@ -103,19 +104,19 @@ def run_search(
             raise
         log.warning("interrupted: this is the best so far, not compared on the other photos")
         interrupted, rows = stop, {}  # without some there is nothing to compare
-    found = best_first(tried)[0].candidate
     searched, reported = (
         [samples.names[index] for index in half] for half in (to_search, to_report)
     )
     shared = engine.config.lrp.model_dump(
         mode="json", exclude_defaults=True, exclude={"target", "precision"}
     )
-    gains = [(one.candidate, one.gains) for one in tried]
-    report = search_report(found, gains, searched, reported, rows, shared)
-    if options.output:
-        with atomic_folder(options.output, options.overwrite, SEARCH_FILES) as part:
-            write_search(part, {**report, KEY: msgspec.to_builtins(provenance)})
-    yield from search_lines(report, found)
+    report = search_report(tried, searched, reported, rows, shared)
+    if output:
+        with atomic_folder(output, overwrite, SEARCH_FILES) as part:
+            full = {**report, KEY: msgspec.to_builtins(made)}
+            (part / REPORT_FILE).write_text(json.dumps(full, indent=1) + "\n")
+            (part / SETTINGS_FILE).write_text(settings_yaml(report))
+    yield from search_lines(report, best_first(tried)[0].candidate)
     if interrupted:
         raise interrupted
 
@@ -124,19 +125,17 @@ def _search_twice(
     engine: Engine,
     evaluation: Evaluation,
     samples: Sequence[int],
-    options: EvaluateOptions,
+    count: int,
+    seed: int,
     tried: list[Tried],
 ) -> None:
-    """Tries named and random candidates, then variants of the best: `options.search` in all.
-
-    They are added to `tried`, with what was measured of them.
-    """
-    groups, count = layer_groups(engine), options.search or 0
+    """Tries named and random candidates, then variants of the best; adds them to `tried`."""
+    groups = layer_groups(engine)
     broad = max(min(count, LEAST_BROAD), -(-count // 2))
-    tried += [Tried(one) for one in candidates(groups, broad, options.seed)]
+    tried += [Tried(one) for one in candidates(groups, broad, seed)]
     search(engine, evaluation, samples, tried[:])
     parents = [one.candidate for one in best_first(tried)[:PARENTS]]
-    refined = [Tried(one) for one in variants(parents, groups, count - broad, options.seed)]
+    refined = [Tried(one) for one in variants(parents, groups, count - broad, seed)]
     tried += refined
     search(engine, evaluation, samples, refined)
 
@@ -164,11 +163,7 @@ def search(
 def measure(
     engine: Engine, evaluation: Evaluation, candidate: Candidate, samples: Sequence[int]
 ) -> Values:
-    """Deletion, insertion and the criterion of a candidate for some samples of an evaluation.
-
-    Raises:
-      Error: the network cannot be explained in this way.
-    """
+    """Deletion, insertion and the criterion of a candidate for some samples of an evaluation."""
     gc.collect()  # frees the explainer before and its copy of the weights
     explainer = engine.variant(**candidate.settings(), target="top1")
     values = evaluation.faithfulness(explainer, samples)
@@ -190,14 +185,9 @@ def search_rounds(photos: int, candidates: int) -> list[int]:
 
 
 def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
-    """Splits samples at random; those of one photo stay together.
+    """The numbers of the samples to search on and of those to report on, in random order.
 
-    Returns:
-      The numbers of the samples to search on and of those to report on, in random order; the second
-      sample of a photo comes after the first ones of all photos.
-
-    Raises:
-      UsageError: there are fewer than two photos.
+    Samples of one photo stay together; its second one comes after the first ones of all photos.
     """
     by_photo: dict[str, list[int]] = {}
     for number, name in enumerate(samples.names):
@@ -216,3 +206,113 @@ def halves(samples: Samples, seed: int) -> tuple[list[int], list[int]]:
 def _in_turns(groups: Sequence[Sequence[int]]) -> list[int]:
     """The first of each group, then the second of each that has one, and so on."""
     return [number for turn in zip_longest(*groups) for number in turn if number is not None]
+
+
+def search_report(
+    tried: Sequence[Tried],
+    searched: Sequence[str],
+    reported: Sequence[str],
+    rows: Mapping[str, Values],
+    shared: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The result as plain data, for JSON.
+
+    `searched` and `reported` are the names of the pictures that the search was made on and that
+    `rows` were measured on: what was found and the defaults, nothing where it was interrupted.
+    `shared` are the other settings of the section `lrp`.
+    """
+    photos = [photo_of(name) for name in reported]
+    found = best_first(tried)[0].candidate
+
+    def interval(values: np.ndarray) -> list[float]:
+        (ends,) = bootstrap.intervals(values[:, None], photos)
+        return [round(end, 4) for end in ends or ()]
+
+    ahead = {name: rows[FOUND][GAIN] - row[GAIN] for name, row in rows.items() if name != FOUND}
+    return {
+        "criterion": CRITERION,
+        "found": {"name": found.name, "lrp": {**shared, **found.settings()}},
+        "searched_on": list(searched),
+        "reported_on": list(reported),
+        "candidates": [
+            {
+                "name": one.candidate.name,
+                "lrp": one.candidate.settings(),
+                "gain_by_pictures": {count: round(gain, 4) for count, gain in one.gains.items()},
+            }
+            for one in tried
+        ],
+        "rows": [
+            {
+                "name": name,
+                "n": len(values[GAIN]),
+                **{figure: round(float(values[figure].mean()), 4) for figure in FIGURES},
+                "intervals": {figure: interval(values[figure]) for figure in FIGURES},
+                "values": {figure: values[figure].round(6).tolist() for figure in FIGURES},
+            }
+            for name, values in rows.items()
+        ],
+        "differences": [
+            {
+                "figure": GAIN,
+                "to": name,
+                "n": len(values),
+                "photos": len({*photos}),
+                "difference": round(float(values.mean()), 4),
+                "interval": interval(values),
+            }
+            for name, values in ahead.items()
+        ],
+    }
+
+
+def search_lines(report: Mapping[str, Any], best: Candidate) -> list[str]:
+    """The result as plain text: the figures, whether the defaults are beaten, the settings."""
+    measured = sum(bool(tried["gain_by_pictures"]) for tried in report["candidates"])
+    lines = [
+        f"{measured} of {len(report['candidates'])} candidates measured on "
+        f"{len(report['searched_on'])} pictures; {CRITERION}",
+        f"found: {best}",
+    ]
+    if report["rows"]:
+        lines += ["", *_table(report), "", *_verdicts(report)]
+    return [*lines, "", *settings_yaml(report).splitlines()]
+
+
+def _table(report: Mapping[str, Any]) -> list[str]:
+    table = new_table(f"on {len(report['reported_on'])} other pictures", *FIGURES)
+    for row in report["rows"]:
+        cells = [with_interval(row[figure], row["intervals"][figure]) for figure in FIGURES]
+        table.add_row(row["name"], *cells)
+    return rendered(table)
+
+
+def _verdicts(report: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for difference in report["differences"]:
+        low, high = difference["interval"]
+        if report["found"]["name"] == difference["to"]:
+            verdict = f"found is {difference['to']} itself"
+        elif difference["photos"] < bootstrap.FEWEST:
+            verdict = (
+                f"too few photos to compare found with {difference['to']}: {difference['photos']}, "
+                f"expected {bootstrap.FEWEST} or more"
+            )
+        elif low > 0:
+            verdict = f"found beats {difference['to']}"
+        elif high < 0:
+            verdict = f"found is worse than {difference['to']}: keep that"
+        else:
+            verdict = f"found cannot be told from {difference['to']}"
+        lines.append(
+            f"{verdict}: gain {difference['difference']:+.4f} "
+            f"(95 % interval {low:+.4f} to {high:+.4f}, {difference['n']} pictures of "
+            f"{difference['photos']} photos)"
+        )
+    return lines
+
+
+def settings_yaml(report: Mapping[str, Any]) -> str:
+    """The settings that were found, as a file for `--config`."""
+    text: str = yaml.safe_dump({"lrp": report["found"]["lrp"]}, sort_keys=False, width=1000)
+    return f"# found by realtime-lrp evaluate --search; use with --config\n{text}"

@@ -22,11 +22,8 @@ from realtime_lrp.relevance.rules.composites import COMPOSITES
 DEFAULTS = COMPOSITE, VIEWER_COMPOSITE
 """The composites that commands use unless told otherwise: of pictures and films, of live views."""
 
-BASE = "epsilon"
-"""The composite of random candidates; every layer has a rule of its own."""
-
-ATTEMPTS = 5
-"""How often so many variants as are wanted are drawn, because some are alike."""
+BASE = "epsilon"  # the composite of random candidates; every layer has a rule of its own
+ATTEMPTS = 5  # drawn for each variant that is wanted, because some are alike
 
 Draw = Callable[[np.random.Generator], str]
 """Random numbers -> a rule, such as "gamma(0.25)"."""
@@ -34,17 +31,9 @@ Draw = Callable[[np.random.Generator], str]
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings of LRP to try.
+    """Settings of LRP to try: a composite with rules of its own for layers and groups of them."""
 
-    Attributes:
-      name: of the composite, "random 3" or "variant 1 of random 3".
-      composite: the composite.
-      pool: how relevance passes max pools.
-      layers: layer -> rule, where they are not the composite's.
-      rules: group of layers -> rule, where it is not the composite's.
-    """
-
-    name: str
+    name: str  # of the composite, "random 3" or "variant 1 of random 3"
     composite: str
     pool: str = "max"
     layers: Mapping[str, str] = field(default_factory=dict)

@@ -14,9 +14,9 @@ from realtime_lrp import config
 from realtime_lrp.commands.concepts import run as run_module
 from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
 from realtime_lrp.commands.concepts.making import BATCH, RELEVANT, Making
-from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.concepts.ranking import Best
+from realtime_lrp.commands.concepts.run import ConceptOptions
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of

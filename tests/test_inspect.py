@@ -9,8 +9,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from realtime_lrp import config
-from realtime_lrp.commands.inspect import events
-from realtime_lrp.commands.inspect.run import run as run_inspect
+from realtime_lrp.commands import inspect
+from realtime_lrp.commands.inspect import run as run_inspect
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.libraries import cv2
@@ -216,14 +216,14 @@ def test_bad_options_leave_nothing_behind(
 def test_a_full_disk_is_noticed(inspected, run, words, tmp_path, monkeypatch):
     """TensorFlow's writer cuts the file off silently: exit code 74, and nothing is left."""
     (complete,) = inspected[0].iterdir()
-    data, check = complete.read_bytes(), events._check_complete
+    data, check = complete.read_bytes(), inspect._check_complete
     for size in (len(data) // 2, 0):
 
         def cut_off(part, last, size=size):
             next(part.iterdir()).write_bytes(data[:size])
             check(part, last)
 
-        monkeypatch.setattr(events, "_check_complete", cut_off)
+        monkeypatch.setattr(inspect, "_check_complete", cut_off)
         code, _, err = run(*words)
         assert code == 74
         assert "cut off" in err

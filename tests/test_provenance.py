@@ -50,7 +50,7 @@ def picture(tmp_path_factory):
 @pytest.fixture(scope="module")
 def explained(picture, tiny_model, tmp_path_factory):
     """What `image` writes of a picture, once as .png with all that belongs to it, once as .npz."""
-    from realtime_lrp.commands.image.run import ImageOptions, run
+    from realtime_lrp.commands.image import ImageOptions, run
 
     folder = tmp_path_factory.mktemp("explained")
     sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.keep=0.5")

@@ -20,7 +20,7 @@ from faults.server import MjpegServer
 from web import sends, serving
 
 from realtime_lrp import config
-from realtime_lrp.commands.inspect.run import run_name
+from realtime_lrp.commands.inspect import run_name
 from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.video.cameras import open_camera

@@ -83,8 +83,7 @@ def _choose(
     layers: str | None = None,
 ) -> None:
     from realtime_lrp import config
-    from realtime_lrp.commands.concepts.options import ConceptOptions
-    from realtime_lrp.commands.concepts.run import run
+    from realtime_lrp.commands.concepts.run import ConceptOptions, run
 
     settings = config.load(None, (f"model.name={name}", *sets), command="concepts").config
     options = ConceptOptions(

@@ -96,7 +96,7 @@ def image(settings: config.Settings, **options: Any) -> None:
 
     Pictures are written as .png or .jpg, raw maps as .npz.
     """
-    from realtime_lrp.commands.image.run import ImageOptions, run
+    from realtime_lrp.commands.image import ImageOptions, run
 
     print_lines(run(settings.config, ImageOptions(**options)))
 
@@ -118,7 +118,7 @@ def inspect(settings: config.Settings, picture: Path, logdir: Path, overwrite: b
     Activations are written too. It also prints a table: the relevance that each layer gets, hands
     down and loses, and for each max pool the tensors that it reads and writes.
     """
-    from realtime_lrp.commands.inspect.run import run
+    from realtime_lrp.commands.inspect import run
 
     print_lines(run(settings.config, picture, logdir, overwrite))
 
@@ -222,8 +222,7 @@ def concepts(settings: config.Settings, **options: Any) -> None:
     --names FILE writes a file in which you name channels; names that are in it stay. Without -o,
     --names and --sheet are about the gallery of --gallery, or the embedded one.
     """
-    from realtime_lrp.commands.concepts.options import ConceptOptions
-    from realtime_lrp.commands.concepts.run import run
+    from realtime_lrp.commands.concepts.run import ConceptOptions, run
 
     given = settings.is_set("model.name")
     print_lines(run(settings.config, ConceptOptions(**options, network_given=given)))

@@ -14,19 +14,7 @@ from realtime_lrp.results.provenance import find_provenance, outputs_in, provena
 
 
 def run(files: Sequence[Path], as_json: bool) -> Iterator[str]:
-    """Says how outputs were made.
-
-    Args:
-      files: outputs, or folders of outputs.
-      as_json: whether each output gets a line of JSON.
-
-    Yields:
-      A few lines for a single output; of several one line each.
-
-    Raises:
-      MissingInputError: there is no such file.
-      DamagedInputError: a file does not say how it was made, or a folder holds no such file.
-    """
+    """Says how outputs, or folders of outputs, were made: a line of each, a few of a single one."""
     if len(files) == 1 and not as_json and (found := find_provenance(files[0])):
         yield from _lines(found)
         return

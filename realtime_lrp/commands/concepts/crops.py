@@ -6,38 +6,23 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.region import resize
 
-SIDE = 96
-"""Rows and columns of a crop, unless the caller says otherwise."""
+SIDE = 96  # rows and columns of a crop, unless the caller says otherwise
 
 MOST_OF_PICTURE = 0.5
 """A receptive field with a larger part of the picture says too little: the crop follows the map."""
 
-HELD = 0.8
-"""What part of the map's magnitude such a crop holds."""
-
-LEAST_SIDE = 1 / 6
-"""The smallest side of such a crop, as a part of the picture's shorter side."""
-
-SMOOTHING = 1 / 24
-"""Standard deviation by which the map is smoothed, as a part of the crop's side."""
-
-CLEAR = 0.3
-"""From this part of its maximum on the smoothed map leaves the picture as it is."""
-
-DARK = 0.5
-"""What is left of the brightness where the map has nothing."""
+HELD = 0.8  # what part of the map's magnitude such a crop holds
+LEAST_SIDE = 1 / 6  # its smallest side, as a part of the picture's shorter side
+SMOOTHING = 1 / 24  # deviation by which the map is smoothed, as a part of the crop's side
+CLEAR = 0.3  # from this part of its maximum on the smoothed map leaves the picture as it is
+DARK = 0.5  # what is left of the brightness where the map has nothing
 
 
 def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """The part of a picture that a neuron looks at, the rest of it darkened.
+    """The part of a picture that a neuron looks at, the rest darkened: uint8 [side, side, 3].
 
-    Args:
-      picture: uint8 [h, w, 3] RGB, as the network sees it.
-      relevance: float32 [h, w, C], the map of one neuron.
-      side: rows and columns of the crop.
-
-    Returns:
-      uint8 [side, side, 3].
+    The picture is uint8 [h, w, 3] RGB, as the network sees it, `relevance` the neuron's map,
+    float32 [h, w, C].
     """
     strength = np.nan_to_num(np.abs(relevance.sum(2)), posinf=0)
     x0, y0, x1, y1 = crop_box(strength)
@@ -52,8 +37,7 @@ def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.nda
 def crop_box(strength: np.ndarray) -> Box:
     """The square that is cut out: the receptive field, or where most of the map is.
 
-    Args:
-      strength: float32 [h, w], 0 or above, the magnitude of the map of one neuron.
+    `strength`, float32 [h, w], 0 or above, is the magnitude of a neuron's map.
     """
     rows, columns = strength.shape
     inside = np.nonzero(strength.any(1))[0], np.nonzero(strength.any(0))[0]

@@ -26,14 +26,9 @@ from realtime_lrp.system.progress import Progress
 RELEVANT, ACTIVATING = 6, 3
 """How many pictures a channel shows: with most relevance, and with most activation."""
 
-BATCH = 8
-"""How many pictures are looked at together."""
-
-QUALITY = 55
-"""Of the encoded crops, 1 to 100."""
-
-CLASSES = 3
-"""How many classes are named for a channel."""
+BATCH = 8  # pictures that are looked at together
+QUALITY = 55  # of the encoded crops, 1 to 100
+CLASSES = 3  # that are named for a channel
 
 log = logging.getLogger(__name__)
 
@@ -51,13 +46,7 @@ class Neuron(NamedTuple):
 
 
 class Making:
-    """The making of one gallery.
-
-    Args:
-      engine: explains the pictures.
-      pictures: what it is chosen from.
-      layers: whose channels get pictures, in the order of the network.
-      side: rows and columns of the crops.
+    """The making of one gallery of these layers, in the order of the network.
 
     Attributes:
       rankings: layer -> what is known of its channels.
@@ -84,12 +73,7 @@ class Making:
         return len(self._places)
 
     def run(self) -> None:
-        """Looks and cuts.
-
-        Raises:
-          DamagedInputError: no picture can be read.
-          NotFiniteError: the network computes NaN for all pictures.
-        """
+        """Looks at all pictures and cuts out the best."""
         self._look()
         self._cut()
         if self.not_finite:

@@ -8,7 +8,6 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -18,11 +17,8 @@ from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, skipped_in
 from realtime_lrp.video.frame_reader import read_frames
 from realtime_lrp.video.picture_reader import PictureReader
 
-APART_S = 2.0
-"""Seconds of a recording of which a channel has at most one picture."""
-
-NAMED = 5
-"""How many of the files that are left out are named."""
+APART_S = 2.0  # seconds of a recording of which a channel has at most one picture
+NAMED = 5  # of the files that are left out
 
 Place = tuple[int, int]
 """Number of a file, or of a batch of drawn pictures, and of a frame in it."""
@@ -33,43 +29,30 @@ Found = tuple[Place, np.ndarray]
 log = logging.getLogger(__name__)
 
 
-class Pictures(Protocol):
-    """Pictures that can be read twice.
+class Pictures:
+    """Pictures that can be read twice: drawn symbols for the embedded networks, or files."""
 
-    Attributes:
-      files: what is read, empty for drawn pictures.
-      total: how many there are, 0 if that is not known.
-      apart: how many frames of a recording make `APART_S`, rounded up; 0 without recordings.
-    """
+    files: Sequence[Path] = ()
+    total = 0  # how many there are, 0 if that is not known
+    apart = 0  # frames of a recording that make `APART_S`, rounded up; 0 without recordings
 
-    files: Sequence[Path]
-    total: int
-    apart: int
+    def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
+        """Yields pictures in order; of `wanted` places, or all."""
+        raise NotImplementedError
 
     def raise_if_all_failed(self) -> None:
         """Raises the error of the first file that could not be read, if there is one."""
 
     def tell_left_out(self) -> None:
-        """Logs which files could not be read."""
-
-    def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
-        """Yields pictures in order; of `wanted` places, or all."""
-        ...
+        """Logs how many files could not be read, and names some."""
 
 
-class DrawnPictures:
-    """Drawn symbols for the embedded networks, each class equally often."""
+class DrawnPictures(Pictures):
+    """Drawn symbols, each class equally often."""
 
     def __init__(self, count: int | None):
         self._pixels = drawings(count).pixels
-        self.files: Sequence[Path] = ()
-        self.total, self.apart = len(self._pixels), 0
-
-    def raise_if_all_failed(self) -> None:
-        """None fails."""
-
-    def tell_left_out(self) -> None:
-        """None is left out."""
+        self.total = len(self._pixels)
 
     def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
         """See `Pictures.read`."""
@@ -78,16 +61,10 @@ class DrawnPictures:
                 yield (number, 0), picture
 
 
-class FilePictures:
-    """Pictures and frames of recordings. Files that cannot be read are left out and named.
+class FilePictures(Pictures):
+    """Pictures, and frames of recordings; `every` is the time between two, in seconds.
 
-    Args:
-      words: what the user wrote: files, folders, globs.
-      images: a further folder of pictures, or None.
-      every: seconds between two frames of a recording.
-
-    Raises:
-      MissingInputError: a word names no file.
+    Files that cannot be read are left out and named.
     """
 
     def __init__(self, words: Sequence[str], images: Path | None, every: float):
@@ -96,7 +73,7 @@ class FilePictures:
         if images and not images.is_dir():
             raise MissingInputError(f"There is no folder {str(images)!r}.")
         of_images = [str(images)] if images else []
-        self.files: Sequence[Path] = files + inputs_of(of_images, PICTURES, "picture")
+        self.files = files + inputs_of(of_images, PICTURES, "picture")
         for skipped in (skipped_in(words, kinds), skipped_in(of_images, PICTURES)):
             if skipped:
                 log.warning("%s", skipped)
@@ -116,12 +93,12 @@ class FilePictures:
                     yield place, picture
 
     def raise_if_all_failed(self) -> None:
-        """Raises the error of the first file that could not be read, if there is one."""
+        """See `Pictures`."""
         if self._left_out:
             raise self._left_out[min(self._left_out)]
 
     def tell_left_out(self) -> None:
-        """Logs how many files could not be read, and names some."""
+        """See `Pictures`."""
         if self._left_out:
             names = [repr(self.files[number].name) for number in sorted(self._left_out)]
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

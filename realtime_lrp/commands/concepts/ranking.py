@@ -13,11 +13,8 @@ from realtime_lrp.engine.concept_result import shares_of
 if TYPE_CHECKING:
     from realtime_lrp.relevance.concepts.references import Peaks
 
-KEPT = 256
-"""How many pictures are remembered for each channel; of those that are the same a row shows one."""
-
-OFTEN = 4
-"""A channel counts as often relevant where it is among the four with the largest shares."""
+KEPT = 256  # pictures that are remembered for each channel; of equal ones a row shows one
+OFTEN = 4  # a channel is often relevant where it is among the four with the largest shares
 
 THUMBNAIL = 8
 """Rows and columns of the grey thumbnail by which nearly equal pictures are recognised."""
@@ -43,13 +40,7 @@ class Best:
         self.positions: np.ndarray = np.zeros((channels, 0), np.int32)
 
     def add(self, first: int, values: np.ndarray, positions: np.ndarray) -> None:
-        """Takes pictures into account.
-
-        Args:
-          first: the number of the first one.
-          values: float32 [B, channels].
-          positions: int32 [B, channels].
-        """
+        """Takes pictures into account, from the `first` number on; arrays are [B, channels]."""
         numbers = np.arange(first, first + len(values), dtype=np.int32)[:, None]
         numbers = np.broadcast_to(numbers, values.shape)
         self.values = np.concatenate([self.values, values.T], axis=1)
@@ -90,13 +81,7 @@ class Ranking:
         return cls(Best(channels), Best(channels), often, by_class)
 
     def add(self, first: int, peaks: Peaks, scores: np.ndarray) -> None:
-        """Takes a batch of pictures into account.
-
-        Args:
-          first: the number of the first one.
-          peaks: of these pictures.
-          scores: float32 [B, classes].
-        """
+        """Takes pictures into account, from the `first` number on; scores float32 [B, classes]."""
         shares = shares_of(peaks.shares)
         self.relevant.add(first, shares, peaks.positions)
         self.activating.add(first, peaks.activations, peaks.active_positions)

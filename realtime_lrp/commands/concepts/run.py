@@ -3,13 +3,14 @@
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 import msgspec
 
+from realtime_lrp.commands.concepts.crops import SIDE
 from realtime_lrp.commands.concepts.making import ACTIVATING, RELEVANT, Making
-from realtime_lrp.commands.concepts.options import ConceptOptions
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
 from realtime_lrp.commands.concepts.sheet import class_words, gallery_sheet, listed_channels
 from realtime_lrp.config import Config
@@ -40,8 +41,7 @@ Write a name behind the colon, such as 17: whiskers. Channels that are relevant 
 first; rare ones are left out. Behind them: the answers for which they speak most.
 realtime-lrp concepts --names writes this file anew: names stay, other comments do not."""
 
-MOST_NAMED = 4
-"""How many layers a warning names."""
+MOST_NAMED = 4  # layers in a warning
 
 LEAST_CROP = 250
 """Bytes that a crop has at least on average; of 96 x 96 pixels 380 to 520 were measured."""
@@ -49,16 +49,41 @@ LEAST_CROP = 250
 log = logging.getLogger(__name__)
 
 
-def run(config: Config, options: ConceptOptions) -> Iterator[str]:
-    """Makes a gallery, a sheet, a file of names: what is asked for; yields a line for each file.
+@dataclass(frozen=True)
+class ConceptOptions:
+    """What is asked for on the command line besides the configuration."""
 
-    Raises:
-      UsageError: options do not go together, or drawn pictures do not suit the network.
-      MissingInputError: there are no such pictures.
-      DamagedInputError: nothing can be read.
-      OutputError: a file cannot be written.
-      ConfigError: the file of names has mistakes.
-    """
+    inputs: Sequence[str] = ()  # pictures and recordings: files, folders, globs
+    images: Path | None = None  # a further folder of pictures
+    output: Path | None = None  # the gallery that is made
+    layers: str | None = None  # names with commas; None is the configured one, or the last
+    every: float = 1.0  # seconds between the frames that are taken of a recording
+    count: int | None = None  # of drawn pictures; None for all
+    sheet: Path | None = None  # a picture of the whole gallery
+    overwrite: bool = False
+    side: int = SIDE  # rows and columns of the crops
+    network_given: bool = False  # whether the configuration or the command line names a network
+
+    def check(self, names: bool) -> None:
+        """Refuses options that do not go together; `names`: a file of names is written."""
+        reads = bool(self.inputs or self.images)
+        if self.output is None:
+            if reads or self.layers or self.count:
+                raise UsageError(
+                    "Nothing says where the gallery goes. Add -o FILE.concepts, or leave pictures, "
+                    "--layers and --count out."
+                )
+            if not (names or self.sheet):
+                raise UsageError(
+                    "There is nothing to do. Make a gallery with -o FILE.concepts; of one that "
+                    "exists, --names FILE writes names to fill in and --sheet FILE a picture."
+                )
+        if reads and self.count:
+            raise UsageError("--count is for drawn pictures. Leave it out, or the pictures.")
+
+
+def run(config: Config, options: ConceptOptions) -> Iterator[str]:
+    """Makes a gallery, a sheet, a file of names: what is asked for; yields a line for each file."""
     options.check(names=config.concepts.names is not None)
     pictures = _pictures(config, options) if options.output else None
     _check_outputs(config, options, pictures.files if pictures else ())

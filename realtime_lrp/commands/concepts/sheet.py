@@ -8,30 +8,18 @@ from realtime_lrp.models.gallery import SHOWN, ChannelContents, Gallery
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.text import draw_text, fitted
 
-TILE, GAP = 64, 4
-"""Side of a picture on the sheet, and the pixels between two."""
-
-TEXT_WIDTH, TEXT_SIZE = 150, 13
-"""Pixels for the text of a row, and the size of its letters."""
-
-BACKGROUND = 24
-"""Brightness behind everything."""
-
-HEADING = 24
-"""Rows of pixels above the pictures, for the words that say which are which."""
-
-MOST_CHANNELS = 200
-"""How many channels of a layer are listed: more than that nobody names."""
+TILE, GAP = 64, 4  # side of a picture on the sheet, and the pixels between two
+TEXT_WIDTH, TEXT_SIZE = 150, 13  # pixels for the text of a row, and the size of its letters
+BACKGROUND = 24  # brightness behind everything
+HEADING = 24  # rows of pixels above the pictures, for the words that say which are which
+MOST_CHANNELS = 200  # of a layer that are listed: more than that nobody names
 
 MOST_ROWS = 600
 """How many channels without a name a sheet shows; of many layers it has fewer of each. As PNG that
 takes 510 MB of memory."""
 
-MOST_WITH_NAMES = 1000
-"""More rows, with those that have a name, are refused."""
-
-LEAST_CLASS = 0.01
-"""A class with a smaller part of a channel's relevance is not mentioned."""
+MOST_WITH_NAMES = 1000  # more rows, with those that have a name, are refused
+LEAST_CLASS = 0.01  # a class with a smaller part of a channel's relevance is not mentioned
 
 
 def listed_channels(
@@ -58,11 +46,7 @@ def class_words(known: ChannelContents) -> list[str]:
 def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
     """The pictures of `listed_channels`: the relevant ones, then the activating ones.
 
-    Returns:
-      uint8 [H, W, 3] RGB, about as wide as high.
-
-    Raises:
-      UsageError: it would be too large.
+    uint8 [H, W, 3] RGB, about as wide as high.
     """
     most = min(MOST_CHANNELS, MOST_ROWS // max(1, len(gallery.layers)))
     channels = [

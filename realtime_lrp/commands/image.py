@@ -1,11 +1,7 @@
-"""`image`: explains pictures and writes overlaid pictures or raw maps, and files beside them.
-
-`Batch` goes through the files and decides what is done with each; `job` explains a picture and
-writes it.
-"""
+"""`image`: explains pictures and writes overlaid pictures or raw maps, and files beside them."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,60 +9,53 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.commands.image.job import Job
 from realtime_lrp.config import Config
+from realtime_lrp.engine.accounting import Losses, has_vanished
+from realtime_lrp.engine.colouring import colour, painter_for
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.failures import Failures
+from realtime_lrp.results.records import map_record, raw_map_arrays
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown
-from realtime_lrp.system.atomic import refuse_link
+from realtime_lrp.results.summary import Timeline, write_summary
+from realtime_lrp.system.atomic import atomic_file, refuse_link
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.picture_reader import PictureReader
-from realtime_lrp.video.pictures import read_pages
+from realtime_lrp.video.pictures import mirrored, read_pages, write_picture
+from realtime_lrp.video.region import resize
+from realtime_lrp.view.overlay import lay_over
 
 log = logging.getLogger(__name__)
 
 OUTPUTS = (".png", ".jpg", ".jpeg", ".npz")
-COMPANION_NAME = "pictures"
-"""The name, without ending, of the files beside several pictures."""
+COMPANION_NAME = "pictures"  # of the files beside several pictures, without ending
+THUMBNAIL = (240, 320)  # rows and columns at most
+MAX_THUMBNAILS = 48
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """The command's own options.
+    """The command's own options."""
 
-    Attributes:
-      inputs: files, folders or glob patterns.
-      output: a .png, .jpg or .npz file, or a folder for PNG files.
-      overwrite: whether existing files may be replaced.
-      resume: whether outputs that were made from the same source with the same settings are kept.
-      all_pages: whether each page of a file gets an output, or only the first.
-      sidecar: whether JSON lines are written beside the outputs.
-      summary: whether a picture of all results is written beside the outputs.
-      maps: the folder in which a folder of raw maps is created, or None.
-    """
-
-    inputs: Sequence[str]
-    output: str
+    inputs: Sequence[str]  # files, folders or glob patterns
+    output: str  # a .png, .jpg or .npz file, or a folder for PNG files
     overwrite: bool = False
-    resume: bool = False
-    all_pages: bool = False
-    sidecar: bool = False
-    summary: bool = False
-    maps: Path | None = None
+    resume: bool = False  # outputs of the same source with the same settings are kept
+    all_pages: bool = False  # each page of a file gets an output, or only the first
+    sidecar: bool = False  # JSON lines beside the outputs
+    summary: bool = False  # a picture of all results beside the outputs
+    maps: Path | None = None  # the folder in which a folder of raw maps is created
 
 
 def run(config: Config, options: ImageOptions) -> Iterator[str]:
-    """Explains each picture. Of several, those that fail are named; the rest is done.
+    """Explains each picture; yields a line for each: its name, its best labels, its output.
 
-    Yields:
-      One line for each picture: its name, its best labels, where the output is.
-
-    Raises:
-      UsageError: options contradict each other.
-      OutputError: an output cannot be written; then nothing is done.
-      TransferError: the disk is full; pictures that were finished before stay.
-      Error: a single picture failed, or some of several, with the exit code of the worst failure.
+    Of several pictures, those that fail are named, the rest is done, and the worst failure is
+    raised at the end. A full disk ends it at once; pictures that were finished before stay.
     """
     if options.resume and (options.sidecar or options.summary or options.maps):
         raise UsageError(
@@ -88,11 +77,7 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
 
 
 def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Companions:
-    """The files beside the pictures, after checking that they can be written.
-
-    Raises:
-      OutputError: one of them cannot be written, or is the output of a picture.
-    """
+    """The files beside the pictures, after checking that they can be written."""
     name = targets[0].parent / COMPANION_NAME if len(targets) > 1 else targets[0]
     companions = Companions.named_after(name, options.sidecar, options.summary, options.maps)
     companions.check(options.overwrite)
@@ -105,11 +90,7 @@ def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Compa
 class Batch:
     """Pictures with one engine, which is loaded when the first of them has been read.
 
-    Args:
-      config: the configuration.
-      options: of the command.
-      targets: source -> output.
-      companions: the files beside the outputs.
+    `targets` are source -> output.
     """
 
     def __init__(
@@ -130,12 +111,7 @@ class Batch:
         self._job: Job | None = None
 
     def run(self) -> Iterator[str]:
-        """Yields a line for each picture.
-
-        Raises:
-          TransferError: the disk is full.
-          Error: the only picture failed, or all of them.
-        """
+        """Yields a line for each picture."""
         try:
             sources: list[Path] = []
             for source in self._targets:
@@ -172,11 +148,7 @@ class Batch:
         yield f"{source.name}: finished before -> {target}"
 
     def _is_finished(self, source: Path, target: Path, page: int) -> bool:
-        """Whether `--resume` keeps an output.
-
-        Raises:
-          OutputError: it is not known, and may not be replaced.
-        """
+        """Whether `--resume` keeps an output; an unknown one may not be replaced."""
         if not (self._options.resume and self._journal and target.exists()):
             return False
         manifest, made = self._journal.manifest(target), {"picture": target}
@@ -221,11 +193,7 @@ class Batch:
             self._finished += 1
 
     def _outputs(self, source: Path, pages: list[np.ndarray]) -> Iterator[tuple[Path, np.ndarray]]:
-        """Each page that is wanted, with its output.
-
-        Raises:
-          OutputError: the output of a page is also that of another file, or a link.
-        """
+        """Each page that is wanted, with its output."""
         target = self._targets[source]
         if len(pages) == 1 or not self._options.all_pages:
             self._with_pages += [source] * (len(pages) > 1)
@@ -256,3 +224,102 @@ def _only_first(files: Sequence[Path]) -> str:
     else:
         named = f"{len(files)} files ({files[0].name}, ...) hold"
     return f"{named} several pictures, and only the first is explained. --all-pages takes all."
+
+
+class Job:
+    """A network that explains pictures, with the files beside them."""
+
+    def __init__(self, config: Config, overwrite: bool, companions: OpenCompanions):
+        self._config = config
+        self._overwrite = overwrite
+        self._companions = companions
+        self._engine = Engine(config)
+        self._provenance = provenance_of(self._engine)
+        companions.describe(self._provenance)
+        self._timeline = Timeline("pictures, in their order", "o")
+        self._thumbnails: list[tuple[str, np.ndarray]] = []
+        self._count = 0
+        self._losses = Losses(self._engine)
+
+    def process(
+        self,
+        name: str,
+        target: Path,
+        picture: np.ndarray,
+        before_publishing: Callable[[Path], None],
+    ) -> str:
+        """Explains a picture, writes its output and returns the line that reports it.
+
+        `name` is its path, with the number of its page if there are several; for
+        `before_publishing` see `atomic_file`.
+        """
+        picture = mirrored(picture, self._config.input.mirror)
+        (result,) = self._engine.explain([picture])
+        lost_in = self._losses.add(result.region.extract(picture), result)
+        if not result.maps[0].scale:
+            log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
+        if target.suffix.lower() == ".npz":
+            self._write_map(target, result, before_publishing)
+        else:
+            overlaid = self._overlaid(picture, result)
+            description = self._provenance.as_json()
+            write_picture(target, overlaid, self._overwrite, description, before_publishing)
+        if self._companions.parts:
+            self._add_to_companions(name, picture, result, lost_in)
+        best = score_list(top_scores(self._engine, result.scores, 3))
+        note = passes_note(self._engine, result)
+        if self._engine.is_flooded(result):
+            note = "(explains nothing: relevance grew without limit)"
+        elif has_vanished(self._engine, result):
+            note = "(shows almost nothing: relevance was lost)"
+        return f"{Path(name).name}: {best} -> {target} {note}".rstrip()
+
+    def warn_of_losses(self) -> None:
+        """Says how many maps lost relevance, where, and what to do."""
+        for note in self._losses.notes:
+            log.warning("%s", note)
+
+    def write_summary(self) -> None:
+        """Draws the picture of all results, if it is wanted."""
+        if summary := self._companions.parts.get("summary"):
+            title = (
+                f"{self._count} pictures, {self._engine.network.name}, {self._engine.name}, "
+                f"target {self._config.lrp.target}"
+            )
+            write_summary(
+                summary, title, self._thumbnails, self._timeline,
+                self._provenance.as_json(), MAX_THUMBNAILS,
+            )  # fmt: skip
+
+    def _write_map(
+        self, target: Path, result: Result, before_publishing: Callable[[Path], None]
+    ) -> None:
+        target_text = self._config.lrp.target
+        arrays = raw_map_arrays(self._engine, target_text, result, self._provenance)
+        publishing = atomic_file(target, self._overwrite, before_publishing)
+        with publishing as part, part.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
+        return lay_over(picture, colour(painter_for(self._engine, 0.0), result))
+
+    def _add_to_companions(
+        self, name: str, picture: np.ndarray, result: Result, lost_in: str | None
+    ) -> None:
+        record = map_record(self._engine, self._config.lrp.target, result)
+        record["lost_in"] = lost_in
+        self._companions.write({"file": name, **record})
+        self._companions.keep(result, name)
+        if "summary" in self._companions.parts:
+            self._count += 1
+            self._timeline.add(self._count, record)
+            best = best_label(top_scores(self._engine, result.scores, 1))
+            thumbnail = _thumbnail(self._overlaid(picture, result))
+            self._thumbnails.append((f"{Path(name).name}: {best}", thumbnail))
+
+
+def _thumbnail(picture: np.ndarray) -> np.ndarray:
+    """The picture made to fit into `THUMBNAIL`."""
+    scale = min(most / side for most, side in zip(THUMBNAIL, picture.shape, strict=False))
+    rows, columns = (max(1, round(side * scale)) for side in picture.shape[:2])
+    return resize(picture, (rows, columns))

@@ -1,1 +1,0 @@
-"""`image`: pictures to overlaid pictures or raw maps."""

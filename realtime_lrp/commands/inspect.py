@@ -1,0 +1,317 @@
+"""`inspect`: explains a picture, writes every layer for TensorBoard and returns a table.
+
+The tags of the event file are numbered from the output (01) to the picture, the way relevance
+travels: "07 block5_pool/relevance". If the method hands down gradients, "relevance" stands for the
+gradient: the tags stay the same, so that runs of all methods can be compared. Tensors have a batch
+of one picture; records of layers go from the output to the input.
+"""
+
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import KEY
+from realtime_lrp.engine.accounting import THE_MAP, Loss, has_account, loss_text
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.engine.wording import score_list, top_scores
+from realtime_lrp.errors import TransferError, first_line
+from realtime_lrp.relevance.maps.account import FLOOD, VANISHED, flood_text
+from realtime_lrp.relevance.maps.layer_records import LayerRecord
+from realtime_lrp.system.atomic import atomic_folder
+from realtime_lrp.system.tables import rendered
+from realtime_lrp.video.pictures import mirrored, read_picture
+from realtime_lrp.view import tiles
+
+FILE_MARK = "tfevents"  # part of the name of every file that TensorBoard reads
+POOL_CHANNELS = 16  # channels of a max pool that are shown side by side
+BUCKETS = 30  # of a histogram
+
+MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
+
+MARKED_LOSS = 1e-3  # a larger loss is marked; a share of the relevance at the output
+
+LEGEND = (
+    f"! This layer lost (below 0: added) more than {MARKED_LOSS:.1%} of the relevance at the "
+    "output. Causes: neurons without inputs to share it among, the epsilon of a rule, lrp.keep."
+)
+TEXT_COLUMNS = ("layer", "type", "rule", "input -> output")
+NUMBER_COLUMNS = (
+    "largest\nactivation", "sum\narrived", "handed\ndown", "taken by\nbiases", "lost",
+)  # fmt: skip
+
+
+log = logging.getLogger(__name__)
+
+
+def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str]:
+    """Explains a picture and writes what every layer held.
+
+    The table marks layers that lose relevance. Loss is correct where a neuron has nothing to share
+    its relevance by: a class whose pooled map is 0 everywhere, a neuron without any positive
+    contribution under z+, an output of 0 under gamma. A little is lost where the stabiliser is not
+    small compared with z (`epsilon`), and with `keep` below 1. Alpha-beta gains relevance (a
+    negative loss) where a neuron has no negative contributions. What biases took is a column of its
+    own.
+
+    The run becomes a folder in `logdir`, named after the picture and its settings, see `run_name`.
+    """
+    engine = Engine(config)
+    target = logdir / run_name(engine.config, source)
+    with atomic_folder(target, overwrite, FILE_MARK) as part:
+        picture = mirrored(read_picture(source), config.input.mirror)
+        region = engine.region(picture.shape[:2])
+        x = engine.network.prepare(region.extract(picture)[None]).numpy()
+        explanation, records = engine.explainer(x), engine.explainer.layers(x)
+        conserving = any(record.rule for record in records)  # otherwise gradients are handed down
+        provenance = provenance_of(engine).as_json()
+        write_run(part, records, x, explanation.relevance, conserving, provenance)
+    advice = engine.explainer.flood_advice
+    if conserving and (line := flood_line(records, explanation.relevance, advice)):
+        log.warning("%s", line)
+    if conserving and has_account(engine) and (line := loss_line(records, explanation.relevance)):
+        log.warning("%s", line)
+    best = score_list(top_scores(engine, explanation.scores[0], 3))
+    return [
+        *layer_table(records, conserving),
+        *max_pool_lines(records, conserving, config.lrp.pool == "average"),
+        f"{source.name}: {best} -> {target}",
+        f"Look at it with: tensorboard --logdir {logdir}",
+    ]
+
+
+def run_name(config: Config, source: Path) -> str:
+    """The name of the run's folder: the picture and every setting that is not at its default."""
+    lrp, model = config.lrp, config.model
+    changed = {
+        **model.model_dump(exclude_defaults=True, exclude={"name", "labels"}),
+        **lrp.model_dump(exclude_defaults=True, exclude={"method", "composite", "target"}),
+        **config.input.model_dump(exclude_defaults=True),
+    }
+    parts = [
+        source.stem,
+        Path(model.name).stem,
+        lrp.composite if lrp.method == "lrp" else lrp.method,
+        lrp.target,
+        *(f"{key}={value}" for key, value in changed.items()),
+    ]
+    return "-".join(re.sub(r"[^\w.+=-]+", "_", part) for part in parts)
+
+
+def write_run(
+    folder: Path,
+    records: Sequence[LayerRecord],
+    x: np.ndarray,
+    relevance: np.ndarray,
+    conserving: bool,
+    provenance: str,
+) -> None:
+    """Writes an event file into an empty folder and checks that it is complete.
+
+    `x` is the network's input, `relevance` its map; `conserving`: layers hand down relevance, not
+    gradients; `provenance`, JSON, is a text at the beginning of the file.
+    """
+    digits = max(2, len(str(len(records) + 1)))
+    last_tag = f"{len(records) + 1:0{digits}} picture"
+    try:
+        writer = tf.summary.create_file_writer(str(folder))
+        with closing(writer), writer.as_default(step=0):
+            tf.summary.text(KEY, provenance)
+            _write_curves(f"{0:0{digits}} all layers", records, conserving)
+            for number, record in enumerate(records, 1):
+                tag = f"{number:0{digits}} {record.name.replace('/', '.')}"
+                _write_tensors(tag, record.output, record.arrived)
+                if record.kind in MAX_POOLS:
+                    _write_pool(tag, record)
+            _write_tensors(last_tag, x, relevance)
+        _check_complete(folder, last_tag)
+    except (OSError, tf.errors.OpError) as error:
+        reason = first_line(error) if isinstance(error, OSError) else type(error).__name__
+        raise TransferError(
+            f"Writing into {str(folder.parent)!r} failed ({reason}). "
+            "Nothing is left of it; make room and start again."
+        ) from error
+
+
+def _check_complete(folder: Path, last_tag: str) -> None:
+    """Raises an error if the file is cut off: TensorFlow's writer ignores a full disk."""
+    (file,) = folder.iterdir()
+    try:
+        events = list(tf.data.TFRecordDataset(str(file)).as_numpy_iterator())
+    except tf.errors.DataLossError:
+        events = []
+    if not events or last_tag.encode() not in events[-1]:
+        raise OSError("the event file is cut off")
+    with file.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def _write_curves(tag: str, records: Sequence[LayerRecord], conserving: bool) -> None:
+    """Step 0 is the relevance at the output; step n is what layer n hands down, or does not."""
+    tf.summary.scalar(f"{tag}/sum of relevance", total(records[0].arrived), step=0)
+    for number, record in enumerate(records, 1):
+        tf.summary.scalar(f"{tag}/sum of relevance", total(*record.handed_down), step=number)
+        if conserving:
+            taken = total(record.taken_by_biases)
+            tf.summary.scalar(f"{tag}/taken by biases", taken, step=number)
+            tf.summary.scalar(f"{tag}/lost", lost(record), step=number)
+
+
+def _write_tensors(tag: str, activation: np.ndarray, relevance: np.ndarray) -> None:
+    _write_histogram(f"{tag}/activation, histogram", activation)
+    _write_histogram(f"{tag}/relevance, histogram", relevance)
+    activation, relevance = tiles.as_maps(activation[0]), tiles.as_maps(relevance[0])
+    channels = tiles.strongest(relevance)
+    for name, maps, colours in (
+        ("activation", activation, tiles.activation_colours),
+        ("relevance", relevance, tiles.relevance_colours),
+    ):
+        (coloured,), legend = colours([maps[..., channels]])
+        description = f"{legend}. {_channel_list(channels)}"
+        tf.summary.image(f"{tag}/{name}", tiles.tiled(coloured)[None], description=description)
+
+
+def _write_pool(tag: str, record: LayerRecord) -> None:
+    """Writes both tensors of a max pool side by side, the one it reads on the left."""
+    handed_down, arrived = tiles.as_maps(record.handed_down[0][0]), tiles.as_maps(record.arrived[0])
+    read, written = tiles.as_maps(record.inputs[0][0]), tiles.as_maps(record.output[0])
+    channels = tiles.strongest(handed_down, POOL_CHANNELS)
+    captions = f"reads {shape_text(record.inputs[0])}", f"writes {shape_text(record.output)}"
+    for name, pair, colours in (
+        ("activation", (read, written), tiles.activation_colours),
+        ("relevance", (handed_down, arrived), tiles.relevance_colours),
+    ):
+        (left, right), legend = colours([maps[..., channels] for maps in pair])
+        sheet = tiles.side_by_side(left, right, captions)
+        description = f"{legend}. {_channel_list(channels)}"
+        tf.summary.image(f"{tag}/two tensors, {name}", sheet[None], description=description)
+
+
+def _write_histogram(tag: str, tensor: np.ndarray) -> None:
+    from tensorboard.plugins.histogram import metadata
+
+    # tf.summary.histogram makes a float64 for every entry and bucket: 770 MB for 3.2 million
+    values = tensor[np.isfinite(tensor)].astype(np.float64)
+    largest = np.abs(values).max(initial=0.0) or 1.0
+    counts, edges = np.histogram(values / largest, BUCKETS)
+    rows = np.stack([edges[:-1] * largest, edges[1:] * largest, counts], axis=1)
+    tf.summary.write(tag, rows, metadata=metadata.create_summary_metadata(None, None))
+
+
+def _channel_list(channels: np.ndarray) -> str:
+    return f"Channels, row by row: {', '.join(map(str, channels))}"
+
+
+def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
+    """One row for each layer; cells are folded where the terminal is too narrow."""
+    limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum()) if conserving else None
+    rows = [_row(record, limit) for record in records]
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("no", justify="right", no_wrap=True)
+    for heading in TEXT_COLUMNS:
+        table.add_column(heading, overflow="fold")
+    for heading in NUMBER_COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for number, (texts, numbers) in enumerate(rows, 1):
+        table.add_row(str(number), *texts, *numbers)
+    marked = any("!" in numbers[-1] for _, numbers in rows)
+    return [*rendered(table, max(columns, 100)), *([LEGEND] if marked else []), ""]
+
+
+def max_pool_lines(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
+    """Explains why a max pool has two tensors, with the numbers of this network's pools.
+
+    `shares`: a pool shares relevance over its window.
+    """
+    pools = [record for record in records if record.kind in MAX_POOLS]
+    if not pools:
+        return []
+    quantity = "relevance" if conserving else "gradient"
+    action = "is shared out over its window"
+    if not (conserving and shares):
+        action = "goes to the first maximum of its window (MaxPoolGrad: orig_input, orig_output)"
+    return [
+        "A max pool has two tensors: the one it reads and the one it writes. What arrives is the "
+        f"{quantity} of the written one. Each entry {action} in the read one, so both are needed.",
+        *map(_max_pool_line, pools),
+        "",
+    ]
+
+
+def total(*tensors: np.ndarray) -> float:
+    """The sum of all entries, added in float64."""
+    return float(sum(tensor.sum(dtype=np.float64) for tensor in tensors))
+
+
+def lost(record: LayerRecord) -> float:
+    """What arrived at a layer less what it handed down and what its biases took."""
+    return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
+
+
+def flood_line(
+    records: Sequence[LayerRecord], relevance: np.ndarray, advice: Callable[[str], str]
+) -> str:
+    """Names the layer where relevance grows most, if a layer or the network makes it grow too much.
+
+    `advice` says of a layer's name what to do where it grows most there.
+    """
+    growths = [_magnitude(*one.handed_down) / (_magnitude(one.arrived) or 1.0) for one in records]
+    grown = _magnitude(relevance) / (_magnitude(records[0].arrived) or 1.0)
+    largest = max(growths)
+    if max(grown, largest) <= FLOOD:
+        return ""
+    record = records[growths.index(largest)]
+    return flood_text(grown, record.name, record.kind, largest, advice(record.name))
+
+
+def loss_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
+    """Says that almost nothing of what started is left in the map, if that is so."""
+    started = _magnitude(records[0].arrived)
+    taken = sum(abs(total(one.taken_by_biases)) for one in records)
+    if _magnitude(relevance) + taken >= VANISHED * started:
+        return ""
+    most = max(records, key=lambda one: abs(lost(one)))
+    return loss_text(THE_MAP, Loss(most.name, lost(most) / started), 1.0, vanished=True)
+
+
+def _magnitude(*tensors: np.ndarray) -> float:
+    return float(sum(np.abs(tensor).sum(dtype=np.float64) for tensor in tensors))
+
+
+def shape_text(tensor: np.ndarray) -> str:
+    """The shape of one picture's tensor, such as "7x7x512"."""
+    return "x".join(map(str, tensor.shape[1:]))
+
+
+def _row(record: LayerRecord, limit: float | None) -> tuple[list[str], list[str]]:
+    """The cells of text and of numbers; losses above the limit are marked, None: there are none."""
+    shapes = f"{' + '.join(map(shape_text, record.inputs))} -> {shape_text(record.output)}"
+    numbers = record.output.max(), total(record.arrived), total(*record.handed_down)
+    taken = "-" if limit is None else f"{total(record.taken_by_biases):.4g}"
+    mark = "! " if limit is not None and abs(lost(record)) > limit else ""
+    loss = "-" if limit is None else f"{mark}{lost(record):.2g}"
+    return [record.name, record.kind, record.rule, shapes], [
+        *(f"{n:.4g}" for n in numbers), taken, loss,
+    ]  # fmt: skip
+
+
+def _max_pool_line(record: LayerRecord) -> str:
+    (read,), (handed_down,) = record.inputs, record.handed_down
+    arrived_at = np.count_nonzero(record.arrived)
+    return (
+        f"{record.name} reads {shape_text(read)} and writes {shape_text(record.output)}: "
+        f"what arrived at {arrived_at} of the {record.output.size} entries written went to "
+        f"{np.count_nonzero(handed_down)} of the {read.size} entries read; "
+        f"sum written {total(record.arrived):.6g}, read {total(handed_down):.6g}."
+    )

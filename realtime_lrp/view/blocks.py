@@ -1,12 +1,11 @@
 """Draws blocks of figures into an area of the canvas, and the legends of panels.
 
-Each entry of a block is laid out as lines of text and strips of colour; the same list gives the
-height of the block and draws it.
+Whatever stands below each other is a list of `Part`s: it gives the height and is what is drawn.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +28,16 @@ from realtime_lrp.view.hud import (
     draw_colours,
     percent,
 )
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, shrunk, text_width, wrapped
+from realtime_lrp.view.text import (
+    WHITE,
+    darken,
+    draw_text,
+    fitted,
+    shrunk,
+    text_width,
+    unbroken_width,
+    wrapped,
+)
 
 MIN_LETTERS = 9
 """Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
@@ -38,6 +46,68 @@ ANSWER_SHARE = 0.035
 """Least height of the answer's letters in the presenter view, as a share of the canvas's."""
 
 WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
+
+Boxes = dict[str, Box]
+
+
+class Part(NamedTuple):
+    """What takes some rows of a column: `draw(canvas, x, y, width)` returns boxes of buttons."""
+
+    height: int
+    draw: Callable[[np.ndarray, int, int, int], Boxes | None] = lambda *_: None
+
+
+def height_of(parts: Iterable[Part]) -> int:
+    """Pixels that parts need, one below the other."""
+    return sum(part.height for part in parts)
+
+
+def draw_parts(canvas: np.ndarray, parts: Iterable[Part], x: int, y: int, width: int) -> Boxes:
+    """Draws parts from x, y down, in place; returns the boxes of their buttons."""
+    boxes: Boxes = {}
+    for part in parts:
+        boxes |= part.draw(canvas, x, y, width) or {}
+        y += part.height
+    return boxes
+
+
+def line(
+    left: str, right: str, size: int, left_colour: Colour = WHITE, right_colour: Colour = WHITE
+) -> Part:
+    """A line with a text at each end; the left one is cut where there is too little room."""
+
+    def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        shown = fitted(right, width, size)
+        taken = text_width(shown, size)
+        draw_text(canvas, shown, (x + width - taken, y + size), size, right_colour)
+        room = width - taken - (size // 2 if taken else 0)
+        if left and room > size:
+            draw_text(canvas, fitted(left, room, size), (x, y + size), size, left_colour)
+
+    return Part(round(STEP * size), draw)
+
+
+def strip(entry: Bar | Legend, size: int) -> Part:
+    """A bar or the colours of a legend, with the gap below."""
+    thickness = max(3, size // 4)
+
+    def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        if isinstance(entry, Legend):
+            draw_colours(canvas, entry.colormap, x, y, width, thickness)
+            return
+        draw_bar(canvas, (x, y, x + width, y + thickness + 1), entry.share, entry.colour)
+        if entry.before is not None:
+            mark = x + round(width * entry.before)
+            canvas[y : y + round(1.7 * thickness) + 1, mark - 1 : mark + 2] = WHITE
+
+    return Part(round(0.45 * size), draw)
+
+
+def legend_line(legend: Legend, width: int, size: int) -> list[Part]:
+    """A legend in one line below its colours; the letters get smaller where they must."""
+    words = f"{legend.low}  {legend.high}"
+    letters = shrunk(size, MIN_LETTERS, lambda size: text_width(words, size) <= width)
+    return [strip(legend, size), line(legend.low, legend.high, letters, DIM, DIM)]
 
 
 def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
@@ -51,12 +121,9 @@ def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: in
     for column in columns:
         y = y0
         for parts in column:
-            end = y + _block_height(parts, size)
+            end = y + height_of(parts) + size
             darken(canvas, (x, y, x + width - (len(columns) > 1) * size // 3, end))
-            line = y + size // 2
-            for part in parts:
-                part.draw(canvas, x + size // 2, line, width - size - size // 3)
-                line += part.height
+            draw_parts(canvas, parts, x + size // 2, y + size // 2, width - size - size // 3)
             y = end + size // 3
         x += width
 
@@ -70,92 +137,26 @@ def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], siz
     return area[1] + max(_height(column, size) for column in columns)
 
 
-def draw_legend(canvas: np.ndarray, legend: Legend, x: int, y: int, width: int, size: int) -> None:
-    """Draws a legend in one line from x, y, in place; its letters get smaller where they must."""
-    strip = _Strip(legend, size)
-    strip.draw(canvas, x, y, width)
-    y += strip.height
-    words = f"{legend.low}  {legend.high}"
-    size = shrunk(size, MIN_LETTERS, lambda size: text_width(words, size) <= width)
-    _Line(legend.low, legend.high, size, (DIM, DIM)).draw(canvas, x, y, width)
+class _Letters(NamedTuple):
+    """How large letters are, in pixels."""
 
-
-@dataclass(frozen=True)
-class _Line:
-    """A line with a text at each end; the left one is cut where there is too little room."""
-
-    left: str
-    right: str
     size: int
-    colours: tuple[Colour, Colour] = (WHITE, WHITE)
-
-    @property
-    def height(self) -> int:
-        """Pixels."""
-        return round(STEP * self.size)
-
-    def draw(self, canvas: np.ndarray, x: int, y: int, width: int) -> None:
-        """Draws it in place, from x, y down."""
-        right = fitted(self.right, width, self.size)
-        taken = text_width(right, self.size)
-        base = y + self.size
-        draw_text(canvas, right, (x + width - taken, base), self.size, self.colours[1])
-        room = width - taken - (self.size // 2 if taken else 0)
-        if self.left and room > self.size:
-            left = fitted(self.left, room, self.size)
-            draw_text(canvas, left, (x, base), self.size, self.colours[0])
-
-
-@dataclass(frozen=True)
-class _Strip:
-    """A bar or the colours of a legend."""
-
-    entry: Bar | Legend
-    size: int
-
-    @property
-    def height(self) -> int:
-        """Pixels, with the gap below."""
-        return round(0.45 * self.size)
-
-    def draw(self, canvas: np.ndarray, x: int, y: int, width: int) -> None:
-        """Draws it in place, from x, y down."""
-        thickness = max(3, self.size // 4)
-        if isinstance(self.entry, Bar):
-            bar = self.entry
-            draw_bar(canvas, (x, y, x + width, y + thickness + 1), bar.share, bar.colour)
-            if bar.before is not None:
-                mark = x + round(width * bar.before)
-                canvas[y : y + round(1.7 * thickness) + 1, mark - 1 : mark + 2] = WHITE
-        else:
-            draw_colours(canvas, self.entry.colormap, x, y, width, thickness)
-
-
-_Part = _Line | _Strip
-
-
-@dataclass(frozen=True)
-class _Letters:
-    """How large letters are."""
-
-    size: int  # the height of usual ones, in pixels
-    # how much larger those with a scale are for it, on a canvas that is taller than wide
-    tall: float
-    least: int  # the least height of an answer's letters in the presenter view
+    tall: float  # how much larger those with a scale are on a canvas that is taller than wide
+    least: int  # of an answer in the presenter view
 
     def scaled(self, scale: float) -> int:
-        """The height of letters of this scale, in pixels."""
+        """The height of letters of this scale."""
         return self.size if scale == 1 else round(scale * self.size * self.tall)
 
 
 def _laid_out(
     blocks: Sequence[Block], area: Box, shape: tuple[int, ...], size: int
-) -> tuple[list[list[tuple[_Part, ...]]], int]:
+) -> tuple[list[list[list[Part]]], int]:
     """The columns of blocks, and the size of letters with which they fit into the area."""
     x0, y0, x1, y1 = area
     least, tall = round(ANSWER_SHARE * shape[0]), shape[0] / min(shape)
 
-    def columns(size: int) -> list[list[tuple[_Part, ...]]]:
+    def columns(size: int) -> list[list[list[Part]]]:
         return _columns(blocks, x1 - x0, _Letters(size, tall, least))
 
     def fits(size: int) -> bool:
@@ -165,14 +166,12 @@ def _laid_out(
     return columns(size), size
 
 
-def _columns(
-    blocks: Sequence[Block], width: int, letters: _Letters
-) -> list[list[tuple[_Part, ...]]]:
+def _columns(blocks: Sequence[Block], width: int, letters: _Letters) -> list[list[list[Part]]]:
     """The parts of the blocks in columns of an area of this width, each in the shortest so far."""
     size = letters.size
     count = max(1, min(len(blocks), width // (WIDE * size)))
     inner = _column_width(width, count, size) - size - size // 3
-    columns: list[list[tuple[_Part, ...]]] = [[] for _ in range(count)]
+    columns: list[list[list[Part]]] = [[] for _ in range(count)]
     for block in blocks:
         parts = _block_parts(block, inner, letters)
         min(columns, key=lambda column: _height(column, size)).append(parts)
@@ -183,22 +182,18 @@ def _column_width(width: int, count: int, size: int) -> int:
     return min(width // count, WIDEST * size) if count > 1 else min(width, WIDEST * size)
 
 
-def _height(column: Iterable[tuple[_Part, ...]], size: int) -> int:
-    return sum(_block_height(parts, size) + size // 3 for parts in column)
+def _height(column: Iterable[list[Part]], size: int) -> int:
+    return sum(height_of(parts) + size + size // 3 for parts in column)
 
 
-def _block_height(parts: Iterable[_Part], size: int) -> int:
-    return sum(part.height for part in parts) + size
-
-
-def _block_parts(block: Block, width: int, letters: _Letters) -> tuple[_Part, ...]:
+def _block_parts(block: Block, width: int, letters: _Letters) -> list[Part]:
     """What a block is drawn of, in this width; its bars have letters of one size."""
     bars = [bar for bar in block if isinstance(bar, Bar) and bar.scale < ANSWER_SCALE]
     size = min((_bar_size(bar, width, letters) for bar in bars), default=letters.size)
-    return tuple(part for entry in block for part in _parts(entry, width, letters, size))
+    return [part for entry in block for part in _parts(entry, width, letters, size)]
 
 
-def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[_Part]:
+def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]:
     """What an entry is drawn of; `bars` is the size of the letters of usual bars."""
     size = letters.size
     match entry:
@@ -208,26 +203,21 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[_Part
             size = max(letters.least, letters.scaled(entry.scale))
             return _answer_parts(entry, width, size, letters.least)
         case Bar():
-            return [_Line(_spaced(entry.name), percent(entry.share), bars), _Strip(entry, bars)]
+            return [line(_spaced(entry.name), percent(entry.share), bars), strip(entry, bars)]
         case Legend():
             return _legend_parts(entry, width, letters.scaled(entry.scale))
         case Paragraph():
-            return _paragraph_parts(entry, width, size)
+            head = [line(one, "", size, WARNING) for one in _lines(entry.head, width, size)]
+            return head + [line(one, "", size) for one in wrapped(entry.text, width, size)]
 
 
-def _paragraph_parts(paragraph: Paragraph, width: int, size: int) -> list[_Part]:
-    head, text = _broken(paragraph.head, width, size), wrapped(paragraph.text, width, size)
-    coloured = [*((line, WARNING) for line in head), *((line, WHITE) for line in text)]
-    return [_Line(line, "", size, (colour, WHITE)) for line, colour in coloured]
-
-
-def _row_parts(row: Row, width: int, size: int) -> list[_Part]:
+def _row_parts(row: Row, width: int, size: int) -> list[Part]:
     """One line, or the name above the value where both do not fit."""
-    colours, name = (DIM, WARNING if row.warn else WHITE), row.name
-    if text_width(name, size) + text_width(row.value, size) + size <= width:
-        return [_Line(name, row.value, size, colours)]
-    values = _broken(row.value, width, size)
-    return [_Line(name, "", size, colours), *(_Line("", v, size, colours) for v in values)]
+    colour = WARNING if row.warn else WHITE
+    if text_width(row.name, size) + text_width(row.value, size) + size <= width:
+        return [line(row.name, row.value, size, DIM, colour)]
+    values = _lines(row.value, width, size)
+    return [line(row.name, "", size, DIM), *(line("", one, size, DIM, colour) for one in values)]
 
 
 def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
@@ -241,34 +231,26 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[_Part]:
+def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[Part]:
     """Name, share and bar in large letters; smaller ones where a word is too long for its line."""
-    name = _spaced(bar.name)
-
-    def fits(size: int) -> bool:
-        return all(text_width(line, size) <= width for line in wrapped(name, width, size))
-
-    size = shrunk(size, least, fits)
-    share = percent(bar.share)
+    name, share = _spaced(bar.name), percent(bar.share)
+    size = shrunk(size, least, lambda size: unbroken_width(name, size) <= width)
     if text_width(f"{name}  {share}", size) <= width:
-        return [_Line(name, share, size), _Strip(bar, size)]
-    lines: list[_Part] = [_Line(line, "", size) for line in _broken(name, width, size)]
-    return [*lines, _Line(share, "", size), _Strip(bar, size)]
+        return [line(name, share, size), strip(bar, size)]
+    names = [line(one, "", size) for one in _lines(name, width, size)]
+    return [*names, line(share, "", size), strip(bar, size)]
 
 
-def _legend_parts(legend: Legend, width: int, size: int) -> list[_Part]:
+def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:
     """The words above the colours, or one above and one below where both do not fit."""
-    low, high, strip = legend.low, legend.high, _Strip(legend, size)
-    dim = DIM, DIM
+    low, high, colours = legend.low, legend.high, strip(legend, size)
     if text_width(low, size) + text_width(high, size) + 2 * size <= width:
-        return [_Line(low, high, size, dim), strip]
-    above = [_Line(line, "", size, dim) for line in _broken(low, width, size)]
-    return [*above, strip, *(_Line("", line, size, dim) for line in _broken(high, width, size))]
+        return [line(low, high, size, DIM, DIM), colours]
+    above = [line(one, "", size, DIM) for one in _lines(low, width, size)]
+    below = [line("", one, size, DIM, DIM) for one in _lines(high, width, size)]
+    return [*above, colours, *below]
 
 
-def _broken(text: str, width: int, size: int) -> list[str]:
-    """A text in lines of at most this width, also broken after underscores; `LINES` at most."""
-    if text_width(text, size) <= width:
-        return [text]
-    lines = wrapped(text.replace("_", "_ ").replace(" %", "\xa0%"), width, size)
-    return [fitted(line.replace("_ ", "_"), width, size) for line in lines[:LINES]]
+def _lines(text: str, width: int, size: int) -> list[str]:
+    """A name or value in `LINES` lines of at most this width."""
+    return wrapped(text.replace(" %", "\xa0%"), width, size)[:LINES]

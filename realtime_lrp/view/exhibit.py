@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.blocks import Part, draw_parts, height_of
 from realtime_lrp.view.elements import (
     ACCENT,
     BACKGROUND,
@@ -18,10 +19,8 @@ from realtime_lrp.view.elements import (
     Element,
     Gap,
     TextBlock,
-    draw_element,
-    element_height,
-    fitting_font,
-    total_height,
+    fitting_parts,
+    parts_of,
 )
 from realtime_lrp.view.text import darken, shrunk
 
@@ -152,18 +151,15 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     elements = (TextBlock(title, 1.5, ACCENT), Gap(0.5), TextBlock(text))
     width = min(round(columns * 0.84), 26 * font)
 
-    def height_of(font: int) -> int:
-        return total_height(elements, width - 2 * font, font) + 2 * font
+    def parts(font: int) -> list[Part]:
+        return [Part(font), *parts_of(elements, width - 2 * font, font), Part(font)]
 
-    font = shrunk(font, MIN_FONT, lambda font: height_of(font) <= 0.84 * rows)
-    inner, height = width - 2 * font, height_of(font)
+    font = shrunk(font, MIN_FONT, lambda font: height_of(parts(font)) <= 0.84 * rows)
+    height = height_of(parts(font))
     x, y = (columns - width) // 2 + shift[0], (rows - height) // 2 + shift[1]
     cv2.rectangle(canvas, (x, y), (x + width, y + height), BACKGROUND, -1)
     cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, font // 12))
-    y += font
-    for element in elements:
-        draw_element(canvas, element, x + font, y, inner, font, {})
-        y += element_height(element, inner, font)
+    draw_parts(canvas, parts(font), x + font, y, width - 2 * font)
 
 
 def draw_hold(canvas: np.ndarray, share: float) -> None:
@@ -196,16 +192,9 @@ def _draw_page(canvas: np.ndarray, page: Page, font: int) -> dict[str, Box]:
     rows, columns = canvas.shape[:2]
     width, room = columns - 2 * font, rows - 2 * font
     most = round(MAX_BOTTOM * room) if page.top else room
-    bottom_font = fitting_font(page.bottom, round(BOTTOM_SIZE * font), width, most)
-    bottom = total_height(page.bottom, width, bottom_font)
-    if page.bottom:
-        room -= bottom + font
-    top_font = fitting_font(page.top, font, width, room)
-    buttons: dict[str, Box] = {}
-    for elements, y, size in (
-        (page.top, font, top_font), (page.bottom, rows - font - bottom, bottom_font),
-    ):  # fmt: skip
-        for element in elements:
-            draw_element(canvas, element, font, y, width, size, buttons)
-            y += element_height(element, width, size)
-    return buttons
+    bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), most)
+    if bottom:
+        room -= height_of(bottom) + font
+    top = fitting_parts(page.top, width, font, room)
+    buttons = draw_parts(canvas, top, font, font, width)
+    return buttons | draw_parts(canvas, bottom, font, rows - font - height_of(bottom), width)

@@ -9,7 +9,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import LINES, STEP, WARNING, WIDE
-from realtime_lrp.view.text import broken, darken, draw_text, fitted, shrunk, text_width, wrapped
+from realtime_lrp.view.text import darken, draw_text, fitted, shrunk, text_width, wrapped
 
 SCALE = 1.2  # how much larger the letters of notices are than those of figures
 MIN_MARK = 9  # minimum size of the letters of marks, in pixels
@@ -61,8 +61,4 @@ def _lines(text: str, width: int, size: int) -> list[str]:
     size = round(SCALE * size)
     room = width - 2 * size
     most = LINES if room > WIDE * size else 2 * LINES
-    lines = []
-    for line in text.split("\n"):
-        words = wrapped(line, room, size)
-        lines += [part for word in words for part in broken(word, room, size)][:most]
-    return lines
+    return [part for line in text.split("\n") for part in wrapped(line, room, size)[:most]]

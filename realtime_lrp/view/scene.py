@@ -9,7 +9,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import CAPTION, Arrangement, arrange, scaled_box
-from realtime_lrp.view.blocks import blocks_end, draw_blocks, draw_legend
+from realtime_lrp.view.blocks import blocks_end, draw_blocks, draw_parts, legend_line
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.follow import Follower
@@ -259,4 +259,5 @@ def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None
 def _draw_legend(canvas: np.ndarray, legend: Legend, box: Box, letters: int) -> None:
     """Draws what the colours of a panel mean below it."""
     x0, _, x1, y1 = box
-    draw_legend(canvas, legend, x0, y1 + letters // 4, x1 - x0, letters)
+    parts = legend_line(legend, x1 - x0, letters)
+    draw_parts(canvas, parts, x0, y1 + letters // 4, x1 - x0)

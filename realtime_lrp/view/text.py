@@ -63,9 +63,13 @@ def text_width(text: str, size: int) -> int:
 
 
 def wrapped(text: str, width: int, size: int) -> list[str]:
-    """A text in lines of at most `width` pixels. Scripts without spaces break between letters."""
+    """A text in lines of at most `width` pixels. Scripts without spaces break between letters.
+
+    A word that is too long for a line is broken after a mark such as "_", else between letters.
+    """
     lines = [""]
-    for piece in _PIECES.findall(text):
+    pieces = (part for word in _PIECES.findall(text) for part in _broken(word, width, size))
+    for piece in pieces:
         longer = lines[-1] + piece
         if lines[-1].strip() and text_width(longer.rstrip(), size) > width:
             lines.append(piece.lstrip())
@@ -88,14 +92,19 @@ def fitted(text: str, width: int, size: int) -> str:
     return text[:fits].rstrip() + "…"
 
 
-def broken(line: str, width: int, size: int) -> list[str]:
-    """A line in parts of at most `width` pixels, broken between letters: long names of files."""
+def unbroken_width(text: str, size: int) -> int:
+    """The width of the longest word, in pixels."""
+    return max(text_width(word, size) for word in _PIECES.findall(text) or [""])
+
+
+def _broken(word: str, width: int, size: int) -> list[str]:
     parts = []
-    while text_width(line, size) > width and len(line) > 1:
-        count = max(1, len(fitted(line, width, size)) - 1)  # without the ellipsis
-        parts.append(line[:count])
-        line = line[count:]
-    return [*parts, line]
+    while text_width(word, size) > width and len(word) > 1:
+        fits = max(1, len(fitted(word, width, size)) - 1)  # without the ellipsis
+        count = 1 + max(word.rfind(mark, 0, fits) for mark in "_-/:") or fits
+        parts.append(word[:count])
+        word = word[count:]
+    return [*parts, word]
 
 
 def shrunk(size: int, least: int, fits: Callable[[int], bool]) -> int:

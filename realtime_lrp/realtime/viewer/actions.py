@@ -28,7 +28,7 @@ from realtime_lrp.realtime.viewer.state import (
 )
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view.help import help_pages
-from realtime_lrp.view.hud import TEXT_SIZES
+from realtime_lrp.view.hud import TEXT_SIZES, percent
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
 from realtime_lrp.view.menus import ClassList, PanelList
 
@@ -231,7 +231,7 @@ def _step(state: ViewerState, now: float) -> ViewerState:
 
 def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
     brush = min(max(state.brush * factor, 0.01), 0.5)
-    return replace(state, brush=brush).with_notice(f"brush: {brush:.0%} of the picture", now)
+    return replace(state, brush=brush).with_notice(f"brush: {percent(brush)} of the picture", now)
 
 
 def _uncover(state: ViewerState, now: float) -> ViewerState:

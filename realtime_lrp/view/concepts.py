@@ -5,15 +5,15 @@
 """
 
 import functools
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import BAR, DIM, WARNING, Colour, draw_bar
+from realtime_lrp.view.blocks import Part, draw_parts, line, strip
+from realtime_lrp.view.hud import BAR, DIM, WARNING, Bar, Colour
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
@@ -35,11 +35,10 @@ AGAINST = (120, 160, 255)
 """The colour of shares that speak against what is explained; `BAR_FOR` is that of the others."""
 BAR_FOR = (255, 150, 50)
 
-HEADER, NAME, STRIP, PAD = 3.7, 1.4, 0.55, 0.35
-"""Heights of the header, of a row's name, of its bar, and of gaps, in heights of a letter."""
+HEADER, NAME, PAD = 3.7, 1.95, 0.35
+"""Heights of the header, of a row's name with its bar, and of gaps, in heights of a letter."""
 
-WARNED, WARNING_LINES = 2.1, 2
-"""What a warning adds to the height of the header, and how many lines it has at most."""
+WARNED = 2.1  # what a warning of two lines adds to the height of the header
 
 CAPTION = 0.75  # how high the letters of captions are, in heights of other letters
 KEPT = 48  # how many drawn rows of gallery pictures and texts are kept
@@ -125,11 +124,12 @@ def place_panel(
 
 
 class ConceptArtist:
-    """Draws panels. Keeps the last one, and what the next ones need again."""
+    """Draws panels. Keeps the last one, and the galleries' pictures as they were drawn."""
 
     def __init__(self) -> None:
         self._drawn: tuple[ConceptPanel, PanelPlace, int, np.ndarray] | None = None
-        self._kept: OrderedDict[tuple[object, ...], tuple[object, np.ndarray]] = OrderedDict()
+        # by `id`, of pictures that are kept with what was drawn of them
+        self._sheets: dict[tuple[int, ...], tuple[Sequence[np.ndarray], np.ndarray]] = {}
 
     def draw(
         self, canvas: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
@@ -149,15 +149,17 @@ class ConceptArtist:
         moved = -place.box[0], -place.box[1]
         pad = round(PAD * letters)
         x0, y0, x1, y1 = _moved(place.header, moved)
-        title = fitted(panel.heading, x1 - x0 - 2 * pad, letters)
-        draw_text(image, title, (x0 + pad, y0 + round(1.3 * letters)), letters, WHITE)
-        _draw_warning(
-            image, panel.warning, (x0 + pad, y0 + round(1.6 * letters), x1 - pad), letters
-        )
+        small, width = _caption_size(letters), x1 - x0 - 2 * pad
+        first, *rest = wrapped(panel.warning, width, small)
+        warning = filter(None, (first, fitted(" ".join(rest), width, small)))
+        header = [
+            line(panel.heading, "", letters),
+            *(line(one, "", small, WARNING) for one in warning),
+        ]
+        draw_parts(image, header, x0 + pad, y0 + round(0.3 * letters), width)
         if panel.note:
-            for number, line in enumerate(wrapped(panel.note, x1 - x0 - 2 * pad, letters)):
-                base = y1 + round((number + 1) * 1.35 * letters)
-                draw_text(image, line, (x0 + pad, base), letters, WARNING)
+            note = [line(one, "", letters, WARNING) for one in wrapped(panel.note, width, letters)]
+            draw_parts(image, note, x0 + pad, y1 + round(0.35 * letters), width)
             return
         for row, box in zip(panel.rows, place.rows, strict=False):
             if row is not None:
@@ -169,48 +171,36 @@ class ConceptArtist:
     def _draw_row(
         self, image: np.ndarray, panel: ConceptPanel, row: ConceptRow, box: Box, letters: int
     ) -> None:
-        pad = round(PAD * letters)
+        pad, ground = round(PAD * letters), GROUND_FOLLOWED if row.followed else GROUND
         x0, y0, x1, y1 = box
         if row.followed:
-            image[y0:y1, x0:x1] = GROUND_FOLLOWED
+            image[y0:y1, x0:x1] = ground
             cv2.rectangle(image, (x0, y0), (x1 - 1, y1 - 1), BAR, max(1, letters // 9))
         x0, y0, x1, y1 = x0 + pad, y0 + pad, x1 - pad, y1 - pad
-        text_rows, width = round(NAME * letters), x1 - x0
-        ground = GROUND_FOLLOWED if row.followed else GROUND
-        key = "text", row.name, row.figure, width, letters, ground
-        text = self._cached(key, None, lambda: _text(row, width, letters, ground))
-        _paste(image, text, x0, y0)
-        strip = y0 + text_rows, y0 + text_rows + max(3, letters // 4)
-        draw_bar(image, (x0, strip[0], x1, strip[1]), abs(row.share), colour_of(row.share))
-        top = y0 + round((NAME + STRIP) * letters)
-        room = x0, top, x1, y1
+        draw_parts(image, _name_and_share(row, letters), x0, y0, x1 - x0)
+        room = x0, y0 + round(NAME * letters), x1, y1
         tile = _tile_box(room, panel.picture.shape, panel.with_pictures)
         if tile[2] - tile[0] < 4 or tile[3] - tile[1] < 4:
             return
         size = tile[2] - tile[0], tile[3] - tile[1]
-        shrunk = functools.partial(_shrunk, panel.picture, size)
-        picture = self._cached(("picture", *size), panel.picture, shrunk)
+        picture = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
         _paste(image, map_over(picture, row.intensity, panel), *tile[:2])
         if panel.with_pictures:
-            gap = max(1, letters // 8)
-            side, at = _gallery_room((tile[2] + pad, top, x1, y1), gap)
+            x, gap = tile[2] + pad, max(1, letters // 8)
+            side = min((x1 - x + gap) // ACROSS, (y1 - room[1] + gap) // (SHOWN // ACROSS)) - gap
             if not row.pictures:
-                draw_text(image, NO_PICTURES, (at[0], at[1] + letters), letters, DIM)
+                draw_text(image, NO_PICTURES, (x, room[1] + letters), letters, DIM)
             elif side >= LEAST_PICTURE:
-                which = "pictures", panel.title, row.channel, side, gap, ground
-                make = functools.partial(_gallery, row.pictures, side, gap, ground)
-                _paste(image, self._cached(which, row.pictures, make), *at)
+                _paste(image, self._sheet(row.pictures, side, gap, ground), x, room[1])
 
-    def _cached(
-        self, key: tuple[object, ...], holds: object, make: Callable[[], np.ndarray]
-    ) -> np.ndarray:
-        """What was made for a key and the same object, or is made now."""
-        if key not in self._kept or self._kept[key][0] is not holds:
-            self._kept[key] = holds, make()
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key][1]
+    def _sheet(self, pictures: Sequence[np.ndarray], *how: int) -> np.ndarray:
+        """`_gallery`, drawn once."""
+        key = id(pictures), *how
+        if key not in self._sheets:
+            if len(self._sheets) == KEPT:
+                self._sheets.clear()
+            self._sheets[key] = pictures, _gallery(pictures, *how)
+        return self._sheets[key][1]
 
 
 def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) -> np.ndarray:
@@ -222,15 +212,9 @@ def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) ->
     return lay_over(picture, make_overlay(intensity, panel.signed, look, (0, 0, *size)))
 
 
-def percent_of(share: float) -> str:
-    """A share, -1 to 1, in percent with its sign, which the smallest ones have none of."""
-    number = round(100 * share)
-    return f"{number} %" if number or not share else "<1 %"
-
-
 def _above_tile(letters: int) -> float:
     """The height of name, bar and gaps of a row."""
-    return (NAME + STRIP + 2 * PAD) * letters
+    return (NAME + 2 * PAD) * letters
 
 
 def _tile_box(room: Box, shape: Sequence[int], with_pictures: bool) -> Box:
@@ -239,14 +223,6 @@ def _tile_box(room: Box, shape: Sequence[int], with_pictures: bool) -> Box:
     widest = (x1 - x0) * (0.4 if with_pictures else 1.0)
     scale = min(widest / shape[1], (y1 - y0) / shape[0])
     return x0, y0, x0 + max(1, int(shape[1] * scale)), y0 + max(1, int(shape[0] * scale))
-
-
-def _gallery_room(room: Box, gap: int) -> tuple[int, tuple[int, int]]:
-    """The side of the gallery's pictures in a room, and the corner where they begin."""
-    x0, y0, x1, y1 = room
-    down = SHOWN // ACROSS
-    side = min((x1 - x0 + gap) // ACROSS, (y1 - y0 + gap) // down) - gap
-    return side, (x0, y0)
 
 
 def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -> np.ndarray:
@@ -261,15 +237,11 @@ def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -
     return sheet
 
 
-def _text(row: ConceptRow, width: int, letters: int, ground: int) -> np.ndarray:
-    """The line with a row's name and share."""
-    line = np.full((round(NAME * letters), width, 3), ground, np.uint8)
-    taken = text_width(row.figure, letters)
-    draw_text(line, row.figure, (width - taken, letters), letters, colour_of(row.share))
-    draw_text(
-        line, fitted(row.name, width - taken - letters, letters), (0, letters), letters, WHITE
-    )
-    return line
+def _name_and_share(row: ConceptRow, letters: int) -> list[Part]:
+    """The lines above a row's map."""
+    colour = colour_of(row.share)
+    bar = Bar("", abs(row.share), colour=colour)
+    return [line(row.name, row.figure, letters, WHITE, colour), strip(bar, letters)]
 
 
 def colour_of(share: float) -> Colour:
@@ -277,18 +249,6 @@ def colour_of(share: float) -> Colour:
     if not round(100 * share):
         return DIM
     return AGAINST if share < 0 else BAR_FOR
-
-
-def _draw_warning(
-    image: np.ndarray, warning: str, room: tuple[int, int, int], letters: int
-) -> None:
-    """Writes a warning below x0, y0, up to x1; the last line that it may have is cut."""
-    (x0, y0, x1), size = room, _caption_size(letters)
-    lines = wrapped(warning, x1 - x0, size)
-    last = WARNING_LINES - 1
-    for number, line in enumerate([*lines[:last], " ".join(lines[last:])]):
-        base = y0 + round((number + 1) * 1.3 * size)
-        draw_text(image, fitted(line, x1 - x0, size), (x0, base), size, WARNING)
 
 
 def _caption_size(letters: int) -> int:
@@ -305,14 +265,9 @@ def _draw_captions(image: np.ndarray, panel: ConceptPanel, row: Box, letters: in
     draw_text(image, OF_WHAT, (x1 - text_width(OF_WHAT, size), above), size, DIM)
     draw_text(image, OWN_MAP, (x0, base), size, DIM)
     if panel.with_pictures:
-        room = x0, y0 + pad + round((NAME + STRIP) * letters), x1, y1 - pad
+        room = x0, y0 + pad + round(NAME * letters), x1, y1 - pad
         tile = _tile_box(room, panel.picture.shape, True)
         draw_text(image, EXAMPLES, (tile[2] + pad, base), size, DIM)
-
-
-def _shrunk(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """A picture of another size, (columns, rows)."""
-    return cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
 
 
 def _moved(box: Box, by: tuple[int, int]) -> Box:

@@ -137,10 +137,8 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[Part]:
             boxes = {}
             for name, (text, width) in texts.items():
                 boxes[name] = x, y, x + width, y + height
-                corners, chosen = (
-                    ((x, y + gap), (x + width - gap, y + height - gap)),
-                    name == buttons.chosen,
-                )
+                chosen = name == buttons.chosen
+                corners = (x, y + gap), (x + width - gap, y + height - gap)
                 cv2.rectangle(canvas, *corners, WHITE if chosen else EDGE, -1 if chosen else 1)
                 text_x = x + (width - gap - text_width(text, size)) // 2
                 origin = text_x, y + (height + round(0.7 * size)) // 2

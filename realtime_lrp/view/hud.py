@@ -98,7 +98,7 @@ def draw_colours(
 
 
 def percent(share: float) -> str:
-    """A share, 0 to 1, in percent."""
-    if 0 < share < 0.01:
+    """A share, -1 to 1, in percent; without a sign where it is nearly nothing."""
+    if 0 < abs(share) < 0.01:
         return "<1 %"
     return f"{share:.0%}".replace("%", " %")

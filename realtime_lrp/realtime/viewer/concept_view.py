@@ -13,7 +13,8 @@ import numpy as np
 from realtime_lrp.engine.concept_result import ConceptResult
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow, percent_of
+from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow
+from realtime_lrp.view.hud import percent
 from realtime_lrp.view.overlay import Scale, intensity
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class ConceptView:
         self._figures = {
             channel: self._figures[channel]
             if channel in self._figures and not due
-            else percent_of(share)
+            else percent(share)
             for channel, share in self._shares.items()
         }
 

@@ -1,44 +1,43 @@
 """The lists to choose from, over the picture: of classes, and of maps side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import cv2
 import numpy as np
 
 from realtime_lrp.config.about import ABOUT
-from realtime_lrp.view.hud import BAR, DIM, WARNING, percent
-from realtime_lrp.view.text import WHITE, darken, draw_text, fitted, wrapped
+from realtime_lrp.view.blocks import Part, draw_parts, height_of, line
+from realtime_lrp.view.hud import DIM, STEP, WARNING, Colour, percent
+from realtime_lrp.view.text import WHITE, darken, wrapped
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
 
 
-def moved(cursor: int, key: str, count: int) -> int:
-    """The position of the cursor in a list of `count` entries after one of `STEPS`."""
-    return min(max(0, cursor + STEPS[key]), max(0, count - 1))
+def draw_list(
+    canvas: np.ndarray,
+    size: int,
+    head: Sequence[Part],
+    row: Callable[[int, Colour], Part],
+    count: int,
+    cursor: int,
+    foot: Sequence[Part] = (),
+    foot_lines: int = 0,
+) -> None:
+    """Draws a list in a darkened column, in place; letters are `size` pixels high.
 
-
-def first_shown(cursor: int, count: int, fits: int) -> int:
-    """The first of `count` entries that is drawn where `fits` have room: the cursor is in sight."""
-    return max(0, min(cursor - fits // 2, count - fits))
-
-
-@dataclass(frozen=True)
-class ListColumn:
-    """The darkened column of the canvas that a list is drawn in, all measures in pixels."""
-
-    x: int
-    width: int
-    step: int
-
-    @classmethod
-    def drawn_on(cls, canvas: np.ndarray, size: int) -> "ListColumn":
-        """Darkens the column of the canvas, uint8 [H, W, 3] RGB; `size` is the letters' height."""
-        rows, columns = canvas.shape[:2]
-        width = min(columns - 2 * size, 30 * size)
-        x = (columns - width) // 2
-        darken(canvas, (x, 0, x + width, rows), 0.12)
-        return cls(x, width, round(1.45 * size))
+    `row` makes an entry in a colour, by its number. `foot_lines` are kept free below the entries.
+    """
+    rows, columns = canvas.shape[:2]
+    width = min(columns - 2 * size, 30 * size)
+    x = (columns - width) // 2
+    darken(canvas, (x, 0, x + width, rows), 0.12)
+    free = rows - height_of(head) - 2 * size
+    fits = max(1, free // round(STEP * size) - foot_lines)
+    first = max(0, min(cursor - fits // 2, count - fits))  # the cursor is in sight
+    shown = range(first, min(first + fits, count))
+    entries = [row(number, WARNING if number == cursor else WHITE) for number in shown]
+    parts = [Part(size // 2), *head, Part(size), *entries, Part(size), *foot]
+    draw_parts(canvas, parts, x + size, 0, width - 2 * size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ class ClassList:
     def press(self, key: str) -> "ClassList":
         """The list after a letter, BackSpace or an arrow."""
         if key in STEPS:
-            return replace(self, cursor=moved(self.cursor, key, len(self.found())))
+            return replace(self, cursor=_moved(self.cursor, key, len(self.found())))
         typed = self.typed
         if key in ("BackSpace", "Delete"):
             typed = typed[:-1]
@@ -87,29 +86,25 @@ class ClassList:
 
 def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
     """Draws the list of classes, in place."""
-    column = ListColumn.drawn_on(canvas, size)
-    x, width, step = column.x, column.width, column.step
-    fits = max(1, (canvas.shape[0] - 5 * step) // step)
     found = listed.found()
-    head = ("Enter: explain it    Esc: back", "Tab: the present class against it")
     typed = f"> {listed.typed}_   ({min(listed.cursor + 1, len(found))} of {len(found)})"
-    for number, line in enumerate((*head, typed)):
-        colour = DIM if number < len(head) else WHITE
-        draw_text(canvas, line, (x + size, (number + 1) * step), size, colour)
-    first = first_shown(listed.cursor, len(found), fits)
-    for number, (index, label) in enumerate(found[first : first + fits]):
-        y = (number + 5) * step
-        colour = WARNING if first + number == listed.cursor else WHITE
-        label = fitted(f"{index}  {label.replace('_', ' ')}", width - 6 * size, size)
-        draw_text(canvas, label, (x + size, y), size, colour)
-        score = percent(float(listed.scores[index]))
-        draw_text(canvas, score, (x + width - 4 * size, y), size, colour)
+    head = [
+        line("Enter: explain it    Esc: back", "", size, DIM),
+        line("Tab: the present class against it", "", size, DIM),
+        line(typed, "", size),
+    ]
     if not found:
         text = "no class of this name" if listed.entries else "the classes come with the first map"
-        draw_text(canvas, text, (x + size, 5 * step), size, WARNING)
+        head.append(line(text, "", size, WARNING))
+
+    def row(number: int, colour: Colour) -> Part:
+        index, label = found[number]
+        score = percent(float(listed.scores[index]))
+        return line(f"{index}  {label.replace('_', ' ')}", score, size, colour, colour)
+
+    draw_list(canvas, size, head, row, len(found), listed.cursor)
 
 
-HEAD = ("Enter: show them side by side", "Space: on, off    Esc: back")
 ABOUT_LINES = 5  # lines of the sentence about the entry under the cursor, at most
 
 
@@ -125,7 +120,7 @@ class PanelList:
     def press(self, key: str) -> "PanelList":
         """The list after Space or an arrow; other keys change nothing."""
         if key in STEPS:
-            return replace(self, cursor=moved(self.cursor, key, len(self.names)))
+            return replace(self, cursor=_moved(self.cursor, key, len(self.names)))
         name = self.names[self.cursor]
         if key != "space" or name == self.main:
             return self
@@ -138,23 +133,21 @@ class PanelList:
 
 def draw_panel_list(canvas: np.ndarray, listed: PanelList, size: int) -> None:
     """Draws the list, in place, with a sentence about the entry under the cursor."""
-    column = ListColumn.drawn_on(canvas, size)
-    x, width, step = column.x, column.width, column.step
-    for number, line in enumerate(HEAD):
-        draw_text(canvas, line, (x + size, (number + 1) * step), size, DIM)
-    fits = max(1, canvas.shape[0] // step - len(HEAD) - ABOUT_LINES - 2)
-    first = first_shown(listed.cursor, len(listed.names), fits)
-    y = (len(HEAD) + 2) * step
-    for number, name in enumerate(listed.names[first : first + fits], first):
-        colour = WARNING if number == listed.cursor else WHITE
-        main = name == listed.main
-        filled = main or name in listed.chosen
-        corners = (x + size, y - size + 2), (x + 2 * size, y + 2)
-        cv2.rectangle(canvas, *corners, BAR if filled else DIM, -1 if filled else 1)
-        text = name + (" (the main map)" if main else "")
-        draw_text(canvas, fitted(text, width - 4 * size, size), (x + 3 * size, y), size, colour)
-        y += step
+    head = [
+        line("Enter: show them side by side", "", size, DIM),
+        line("Space: on, off    Esc: back", "", size, DIM),
+    ]
+
+    def row(number: int, colour: Colour) -> Part:
+        name = listed.names[number]
+        state = "main map" if name == listed.main else "shown" if name in listed.chosen else "-"
+        return line(name, state, size, colour, colour)
+
     about = ABOUT.get(listed.names[listed.cursor], "")
-    for line in wrapped(about, width - 2 * size, size)[:ABOUT_LINES]:
-        y += step
-        draw_text(canvas, line, (x + size, y), size, DIM)
+    width = min(canvas.shape[1] - 2 * size, 30 * size) - 2 * size
+    foot = [line(one, "", size, DIM) for one in wrapped(about, width, size)[:ABOUT_LINES]]
+    draw_list(canvas, size, head, row, len(listed.names), listed.cursor, foot, ABOUT_LINES)
+
+
+def _moved(cursor: int, key: str, count: int) -> int:
+    return min(max(0, cursor + STEPS[key]), max(0, count - 1))

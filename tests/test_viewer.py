@@ -12,7 +12,7 @@ from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.engine.wording import describe_target
-from realtime_lrp.realtime import meter
+from realtime_lrp.realtime import stats as meter
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures, network_view, view

@@ -12,9 +12,8 @@ from realtime_lrp.commands.live.sources import Mirror
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.networks import network_names
-from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved, TargetChosen
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View

@@ -28,8 +28,7 @@ from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import FrameProbe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.map_pairs import MapPairs
-from realtime_lrp.realtime.meter import Waiting
-from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.system import memory
 

@@ -2,3 +2,13 @@
 
 Box = tuple[int, int, int, int]
 """x0, y0, x1, y1 in pixels; x1 and y1 are excluded."""
+
+
+def contains(box: Box, x: int, y: int) -> bool:
+    """Whether a pixel lies in a box."""
+    return box[0] <= x < box[2] and box[1] <= y < box[3]
+
+
+def moved(box: Box, x: int, y: int) -> Box:
+    """A box that is moved right and down."""
+    return box[0] + x, box[1] + y, box[2] + x, box[3] + y

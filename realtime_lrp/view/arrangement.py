@@ -7,7 +7,7 @@ region, which they cover only in windows that are too small for anything else.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, moved
 
 COLUMN, MAX_COLUMN = 10, 26
 """Least and greatest width of a column of figures, in heights of a letter."""
@@ -40,9 +40,10 @@ class Arrangement:
     def moved_down(self, rows: int) -> "Arrangement":
         """The same boxes so many rows further down."""
         return Arrangement(
-            _moved(self.pictures, 0, rows),
-            _moved(self.figures, 0, rows),
-            *_moved((self.notices, self.marks), 0, rows),
+            _all_moved(self.pictures, 0, rows),
+            _all_moved(self.figures, 0, rows),
+            moved(self.notices, 0, rows),
+            moved(self.marks, 0, rows),
         )
 
 
@@ -195,10 +196,12 @@ def _side_by_side(
     above = _tiles((rows - height, columns), shape, count, letters)
     if beside[0][2] - beside[0][0] >= above[0][2] - above[0][0]:
         free = rows - beside[-1][3] - below
-        tiles = _moved(beside, 0 if with_figures else _free_across(beside, columns) // 2, free // 2)
+        tiles = _all_moved(
+            beside, 0 if with_figures else _free_across(beside, columns) // 2, free // 2
+        )
         area = max(tile[2] for tile in tiles) + gap, 0, columns, rows
     else:
-        tiles = _moved(above, _free_across(above, columns) // 2, 0)
+        tiles = _all_moved(above, _free_across(above, columns) // 2, 0)
         area = 0, tiles[-1][3] + below, columns, rows
     x0, _, x1, y1 = tiles[0]  # below the picture there is no legend
     marks = (x0, y1, x1, min(rows, y1 + round(MARKS * letters)))
@@ -236,6 +239,5 @@ def _free_across(tiles: Sequence[Box], columns: int) -> int:
     return columns - max(tile[2] for tile in tiles) - tiles[0][0]
 
 
-def _moved(tiles: Sequence[Box], x: int, y: int) -> tuple[Box, ...]:
-    """The tiles, moved right and down."""
-    return tuple((x0 + x, y0 + y, x1 + x, y1 + y) for x0, y0, x1, y1 in tiles)
+def _all_moved(boxes: Sequence[Box], x: int, y: int) -> tuple[Box, ...]:
+    return tuple(moved(box, x, y) for box in boxes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.blocks import Part, draw_parts, line, strip
 from realtime_lrp.view.hud import BAR, DIM, WARNING, Bar, Colour
 from realtime_lrp.view.look import Look
@@ -146,9 +146,9 @@ class ConceptArtist:
     def _draw_panel(
         self, image: np.ndarray, panel: ConceptPanel, place: PanelPlace, letters: int
     ) -> None:
-        moved = -place.box[0], -place.box[1]
+        corner = -place.box[0], -place.box[1]
         pad = round(PAD * letters)
-        x0, y0, x1, y1 = _moved(place.header, moved)
+        x0, y0, x1, y1 = moved(place.header, *corner)
         small, width = _caption_size(letters), x1 - x0 - 2 * pad
         first, *rest = wrapped(panel.warning, width, small)
         warning = filter(None, (first, fitted(" ".join(rest), width, small)))
@@ -163,10 +163,10 @@ class ConceptArtist:
             return
         for row, box in zip(panel.rows, place.rows, strict=False):
             if row is not None:
-                self._draw_row(image, panel, row, _moved(box, moved), letters)
+                self._draw_row(image, panel, row, moved(box, *corner), letters)
         for box in place.rows:
             if box[1] == place.header[3]:
-                _draw_captions(image, panel, _moved(box, moved), letters)
+                _draw_captions(image, panel, moved(box, *corner), letters)
 
     def _draw_row(
         self, image: np.ndarray, panel: ConceptPanel, row: ConceptRow, box: Box, letters: int
@@ -268,10 +268,6 @@ def _draw_captions(image: np.ndarray, panel: ConceptPanel, row: Box, letters: in
         room = x0, y0 + pad + round(NAME * letters), x1, y1 - pad
         tile = _tile_box(room, panel.picture.shape, True)
         draw_text(image, EXAMPLES, (tile[2] + pad, base), size, DIM)
-
-
-def _moved(box: Box, by: tuple[int, int]) -> Box:
-    return box[0] + by[0], box[1] + by[1], box[2] + by[0], box[3] + by[1]
 
 
 def _paste(image: np.ndarray, part: np.ndarray, x: int, y: int) -> None:

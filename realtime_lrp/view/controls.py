@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.view.hud import DIM, WARNING, draw_bar
 from realtime_lrp.view.text import WHITE, draw_text, text_width
 
@@ -65,11 +65,6 @@ class Controls:
         if self.track and contains(self.track, x, y):
             return "bar"
         return "gap" if contains(self.area, x, y) else ""
-
-
-def contains(box: Box, x: int, y: int) -> bool:
-    """Whether a pixel lies in a box."""
-    return box[0] <= x < box[2] and box[1] <= y < box[3]
 
 
 @functools.lru_cache(maxsize=8)

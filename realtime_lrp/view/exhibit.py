@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.blocks import Part, draw_parts, height_of
 from realtime_lrp.view.elements import (
     ACCENT,
@@ -132,10 +132,7 @@ class _KeptPage:
             self._pixels = np.full((*size, 3), BACKGROUND, np.uint8)
             self._buttons = _draw_page(self._pixels, page, font)
         canvas[y0:y1, x0:x1] = self._pixels
-        return {
-            name: (left + x0, top + y0, right + x0, bottom + y0)
-            for name, (left, top, right, bottom) in self._buttons.items()
-        }
+        return {name: moved(button, x0, y0) for name, button in self._buttons.items()}
 
 
 def fill(part: np.ndarray, colour: tuple[int, int, int]) -> None:

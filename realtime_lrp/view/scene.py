@@ -17,11 +17,12 @@ from realtime_lrp.view.hud import Block, Legend, figure_size
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.notices import area_for_notice, draw_notice
 from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
-from realtime_lrp.view.patches import Patches, draw_patches
-from realtime_lrp.view.text import draw_text, fitted
+from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40
 """The grey around pictures, and that of a tile whose map is being prepared."""
+
+DASH = 0.3  # a dashed side is drawn for this share of its length at either end
 
 WHOLE_MAP = "the whole map"
 """What stands above the map where the line for the title of another one is kept."""
@@ -43,6 +44,16 @@ class ExplainedPicture:
     picture: np.ndarray  # uint8 [H, W, 3] RGB, the one that was explained
     box: Box  # the explained region in it
     panels: tuple[Panel, ...]  # the maps, the chosen one first
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Two choices of patches of a grid, bool [rows, columns]."""
+
+    relevant: np.ndarray  # gets a solid outline
+    random: np.ndarray  # gets dashes
+    # x0, y0, x1, y1 of the whole grid, in pixels of the picture. It can be larger than the picture.
+    box: tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,7 @@ class Artist:
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:
-            draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
+            _draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
         self._draw_text(canvas, scene)
         return canvas
 
@@ -261,3 +272,41 @@ def _draw_legend(canvas: np.ndarray, legend: Legend, box: Box, letters: int) -> 
     x0, _, x1, y1 = box
     parts = legend_line(legend, x1 - x0, letters)
     draw_parts(canvas, parts, x0, y1 + letters // 4, x1 - x0)
+
+
+def _draw_patches(canvas: np.ndarray, patches: Patches, shape: tuple[int, ...], box: Box) -> None:
+    """Draws the outlines in place, white with dark edges, so that they show on any ground."""
+    x0, y0, x1, y1 = box
+    tile = canvas[y0:y1, x0:x1]
+    down, across = tile.shape[0] / shape[0], tile.shape[1] / shape[1]
+    left, top, right, bottom = patches.box
+    rows, columns = patches.relevant.shape
+    xs = np.linspace(left * across, right * across, columns + 1)
+    ys = np.linspace(top * down, bottom * down, rows + 1)
+    width = max(1, round(min(tile.shape[:2]) / 360))
+    dashes = [half for side in _sides(patches.random, xs, ys) for half in _dashes(side)]
+    solid = _sides(patches.relevant, xs, ys)
+    for sides, thick in ((dashes, width), (solid, width + 1)):
+        lines = [np.rint(side).astype(np.int32) for side in sides]
+        cv2.polylines(tile, lines, False, (0, 0, 0), thick + 2)
+        cv2.polylines(tile, lines, False, WHITE, thick)
+
+
+def _sides(chosen: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> list[np.ndarray]:
+    """The sides between a chosen patch and one that is not, as pairs of points (x, y)."""
+    framed = np.pad(chosen, 1)
+    sides = []
+    for row, column in np.argwhere(framed[:, 1:] != framed[:, :-1]):  # row 1 is the first patch
+        x = xs[column]
+        sides.append(np.array([(x, ys[row - 1]), (x, ys[row])]))
+    for row, column in np.argwhere(framed[1:] != framed[:-1]):
+        y = ys[row]
+        sides.append(np.array([(xs[column - 1], y), (xs[column], y)]))
+    return sides
+
+
+def _dashes(side: np.ndarray) -> list[np.ndarray]:
+    """The two ends of a side."""
+    first, last = side
+    return [np.array([first, first + DASH * (last - first)]),
+            np.array([last, last + DASH * (first - last)])]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.arrangement import GAP, split
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
@@ -35,7 +35,7 @@ class SplitScene:
     def pictures(self) -> tuple[Box, ...]:
         """Where the picture stands on the canvas, in every scene."""
         return tuple(
-            _moved(picture, box)
+            moved(picture, *box[:2])
             for scene, box in zip(self.scenes, self.boxes, strict=True)
             for picture in scene.arrangement.pictures
         )
@@ -57,12 +57,12 @@ class SplitScene:
     @property
     def marks(self) -> Box:
         """The line for what lasts: frozen, recording."""
-        return _moved(self.scenes[-1].arrangement.marks, self.boxes[-1])
+        return moved(self.scenes[-1].arrangement.marks, *self.boxes[-1][:2])
 
     def notice_area(self, number: int, text: str, rows: int) -> Box:
         """Where a notice about one of the networks stands; of these rows of the canvas alone."""
         box = self.boxes[number]
-        return _moved(self.scenes[number].notice_area(text, rows - box[1]), box)
+        return moved(self.scenes[number].notice_area(text, rows - box[1]), *box[:2])
 
     def pictures_alone(self, size: tuple[int, int]) -> SplitScene:
         """The same on a canvas of another size, without figures and the panel of concepts."""
@@ -129,9 +129,3 @@ class SplitArtist:
         copied = self._buffers.get(canvas.shape)
         np.copyto(copied, canvas)
         return copied
-
-
-def _moved(box: Box, by: Box) -> Box:
-    """A box of a part of the canvas as a box of the canvas."""
-    x, y = by[:2]
-    return box[0] + x, box[1] + y, box[2] + x, box[3] + y

@@ -5,16 +5,15 @@ and makes events of what the other parts report.
 """
 
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from realtime_lrp.commands.live.opening import Opening
-from realtime_lrp.commands.live.remote import Remote, RemoteTurns
 from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import Mirror, SourceControl, SourceList
 from realtime_lrp.config import Config, check_names
@@ -41,6 +40,35 @@ from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
+
+
+class RemoteTurns(Protocol):
+    """Its part of the render loop's turns."""
+
+    def events(self) -> list[Event]:
+        """What happened there since the last turn."""
+
+    def wants_picture(self) -> bool:
+        """Whether the view is to be drawn again for it. Asked where nothing else shows the view."""
+
+    def publish(self, drawn: bool) -> None:
+        """Shows the view there."""
+
+
+class Remote(Protocol):
+    """Where the view is shown and controlled besides the window, or instead of it."""
+
+    def canvas_size(self, view: View) -> tuple[int, int]:
+        """Rows and columns of the canvas where no window decides them."""
+
+    def opened(
+        self,
+        view: View,
+        capture: Capture,
+        relevance: RelevanceThread,
+        figures: Callable[[], dict[str, Any]],
+    ) -> AbstractContextManager[RemoteTurns]:
+        """Shows a view while the context lasts."""
 
 
 def run(

@@ -16,14 +16,13 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.concept_view import followed_caption
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.controls import draw_brush, draw_controls
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend
 from realtime_lrp.view.menus import draw_class_list, draw_panel_list
 from realtime_lrp.view.notices import draw_marks, draw_notice
-from realtime_lrp.view.patches import Patches
-from realtime_lrp.view.scene import ExplainedPicture, Scene
+from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
 from realtime_lrp.view.split import SplitArtist, SplitScene
 
 
@@ -170,7 +169,7 @@ def draw_over(
                 letters = scene.scenes[number].letters
                 artist.decals.draw(canvas, draw_notice, notice, area, letters)
         if marks:
-            box = _moved_above(scene.marks, rows)
+            box = moved(scene.marks, 0, min(0, rows - scene.marks[3]))  # above the controls
             artist.decals.draw(canvas, draw_marks, marks, box, scene.letters)
         _draw_pointer(canvas, state, bool(status), now)
         if state.class_list:
@@ -178,13 +177,6 @@ def draw_over(
         if state.panel_list:
             draw_panel_list(canvas, state.panel_list, scene.letters)
     return canvas
-
-
-def _moved_above(box: Box, row: int) -> Box:
-    """A box, moved up if it reaches below this row of the canvas."""
-    x0, y0, x1, y1 = box
-    up = max(0, y1 - row)
-    return x0, y0 - up, x1, y1 - up
 
 
 def _draw_pointer(canvas: np.ndarray, state: ViewerState, recording: bool, now: float) -> None:

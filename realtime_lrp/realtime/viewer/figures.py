@@ -11,7 +11,7 @@ import numpy as np
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.explaining import TINY, TOP, ExplainedFrame
-from realtime_lrp.realtime.meter import Meter
+from realtime_lrp.realtime.stats import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Entry, Legend, Paragraph, Row, percent

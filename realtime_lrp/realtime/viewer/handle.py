@@ -8,14 +8,15 @@ from realtime_lrp.realtime.viewer.actions import (
     ESCAPE_NOTICE,
     HINT,
     announce_target,
+    choose_layer,
     choose_method,
     close_list,
     explain,
+    follow_channel,
     oppose,
     set_look,
     show_panels,
 )
-from realtime_lrp.realtime.viewer.concept_actions import choose_layer, follow_channel
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys

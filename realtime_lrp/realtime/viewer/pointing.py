@@ -6,12 +6,11 @@ import cv2
 import msgspec
 import numpy as np
 
-from realtime_lrp.realtime.viewer.actions import ACTIONS
-from realtime_lrp.realtime.viewer.concept_actions import follow_channel
+from realtime_lrp.realtime.viewer.actions import ACTIONS, follow_channel
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, SeekTo, ViewerState
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.controls import Progress, contains
+from realtime_lrp.view.controls import Progress
 
 SETTLED_S = 0.2
 """Buttons can be pressed once they have been shown for so long: a touch that makes them appear

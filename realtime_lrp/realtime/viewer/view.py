@@ -13,9 +13,8 @@ import numpy as np
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.meter import Waiting
 from realtime_lrp.realtime.networks import network_names
-from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, draw_over
 from realtime_lrp.realtime.viewer.concept_view import ConceptView

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.window.display import end_if_lost, pygame, require_display
 from realtime_lrp.view.window.keyboard import Keyboard
@@ -32,10 +32,7 @@ class Mouse:
 
     def over(self, boxes: Mapping[str, Box]) -> str:
         """The name of the box that the mouse is in, "" for none."""
-        for name, (x0, y0, x1, y1) in boxes.items():
-            if x0 <= self.x < x1 and y0 <= self.y < y1:
-                return name
-        return ""
+        return next((name for name, box in boxes.items() if contains(box, self.x, self.y)), "")
 
 
 def new_size(screen: tuple[int, int]) -> tuple[int, int]:

@@ -205,20 +205,22 @@ class Scripted:
     def __init__(self, *pictures):
         self._pictures = iter(np.array(pictures, np.float32))
 
-    def begin(self, pictures, concepts, prior):
+    def explain(self, prior):
         shares = next(self._pictures)
         parts = np.abs(shares) / np.abs(shares).sum()
         added, factor = (0, 1) if prior is None else prior
         order = np.argsort(-(parts + added) * factor)
         maps = [SimpleNamespace(channel=channel) for channel in order[:2].tolist()]
-        found = ConceptResult("conv", tuple(maps), parts * np.sign(shares))
-        return lambda: [SimpleNamespace(concepts=found)]
+        return ConceptResult("conv", tuple(maps), parts * np.sign(shares))
 
 
 def chosen(engine, steady, times, series="film"):
     """The channels of one picture after the other."""
-    wanted = ConceptRequest("conv")
-    found = [steady.begin(engine, None, wanted, series, now)()[0].concepts for now in times]
+    found = []
+    for now in times:
+        found.append(engine.explain(steady.prior(series, now)))
+        if series:
+            steady.add(series, found[-1], now)
     return [sorted(one.channel for one in result.maps) for result in found]
 
 
@@ -381,13 +383,13 @@ def test_keys_skip_layers_of_which_nothing_is_known():
     assert "no earlier layer has pictures" in pressed(state, "F3").notice.text
     assert "conv4 is the last layer" in pressed(state, "F4", "F4").notice.text
     alone = showing(layers=layers, described=layers[1:2])
-    alone = handle(alone, events.LayerChosen("conv2", time=6.0))
+    alone = handle(alone, events.Chosen("layer", "conv2", time=6.0))
     for key in ("F3", "F4"):
         assert (
             "no other layer has pictures or names; concepts.layer"
             in pressed(alone, key).notice.text
         )
-    chosen = handle(state, events.LayerChosen("conv3", time=6.0))
+    chosen = handle(state, events.Chosen("layer", "conv3", time=6.0))
     assert pressed(chosen, "F3").request.concepts == ConceptRequest("conv2")
     assert pressed(chosen, "F4").request.concepts == ConceptRequest("conv4")
     gallery = SimpleNamespace(described=lambda layer: layer == "conv2")
@@ -412,15 +414,15 @@ def test_a_click_on_a_row_follows_its_channel():
     assert escaped.request.concepts == ConceptRequest() and not escaped.escape_until
     assert pressed(escaped, "Escape").escape_until, "then it ends the program as usual"
     assert pressed(released, "F3").request.concepts == ConceptRequest("conv1")
-    other = handle(released, events.ChannelChosen(5, time=9.0))
+    other = handle(released, events.Chosen("channel", 5, time=9.0))
     assert other.request.concepts == ConceptRequest(channel=5)
     unshown = pressed(released, "F2")
-    assert handle(unshown, events.ChannelChosen(5, time=9.0)) is unshown
+    assert handle(unshown, events.Chosen("channel", 5, time=9.0)) is unshown
 
 
 def test_the_followed_channel_is_the_map_over_the_picture():
     """Exactly that map, scaled by itself, named above the picture; the other panels stay."""
-    state = handle(showing(), events.ChannelChosen(17, time=6.0))
+    state = handle(showing(), events.Chosen("channel", 17, time=6.0))
     explained = frame_with(found_of(5, 17), state.request)
     drawn = MapScaler()(explained, LOOK)
     (panel,) = drawn.panels
@@ -437,7 +439,7 @@ def test_the_followed_channel_is_the_map_over_the_picture():
 
 def test_a_followed_channel_that_is_absent_is_said_to_be():
     """Its noise is not drawn as strongly as a map; a channel whose parts cancel out is there."""
-    state = handle(showing(), events.ChannelChosen(17, time=6.0))
+    state = handle(showing(), events.Chosen("channel", 17, time=6.0))
     first, second = found_of(5, 17).maps
     for share, magnitude, absent in [(0.001, 1e-3, True), (0.001, 0.5, False), (0.2, 0.0, False)]:
         one = replace(second, share=share, magnitude=magnitude, scale=magnitude)
@@ -459,7 +461,7 @@ def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
         name=lambda layer, channel: {17: "whiskers"}.get(channel, ""),
         pictures=lambda layer, channel: (picture,) * 6 if channel == 5 else (),
     )
-    state = handle(showing(), events.ChannelChosen(17, time=6.0))
+    state = handle(showing(), events.Chosen("channel", 17, time=6.0))
     view = ConceptView()
     explained = frame_with(found_of(5, 17, scale=2.0), state.request, engine=engine)
     panel = view.panel(state, explained)

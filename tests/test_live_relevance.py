@@ -1,7 +1,10 @@
 """The relevance thread and its engine cache, with the embedded network."""
 
+import os
+import sys
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -422,3 +425,46 @@ def test_an_error_of_the_network_comes_out_on_the_main_thread(tmp_path):
         for _ in range(6000):
             thread.check()
             time.sleep(0.05)
+
+
+def test_maps_of_a_small_file_are_computed_side_by_side(tmp_path, monkeypatch):
+    """Asked before TensorFlow is loaded; not where somebody decided the number of threads."""
+    small, large = tmp_path / "small.keras", tmp_path / "large.keras"
+    small.write_bytes(b"small"), large.touch()
+    os.truncate(large, relevance_thread.SMALL + 1)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setenv(relevance_thread.THREADS, "1")
+
+    def pool(name, **live):
+        monkeypatch.delenv(relevance_thread.THREADS)
+        chosen = config.Config.model_validate({"model": {"name": str(name)}, "live": live})
+        found = relevance_thread.pool_for(chosen) is not None
+        assert (os.environ.get(relevance_thread.THREADS) == "1") == found
+        monkeypatch.setenv(relevance_thread.THREADS, "1")
+        return found
+
+    assert not pool(small), "TensorFlow is loaded"
+    monkeypatch.delitem(sys.modules, "tensorflow")
+    assert pool(small) and pool("hub:deit_tiny_distilled_patch16_224_imagenet")
+    others = large, tmp_path, tmp_path / "missing.keras", "", "vgg16"
+    assert not any(map(pool, others)) and not pool(small, also_models=["vgg16"])
+    assert relevance_thread.pool_for(config.Config(model={"name": str(small)})) is None
+
+
+def test_maps_side_by_side_are_each_of_its_own_picture_and_target(frames, monkeypatch):
+    """They come in the order of their frames, before and after another target is asked for."""
+    pool = ThreadPoolExecutor(2)
+    monkeypatch.setattr(relevance_thread, "pool_for", lambda config: pool)
+    with Running(settings()) as running:
+        seen = []
+        for number, picture in enumerate(frames[:8]):
+            if number == 4:
+                running.thread.request = replace(running.thread.request, target=3)
+            before = running.thread.maps.count
+            running.slot.put(picture, time.monotonic())
+            running.wait(lambda before=before: running.thread.maps.count > before)
+            seen.append(running.thread.maps.newest().value)
+        assert [one.frame.number for one in seen] == sorted(one.frame.number for one in seen)
+        for one in seen:
+            (alone,) = one.engine.explain([one.picture], [one.request.target])
+            np.testing.assert_allclose(one.result.relevance, alone.relevance, atol=1e-6)

@@ -323,7 +323,7 @@ def test_keys_do_what_they_do_in_the_window_but_for_those_of_a_window():
         event = event_of(messages.Key(key), None)
         assert (event is None) == (action in left_out), key
         if key in keys.COMPOSITE_KEYS:
-            assert event.composite == keys.COMPOSITE_KEYS[key]
+            assert (event.what, event.value) == ("composite", keys.COMPOSITE_KEYS[key])
         else:
             assert event is None or event.action == action, key
     assert {"freeze", "panels", "uncover"} <= ACTIONS and not ACTIONS & left_out
@@ -332,8 +332,8 @@ def test_keys_do_what_they_do_in_the_window_but_for_those_of_a_window():
 def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     """A name that does not exist gets the same sentence as on the command line."""
     chosen = event_of(messages.Choice("method", "grad_cam"), None)
-    assert isinstance(chosen, events.MethodChosen) and chosen.method == "grad_cam"
-    assert event_of(messages.Choice("composite", "epsilon"), None).composite == "epsilon"
+    assert (chosen.what, chosen.value) == ("method", "grad_cam")
+    assert event_of(messages.Choice("composite", "epsilon"), None).value == "epsilon"
     assert event_of(messages.Look("style", "contour"), None).value == "contour"
     assert event_of(messages.Look("opacity", 0.25), None).value == 0.25
     wrong = event_of(messages.Choice("composite", "epsilom"), None)
@@ -341,10 +341,10 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     for name, value in (("style", "loud"), ("opacity", 1.5), ("opacity", "1"), ("average", 0.5)):
         assert event_of(messages.Look(name, value), None) is None
     panels = event_of(messages.Panels(("grad_cam", "epsilon", "epsilon")), None)
-    assert panels.panels == ("epsilon", "grad_cam")
+    assert panels.value == ("epsilon", "grad_cam")
     wrong = event_of(messages.Panels(("lrp",)), None)
     assert isinstance(wrong, events.NoticeGiven) and "method or composite" in wrong.text
-    assert event_of(messages.Seek(0.25), None).share == 0.25
+    assert event_of(messages.Seek(0.25), None).value == 0.25
     stroke = event_of(messages.Stroke((1, 2), (3, 4), False), None)
     assert (stroke.start, stroke.end, stroke.cover) == ((1, 2), (3, 4), False)
 

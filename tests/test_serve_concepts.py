@@ -118,12 +118,12 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
         ),
         request=SimpleNamespace(concepts=SimpleNamespace(layer="conv")),
     )
-    assert event_of(read_message('{"type": "follow", "channel": 17}'), relevance).channel == 17
+    assert event_of(read_message('{"type": "follow", "channel": 17}'), relevance).value == 17
     assert "'conv' has 18" in event_of(Follow(18), relevance).text
     relevance.request.concepts = None
     assert "'top' has 8" in event_of(Follow(8), relevance).text
     chosen = event_of(Choice("layer", "conv"), relevance)
-    assert isinstance(chosen, events.LayerChosen) and chosen.layer == "conv"
+    assert (chosen.what, chosen.value) == ("layer", "conv")
     wrong = event_of(Choice("layer", "cond"), relevance)
     assert isinstance(wrong, events.NoticeGiven) and "'conv'" in wrong.text
     loading = event_of(Choice("layer", "conv"), SimpleNamespace(engine=None))

@@ -504,10 +504,10 @@ def test_a_state_is_never_changed_in_place():
 
 def test_what_a_page_sends_changes_the_state_as_keys_do():
     """Method, opacity and style are chosen by name, a target by its class."""
-    state = handle(started(), events.MethodChosen("grad_cam", time=5.0))
+    state = handle(started(), events.Chosen("method", "grad_cam", time=5.0))
     assert state.request.choice.method == "grad_cam"
-    state = handle(state, events.LookChosen("opacity", 0.35, time=5.0))
-    state = handle(state, events.LookChosen("style", "contour", time=5.0))
+    state = handle(state, events.Chosen("opacity", 0.35, time=5.0))
+    state = handle(state, events.Chosen("style", "contour", time=5.0))
     assert (state.look.opacity, state.look.style) == (0.35, "contour")
-    state = handle(state, events.TargetChosen(1, time=5.0))
+    state = handle(state, events.Chosen("target", 1, time=5.0))
     assert state.request.target == 1 and state.notice.text.startswith("locked: ")

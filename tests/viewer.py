@@ -14,7 +14,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.stats import Stats, Waiting
-from realtime_lrp.realtime.viewer.events import KeyPressed, MouseMoved, TargetChosen
+from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.maps.targets import TargetResolver
@@ -118,7 +118,7 @@ class Viewer:
 
     def state_target(self, target):
         """Another target is chosen and drawn."""
-        self.view.send(TargetChosen(target))
+        self.view.send(Chosen("target", target))
         self.view.step()
 
     def frame(self, picture, source=""):

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +30,6 @@ from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import FrameProbe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
-from realtime_lrp.realtime.map_pairs import MapPairs
 from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.system import memory
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 STOP_S = 2.0  # maximum wait for the thread at the end
 IDLE_S = 0.1  # maximum wait for a frame before the request is read again
+POLL_S = 0.005  # how often a map that is computed elsewhere is asked for
 REST_S = 2.0  # how long the thread leaves the processor to others after a map, at most
 RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
 TRIES = 3  # after this many failures in a row the engine leaves the GPU
@@ -48,6 +51,9 @@ VANISHED = 1e-3  # a map with less than this share of the relevance that started
 
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
+
+SMALL = 40 << 20  # bytes of the largest model file whose maps are computed side by side
+THREADS = "TF_NUM_INTRAOP_THREADS"  # where TensorFlow takes its number of threads from when loaded
 
 log = logging.getLogger(__name__)
 
@@ -130,14 +136,16 @@ _Asked = tuple[MapRequest, "Engine", ConceptRequest | None]
 
 @dataclass(frozen=True)
 class _InFlight:
-    """A frame whose explanation has started; `results` waits for it."""
+    """A frame whose explanation has started; `results` waits for it until it is done."""
 
     frame: Item[np.ndarray]
     picture: np.ndarray
     request: MapRequest
     engine: Engine
     time: float
+    series: object  # whose shares of channels are averaged; None for none
     results: Callable[[], list[Result]]
+    done: Callable[[], bool]
 
 
 class RelevanceThread:
@@ -175,7 +183,7 @@ class RelevanceThread:
         self._number = 0
         self._last: tuple[int, _Asked] | None = None
         self._shares = SteadyShares()
-        self._pairs = MapPairs(config)
+        self._pool: ThreadPoolExecutor | None = None
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._aimed: tuple[Explainer, str | int] | None = None
@@ -232,7 +240,7 @@ class RelevanceThread:
             self._error = error
 
     def _explain_frames(self) -> None:
-        self._pairs.decide()
+        self._pool = None if self.engine else pool_for(self.config)
         from realtime_lrp.engine.engine import Engine
         from realtime_lrp.engine.gallery import gallery_of
 
@@ -272,7 +280,8 @@ class RelevanceThread:
         asked = request, engine, self._concepts_of(request, engine)
         if frame is None:
             with self.waiting:
-                timeout_s = self._pairs.wait_s(len(in_flight)) if in_flight else IDLE_S
+                done = bool(in_flight) and in_flight[0].done()
+                timeout_s = 0 if done else POLL_S if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
             if frame is None and self._asks_otherwise(asked):
                 frame = self._frames.newest()
@@ -286,7 +295,8 @@ class RelevanceThread:
                 return
             self._number, self._last = frame.number, (frame.number, asked)
             in_flight.append(self._started(frame, *asked))
-        if in_flight and (frame is None or len(in_flight) >= self._pairs.at_once(engine)):
+        most = (os.cpu_count() or 1) if self._pool else engine.in_flight
+        if len(in_flight) >= most or (in_flight and frame is None and in_flight[0].done()):
             self._finish(in_flight.popleft())
 
     def _asks_otherwise(self, asked: _Asked) -> bool:
@@ -311,15 +321,24 @@ class RelevanceThread:
             engine.explainer.set_target(request.target)
             self._aimed = aimed
         picture = covered(frame.value, request.mask)
-        if concepts:
-            series = None if request.frame else (request.target, frame.source)
-            results = self._shares.begin(engine, picture, concepts, series, start)
-        else:
-            results = self._pairs.begin(engine, picture, request.target)
-        return _InFlight(frame, picture, request, engine, start, results)
+        series = None
+        if concepts and not request.frame:
+            series = engine, request.target, frame.source, concepts.layer
+        prior = self._shares.prior(series, start)
+        if self._pool is None:
+            results = engine.begin([picture], concepts=concepts, prior=prior)
+            return _InFlight(frame, picture, request, engine, start, series, results, lambda: True)
+        targets = [request.target]  # the engine may have another one when a thread begins
+        explain = lambda: engine.begin([picture], targets, concepts, prior)()  # noqa: E731
+        map_ = self._pool.submit(explain)
+        return _InFlight(
+            frame, picture, request, engine, start, series, map_.result, map_.done
+        )  # fmt: skip
 
     def _finish(self, started: _InFlight) -> None:
         (result,) = started.results()
+        if started.series and result.concepts:
+            self._shares.add(started.series, result.concepts, started.time)
         explained = self._explained(started, result)
         seconds = time.monotonic() - started.time
         if not self._stats.maps:
@@ -363,6 +382,25 @@ class RelevanceThread:
             loss = find_loss(engine, picture, explained.result, index)
             self._loss = now, engine, loss
         return replace(explained, loss=loss)
+
+
+def pool_for(config: Config) -> ThreadPoolExecutor | None:
+    """A thread for each core, if maps are computed side by side; asked before TensorFlow is loaded.
+
+    The operations of a small network are so short that sharing each among threads costs more than
+    it gains. Maps of a larger one would only get older. Several networks share all threads.
+    """
+    path, cores = Path(config.model.name), os.cpu_count() or 1
+    try:
+        small = path.suffix == ".keras" and path.stat().st_size <= SMALL
+    except (OSError, ValueError):
+        small = False  # loading says what is wrong
+    small = small or "_tiny_" in config.model.name
+    decided = THREADS in os.environ or "tensorflow" in sys.modules
+    if not small or decided or cores == 1 or config.live.also_models:
+        return None
+    os.environ[THREADS] = "1"
+    return ThreadPoolExecutor(cores, "map")
 
 
 def _named(error: Error, network: str) -> Error:

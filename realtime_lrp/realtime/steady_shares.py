@@ -4,18 +4,11 @@ The shares of channels flicker from picture to picture, so that every other map 
 channel among the largest. They are averaged over time, and those shown have an advantage.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
-    from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import Result
+from realtime_lrp.engine.concept_result import ConceptResult
 
 AVERAGED_S = 0.2
 """Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""
@@ -33,32 +26,11 @@ class SteadyShares:
         self._shown: list[int] = []
         self._time = 0.0
 
-    def begin(
-        self,
-        engine: Engine,
-        picture: np.ndarray,
-        wanted: ConceptRequest,
-        series: object,
-        now: float,
-    ) -> Callable[[], list[Result]]:
-        """Starts to explain a picture with its channels, see `Engine.begin`.
+    def prior(self, series: object, now: float) -> np.ndarray | None:
+        """The `prior` of the next picture, see `Engine.begin`; None for a picture by itself.
 
-        Shares are averaged over pictures of one series; None stands for a picture by itself.
+        Shares are averaged over the pictures of one series.
         """
-        if series is not None:
-            series = engine, series, wanted.layer
-        results = engine.begin([picture], concepts=wanted, prior=self._prior(series, now))
-
-        def noted() -> list[Result]:
-            found = results()
-            if series is not None and (concepts := found[0].concepts):
-                self._add(series, concepts, now)
-            return found
-
-        return noted
-
-    def _prior(self, series: object, now: float) -> np.ndarray | None:
-        """The `prior` of the next picture, see `Engine.begin`; None for nothing."""
         if self._average is None or series is None or series != self._series:
             return None
         kept = self._kept(now)
@@ -66,7 +38,7 @@ class SteadyShares:
         factor[self._shown] = 1 + ADVANTAGE
         return np.stack([self._average * np.float32(kept / (1 - kept)), factor])
 
-    def _add(self, series: object, found: ConceptResult, now: float) -> None:
+    def add(self, series: object, found: ConceptResult, now: float) -> None:
         """Notes the shares of a picture, and which channels were chosen."""
         new = np.abs(found.by_channel)
         if self._average is None or series != self._series or new.size != self._average.size:

@@ -111,35 +111,35 @@ def event_of(message: Message, relevance: RelevanceThread) -> events.Event | Non
 def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
     match message:
         case Key(key) if key in keys.COMPOSITE_KEYS:
-            return events.CompositeChosen(keys.COMPOSITE_KEYS[key])
+            return events.Chosen("composite", keys.COMPOSITE_KEYS[key])
         case Key(key) if keys.ACTIONS.get(key) in ACTIONS:  # not typed into a list of the window
             return events.ActionChosen(keys.ACTIONS[key])
         case Choice("method", name):
             METHODS.check(name)
-            return events.MethodChosen(name)
+            return events.Chosen("method", name)
         case Choice("composite", name):
             COMPOSITES.check(name)
-            return events.CompositeChosen(name)
+            return events.Chosen("composite", name)
         case Choice("target", text):
             target = _engine(relevance).explainer.canonical(text.strip())
-            return events.TargetChosen(int(target) if str(target).isdecimal() else target)
+            return events.Chosen("target", int(target) if str(target).isdecimal() else target)
         case Choice("layer", name):
             _check_known("layer", [name], _engine(relevance).concept_layers())
-            return events.LayerChosen(name)
+            return events.Chosen("layer", name)
         case Look(name, value) if any(
             one.name == name and one.accepts(value) for one in LOOK_SETTINGS
         ):
-            return events.LookChosen(name, value)
+            return events.Chosen(name, value)
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
         case Panels(names):
             known = panel_names()
             _check_known("method or composite", names, known)
-            return events.PanelsChosen(tuple(name for name in known if name in names))
+            return events.Chosen("panels", tuple(name for name in known if name in names))
         case Follow(channel):
             return _channel(channel, relevance)
         case Seek(share):
-            return events.Sought(share)
+            return events.Chosen("position", share)
     return None
 
 
@@ -161,4 +161,4 @@ def _channel(number: int, relevance: RelevanceThread) -> events.Event:
     known = engine.explainer.channel_counts().get(layer, 0)
     if number >= known:
         raise UsageError(f"There is no channel {number}: {layer!r} has {known}.")
-    return events.ChannelChosen(number)
+    return events.Chosen("channel", number)

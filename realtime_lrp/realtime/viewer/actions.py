@@ -18,10 +18,12 @@ from realtime_lrp.realtime.viewer.state import (
     ESCAPE_S,
     Command,
     LoopFiles,
+    SeekTo,
     ViewerState,
     configured_figures,
 )
 from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.help import help_pages
 from realtime_lrp.view.hud import TEXT_SIZES, percent
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
@@ -127,7 +129,7 @@ def close_list(state: ViewerState, now: float) -> ViewerState:
     return _freeze(state, now) if goes_on else state
 
 
-def show_panels(state: ViewerState, panels: tuple[str, ...]) -> ViewerState:
+def show_panels(state: ViewerState, panels: tuple[str, ...], now: float) -> ViewerState:
     """Shows these maps side by side with the main one; none of them: the main one alone."""
     return replace(state, panels=panels, tiled=bool(panels)).with_choice()
 
@@ -255,10 +257,10 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
 
 def _change_look(state: ViewerState, now: float, setting: LookSetting, by: int) -> ViewerState:
     value = setting.moved(getattr(state.look, setting.name), by)
-    return set_look(state, setting.name, value, now)
+    return set_look(state, value, now, setting.name)
 
 
-def set_look(state: ViewerState, name: str, value: Any, now: float) -> ViewerState:
+def set_look(state: ViewerState, value: Any, now: float, name: str) -> ViewerState:
     """Draws maps otherwise."""
     (setting,) = (one for one in LOOK_SETTINGS if one.name == name)
     state = replace(state, look=replace(state.look, **{name: value}))
@@ -322,6 +324,27 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
     if state.config.live.clicker == "files":
         return state.with_command(Command.NEXT_FILE if by > 0 else Command.PREVIOUS_FILE)
     return _next_method(state, now, by)
+
+
+def seek(state: ViewerState, share: float, now: float) -> ViewerState:
+    """Lets a film go on from somewhere else; a frozen one shows its picture there."""
+    timeline = state.timeline
+    if timeline is None:
+        return state
+    position = _position_at(timeline, min(max(0.0, share), 1.0))
+    if position == timeline.position:
+        return state
+    frozen = state.frozen is not None
+    timeline = msgspec.structs.replace(timeline, position=position)
+    state = replace(state, timeline=timeline, stepping=frozen, seeking=frozen)
+    return state.with_command(SeekTo(position))
+
+
+def _position_at(timeline: Timeline, share: float) -> float:
+    """The position after this share of a timeline."""
+    if timeline.unit == "files":
+        return round(share * (timeline.length - 1))
+    return share * timeline.length
 
 
 # The window
@@ -432,6 +455,21 @@ ACTIONS: dict[str, Action] = {
     "quit": _quit,
 }
 """Action -> what it does. Composites have keys of their own, see `handle`."""
+
+
+Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
+
+CHOICES: dict[str, Choice] = {
+    "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
+    "method": lambda state, name, now: choose_method(state, name, now),
+    "target": lambda state, target, now: announce_target(explain(state, target), now),
+    "panels": show_panels,
+    "channel": follow_channel,
+    "layer": choose_layer,
+    "position": seek,
+    **{one.name: partial(set_look, name=one.name) for one in LOOK_SETTINGS},
+}
+"""What pages, keys and lists choose a value of -> what that does."""
 
 
 def _present_class(state: ViewerState) -> int:

@@ -35,46 +35,11 @@ class ActionChosen(Event):
 
 
 @dataclass(frozen=True, eq=False)
-class CompositeChosen(Event):
-    """LRP with this composite."""
+class Chosen(Event):
+    """A value of one of `actions.CHOICES`."""
 
-    composite: str
-
-
-@dataclass(frozen=True, eq=False)
-class MethodChosen(Event):
-    """This method: "lrp" with the present composite, or another one."""
-
-    method: str
-
-
-@dataclass(frozen=True, eq=False)
-class LookChosen(Event):
-    """Maps are drawn otherwise."""
-
-    name: str
+    what: str
     value: Any
-
-
-@dataclass(frozen=True, eq=False)
-class TargetChosen(Event):
-    """This target: "all", "top1", "top5", a class by name or index, or "3 - 5"."""
-
-    target: str | int
-
-
-@dataclass(frozen=True, eq=False)
-class PanelsChosen(Event):
-    """These maps stand side by side with the main one; none: the main one alone."""
-
-    panels: tuple[str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Sought(Event):
-    """The film goes on from here."""
-
-    share: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,20 +71,6 @@ class FrameDrawn(Event):
     timeline: Timeline | None = None  # where the source stands, None where it has no timeline
     # where each channel has its row in the panel of concepts
     concept_rows: tuple[tuple[Box, int], ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class ChannelChosen(Event):
-    """The map of this channel alone, or of all channels again if it is shown already."""
-
-    channel: int
-
-
-@dataclass(frozen=True, eq=False)
-class LayerChosen(Event):
-    """The panel of concepts shows the channels of this layer."""
-
-    layer: str
 
 
 @dataclass(frozen=True, eq=False)

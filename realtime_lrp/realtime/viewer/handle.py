@@ -5,28 +5,21 @@ from dataclasses import replace
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
+    CHOICES,
     ESCAPE_NOTICE,
     HINT,
     announce_target,
-    choose_layer,
-    choose_method,
     close_list,
     explain,
-    follow_channel,
     oppose,
-    set_look,
     show_panels,
 )
-from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
+from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
 from realtime_lrp.view.menus import ClassList, PanelList
 
-INPUTS = (
-    events.KeyPressed, events.ActionChosen, events.CompositeChosen, events.MethodChosen,
-    events.TargetChosen, events.LookChosen, events.PanelsChosen,
-    events.Sought, events.Painted, events.ChannelChosen, events.LayerChosen,
-)  # fmt: skip
+INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted
 """What the user does, apart from the mouse."""
 
 
@@ -47,26 +40,12 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return _key_pressed(state, event)
         case events.ActionChosen(action):
             return ACTIONS[action](state, now)
-        case events.CompositeChosen(composite):
-            return state.with_choice(method="lrp", composite=composite)
-        case events.MethodChosen(method):
-            return choose_method(state, method, now)
-        case events.LookChosen(name, value):
-            return set_look(state, name, value, now)
-        case events.TargetChosen(target):
-            return announce_target(explain(state, target), now)
-        case events.PanelsChosen(panels):
-            return show_panels(state, panels)
-        case events.Sought(share):
-            return seek(state, share)
+        case events.Chosen(what, value):
+            return CHOICES[what](state, value, now)
         case events.MouseMoved(x, y, button):
             return move_mouse(state, (x, y), button, now)
         case events.Painted(start, end, cover):
             return paint_on_canvas(state, start, end, cover)
-        case events.ChannelChosen(channel):
-            return follow_channel(state, channel, now)
-        case events.LayerChosen(layer):
-            return choose_layer(state, layer, now)
         case events.FrameDrawn():
             return _frame_drawn(state, event)
         case events.CanvasResized(size):
@@ -106,7 +85,7 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     if state.helping and key in ("Escape", "q"):
         return replace(state, helping=False)
     if key in keys.COMPOSITE_KEYS:
-        return handle(state, events.CompositeChosen(keys.COMPOSITE_KEYS[key], time=now))
+        return handle(state, events.Chosen("composite", keys.COMPOSITE_KEYS[key], time=now))
     if key in keys.ACTIONS:
         return handle(state, events.ActionChosen(keys.ACTIONS[key], time=now))
     unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
@@ -130,7 +109,7 @@ def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str, now: float
     if key in ("Escape", "Tab"):
         return closed
     if key == "Return":
-        return show_panels(closed, menu.panels())
+        return show_panels(closed, menu.panels(), now)
     return replace(state, panel_list=menu.press(key))
 
 

@@ -21,8 +21,9 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, LoopFiles, SeekTo, first_state
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.controls import BUTTONS, arrange_controls
+from realtime_lrp.view.controls import arrange_controls
 from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.keys import BUTTONS
 from realtime_lrp.view.window.window import Mouse
 
 pytestmark = pytest.mark.usefixtures("light_scripts")

@@ -84,7 +84,7 @@ HELD = {"frame": 7, "list_froze": True, "commands": ["PAUSE"]}
 """What the first list does to the picture."""
 GOES_ON = {"frame": None, "list_froze": False, "commands": ["PAUSE", "RESUME"]}
 """And what closing it does."""
-BEST, ALL, VERSUS = "target: the best: heart", "target: all classes", "target: heart - star"
+BEST, ALL, VERSUS = "target: the best, heart", "target: all classes", "target: heart - star"
 ALSO = ("guided_backprop", "grad_cam")
 KEYS = [
     # What is computed

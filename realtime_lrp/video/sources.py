@@ -40,7 +40,7 @@ def open_source(words: str, stop: threading.Event, camera: CameraSettings | None
       UnavailableError: the camera, stream or screen cannot be opened.
       MissingInputError: there is no such file, and no such camera.
     """
-    opener, arguments = _opener(words, camera or CameraSettings())
+    opener, arguments = opener_of(words, camera or CameraSettings())
     if opener.__module__.partition(".")[0] == __package__.partition(".")[0]:
         return ChildSource(opener, arguments, stop)
     return opener(*arguments, stop)
@@ -76,8 +76,12 @@ The opener is called as `opener(MORE or "", stop)`; `stop` ends the source's wai
 """
 
 
-def _opener(words: str, camera: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
-    """What opens a source, and its arguments but for `stop`."""
+def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
+    """What opens a source, and its arguments but for `stop`.
+
+    Raises:
+      MissingInputError: there is no such file, and no such camera.
+    """
     named = re.fullmatch(r"([^:]+)(?::(.+))?", words, re.DOTALL)
     if named and named[1] in SOURCES:
         return SOURCES[named[1]], [named[2] or ""]

@@ -12,23 +12,8 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.view.hud import DIM, WARNING, draw_bar
+from realtime_lrp.view.keys import BUTTONS
 from realtime_lrp.view.text import WHITE, draw_text, text_width
-
-BUTTONS = {
-    "help": "Help",
-    "next_method": "Method",
-    "next_target": "Target",
-    "panels": "Side by side",
-    "freeze": "Freeze",
-    "snapshot": "Snapshot",
-    "record": "Record",
-    "full_screen": "Full screen",
-    "quit": "End",
-}
-"""Action, see `view.keys` -> what its button says."""
-
-UNDO = {"freeze": "Go on", "record": "Stop"}
-"""Action -> what its button says while the picture is frozen, or a recording runs."""
 
 LOOPS, LOOPS_NOT = "Loop: on", "Loop: off"
 
@@ -100,7 +85,9 @@ def draw_controls(
     pointer: tuple[int, int],
 ) -> None:
     """Draws the controls in place."""
-    labels = BUTTONS | {action: UNDO[action] for action in running}
+    labels = {
+        one.action: one.undo if one.action in running else one.button for one in BUTTONS.values()
+    }
     if progress and controls.track:
         _draw_bar(canvas, controls.track, progress, controls.letters)
         labels |= {"loop": LOOPS if progress.loops else LOOPS_NOT}
@@ -123,8 +110,8 @@ def draw_brush(
 def _lines(room: int, letters: int, gap: int) -> list[dict[str, int]]:
     """Action -> width of its button, in as many lines as are needed."""
     lines: list[dict[str, int]] = [{}]
-    for action, label in BUTTONS.items():
-        width = max(_width(text, letters) for text in (label, UNDO.get(action, label)))
+    for action, one in BUTTONS.items():
+        width = max(_width(text, letters) for text in (one.button, one.undo))
         if lines[-1] and sum(lines[-1].values()) + gap * len(lines[-1]) + width > room:
             lines.append({})
         lines[-1][action] = width

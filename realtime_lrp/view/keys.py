@@ -27,18 +27,20 @@ class Binding:
     keys: tuple[str, ...]
     action: str
     meaning: str
+    button: str = ""  # what its button says while the mouse moves; "" for none
+    undo: str = ""  # what that says while the picture is frozen, or a recording runs
 
 
-def _group(*rows: tuple[str, str, str]) -> tuple[Binding, ...]:
-    return tuple(Binding(tuple(keys.split()), action, meaning) for keys, action, meaning in rows)
+def _group(*rows: tuple[str, ...]) -> tuple[Binding, ...]:
+    return tuple(Binding(tuple(keys.split()), *words) for keys, *words in rows)
 
 
 BINDINGS: dict[str, tuple[Binding, ...]] = {
     "What is computed": _group(
         *((key, "composite", f"LRP: {name}") for key, name in COMPOSITE_KEYS.items()),
-        ("b", "next_method", "next method: guided_backprop, grad_cam, ..."),
+        ("b", "next_method", "next method: guided_backprop, grad_cam, ...", "Method"),
         ("n", "previous_method", "previous method"),
-        ("p", "panels", "several maps side by side"),
+        ("p", "panels", "several maps side by side", "Side by side"),
         ("Tab", "choose_panels", "choose which maps stand side by side"),
         ("F2", "concepts", "concepts: the four channels with most relevance"),
         ("F3", "lower_layer", "concepts of the layer before, nearer the picture"),
@@ -48,7 +50,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("a", "probe", "blur what is relevant: does the answer fall?"),
     ),
     "What is explained": _group(
-        ("t", "next_target", "explain all classes, the best, the five best"),
+        ("t", "next_target", "explain all classes, the best, the five best", "Target"),
         ("d", "lock", "lock the best class; again: follow the best"),
         ("l", "choose", "choose a class from a list"),
         ("v", "versus", "the best class against the next; again: back"),
@@ -58,22 +60,8 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("g", "channels", "one map, or one for each of red, green, blue"),
         ("m", "mirror", "mirror left and right"),
     ),
-    "The window": _group(
-        ("s", "snapshot", "snapshot: the view, its raw maps, the settings"),
-        ("r", "record", "record, stop recording"),
-        ("u", "presenter", "presenter view: a large answer"),
-        (",", "text_size", "size of text"),
-        ("i", "figures", "all figures, none, as at the start"),
-        ("8", "answer", "show or hide the answer"),
-        ("9", "rates", "show or hide rates, ages, device"),
-        ("0", "setting", "show or hide what is computed"),
-        ("F11 F5 z", "full_screen", "full screen"),
-        ("h ? F1", "help", "this help; again: its next page"),
-        ("Escape", "escape", "leave a list or full screen; twice: end"),
-        ("q", "quit", "end"),
-    ),
     "The picture": _group(
-        ("f space", "freeze", "freeze, go on"),
+        ("f space", "freeze", "freeze, go on", "Freeze", "Go on"),
         (".", "step", "next picture, one at a time"),
         ("c", "next_source", "next source"),
         ("e", "next_file", "next file"),
@@ -89,6 +77,20 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("[", "smaller_brush", "smaller brush"),
         ("BackSpace Delete", "uncover", "remove all patches"),
     ),
+    "The window": _group(
+        ("s", "snapshot", "snapshot: the view, its raw maps, the settings", "Snapshot"),
+        ("r", "record", "record, stop recording", "Record", "Stop"),
+        ("u", "presenter", "presenter view: a large answer"),
+        (",", "text_size", "size of text"),
+        ("i", "figures", "all figures, none, as at the start"),
+        ("8", "answer", "show or hide the answer"),
+        ("9", "rates", "show or hide rates, ages, device"),
+        ("0", "setting", "show or hide what is computed"),
+        ("F11 F5 z", "full_screen", "full screen", "Full screen"),
+        ("h ? F1", "help", "this help; again: its next page", "Help"),
+        ("Escape", "escape", "leave a list or full screen; twice: end"),
+        ("q", "quit", "end", "End"),
+    ),
 }
 """Heading -> the bindings below it."""
 
@@ -102,6 +104,9 @@ MOUSE = (
 
 ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for key in one.keys}
 """Key name -> action."""
+
+BUTTONS = {one.action: one for group in BINDINGS.values() for one in group if one.button}
+"""Action -> the binding that has a button, in the order of the help."""
 
 UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 

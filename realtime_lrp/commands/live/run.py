@@ -6,7 +6,7 @@ and makes events of what the other parts report.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import Mirror, SourceControl, SourceList
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.provenance import provenance_of
-from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.models.gallery import load_gallery
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
@@ -35,7 +35,9 @@ from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.signals import stop_signals
+from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.libraries import draw_in_one_thread
+from realtime_lrp.video.sources import opener_of
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
@@ -93,7 +95,7 @@ def run(
         load_gallery(config).check_names()
     windowed = window is not None and config.live.display == "window"
     if windowed and window is Window:
-        require_display()
+        _require_display(config)
     _check_outputs(stats, record)
     saver = Saver(config, record, overwrite, by_key=windowed)
     figures, state = Stats("", "", reconnects=0), first_state(config, first_request(config))
@@ -254,6 +256,16 @@ class Loop:
                 self._view.send(NoticeGiven(self._saver.toggle_recording(self._view)))
             case Command.FULL_SCREEN if self._window:
                 self._window.fill_screen(self._view.state.full_screen)
+
+
+def _require_display(config: Config) -> None:
+    """Refuses to run without a display; a source that is not there is told first."""
+    try:
+        require_display()
+    except UnavailableError:
+        with suppress(UnavailableError):
+            opener_of(config.live.source, CameraSettings.of(config.live))
+        raise
 
 
 def _check_outputs(stats: Path | None, record: Path | None) -> None:

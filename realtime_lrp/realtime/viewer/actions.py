@@ -70,7 +70,7 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
     target, answer = str(state.request.target), state.answer
     text = TARGETS_IN_WORDS.get(target, target)
     if answer and target == "top1":
-        text += f": {answer.labels[answer.best(1)[0]]}"
+        text += f", {answer.labels[answer.best(1)[0]]}"
     elif answer:
         text = name_classes(text, len(answer.labels), answer.labels.__getitem__)
     head = "locked" if isinstance(state.request.target, int) else "target"

@@ -155,7 +155,7 @@ def draw_over(
         canvas = artist.draw(scene.without_figures())
         artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)
         return canvas
-    frozen = "frozen" if status else "frozen: f goes on"
+    frozen = "frozen" if status else "frozen: f or Space goes on"
     marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
     pairs = zip(passing, scene.scenes, strict=True)
     notices = ["" if one.notice else text for text, one in pairs]

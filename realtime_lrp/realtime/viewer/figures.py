@@ -27,6 +27,8 @@ answer are."""
 OLD_ANSWER_MS = 1000
 """From this age on an answer to an earlier picture than the shown one is marked as old."""
 
+UNFAITHFUL = "Blurring what is relevant changes this answer no more than blurring anything else."
+
 BUSY = 0.85  # the others wait for a stage that works for this share of the time or more
 
 
@@ -227,6 +229,7 @@ def probe_rows(explained: ExplainedFrame) -> Block:
         Row("most relevant blurred (solid)", percent(probed.relevant)),
         Row("random blurred (dashed)", percent(probed.at_random)),
         Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0),
+        *((Paragraph("", UNFAITHFUL),) if gap <= 0 else ()),
     )
 
 

@@ -12,7 +12,6 @@ from realtime_lrp import config
 from realtime_lrp.engine import concept_pipelines
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.concept_pipelines import (
-    KEPT,
     NO_LAYERS,
     NO_MEMORY,
     NOT_FINITE,
@@ -30,7 +29,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, compose
-from realtime_lrp.realtime.viewer.concept_view import ConceptView, described_layers, steady_rows
+from realtime_lrp.realtime.viewer.concept_view import ConceptView, steady_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
@@ -161,24 +160,6 @@ def test_numbers_that_are_not_finite_are_a_reason():
     found, broken = fetch_concepts("conv", (*tensors, list(map(tf.constant, processed)), None))
     assert [(one.channel, one.share) for one in found.maps] == [(1, -0.75), (0, 0.25)]
     assert (broken.problem, broken.maps) == (NOT_FINITE, ())
-
-
-def test_few_functions_are_kept():
-    """Those of the last layers, and each is compiled once as long as it is kept."""
-    compiled = []
-
-    def compile_(prepare, reduce, layer, top):
-        compiled.append(layer)
-        return lambda pictures, prior=None, targets=None: None
-
-    layers = tuple(f"conv{number}" for number in range(KEPT + 1))
-    explainer = SimpleNamespace(
-        concept_layers=layers, compile_concept_pipeline=compile_, input_shape=(8, 8, 3)
-    )
-    pipelines = ConceptPipelines(explainer, layers[-1], None, None, False)
-    for layer in (*layers, *layers[1:], layers[0]):
-        pipelines.run(None, None, ConceptRequest(layer), None)
-    assert compiled == [*layers, layers[0]]
 
 
 def test_a_layer_is_tried_again_after_too_little_memory(monkeypatch):
@@ -374,31 +355,6 @@ def test_keys_show_the_panel_and_change_its_layer():
     assert not hidden_config.live.concepts
 
 
-def test_keys_skip_layers_of_which_nothing_is_known():
-    """Unless one was chosen, as on the page; where none is described, all are."""
-    layers, described = ("conv1", "conv2", "conv3", "conv4"), ("conv2", "conv4")
-    state = showing("F3", layers=layers, described=described)
-    assert state.request.concepts == ConceptRequest("conv2")
-    assert "conv2, 1 of 2" in state.notice.text
-    assert "no earlier layer has pictures" in pressed(state, "F3").notice.text
-    assert "conv4 is the last layer" in pressed(state, "F4", "F4").notice.text
-    alone = showing(layers=layers, described=layers[1:2])
-    alone = handle(alone, events.Chosen("layer", "conv2", time=6.0))
-    for key in ("F3", "F4"):
-        assert (
-            "no other layer has pictures or names; concepts.layer"
-            in pressed(alone, key).notice.text
-        )
-    chosen = handle(state, events.Chosen("layer", "conv3", time=6.0))
-    assert pressed(chosen, "F3").request.concepts == ConceptRequest("conv2")
-    assert pressed(chosen, "F4").request.concepts == ConceptRequest("conv4")
-    gallery = SimpleNamespace(described=lambda layer: layer == "conv2")
-    engine = SimpleNamespace(concept_layers=lambda: layers)
-    assert described_layers(engine, gallery) == ("conv2",)
-    gallery.described = lambda layer: False
-    assert described_layers(engine, gallery) == layers
-
-
 def test_a_click_on_a_row_follows_its_channel():
     """Once more, or Esc: the whole map. It paints nothing; another layer ends it too."""
     state = showing()
@@ -485,50 +441,11 @@ def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     assert warning == "Pictures made with other weights of vgg16: they may mislead"
 
 
-def test_rows_of_a_frozen_picture_are_sorted_by_share():
-    """Those of a moving one stay where they are, also afterwards."""
-    state, view, engine = showing(), ConceptView(), engine_of(("heart", "star", "cup"))
-
-    def channels(frozen, *found):
-        frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0) if frozen else None
-        request = replace(state.request, frame=frame)
-        panel = view.panel(state, frame_with(found_of(*found), request, engine=engine))
-        return [row and row.channel for row in panel.rows]
-
-    assert channels(False, 5, 17, 3) == [5, 17, 3, None]
-    assert channels(False, 3, 17, 5) == [5, 17, 3, None]
-    assert channels(True, 3, 9, 5) == [3, 9, 5, None]
-    assert channels(False, 5, 9, 17) == [17, 9, 5, None]
-
-
 def test_the_sidecar_has_the_channels_with_the_largest_magnitudes():
     """One that speaks against the class is among them."""
     rows = concept_records(np.array([0.1, -4, 2, -0.5, 3, 0.4], np.float32), {1: "wheel"})
     assert [row["channel"] for row in rows] == [1, 4, 2, 3]
     assert rows[0] == {"channel": 1, "share": -0.4, "name": "wheel"}
-
-
-def test_a_row_says_that_a_channel_has_hardly_a_map():
-    """Where a tenth of its relevance or less reaches the pixels, though its share is large."""
-    first, second = found_of(5, 17).maps
-    first = replace(first, magnitude=0.11 * first.relevance_at_layer)
-    second = replace(second, relevance_at_layer=-0.3, magnitude=0.02)
-    frame = frame_with(ConceptResult("conv2", (first, second)), showing().request)
-    names = [row.name for row in ConceptView().panel(showing(), frame).rows if row]
-    assert names == ["channel 5", "no map: channel 17"]
-
-
-def test_the_panel_says_why_it_is_empty():
-    """While a layer is prepared, and where the engine has a reason."""
-    state = showing("F3")
-    view = ConceptView()
-    for found, note in [
-        (None, "preparing conv1"),
-        (found_of(1, layer="conv2"), "preparing conv1"),
-        (ConceptResult("conv1", problem=NOT_LRP), NOT_LRP),
-    ]:
-        panel = view.panel(state, frame_with(found, state.request))
-        assert (panel.note, panel.rows) == (note, ())
 
 
 def test_a_snapshot_has_the_channels_that_are_shown():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from faults.clock import until
 from faults.server import MjpegServer
-from program import opened_window, screenshot, start, with_display, xdotool
+from program import opened_window, start, with_display
 from viewer import LOOK, Viewer, explained_frame, green_square
 
 from realtime_lrp import config
@@ -178,50 +178,6 @@ def test_the_meter_counts_steps_a_second(monkeypatch):
     assert rate.rate() < 3, "what stands still has no rate"
 
 
-@pytest.mark.release
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_with_0_and_its_figures(number, tiny_model, tmp_path):
-    """SIGINT and SIGTERM end the viewer within 3 s, statistics written."""
-    stats = tmp_path / "s.json"
-    words = ("--source", "synthetic", "--model", tiny_model, "--display", "none")
-    with start("live", *words, "--preprocess", "tf", "--stats", stats, "-v") as process:
-        while "first map" not in process.stderr.readline():
-            assert process.poll() is None
-        time.sleep(1)
-        process.send_signal(number)
-        begin = time.monotonic()
-        assert process.wait(60) == 0, process.stderr.read()
-        assert time.monotonic() - begin < 3
-    figures = json.loads(stats.read_text())
-    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
-    assert 0 <= captured - shown - dropped <= 2
-    assert figures["maps"] > 5
-
-
-@pytest.mark.release
-@pytest.mark.gui
-@pytest.mark.parametrize("way", ["q", "Escape", "close"])
-def test_the_window_shows_the_stream_and_closes(way, display, tiny_model, tmp_path):
-    """q, ESC and the window's X end it with 0; the picture and its figures are on the screen."""
-    with MjpegServer(size=(480, 640)) as server:
-        words = ("live", "--source", server.url, "--model", tiny_model, "--preprocess", "tf")
-        with start(*words, "--opacity", 0, "-v", DISPLAY=display) as process:
-            window = opened_window(display, process)
-            while "first map" not in process.stderr.readline():
-                assert process.poll() is None
-            time.sleep(1)
-            picture = screenshot(display, tmp_path / "s.png")
-            red = (picture[..., 0] > 150) & (picture[..., 2] < 90)
-            white = (picture > 200).all(-1)
-            assert red.sum() > 2000, "the disc of the stream"
-            assert white.sum() > 300, "the figures in white"
-            if way == "close":
-                xdotool(display, "windowactivate", "--sync", window, "key", "alt+F4")
-            else:
-                xdotool(display, "windowfocus", "--sync", window, "key", way)
-            assert process.wait(60) == 0, process.stderr.read()
-
-
 @pytest.mark.parametrize("name", [pytest.param("", marks=pytest.mark.release), ":987"])
 def test_without_a_display_the_message_says_so(name, tiny_model):
     """An unreachable display would abort the process inside OpenCV: exit 69 instead."""
@@ -241,23 +197,6 @@ def test_the_demo_opens_a_window(display, tmp_path):
         opened_window(display, process)
         assert process.wait(60) == 0, process.stderr.read()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.release
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_video_leaves_nothing_half_written(number, code, tiny_model, tmp_path):
-    """The contract's exit code, no output, no rest."""
-    source = media.write_video(tmp_path / "in.mp4", media.numbered(1500, (120, 160)))
-    target = tmp_path / "out.mp4"
-    words = ("video", source, "-o", target, "--model", tiny_model, "--preprocess", "tf")
-    with start(*words) as process:
-        while not list(tmp_path.glob("out.mp4.*.part")):
-            assert process.poll() is None, process.stderr.read()
-            time.sleep(0.02)
-        process.send_signal(number)
-        assert process.wait(60) == code
-        assert "Traceback" not in process.stderr.read()
-    assert [p.name for p in tmp_path.iterdir()] == ["in.mp4"]
 
 
 @pytest.mark.gui

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.reader import VideoReader
@@ -116,19 +115,6 @@ def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path,
     np.testing.assert_allclose(data["scores"], expected.scores[0], atol=1e-6)
     names = ["red", "green", "blue", "blue"]
     assert list(data["labels"]) == [names[i] for i in np.argsort(-expected.scores[0])]
-
-
-def test_a_mirrored_picture_is_explained_mirrored(run, with_tiny, seen, tmp_path, rng):
-    """What the network gets and what is written are both turned."""
-    picture = rng.integers(0, 256, (32, 32, 3), np.uint8)
-    media.write_picture(tmp_path / "in.png", picture)
-    words = ("image", tmp_path / "in.png", "--opacity", 0, *with_tiny, "--preprocess", "none")
-    assert run(*words, "--mirror", "-o", tmp_path / "out.png")[0] == 0
-    np.testing.assert_array_equal(seen[0][0], picture[:, ::-1])
-    import cv2
-
-    written = cv2.imread(str(tmp_path / "out.png"))[..., ::-1]
-    np.testing.assert_array_equal(written, picture[:, ::-1])
 
 
 def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_path):
@@ -300,31 +286,6 @@ def test_config_prints_a_file_to_start_from(run):
     assert "opacity: 0.5" in out
     assert "[from --opacity]" in out
     assert run("config")[1] == config.schema_line() + config.as_yaml(config.load())
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("--composite", "nonsense"), 2),
-        (("--set", "lrp.method=nonsense"), 78),
-        (("--set", "overlay.colormap=nonsense"), 78),
-        (("--model", "nonsense"), 2),
-        (("--model", "none.keras"), 66),
-    ],
-)
-def test_config_checks_names(run, words, code):
-    """What no command could use is not called a configuration."""
-    got, out, err = run("config", *words)
-    assert (got, out) == (code, "")
-    assert "non" in err
-
-
-def test_models_lists_every_name(run):
-    """One line each, and one for each other form that --model takes."""
-    code, out, _ = run("models")
-    assert code == 0
-    names = [line.split()[0] for line in out.splitlines()]
-    assert names == [*NETWORKS, "FILE.keras", "FOLDER", "hub:NAME", "hub:FOLDER"]
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])

@@ -1,7 +1,6 @@
 """The picture: colours, where the map lies, what stays untouched."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -13,9 +12,6 @@ from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
 from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over, make_overlay
-from realtime_lrp.view.sheet import contact_sheet
-from realtime_lrp.view.text import draw_lines, text_size
-from realtime_lrp.view.window import window
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 
@@ -204,12 +200,6 @@ def test_smoothing_keeps_sums_and_uniform_maps(stride, rng):
     assert strengths.smoothed(spot, stride).numpy()[0, 0, 0, 0] > 0
 
 
-def test_without_a_stride_nothing_is_smoothed(rng):
-    """The drawn map of VGG16 and of the embedded network is the raw one."""
-    relevance = rng.standard_normal((2, 20, 20, 3)).astype(np.float32)
-    assert strengths.smoothed(relevance, (1, 1)) is relevance
-
-
 def test_each_pixel_gets_the_mean_of_its_patch(rng):
     """Blocks as large as the patches; signs stay, and so does the sum."""
     relevance = rng.normal(1, 3, (2, 6, 8, 1)).astype(np.float32)
@@ -219,35 +209,6 @@ def test_each_pixel_gets_the_mean_of_its_patch(rng):
     drawn, scale = strength(relevance, stride=(2, 2), patches=(3, 2))
     assert (np.sign(drawn) == np.sign(expected[..., 0])).all()
     np.testing.assert_allclose(scale, np.abs(means).max((1, 2)), rtol=1e-5)
-
-
-def test_five_of_a_thousand_entries_are_above_the_scale():
-    """Of 1, 2, ... 1000 the scale is 995: 99.5 % of the entries are below or equal to it."""
-    relevance = np.arange(1, 1001, dtype=np.float32).reshape(1, 25, 40, 1)
-    drawn, scale = (part.numpy() for part in strength(relevance))
-    assert scale == 995 and drawn.max() == FULL
-
-
-def test_text_is_readable_on_white_and_on_black():
-    """White letters on a darkened strip; accents and CJK leave ink."""
-    for background in (0, 255):
-        for line in ("tiger cat  48%", "Größe: ñ é", "网络看到了什么"):
-            picture = np.full((200, 300, 3), background, np.uint8)
-            draw_lines(picture, [line], (0, 0, 300, 200), bottom=True)
-            strip = picture[-text_size(200) :]
-            assert strip.max() >= 240
-            assert np.median(strip) <= 0.5 * 255
-            assert (strip > 200).all(-1).sum() > 40
-            assert (picture[:100] == background).all()
-
-
-def test_a_contact_sheet_holds_every_picture():
-    """Five pictures in two rows of four places."""
-    pictures = [np.full((10, 20, 3), 40 * n, np.uint8) for n in range(1, 6)]
-    sheet = contact_sheet(pictures)
-    assert sheet.shape == (2 * 14 + 4, 4 * 24 + 4, 3)
-    assert (sheet[4:14, 4:24] == 40).all()
-    assert (sheet[18:28, 4:24] == 200).all()
 
 
 EYES = {
@@ -327,14 +288,3 @@ def test_contours_are_seen_on_any_ground():
         picture = np.full((200, 200, 3), ground)
         seen = as_seen(lay_over(picture, shown)[100], np.eye(3))
         assert np.linalg.norm(seen - seen[0], axis=-1).max() > 20
-
-
-def test_a_large_screen_keeps_its_proportions():
-    """The canvas is limited by one factor for both sides."""
-    for screen, canvas in {
-        (4320, 7680): (2304, 4096), (720, 1280): (720, 1280), (1440, 5120): (1152, 4096),
-        (10, 1280): (240, 1280),
-    }.items():  # fmt: skip
-        shown = object.__new__(window.Window)
-        shown._window = SimpleNamespace(size=screen[::-1])
-        assert shown.size == canvas

@@ -11,24 +11,14 @@ from viewer import LOOK, Viewer, engine_of, explained_frame
 from realtime_lrp.config.about import ABOUT
 from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.accounting import Loss
-from realtime_lrp.engine.wording import describe_target
-from realtime_lrp.realtime import stats as meter
-from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures, network_view, view
-from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.help import draw_help, help_layout
-from realtime_lrp.view.hud import (
-    Bar,
-    Legend,
-    Paragraph,
-    Row,
-    percent,
-)
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
+from realtime_lrp.view.hud import Bar, Legend, Paragraph, Row
+from realtime_lrp.view.scene import Panel
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -53,10 +43,6 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
 
 
 # The key table
-
-
-def test_the_documentation_has_the_key_table():
-    """Made from the same table as the help."""
 
 
 @pytest.mark.parametrize("size", [(480, 640), (720, 1280), (1080, 1920), (1920, 1080), (240, 320)])
@@ -186,30 +172,6 @@ def test_the_window_s_events_reach_the_state():
     assert not viewer.loop.turn()
 
 
-def test_a_key_before_the_first_picture_is_carried_out_with_it():
-    """What has to be done outside waits; nothing fails."""
-    viewer = Viewer()
-    viewer.window.heard += ["z"]
-    assert viewer.loop.turn() and not viewer.window.full
-    viewer.frame(GREY)
-    assert viewer.loop.turn() and viewer.window.full
-
-
-@pytest.mark.parametrize("key", ["e", "w"])
-@pytest.mark.parametrize(
-    ("files", "notice"),
-    [(0, "this source has no files to go through"), (1, "there is only one file")],
-)
-def test_a_source_without_other_files_says_so(files, notice, key):
-    """A camera, for example, or a single film."""
-    viewer = Viewer()
-    viewer.frame(GREY)
-    viewer.capture.__class__ = type("Few", (Capture,), {"files": files})
-    viewer.press(key)
-    assert viewer.state.notice.text == notice
-    assert viewer.told == []
-
-
 def test_what_is_covered_is_grey_and_a_mask_of_another_size_covers_nothing():
     """The picture itself stays."""
     mask = np.zeros((120, 160), bool)
@@ -333,36 +295,6 @@ def test_a_map_of_nearly_no_relevance_says_so_once(target, score, total, sentenc
     assert [e.head for e in entries if isinstance(e, Paragraph)] == ([sentence] if sentence else [])
 
 
-@pytest.mark.parametrize("style", ["heat", "contour", "off"])
-def test_zero_relevance_leaves_the_canvas_as_the_picture(style, rng):
-    """But for the faint outline of the region."""
-    picture = rng.integers(0, 256, (120, 160, 3), np.uint8)
-    explained_picture = ExplainedPicture(
-        picture, BOX, (Panel("zplus", np.zeros((60, 60), np.float32), False),)
-    )
-    scene = Scene((120, 160), picture, explained_picture, False, replace(LOOK, style=style))
-    canvas = Artist().draw(scene)
-    np.testing.assert_array_equal(canvas[1:-1, 21:139], picture[1:-1, 21:139])
-    np.testing.assert_array_equal(canvas[:, 140:], picture[:, 140:])
-
-
-def test_shares_in_percent():
-    """Small ones are not called nothing."""
-    assert [percent(share) for share in (0.5, 0.001, 0)] == ["50 %", "<1 %", "0 %"]
-
-
-def test_the_legend_says_what_the_colours_mean():
-    """Against and for where the map is signed; otherwise for gradients."""
-    frame = Viewer().frame(GREY)
-    signed = Panel("epsilon", np.zeros((9, 9), np.float32), True)
-    made = explained_frame(frame, drawn_at(30, 30), BOX)
-    legend = figures.legend_of(signed, LOOK, made)
-    assert legend == Legend("icefire", "against", "for")
-    gradient = replace(signed, name="guided_backprop")
-    legend = figures.legend_of(gradient, LOOK, made)
-    assert legend == Legend("icefire", "lowers it", "raises it")
-
-
 def test_a_class_against_another_is_named_on_both_sides():
     """Warm colours are for the first class, cold ones for the second; both have a bar."""
     frame, labels = (
@@ -434,22 +366,6 @@ def passing(viewer):
     return viewer.view._passing()[0]
 
 
-def test_what_is_prepared_is_said_in_words():
-    """The maps that are missing, and random weights."""
-
-    def note(keys_pressed, shown=("epsilon_plus_flat",)):
-        viewer = seen(Viewer())
-        viewer.press(*keys_pressed)
-        return passing_notice(viewer.state, 1e9, "", shown, old=True)
-
-    assert note("p") == "preparing guided_backprop, grad_cam"
-    assert note("x") == "preparing epsilon_plus_flat with random weights"
-    assert note("p", ("gradient",)) == (
-        "preparing epsilon_plus_flat, guided_backprop, grad_cam (still shown: gradient)"
-    )
-    assert passing_notice(Viewer().state, 1e9, "", (), old=True) == "preparing the first map"
-
-
 def test_every_method_and_composite_has_a_sentence():
     """One source for the window and the documents."""
     assert list(ABOUT) == [*COMPOSITES.known(), *METHODS.known()[1:]]
@@ -478,14 +394,6 @@ def test_passing_lines_are_on_the_screen_and_not_in_what_is_kept():
 # The figures
 
 
-def test_one_value_is_no_share():
-    """A network with a single linear output."""
-    made = explained_frame(
-        Viewer().frame(GREY), drawn_at(30, 30), BOX, scores=(35.2,), labels=("metres",)
-    )
-    assert figures.answer_bars(made) == (Row("metres", "35.2"),)
-
-
 @pytest.mark.parametrize(
     ("network_waits", "drawing_waits", "limit"),
     [
@@ -502,23 +410,6 @@ def test_the_limit_is_the_stage_that_hardly_waits(network_waits, drawing_waits, 
     rates.network_waits.rate = lambda: network_waits
     rates.drawing_waits.rate = lambda: drawing_waits
     assert rates.limit() == limit
-
-
-def test_waiting_is_measured_by_the_view(monkeypatch):
-    """10 ms for a frame and 2.5 ms for the rest of each turn are 0.8 of the time."""
-    now = [0.0]
-    monkeypatch.setattr(meter, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    viewer = Viewer()
-
-    def pass_by(seconds):
-        now[0] += seconds
-
-    viewer.capture.frames.newest = lambda before, wait_s: pass_by(0.01)
-    for _ in range(20):
-        viewer.view.step()
-        pass_by(0.0025)
-    assert viewer.view._waiting.seconds == pytest.approx(0.2)
-    assert viewer.view.rates.drawing_waits.rate() == pytest.approx(0.8)
 
 
 def setting_of(account=True, **more):
@@ -554,24 +445,6 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
     assert "relevance" in setting_of(account=False, total=0.5)
     assert rows["lost in"] == Row("lost in", "fc1: 29 %", warn=True)
     assert setting_of(total=2.5, loss=Loss("fc1", -2.5))["gained in"].value == "fc1: 250 %"
-
-
-def test_the_setting_says_what_explains_the_answer():
-    """Rules, target by name, precision, device; random weights stand out."""
-    rows = setting_of()
-    assert rows["LRP"].value == "epsilon_plus_flat"
-    assert rows["target"].value == "the best: heart"
-    assert "map" not in rows
-    random = setting_of(engine=engine_of(("a", "b", "c"), **{"--weights": "random"}))
-    assert random["weights"].warn
-    gradient = setting_of(engine=engine_of(("a", "b", "c"), name="gradient"))
-    assert "relevance" not in gradient
-    little = setting_of(total=0.0, score=(3e-37, 3e-37))
-    assert little["relevance"] == Row("relevance", "about 0")
-    engine = engine_of(("heart", "star", "cup"))
-    assert describe_target(engine, "0 - 2") == "heart - cup"
-    assert describe_target(engine, 1) == "star"
-    assert describe_target(engine, "all") == "all classes"
 
 
 def test_the_answer_shows_what_patches_change_and_a_locked_class():

@@ -15,9 +15,7 @@ from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
-from realtime_lrp.engine import engine as engines
 from realtime_lrp.view.hud import WARNING
-from realtime_lrp.view.keys import BINDINGS
 
 CLIP = config.ASSETS / "demo.mp4"
 NAMES = {".": "period", "+": "plus", "=": "equal", "-": "minus", "?": "question"}
@@ -72,62 +70,6 @@ def viewer(display, *words):
     return start(
         "live", "--source", CLIP, "--model", "shapes", "--target", "top1", *words, DISPLAY=display
     )
-
-
-@pytest.mark.gui
-@pytest.mark.release
-def test_every_key_of_the_table_is_pressed(display, tmp_path):
-    """Each does what can be seen, none ends or disturbs the viewer; what was kept is there."""
-    stats = tmp_path / "stats.json"
-    words = ("--set", f"live.folder={tmp_path}", "--set", "live.sources=[synthetic]")
-    with viewer(display, *words, "--stats", stats, "-v") as process:
-        while "first map" not in process.stderr.readline():
-            assert process.poll() is None, process.communicate()
-        screen = Screen(display, process, tmp_path)
-        screen.press("i", "i", "f")
-        plain = screen.until(lambda p: warm(p) > 100)
-        screen.press("h")
-        screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
-        screen.press("h", "l", "h", "e", "a")
-        middle = np.s_[300:600, 500:780]
-        screen.until(lambda p: p[middle].mean() < 0.4 * plain[middle].mean())
-        assert screen.picture()[:, :300].mean() > 0.8 * plain[:, :300].mean()
-        screen.press("Return", "o", "o")
-        time.sleep(4.2)  # notices go
-        off = screen.picture()
-        screen.press("m")
-        time.sleep(0.6)
-        turned = screen.picture()
-        same = np.abs(off[20:500, 200:-200].astype(int) - turned[20:500, 200:-200][:, ::-1])
-        assert same.mean() < 3, "mirrored"
-        screen.press("m", "o", "f")
-        done = {"i", "h", "?", "F1", "l", "o", "m", "f", "q", "Escape"}
-        toggles = {*"pxbnagi890yru/z", "F11", "F5", "F6"}
-        for bindings in BINDINGS.values():
-            for key in (key for one in bindings for key in one.keys if key not in done):
-                screen.press(key)
-                if key in ("p", "x", "s", "r", "c", "F11", "F5", "z"):
-                    time.sleep(0.5)
-                if key in toggles:
-                    screen.press(key)  # and back again
-                if key == "Tab":
-                    screen.press("Escape")  # closes the list
-        screen.press("h")
-        screen.until(lambda p: p.mean() < 0.5 * plain.mean() and warm(p) > 300)
-        screen.press("Escape", "i")
-        assert process.poll() is None
-        begin = time.monotonic()
-        xdotool(display, "key", "--delay", "200", "Escape", "Escape")
-        assert process.wait(60) == 0
-        assert time.monotonic() - begin < 3
-        told = process.stderr.read()
-    assert "Traceback" not in told and "Error" not in told
-    kept = {path.suffix for path in tmp_path.glob("realtime_lrp-*")}
-    assert kept == {".png", ".npz", ".mp4", ".jsonl"}
-    figures = json.loads(stats.read_text())
-    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
-    assert 0 <= captured - shown - dropped <= 2
-    assert figures["traces"] == 1
 
 
 @pytest.mark.gui
@@ -227,25 +169,6 @@ def recorded_s(film):
     return 0
 
 
-@pytest.mark.release
-def test_the_picture_comes_at_its_rate_under_a_slow_network(tmp_path, monkeypatch):
-    """30 of 30 with a network that takes 200 ms; no frame is counted twice."""
-
-    class Slow(engines.Engine):
-        def begin(self, pictures, **options):
-            time.sleep(0.2)
-            return super().begin(pictures, **options)
-
-    monkeypatch.setattr(engines, "Engine", Slow)
-    words = {"--source": "synthetic", "--model": "shapes", "--display": "none"}
-    stats = tmp_path / "s.json"
-    live.run(config.load(options=words, command="live").config, duration_s=4, stats=stats)
-    figures = json.loads(stats.read_text())
-    assert figures["maps_per_s"] < 5.1
-    assert 0.9 * figures["frames_captured"] < figures["frames_shown"] <= figures["frames_captured"]
-    assert figures["map_age_ms"]["p50"] > 200
-
-
 class Scripted:
     """A window whose keys a script presses, a generator that is asked at every turn."""
 
@@ -322,32 +245,3 @@ class Disk:
     def __call__(self, path):
         self.asked += 1
         return types.SimpleNamespace(free=2**20 if self.full else 2**39)
-
-
-@pytest.mark.release
-def test_the_next_source_is_gone_over_to_by_key(monkeypatch, tmp_path):
-    """From 30 frames a second to 15; frames count on. Keys before the first picture do no harm."""
-    stats, seen, send = tmp_path / "s.json", [], live.View.send
-
-    def noted(view, event):
-        if isinstance(event, live.KeyPressed):
-            seen.append((time.monotonic(), view._capture.frames.count))
-        return send(view, event)
-
-    def script(window):
-        yield from "rsfdv"
-        for count, key in ((15, "v"), (60, "c"), (10, "v"), (30, "q")):
-            yield from window.pictures(count)
-            yield key
-
-    monkeypatch.setattr(live.View, "send", noted)
-    run_scripted(script, tmp_path, stats=stats)
-    rates = [
-        (last - first) / (until - since) for (since, first), (until, last) in (seen[5:7], seen[7:9])
-    ]
-    assert rates == [pytest.approx(30, abs=3), pytest.approx(15, abs=2)]
-    assert seen[7][1] > seen[6][1], "frames count on"
-    figures = json.loads(stats.read_text())
-    assert figures["reconnects"] == 0
-    captured, shown, dropped = (figures[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
-    assert 0 <= captured - shown - dropped <= 2

@@ -17,7 +17,6 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.view.window import full_screen, screen_power
 from realtime_lrp.view.window.display import GONE, display_reachable, pygame, require_display
 from realtime_lrp.view.window.keyboard import Keyboard
-from realtime_lrp.view.window.window import new_size
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
@@ -312,14 +311,6 @@ def test_without_a_display_there_is_no_window(monkeypatch):
         with pytest.raises(UnavailableError, match="--display none"):
             require_display()
         assert not display_reachable()
-
-
-@pytest.mark.parametrize(
-    ("screen", "size"), [((1080, 1920), (720, 1280)), ((408, 640), (360, 640))]
-)
-def test_a_new_window_fits_on_the_screen(screen, size):
-    """It keeps its shape of 16 to 9 and is never larger than 1280 x 720."""
-    assert new_size(screen) == size
 
 
 @pytest.mark.gui

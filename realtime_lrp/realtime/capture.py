@@ -249,7 +249,6 @@ class Capture:
             return pause_s
 
     def _set_missing(self, history: "SourceHistory") -> None:
-        """Says that the source gives no picture."""
         history.lost = history.lost or history.missing == LOST
         self._set_trouble(history.missing)
 
@@ -329,7 +328,6 @@ class _Reader(threading.Thread):
                 self._frames.put(transformed, captured, source)
 
     def _examine(self, picture: np.ndarray, now: float) -> None:
-        """Notes whether a picture is new, and whether it is black."""
         rows, columns = picture.shape[:2]
         small = picture[:: max(1, rows // 36), :: max(1, columns // 64)]
         checksum = zlib.crc32(small.tobytes())

@@ -150,7 +150,6 @@ class EngineCache:
             memory.free_cycles()  # of the engine that is kept no more, and of the preparation
 
     def _next_choice(self) -> EngineChoice | ConceptRequest | None:
-        """Waits for the next choice or channels to prepare; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted or self._concepts)
             concepts = self._concepts[1] if self._concepts else None

@@ -136,8 +136,6 @@ _Asked = tuple[MapRequest, "Engine", ConceptRequest | None]
 
 @dataclass(frozen=True)
 class _InFlight:
-    """A frame whose explanation has started; `results` waits for it until it is done."""
-
     frame: Item[np.ndarray]
     picture: np.ndarray
     request: MapRequest

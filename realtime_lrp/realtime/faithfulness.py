@@ -93,7 +93,6 @@ class Probe:
         return ProbeResult(class_, whole, relevant, at_random, chosen[0], chosen[1])
 
     def _random_masks(self, count: int, grid: tuple[int, int]) -> list[np.ndarray]:
-        """`DRAWS` choices of patches."""
         masks = [
             _mask(self._rng.permutation(grid[0] * grid[1])[:count], grid) for _ in range(DRAWS)
         ]
@@ -141,7 +140,6 @@ class FrameProbe:
 
 
 def _mask(patches: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
-    """The patches with these numbers as bool [rows, columns]."""
     mask = np.zeros(grid[0] * grid[1], bool)
     mask[patches] = True
     return mask.reshape(grid)

@@ -76,7 +76,6 @@ class TimeForFirst:
         self._rest = 0.0
 
     def __call__(self) -> float:
-        """How long the network is to rest, in multiples of the time that its map took."""
         now = self._first.maps.count, self._frames.count
         maps, frames = (new - old for new, old in zip(now, self._before, strict=True))
         self._before = now

@@ -50,5 +50,4 @@ class SteadyShares:
         self._shown = [one.channel for one in found.maps]
 
     def _kept(self, now: float) -> float:
-        """How much of the average stays."""
         return min(math.exp(-max(now - self._time, 0.0) / AVERAGED_S), 0.99)

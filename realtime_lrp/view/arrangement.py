@@ -156,7 +156,6 @@ def _giving_way(
 
 
 def _split(area: Box, letters: int) -> tuple[Box, Box]:
-    """An area without the line of marks at its lower edge, and that line."""
     x0, y0, x1, y1 = area
     y = max(y0 + 1, y1 - round(MARKS * letters))
     return (x0, y0, x1, y), (x0, y, x1, y1)

@@ -252,5 +252,4 @@ def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:
 
 
 def _lines(text: str, width: int, size: int) -> list[str]:
-    """A name or value in `LINES` lines of at most this width."""
     return wrapped(text.replace(" %", "\xa0%"), width, size)[:LINES]

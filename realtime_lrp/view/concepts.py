@@ -213,7 +213,6 @@ def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) ->
 
 
 def _above_tile(letters: int) -> float:
-    """The height of name, bar and gaps of a row."""
     return (NAME + 2 * PAD) * letters
 
 
@@ -238,7 +237,6 @@ def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -
 
 
 def _name_and_share(row: ConceptRow, letters: int) -> list[Part]:
-    """The lines above a row's map."""
     colour = colour_of(row.share)
     bar = Bar("", abs(row.share), colour=colour)
     return [line(row.name, row.figure, letters, WHITE, colour), strip(bar, letters)]
@@ -252,7 +250,6 @@ def colour_of(share: float) -> Colour:
 
 
 def _caption_size(letters: int) -> int:
-    """The height of the letters of captions."""
     return max(9, round(CAPTION * letters))
 
 

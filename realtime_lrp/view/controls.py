@@ -108,7 +108,6 @@ def draw_brush(
 
 
 def _lines(room: int, letters: int, gap: int) -> list[dict[str, int]]:
-    """Action -> width of its button, in as many lines as are needed."""
     lines: list[dict[str, int]] = [{}]
     for action, one in BUTTONS.items():
         width = max(_width(text, letters) for text in (one.button, one.undo))

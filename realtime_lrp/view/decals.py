@@ -87,5 +87,4 @@ def _changed_box(black: np.ndarray, white: np.ndarray) -> Box:
 
 
 def _flat(canvas: np.ndarray) -> np.ndarray:
-    """All values of each row."""
     return canvas.reshape(len(canvas), -1)

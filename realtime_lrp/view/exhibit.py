@@ -116,8 +116,6 @@ class PageArtist:
 
 
 class _KeptPage:
-    """A page that was drawn, or a part of one."""
-
     def __init__(self) -> None:
         self._drawn: tuple[tuple[int, int], Page] | None = None
         self._pixels = np.zeros((0, 0, 3), np.uint8)

@@ -70,7 +70,6 @@ class Follower:
         return np.clip((UNLIKE - unlike) / (UNLIKE - ALIKE), 0, 1)
 
     def _prepare_coordinates(self, size: tuple[int, int], overlay: Overlay) -> None:
-        """Prepares the coordinates of an overlay's pixels, in itself and in the reduced picture."""
         x0, y0, x1, y1 = overlay.box
         rows, columns = overlay.alpha.shape
         small = self._then.shape

@@ -211,7 +211,6 @@ def _lines(smooth: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bytes(share: np.ndarray) -> np.ndarray:
-    """0 to 1 as 0 to 255."""
     return np.rint(share * 255).astype(np.uint8)
 
 

@@ -69,7 +69,6 @@ def _grid(size: tuple[int, int]) -> tuple[int, int, int]:
 def _draw_centred(
     canvas: np.ndarray, text: str, base: int, size: int, colour: tuple[int, int, int]
 ) -> None:
-    """Draws a centred line, smaller if it would not fit."""
     columns = canvas.shape[1]
     room = round(0.94 * columns)
     size = shrunk(size, 6, lambda size: text_width(text, size) <= room)
@@ -77,7 +76,6 @@ def _draw_centred(
 
 
 def _draw_dots(canvas: np.ndarray, typed: int, box: Box) -> None:
-    """Draws up to six dots in a row, further ones in a second row."""
     x0, y0, x1, y1 = box
     step = (x1 - x0) / 6
     rows = 1 if typed <= 6 else 2

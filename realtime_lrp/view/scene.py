@@ -188,7 +188,6 @@ class Artist:
     def _draw_tile(
         self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: Overlay | None
     ) -> None:
-        """Draws a picture with a map into a box of the canvas."""
         x0, y0, x1, y1 = box
         tile = canvas[y0:y1, x0:x1]
         if overlay is None:
@@ -202,7 +201,6 @@ class Artist:
             _scale_into(tile, drawn)
 
     def _draw_text(self, canvas: np.ndarray, scene: Scene) -> None:
-        """Draws captions, legends, figures and the notice."""
         draw, boxes = self.decals.draw, scene.arrangement.pictures
         if scene.panels:
             awaited = (f"preparing {name}" for name in scene.awaited)
@@ -242,7 +240,6 @@ class Artist:
 
 
 def _scale_into(tile: np.ndarray, picture: np.ndarray) -> None:
-    """Draws a picture over all of a tile."""
     rows, columns = tile.shape[:2]
     if tile.shape == picture.shape:
         np.copyto(tile, picture)
@@ -261,14 +258,12 @@ def _scaled_overlay(overlay: Overlay, shape: Sequence[int], scaled: Sequence[int
 
 
 def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:
-    """Draws the name of a panel above it."""
     x0, y0, x1, _ = box
     text = fitted(name, x1 - x0, letters)
     draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
 
 
 def _draw_legend(canvas: np.ndarray, legend: Legend, box: Box, letters: int) -> None:
-    """Draws what the colours of a panel mean below it."""
     x0, _, x1, y1 = box
     parts = legend_line(legend, x1 - x0, letters)
     draw_parts(canvas, parts, x0, y1 + letters // 4, x1 - x0)
@@ -293,7 +288,6 @@ def _draw_patches(canvas: np.ndarray, patches: Patches, shape: tuple[int, ...], 
 
 
 def _sides(chosen: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> list[np.ndarray]:
-    """The sides between a chosen patch and one that is not, as pairs of points (x, y)."""
     framed = np.pad(chosen, 1)
     sides = []
     for row, column in np.argwhere(framed[:, 1:] != framed[:, :-1]):  # row 1 is the first patch
@@ -306,7 +300,6 @@ def _sides(chosen: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> list[np.ndarra
 
 
 def _dashes(side: np.ndarray) -> list[np.ndarray]:
-    """The two ends of a side."""
     first, last = side
     return [np.array([first, first + DASH * (last - first)]),
             np.array([last, last + DASH * (first - last)])]  # fmt: skip

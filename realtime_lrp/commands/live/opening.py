@@ -59,7 +59,6 @@ class Opening:
         return not stopped.is_set()
 
     def _ended(self) -> bool:
-        """Whether the user closed the window, or pressed q, or Esc twice."""
         if self._window is None:
             return False
         for event in self._window.events():

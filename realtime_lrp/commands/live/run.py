@@ -149,7 +149,6 @@ def run(
 
 
 def _finish(view: View, capture: Capture, threads: Sequence[RelevanceThread], saver: Saver) -> None:
-    """Ends all parts and completes what is recorded."""
     view.finish()
     capture.end()
     for thread in threads:
@@ -278,7 +277,6 @@ def _check_outputs(stats: Path | None, record: Path | None) -> None:
 
 
 def _event_of(event: str | Mouse) -> Event:
-    """The event of a key or of the mouse."""
     if isinstance(event, Mouse):
         return MouseMoved(event.x, event.y, event.button)
     return KeyPressed(event)

@@ -196,7 +196,6 @@ class Saver:
 
 
 def _saved(film: Path, recorder: Recorder) -> str:
-    """A notice about a film that is finished."""
     if not recorder.frames:
         return "no picture came: nothing is saved"
     return f"saved {film.name}, {recorder.seconds:.1f} s"
@@ -239,7 +238,6 @@ def snapshot_of(view: View) -> Snapshot | None:
 
 
 def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
-    """What is shown of one network; None if it has no map."""
     explained, scene, canvas = network.explained, network.scene, view.canvas
     if not network.has_map or scene is None or canvas is None or explained is None:
         return None

@@ -341,7 +341,6 @@ def seek(state: ViewerState, share: float, now: float) -> ViewerState:
 
 
 def _position_at(timeline: Timeline, share: float) -> float:
-    """The position after this share of a timeline."""
     if timeline.unit == "files":
         return round(share * (timeline.length - 1))
     return share * timeline.length
@@ -479,7 +478,6 @@ def _present_class(state: ViewerState) -> int:
 
 
 def _best(state: ViewerState, count: int) -> list[int]:
-    """The indices of the best classes; none before the first map."""
     return state.answer.best(count) if state.answer else []
 
 

@@ -90,7 +90,6 @@ def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
 def _awaited(
     state: ViewerState, drawn: ExplainedPicture | None, explained: ExplainedFrame | None
 ) -> tuple[str, ...]:
-    """The methods and composites that were chosen side by side and have no panel yet."""
     if not state.tiled or drawn is None:
         return ()
     unsuited = explained.engine.explainer.unsuited if explained else state.unsuited
@@ -133,7 +132,6 @@ def passing_notice(
 
 
 def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
-    """What is prepared, and which map is shown meanwhile."""
     missing = [name for name in (choice.name, *choice.also) if name not in shown]
     text = f"preparing {', '.join(missing or (choice.name,))}"
     text += " with random weights" if choice.random else ""
@@ -180,7 +178,6 @@ def draw_over(
 
 
 def _draw_pointer(canvas: np.ndarray, state: ViewerState, recording: bool, now: float) -> None:
-    """Draws the outline of the brush, and the controls, if they are shown."""
     controls, brush = state.controls(now), brush_at_pointer(state, now)
     if brush and state.shown:
         box, middle = brush

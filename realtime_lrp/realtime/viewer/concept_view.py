@@ -45,7 +45,6 @@ class ConceptView:
         self._start_over(())
 
     def _start_over(self, series: tuple[object, ...]) -> None:
-        """Forgets rows, shares and scale: they are of something else."""
         self._series = series
         self._channels: Channels = (None,) * ROWS
         self._shares: dict[int, float] = {}

@@ -152,7 +152,6 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
 
 
 def _descriptions(names: Sequence[str]) -> list[Block]:
-    """What maps of these methods and composites show, and what they are weak at."""
     return [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
 
 
@@ -251,7 +250,6 @@ def setting_rows(
 
 
 def _target_text(explained: ExplainedFrame, problem: str) -> str:
-    """The target in words, or why it has no map."""
     target = describe_target(explained.engine, explained.request.target, explained.scores)
     return problem or target.replace("_", " ")
 
@@ -306,7 +304,6 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
 
 
 def _sides(explained: ExplainedFrame) -> list[str]:
-    """The names of both sides of a contrast; none for other targets."""
     target = explained.engine.explainer.canonical(explained.request.target)
     if " - " not in str(target):
         return []

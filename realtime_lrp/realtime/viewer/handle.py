@@ -64,7 +64,6 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
 
 
 def _is_input(event: events.Event) -> bool:
-    """Whether the user did something; moving the mouse is nothing."""
     if isinstance(event, events.MouseMoved):
         return event.button != ""
     return isinstance(event, INPUTS)
@@ -139,7 +138,6 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
 
 
 def _with_hint(state: ViewerState, warning: str, now: float) -> ViewerState:
-    """The state with the notice that comes with the first answer."""
     if warning:
         return state.with_notice(f"{warning}\n{HINT}", now, WARNING_S)
     return state.with_notice(HINT, now)

@@ -97,7 +97,6 @@ def progress(timeline: Timeline) -> Progress:
 
 
 def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
-    """A button of the mouse went down."""
     if state.listing:
         return _holding(state, "menu")
     if state.helping:
@@ -140,7 +139,6 @@ def _draw_stroke(
 
 
 def _picture_at_pointer(state: ViewerState) -> tuple[Box, tuple[int, int]] | None:
-    """The box of the picture under the mouse, and its pixel; None beside the picture."""
     x, y = state.pointer.x, state.pointer.y
     if state.shown is None:
         return None
@@ -151,13 +149,11 @@ def _picture_at_pointer(state: ViewerState) -> tuple[Box, tuple[int, int]] | Non
 
 
 def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:
-    """The pixel of the picture at a position of the canvas."""
     (x, y), (x0, y0, x1, y1) = position, box
     return (x - x0) * shape[1] // (x1 - x0), (y - y0) * shape[0] // (y1 - y0)
 
 
 def _seek(state: ViewerState, now: float) -> ViewerState:
-    """Seeks the position of the bar at the pointer."""
     controls = state.controls(now)
     if not (controls and controls.track):
         return state

@@ -166,7 +166,6 @@ class View:
             self._relevance.request = state.request
 
     def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
-        """The next frame to show, None if there is none, and the newest explained frame."""
         maps, frames, paired = self._relevance.maps, self._capture.frames, self.state.paired
         newest = maps.newest()
         number, explained = (newest.number, newest.value) if newest else (0, None)
@@ -226,7 +225,6 @@ class View:
         self._show(draw_over(self.canvas, self._artist, split, self.state, status, passing, now))
 
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
-        """What is drawn of each network."""
         state, trouble = self.state, self._capture.trouble
         self.concepts = self._concept_view.panel(state, self._first.newest)
         concepts = self.concepts if self.figures_in_picture else None
@@ -244,7 +242,6 @@ class View:
         return SplitScene(size, tuple(scenes), boxes, concepts)
 
     def _passing(self) -> tuple[str, ...]:
-        """For each network the lines for the screen alone."""
         return tuple(network.passing(self.state) for network in self.networks)
 
     def _count(self, frame: Item[np.ndarray], dropped: int) -> None:

@@ -75,7 +75,6 @@ class Keyboard:
 
 
 def _named(event: pygame.Event) -> str | None:
-    """The name of a key that writes nothing."""
     if _is_shortcut(event) or event.scancode in MODIFIERS:
         return None
     if event.key in KEYPAD:
@@ -86,7 +85,6 @@ def _named(event: pygame.Event) -> str | None:
 
 
 def _written(text: str, pressed: pygame.Event) -> str | None:
-    """The name of a key that writes a character."""
     if _is_shortcut(pressed) or pressed.key in NAMED:
         return None
     if text == " ":

@@ -119,7 +119,6 @@ class Window:
         return not (self._keyboard.repeated and name == "Escape")
 
     def _mouse(self, event: pygame.Event) -> Mouse | None:
-        """The mouse after an event, or None."""
         if event.type == pygame.MOUSEMOTION:
             left, _, right = event.buttons
             return self._at(event.pos, "left" if left else "right" if right else "")
@@ -156,7 +155,6 @@ class Window:
 
 
 def _icon() -> pygame.Surface:
-    """A spot of relevance: dark red to yellow."""
     icon = pygame.Surface((64, 64), pygame.SRCALPHA)
     for radius, colour in ((31, (90, 0, 0)), (22, (200, 40, 0)), (12, (255, 210, 80))):
         pygame.draw.circle(icon, colour, (32, 32), radius)

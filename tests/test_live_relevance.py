@@ -446,6 +446,7 @@ def test_maps_of_a_small_file_are_computed_side_by_side(tmp_path, monkeypatch):
     assert not pool(small), "TensorFlow is loaded"
     monkeypatch.delitem(sys.modules, "tensorflow")
     assert pool(small) and pool("hub:deit_tiny_distilled_patch16_224_imagenet")
+    assert pool("mobilenet_v2")
     others = large, tmp_path, tmp_path / "missing.keras", "", "vgg16"
     assert not any(map(pool, others)) and not pool(small, also_models=["vgg16"])
     assert relevance_thread.pool_for(config.Config(model={"name": str(small)})) is None

@@ -27,6 +27,7 @@ from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
 from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
+from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import FrameProbe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
@@ -52,7 +53,7 @@ VANISHED = 1e-3  # a map with less than this share of the relevance that started
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
 
-SMALL = 40 << 20  # bytes of the largest model file whose maps are computed side by side
+SMALL = 40 << 20  # bytes of the largest network whose maps are computed side by side
 THREADS = "TF_NUM_INTRAOP_THREADS"  # where TensorFlow takes its number of threads from when loaded
 
 log = logging.getLogger(__name__)
@@ -388,12 +389,12 @@ def pool_for(config: Config) -> ThreadPoolExecutor | None:
     The operations of a small network are so short that sharing each among threads costs more than
     it gains. Maps of a larger one would only get older. Several networks share all threads.
     """
-    path, cores = Path(config.model.name), os.cpu_count() or 1
-    try:
-        small = path.suffix == ".keras" and path.stat().st_size <= SMALL
-    except (OSError, ValueError):
-        small = False  # loading says what is wrong
-    small = small or "_tiny_" in config.model.name
+    name, cores = config.model.name, os.cpu_count() or 1
+    small = "_tiny_" in name  # of KerasHub
+    if application := APPLICATIONS.get(name.lower()):
+        small = application.megabytes << 20 <= SMALL
+    elif name.endswith(".keras") and Path(name).is_file():
+        small = Path(name).stat().st_size <= SMALL
     decided = THREADS in os.environ or "tensorflow" in sys.modules
     if not small or decided or cores == 1 or config.live.also_models:
         return None

@@ -80,14 +80,10 @@ def screen(*keys, **more):
 def controls():
     """Buttons, the bar of a film and the brush, over a frozen picture."""
     viewer = shown("f")
-    timeline = Timeline(2.0, 8.0, "seconds")
-    type(viewer.capture).timeline = property(lambda self: timeline)
-    try:
-        drawn_again(viewer)
-        viewer.press(Mouse(300, 300, ""))
-        return drawn_again(viewer)
-    finally:
-        del type(viewer.capture).timeline
+    viewer.capture.source.timeline = Timeline(2.0, 8.0, "seconds")
+    drawn_again(viewer)
+    viewer.press(Mouse(300, 300, ""))
+    return drawn_again(viewer)
 
 
 def concepts(size):

@@ -403,27 +403,27 @@ def test_controls_reach_the_present_source(clock):
     """None before it is open, none while it is switched; a player that rests is not lost."""
     calls, world = [], World(clock)
     capture = Capture(lambda stop: Player(stop, clock, calls), clock=clock)
-    capture.pause(True)
-    assert (capture.described, capture.files) == ("", 0)
+    capture.source.pause(True)
+    assert (capture.source.described, capture.source.files) == ("", 0)
     with capture:
         clock.sleep(31)
-        assert (capture.described, capture.files) == ("a.mp4", 2)
-        capture.pause(True)
-        capture.step()
-        capture.skip(-1)
-        capture.seek(4.5)
-        capture.loop(False)
+        assert (capture.source.described, capture.source.files) == ("a.mp4", 2)
+        capture.source.pause(True)
+        capture.source.step()
+        capture.source.skip(-1)
+        capture.source.seek(4.5)
+        capture.source.loop(False)
         assert calls == [("pause", True), "step", ("skip", -1), ("seek", 4.5), ("loop", False)]
-        assert capture.timeline.length == 8.0
+        assert capture.source.timeline.length == 8.0
         clock.sleep(25)
         assert (capture.trouble, capture.frames.count) == ("", 1)
         capture.switch(world.open)
-        capture.step()
-        assert capture.described == ""
+        capture.source.step()
+        assert capture.source.described == ""
         clock.sleep(1)
-        assert (capture.described, capture.files) == ("camera", 0)
-        capture.skip(1)
-        assert len(calls) == 5 and capture.timeline is None
+        assert (capture.source.described, capture.source.files) == ("camera", 0)
+        capture.source.skip(1)
+        assert len(calls) == 5 and capture.source.timeline is None
 
 
 def test_the_end_waits_for_the_device_to_be_closed(clock, monkeypatch):
@@ -492,7 +492,7 @@ def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkey
             gate.set()
             until(lambda: not capture.trouble)
             assert capture.reconnects == number
-        assert capture.described == "device, read"
+        assert capture.source.described == "device, read"
     Device(tmp_path, threading.Event()).close()
 
 
@@ -516,7 +516,7 @@ def test_a_hanging_decoder_is_killed_and_its_file_opened_again(kind, tmp_path, m
     opened, gate = gated(functools.partial(open_source, name))
     with Capture(opened) as capture:
         until(lambda: capture.frames.count > 5)
-        capture.pause(kind == "paused")
+        capture.source.pause(kind == "paused")
         gate.clear()
         children[0].send_signal(signal.SIGSTOP)
         until(lambda: capture.trouble == LOST)

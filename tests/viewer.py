@@ -25,10 +25,10 @@ LOOK = replace(Look.of(config.Config().overlay), opacity=1.0)
 """How maps are drawn."""
 
 
-class Files(Capture):
-    """A source whose files can be gone through."""
+class Scripted(Capture):
+    """A capture whose source a test makes."""
 
-    files = 3
+    source = None
 
 
 class ScriptedRelevance:
@@ -75,14 +75,16 @@ class Viewer:
         if average is not None:
             overlay = chosen.overlay.model_copy(update={"average": average})
             chosen = chosen.model_copy(update={"overlay": overlay})
-        self.capture, self.maps = Files(lambda stop: None), Slot()
+        self.capture, self.maps = Scripted(lambda stop: None), Slot()
         for _ in range(captured_before):
             self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
         self.stats, self.shown, self.told = Stats("CPU", "float32"), [], []
         state = first_state(chosen, first_request(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)
+        self.capture.source = SimpleNamespace(files=3, described="", timeline=None)
         for name in ("pause", "step", "skip", "seek", "loop"):
-            setattr(self.capture, name, lambda *words, name=name: self.told.append((name, *words)))
+            tell = lambda *words, name=name: self.told.append((name, *words))  # noqa: E731
+            setattr(self.capture.source, name, tell)
         self.window = SimpleNamespace(full=False, heard=[], closed=False)
         self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
         self.window.fill_screen = lambda on: setattr(self.window, "full", on)

@@ -18,7 +18,7 @@ import numpy as np
 
 from realtime_lrp.errors import UnavailableError, first_line, masked
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.video.source import Source, Timeline
+from realtime_lrp.video.source import Source
 
 PAUSES_S = (0.5, 1.0, 2.0, 3.0)
 """Pauses before the first, second, ... attempt to open a lost source, in seconds."""
@@ -92,7 +92,6 @@ class Capture:
         self._started = clock.now()
 
     def start(self) -> None:
-        """Begins to open the source."""
         self._started = self._clock.now()
         self._thread.start()
 
@@ -105,7 +104,6 @@ class Capture:
         self._clock.wait(self._ended, JOIN_S)
 
     def end(self) -> None:
-        """Stops the source; no further frame comes."""
         with self._lock:
             self._stopped = True
             self._drop_reader()
@@ -132,45 +130,11 @@ class Capture:
 
     @property
     def supervised(self) -> bool:
-        """Whether the supervisor runs."""
         return self._thread.is_alive()
 
     @property
-    def described(self) -> str:
-        """What the present source is; "" if none is open."""
-        return self._source().described
-
-    @property
-    def files(self) -> int:
-        """How many files the present source goes through; 0 for any other source."""
-        return self._source().files
-
-    @property
-    def timeline(self) -> Timeline | None:
-        """Where the present source stands, see `Source`."""
-        return self._source().timeline
-
-    def pause(self, paused: bool) -> None:
-        """Pauses a recording, or lets it go on."""
-        self._source().pause(paused)
-
-    def step(self) -> None:
-        """Shows one more frame of a paused recording."""
-        self._source().step()
-
-    def skip(self, files: int) -> None:
-        """Skips this many files; backwards if negative."""
-        self._source().skip(files)
-
-    def seek(self, position: float) -> None:
-        """Goes on from a position of the `timeline`."""
-        self._source().seek(position)
-
-    def loop(self, on: bool) -> None:
-        """Whether files begin again at their end."""
-        self._source().loop(on)
-
-    def _source(self) -> Source:
+    def source(self) -> Source:
+        """The present source; one that does nothing while none is open."""
         reader = self._reader
         return (reader and reader.source) or _NO_SOURCE
 

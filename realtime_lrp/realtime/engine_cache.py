@@ -88,11 +88,9 @@ class EngineCache:
         self._thread = threading.Thread(target=self._run, name="engine_cache", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Prepares no further engine."""
         with self._changed:
             self._stopped = True
             self._changed.notify()

@@ -87,7 +87,6 @@ class ExplainedFrame:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The method or composite of each map."""
         return self.engine.name, *self.engine.also
 
     @property
@@ -191,7 +190,6 @@ class RelevanceThread:
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def start(self) -> None:
-        """Starts to load the network."""
         self._thread.start()
 
     def __enter__(self) -> RelevanceThread:
@@ -217,7 +215,6 @@ class RelevanceThread:
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
         return self._thread.is_alive()
 
     @property

@@ -25,7 +25,6 @@ class Slot(Generic[T]):
         self._item: Item[T] | None = None
 
     def put(self, value: T, time: float, source: str = "") -> None:
-        """Replaces the item."""
         with self._changed:
             self._item = Item(value, self._count() + 1, time, source)
             self._changed.notify_all()
@@ -38,7 +37,6 @@ class Slot(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many items were put so far."""
         with self._changed:
             return self._count()
 

@@ -46,7 +46,6 @@ class Stats:
     _maps_before: int = field(default=0, init=False)
 
     def map_made(self, count: int, seconds: float) -> None:
-        """Counts maps of one batch."""
         self.maps += count
         self.map_ms.extend([1000 * seconds / count] * count)
         if self.first_map is None:
@@ -55,15 +54,12 @@ class Stats:
             self._maps_before = self.maps
 
     def seconds(self) -> float:
-        """Seconds since the first map, 0 before it."""
         return 0.0 if self.first_map is None else time.monotonic() - self.first_map
 
     def display_fps(self) -> float | None:
-        """Frames shown a second since the first map."""
         return self._rate(self.frames_shown - self._shown_before)
 
     def maps_per_s(self) -> float | None:
-        """Maps finished a second since the first one."""
         return self._rate(self.maps - self._maps_before)
 
     def _rate(self, count: int) -> float | None:
@@ -71,7 +67,6 @@ class Stats:
         return count / seconds if seconds else None
 
     def summary(self) -> str:
-        """One line for a person."""
         fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
         frames = "1 frame" if self.frames_shown == 1 else f"{self.frames_shown} frames"
         dropped = "" if self.frames_dropped is None else f"{self.frames_dropped} dropped, "
@@ -145,7 +140,6 @@ class Meter:
         self._seen: deque[tuple[float, float]] = deque()
 
     def reached(self, number: float) -> None:
-        """Notes the present number."""
         now = time.monotonic()
         if not self._seen or number != self._seen[-1][1]:
             self._seen.append((now, number))

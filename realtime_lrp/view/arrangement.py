@@ -38,7 +38,6 @@ class Arrangement:
     marks: Box  # a line for what lasts: frozen, recording. Nothing else stands there.
 
     def moved_down(self, rows: int) -> "Arrangement":
-        """The same boxes so many rows further down."""
         return Arrangement(
             _all_moved(self.pictures, 0, rows),
             _all_moved(self.figures, 0, rows),

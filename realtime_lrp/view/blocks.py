@@ -145,7 +145,6 @@ class _Letters(NamedTuple):
     least: int  # of an answer in the presenter view
 
     def scaled(self, scale: float) -> int:
-        """The height of letters of this scale."""
         return self.size if scale == 1 else round(scale * self.size * self.tall)
 
 

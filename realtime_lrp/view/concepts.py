@@ -75,11 +75,9 @@ class ConceptPanel:
 
     @property
     def heading(self) -> str:
-        """The line at the top."""
         return f"{self.network or 'What it'} found: {self.title}"
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
-        """Where it stands on a canvas, see `place_panel`."""
         return place_panel(size, letters, self.with_pictures, bool(self.warning))
 
 

@@ -43,7 +43,6 @@ class Controls:
     letters: int  # the height of letters, in pixels
 
     def at(self, x: int, y: int) -> str:
-        """What is at a pixel: an action, "bar", "gap", or "" outside the area."""
         for action, box in self.buttons.items():
             if contains(box, x, y):
                 return action

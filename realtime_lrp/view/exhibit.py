@@ -104,7 +104,6 @@ class PageArtist:
         self._page, self._foot = _KeptPage(), _KeptPage()
 
     def draw(self, canvas: np.ndarray, layout: ScreenLayout, page: Page) -> None:
-        """Draws a page into a canvas whose background is `BACKGROUND`, in place."""
         rows = sum(box[3] - box[1] for box in (layout.text, layout.bottom) if box)
         columns = layout.text[2] - layout.text[0]
         font = max(MIN_FONT, round(min(rows / 17, columns / 14)))

@@ -24,7 +24,6 @@ class Look:
 
     @classmethod
     def of(cls, section: Any) -> "Look":
-        """What the section `overlay` says."""
         return cls(**{field.name: getattr(section, field.name) for field in fields(cls)})
 
     @property
@@ -37,7 +36,6 @@ class Look:
         return self.colormap or default_colormap(signed)
 
     def colours(self, signed: bool) -> Colormap:
-        """The colour map itself."""
         return colormap_named(self.named(signed))
 
 
@@ -62,7 +60,6 @@ class LookSetting:
         return [(keys[0], f"{way}_{self.name}", keys[1], by) for way, keys, by in rows if keys]
 
     def says(self, value: Any) -> str:
-        """The notice of a new value."""
         text = f"{value:.1f}" if isinstance(value, float) else str(value)
         return self.notice.format(dict(self.words).get(value, text))
 

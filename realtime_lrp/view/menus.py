@@ -73,7 +73,6 @@ class ClassList:
         return found[self.cursor][0] if found else None
 
     def press(self, key: str) -> "ClassList":
-        """The list after a letter, BackSpace or an arrow."""
         if key in STEPS:
             return replace(self, cursor=_moved(self.cursor, key, len(self.found())))
         typed = self.typed
@@ -127,7 +126,6 @@ class PanelList:
         return replace(self, chosen=self.chosen ^ {name})
 
     def panels(self) -> tuple[str, ...]:
-        """The chosen names, in the order of the list."""
         return tuple(name for name in self.names if name in self.chosen)
 
 

@@ -86,7 +86,6 @@ class Overlay:
 
     @functools.cached_property
     def weights(self) -> "Weights":
-        """What `blend_into` needs, at the size of the box."""
         rest = 1 - self.alpha
         size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
         keep, grey, colour = (

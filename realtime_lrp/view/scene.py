@@ -90,12 +90,10 @@ class Scene:
 
     @property
     def letters(self) -> int:
-        """The height of the figures' letters, in pixels."""
         return figure_size(*self.size, self.text_size)
 
     @cached_property
     def arrangement(self) -> Arrangement:
-        """Where everything stands on the canvas."""
         region = self.explained.box if self.explained else None
         panels = len(self.panels) + len(self.awaited)
         titled = (self.network or self.title or self.gives_way) and not panels
@@ -162,7 +160,6 @@ class Artist:
         return canvas
 
     def copy(self, canvas: np.ndarray) -> np.ndarray:
-        """A copy of a canvas."""
         copied = self._buffers.get(canvas.shape)
         np.copyto(copied, canvas)
         return copied

@@ -28,7 +28,6 @@ class SplitScene:
 
     @property
     def letters(self) -> int:
-        """The height of the letters of menus, in pixels."""
         return figure_size(*self.size, self.scenes[0].text_size)
 
     @property
@@ -42,7 +41,6 @@ class SplitScene:
 
     @property
     def place(self) -> PanelPlace | None:
-        """Where the panel of concepts stands."""
         panel = self.concepts
         return panel.place(self.size, self.letters) if panel else None
 
@@ -56,7 +54,6 @@ class SplitScene:
 
     @property
     def marks(self) -> Box:
-        """The line for what lasts: frozen, recording."""
         return moved(self.scenes[-1].arrangement.marks, *self.boxes[-1][:2])
 
     def notice_area(self, number: int, text: str, rows: int) -> Box:
@@ -82,7 +79,6 @@ class SplitScene:
         return SplitScene(size, tuple(scenes), boxes)
 
     def without_figures(self) -> SplitScene:
-        """The same without figures and notices."""
         bare = (replace(scene, left=(), right=(), notice="") for scene in self.scenes)
         return replace(self, scenes=tuple(bare))
 
@@ -125,7 +121,6 @@ class SplitArtist:
         return canvas
 
     def copy(self, canvas: np.ndarray) -> np.ndarray:
-        """A copy of a canvas."""
         copied = self._buffers.get(canvas.shape)
         np.copyto(copied, canvas)
         return copied

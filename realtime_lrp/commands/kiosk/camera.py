@@ -170,4 +170,4 @@ class SourcePart:
         capture = self._capture
         if capture is None:
             return "released"
-        return capture.trouble or capture.described
+        return capture.trouble or capture.source.described

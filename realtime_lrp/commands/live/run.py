@@ -239,7 +239,6 @@ class Loop:
                 self.perform(command)
 
     def perform(self, command: Command | SeekTo | LoopFiles) -> None:
-        """Carries out a command; an error becomes a notice."""
         try:
             self._perform(command)
         except Error as error:

@@ -32,15 +32,12 @@ class SourceList:
 
     @property
     def name(self) -> str:
-        """The present source, passwords hidden."""
         return masked(self._names[self._present])
 
     def opener(self) -> OpenSource:
-        """What opens the present source."""
         return functools.partial(open_source, self._names[self._present], camera=self._camera)
 
     def advance(self) -> None:
-        """Makes the next source the present one."""
         self._present = (self._present + 1) % len(self._names)
 
 
@@ -64,9 +61,9 @@ class SourceControl:
         """Carries out a command; False if it is not one for the source."""
         match command:
             case Command.PAUSE | Command.RESUME:
-                self._capture.pause(command is Command.PAUSE)
+                self._capture.source.pause(command is Command.PAUSE)
             case Command.STEP:
-                self._capture.step()
+                self._capture.source.step()
             case Command.NEXT_FILE:
                 self._skip(1)
             case Command.PREVIOUS_FILE:
@@ -74,20 +71,21 @@ class SourceControl:
             case Command.NEXT_SOURCE:
                 self._next_source()
             case SeekTo(position):
-                self._capture.seek(position)
+                self._capture.source.seek(position)
             case LoopFiles(on):
-                self._capture.loop(on)
+                self._capture.source.loop(on)
             case _:
                 return False
         return True
 
     def _skip(self, files: int) -> None:
-        if self._capture.files < 2:
-            one = self._capture.files == 1
+        source = self._capture.source
+        if source.files < 2:
+            one = source.files == 1
             reason = "there is only one file" if one else "this source has no files to go through"
             self._send(NoticeGiven(reason))
             return
-        self._capture.skip(files)
+        source.skip(files)
         self._send(FileSkipped())
 
     def _next_source(self) -> None:

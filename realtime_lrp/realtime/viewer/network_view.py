@@ -70,7 +70,6 @@ class NetworkView:
             self._old_since = time.monotonic()
 
     def passing(self, state: ViewerState) -> str:
-        """The lines about it for the screen alone."""
         state = self._named(state)
         now, shown = time.monotonic(), self.newest.names if self.newest else ()
         old = self._old_since is not None and now - self._old_since > OLD_MAP_S
@@ -130,7 +129,6 @@ class NetworkView:
         return ChoiceRefused(*refused, self.relevance.choice) if refused else None
 
     def answer(self) -> Answer | None:
-        """The network's newest answer; None before the first map."""
         explained = self.explained
         if explained is None:
             return None

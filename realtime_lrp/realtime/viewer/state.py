@@ -104,7 +104,6 @@ class Answer:
     concept_layer: str = ""  # the one that is shown first, or ""
 
     def best(self, count: int) -> list[int]:
-        """The indices of the best classes, best first."""
         return np.argsort(-self.scores)[:count].tolist()
 
 
@@ -153,22 +152,18 @@ class ViewerState:
 
     @property
     def frozen(self) -> Item[np.ndarray] | None:
-        """The frame that stands still, or None."""
         return self.request.frame
 
     @property
     def mask(self) -> np.ndarray | None:
-        """The painted patches, bool [H, W], or None."""
         return self.request.mask
 
     @property
     def paired(self) -> bool:
-        """Whether only pictures with their own map are shown."""
         return self.look.paired
 
     @property
     def listing(self) -> bool:
-        """Whether a list to choose from is open."""
         return self.class_list is not None or self.panel_list is not None
 
     def controls(self, now: float) -> Controls | None:
@@ -183,7 +178,6 @@ class ViewerState:
 
     @property
     def presenting(self) -> bool:
-        """Whether the presenter view is shown."""
         return self.size[0] >= PRESENTER_ROWS if self.presenter is None else self.presenter
 
     @property
@@ -195,7 +189,6 @@ class ViewerState:
 
     @property
     def with_figures(self) -> bool:
-        """Whether the canvas needs room for figures."""
         return bool(self.shown_figures) or self.about or self.request.probe
 
     @property
@@ -216,7 +209,6 @@ class ViewerState:
         return self.answer.unsuited if self.answer else frozenset()
 
     def with_request(self, **changes: Any) -> "ViewerState":
-        """The state with changes of the request."""
         return replace(self, request=replace(self.request, **changes))
 
     def with_choice(self, **changes: Any) -> "ViewerState":
@@ -235,7 +227,6 @@ class ViewerState:
         return replace(self, notice=Notice(text, now + seconds))
 
     def with_command(self, command: Command | SeekTo | LoopFiles) -> "ViewerState":
-        """The state with a further command."""
         return replace(self, commands=(*self.commands, command))
 
     def present_config(self) -> Config:

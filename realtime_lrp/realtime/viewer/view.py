@@ -80,7 +80,6 @@ class View:
 
     @property
     def scene(self) -> Scene | None:
-        """What was drawn last of the first network; None before."""
         return self._first.scene
 
     @property
@@ -103,7 +102,6 @@ class View:
 
     @property
     def rates(self) -> Rates:
-        """What the figures of the first network are made of."""
         return self._first.rates
 
     def send(self, event: events.Event) -> tuple[Command | SeekTo | LoopFiles, ...]:
@@ -218,7 +216,7 @@ class View:
             self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
-        answer, timeline = self._first.answer(), self._capture.timeline
+        answer, timeline = self._first.answer(), self._capture.source.timeline
         drawn = events.FrameDrawn(frame, answer, split.pictures, timeline, split.concept_rows)
         self._set(handle(self.state, drawn))
         status, passing, now = self._status(), self._passing(), time.monotonic()
@@ -232,7 +230,7 @@ class View:
         boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
-            network.prepare(state, self._version, frame, self._capture.described)
+            network.prepare(state, self._version, frame, self._capture.source.described)
             scene = network.compose(state, frame, trouble, (y1 - y0, x1 - x0))
             if not self.figures_in_picture:
                 scene = network.scene = replace(scene, left=(), right=(), with_figures=False)

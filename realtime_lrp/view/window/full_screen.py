@@ -82,7 +82,6 @@ class NullWindow:
     screen_fault = ""
 
     def events(self) -> list[str | Mouse]:
-        """No keys and no mouse."""
         return []
 
     def show(self, picture: np.ndarray) -> None:

@@ -49,7 +49,6 @@ class Keyboard:
 
     @property
     def held(self) -> set[str]:
-        """The names of the keys that are down."""
         return set(self._held.values())
 
     def name(self, event: pygame.Event) -> str | None:

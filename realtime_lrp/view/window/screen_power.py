@@ -30,7 +30,6 @@ class ScreenPower:
         self.fault = problem and CANNOT + problem
 
     def restore(self) -> None:
-        """Switches the screen on if it was switched off here."""
         if self._switched_off:
             _xset("dpms", "force", "on", "-dpms")
         self._switched_off = False

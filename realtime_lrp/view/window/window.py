@@ -89,7 +89,6 @@ class Window:
 
     @property
     def held(self) -> set[str]:
-        """The names of the keys that are down."""
         return self._keyboard.held
 
     def events(self) -> list[str | Mouse]:
@@ -136,14 +135,12 @@ class Window:
         return Mouse(x, y, button)
 
     def fill_screen(self, on: bool) -> None:
-        """Fills the screen, or goes back to a window."""
         if on:
             self._window.set_fullscreen(desktop=True)
         else:
             self._window.set_windowed()
 
     def close(self) -> None:
-        """Closes the window."""
         self._window.destroy()
         pygame.event.pump()
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop
-from realtime_lrp.commands.live.sources import Mirror
+from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
@@ -98,7 +98,7 @@ class Viewer:
         if not figures:
             self.press("i", "i")
         saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
-        self.loop = Loop(self.view, self.capture, saver, [], Mirror(False), self.window)
+        self.loop = Loop(self.view, self.capture, saver, Sources(chosen), self.window)
 
     @property
     def state(self):

@@ -15,7 +15,7 @@ import numpy as np
 
 from realtime_lrp.commands.live.opening import Opening
 from realtime_lrp.commands.live.saver import Saver
-from realtime_lrp.commands.live.sources import Mirror, SourceControl, SourceList
+from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
@@ -99,8 +99,8 @@ def run(
     _check_outputs(stats, record)
     saver = Saver(config, record, overwrite, by_key=windowed)
     figures, state = Stats("", "", reconnects=0), first_state(config, first_request(config))
-    sources, mirror = SourceList(config), Mirror(state.mirror)
-    capture = Capture(sources.opener(), mirror)
+    sources = Sources(config)
+    capture = Capture(sources.opener(), sources.turned)
     patient = windowed or remote is not None
     relevance = RelevanceThread(config, capture.frames, state.request, figures, patient)
     further = further_threads(config, capture.frames, figures, patient, relevance)
@@ -133,7 +133,7 @@ def run(
         if remote and not stopped.is_set():
             now = partial(figures_now, figures, capture, threads)
             turns = stack.enter_context(remote.opened(view, capture, relevance, now))
-        loop = Loop(view, capture, saver, sources, mirror, shown, turns, only_remote)
+        loop = Loop(view, capture, saver, sources, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
                 begun = only_remote or view.explained  # else a short film would have no picture
@@ -188,16 +188,14 @@ class Loop:
         view: View,
         capture: Capture,
         saver: Saver,
-        sources: SourceList,
-        mirror: Mirror,
+        sources: Sources,
         window: Window | None,
         remote: RemoteTurns | None = None,
         only_remote: bool = False,
     ):
         self._only_remote = only_remote
         self._view, self._capture = view, capture
-        self._saver, self._mirror = saver, mirror
-        self._source_control = SourceControl(capture, sources, view.send)
+        self._saver, self._sources = saver, sources
         self._window, self._remote = window, remote
         self._due: list[Command | SeekTo | LoopFiles] = []
 
@@ -232,7 +230,7 @@ class Loop:
         view = self._view
         for event in events:
             self._due += view.send(event)
-        self._mirror.on = view.state.mirror
+        self._sources.mirror = view.state.mirror
         if view.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []
             for command in due:
@@ -245,7 +243,7 @@ class Loop:
             self._view.send(NoticeGiven(first_line(error)))
 
     def _perform(self, command: Command | SeekTo | LoopFiles) -> None:
-        if self._source_control.perform(command):
+        if self._sources.perform(command, self._capture, self._view.send):
             return
         match command:
             case Command.SNAPSHOT:

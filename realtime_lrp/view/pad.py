@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.hud import DIM, WARNING
+from realtime_lrp.view.hud import WARNING
 from realtime_lrp.view.text import WHITE, darken, draw_text, shrunk, text_width
 
 ROWS = (
@@ -18,12 +18,7 @@ ROWS = (
 
 KEY_COLOUR, EDGE = (52, 52, 58), (130, 130, 140)
 
-ICONS: dict[str, list[list[tuple[float, float]]]] = {
-    "leave": [[(-1, -1), (1, 1)], [(-1, 1), (1, -1)]],
-    "back": [[(1.2, 0), (-1.2, 0)], [(-0.4, -0.8), (-1.2, 0), (-0.4, 0.8)]],
-    "enter": [[(-1.1, 0.1), (-0.3, 0.9), (1.1, -0.8)]],
-}
-"""Icons of the other keys: lines of points from the key's middle, in fifths of its side."""
+LABELS = {"leave": "✕", "back": "←", "enter": "✓"}  # of the keys without a digit
 
 
 def key_boxes(size: tuple[int, int]) -> dict[str, Box]:
@@ -91,11 +86,7 @@ def _draw_key(canvas: np.ndarray, name: str, box: Box) -> None:
     cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), KEY_COLOUR, -1)
     cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), EDGE, max(1, side // 60))
     x, y = (x0 + x1) // 2, (y0 + y1) // 2
-    if name in ICONS:
-        for line in ICONS[name]:
-            points = np.array([(x + side * dx / 5, y + side * dy / 5) for dx, dy in line])
-            points = points.round().astype(np.int32)
-            cv2.polylines(canvas, [points], False, DIM, max(2, side // 22), cv2.LINE_AA)
-    else:
-        size = round(0.45 * side)
-        draw_text(canvas, name, (x - text_width(name, size) // 2, y + round(0.37 * size)), size)
+    label = LABELS.get(name, name)
+    size = round((0.8 if name in LABELS else 0.45) * side)
+    origin = x - text_width(label, size) // 2, y + round(0.37 * size)
+    draw_text(canvas, label, origin, size)

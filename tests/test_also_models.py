@@ -11,7 +11,7 @@ from viewer import Viewer, engine_of, explained_frame
 
 from realtime_lrp import config
 from realtime_lrp.commands.live.saver import snapshot_of
-from realtime_lrp.errors import ConfigError, UsageError
+from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.networks import (
@@ -21,11 +21,9 @@ from realtime_lrp.realtime.networks import (
     config_of,
     further_threads,
     network_names,
-    request_for,
     target_for,
 )
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.view.split import boxes_of
 
 HEART, MUG = ("heart", "star", "cup"), ("mug", "cup", "crane", "crane")
 
@@ -47,22 +45,6 @@ def test_entries_are_names_or_keys_and_are_printed_as_they_were_written():
     assert "also_models: [vgg16, {name: vgg19, weights: random, size: 64x64}]" in line
     again = config.load(sets=("live." + line.split("  #")[0].strip().replace(": ", "=", 1),))
     assert again.config.live.also_models == loaded.config.live.also_models
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("[{weights: random}]", "name: Field required"),
-        ("[{name: vgg16, colour: red}]", "model has name, weights"),
-        ("[{name: vgg16, preprocess: red}]", "preprocess: expected 'caffe'"),
-        ("[nix]", "There is no model 'nix'"),
-        ("vgg16", "expected a valid list"),
-    ],
-)
-def test_wrong_entries_are_refused(text, part):
-    """With what was expected."""
-    with pytest.raises((ConfigError, UsageError), match=part):
-        settings(f"live.also_models={text}")
 
 
 def test_a_network_is_there_only_once_but_may_have_other_weights():
@@ -97,19 +79,6 @@ def test_a_further_network_has_its_own_model_and_no_target_of_its_own():
     assert config_of(contrast, chosen.model).lrp.target == "0 - rest"
 
 
-def test_random_weights_by_key_hold_for_all_networks_and_those_at_the_start_stay():
-    """The probe belongs to the first network."""
-    chosen = settings()
-    request = replace(first_request(chosen), probe=True)
-    toggled = replace(request, choice=replace(request.choice, random=True))
-    scrambled = settings(**{"--weights": "random"})
-    for own, asked, expected in (
-        (chosen, request, False), (chosen, toggled, True), (scrambled, request, True),
-    ):  # fmt: skip
-        made = request_for(own, asked, "top1")
-        assert (made.choice.random, made.target, made.probe) == (expected, "top1", False)
-
-
 @pytest.mark.parametrize(
     ("target", "expected"),
     [("all", "all"), ("top1", "top1"), ("cup", 1), (2, 1), ("cup - rest", "1 - rest")],
@@ -137,29 +106,6 @@ def test_targets_go_by_index_where_both_networks_have_the_same_classes():
     assert target_for("1 - 0", nameless, nameless) == "1 - 0"
     assert target_for("top4", engine_of(MUG), engine_of(HEART)) == "top3"
     assert target_for("star", None, engine_of(MUG)) == "all"
-
-
-@pytest.mark.parametrize(
-    ("size", "shape", "count", "expected"),
-    [
-        ((720, 1280), (480, 640), 2, (1, 2)),
-        ((480, 640), (480, 640), 2, (1, 2)),
-        ((1280, 720), (480, 640), 2, (2, 1)),
-        ((720, 1280), (360, 640), 2, (1, 2)),
-        ((720, 1280), (480, 640), 4, (2, 2)),
-        ((720, 1280), (480, 640), 1, (1, 1)),
-    ],
-)
-def test_networks_share_the_canvas_so_that_pictures_are_large(size, shape, count, expected):
-    """Rows and columns of the grid; equal parts that do not overlap, inside the canvas."""
-    boxes = boxes_of(size, shape, count, "medium")
-    assert (len({y0 for _, y0, _, _ in boxes}), len({x0 for x0, *_ in boxes})) == expected
-    assert len({(x1 - x0, y1 - y0) for x0, y0, x1, y1 in boxes}) == 1
-    covered = np.zeros(size, int)
-    for x0, y0, x1, y1 in boxes:
-        covered[y0:y1, x0:x1] += 1
-        assert x0 >= 0 and y0 >= 0 and x1 <= size[1] and y1 <= size[0]
-    assert covered.max() == 1 and covered.mean() > 0.9
 
 
 class Both(Viewer):

@@ -5,7 +5,7 @@ import pytest
 
 from realtime_lrp.view.blocks import draw_blocks
 from realtime_lrp.view.buffers import Buffers
-from realtime_lrp.view.decals import KEPT, Decals
+from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Bar, Legend, Row
 from realtime_lrp.view.notices import draw_notice
@@ -30,25 +30,6 @@ def test_a_kept_drawing_is_what_drawing_it_gives(name, rng):
         draw(drawn, *arguments)
         decals.draw(picture, draw, *arguments)
         assert np.abs(picture.astype(int) - drawn).max() <= 3
-
-
-def test_what_is_drawn_again_is_not_drawn_anew():
-    """One drawing on black and one on white; again for another size, or when long unused."""
-    decals, drawn = Decals(), []
-
-    def draw(canvas, number=0):
-        drawn.append(canvas.shape)
-        canvas[2:4, 2:4] = 200
-
-    small, large = np.zeros((8, 8, 3), np.uint8), np.zeros((16, 8, 3), np.uint8)
-    for canvas in (small, small, large, small, large):
-        decals.draw(canvas, draw)
-        assert canvas[3, 3, 0] == 200 and canvas[4, 4, 0] == 0
-    assert drawn == [(8, 8, 3)] * 2 + [(16, 8, 3)] * 2
-    for number in range(KEPT):
-        decals.draw(small, draw, number + 1)
-    decals.draw(small, draw)
-    assert len(drawn) == 4 + 2 * KEPT + 2
 
 
 def test_memory_is_used_again_only_when_nobody_holds_it():

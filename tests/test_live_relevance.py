@@ -9,14 +9,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import psutil
 import pytest
 from faults.clock import until
 from viewer import LOOK
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine.provenance import provenance_of
@@ -197,16 +195,6 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
         assert running.thread.maps.newest().value.names == ("epsilon_plus_flat", "gradient")
 
 
-def test_auto_is_the_engine_of_the_composite_that_it_stands_for(engine):
-    """No second one is built where somebody chooses by name what is there."""
-    chosen = settings()
-    first = first_request(chosen).choice
-    cache = engine_caches.EngineCache(chosen, engine, first)
-    assert first.composite == "auto" and engine.name == "epsilon_plus_flat"
-    assert cache.engine_for(first) is cache.engine_for(replace(first, composite=engine.name))
-    assert cache.engine_for(first) is engine
-
-
 @pytest.mark.parametrize(
     ("network", "otherwise", "expected"),
     [("shapes", {}, "zplus"), ("shapes_vit", {"otherwise": "epsilon_plus_flat"}, "attnlrp_gamma")],
@@ -217,18 +205,6 @@ def test_each_network_has_the_composite_that_suits_it(network, otherwise, expect
     assert made.name == made.config.lrp.composite == expected
     record = provenance_of(made, settings(**{"--model": network}))
     assert record.composite == record.settings["lrp.composite"] == expected
-
-
-def test_only_so_many_engines_are_kept(engine, monkeypatch):
-    """Two at least; the one used last stays."""
-    monkeypatch.setattr(engine_caches, "MAX_WEIGHTS", 1)
-    chosen = settings()
-    first = first_request(chosen).choice
-    shop = engine_caches.EngineCache(chosen, engine, first)
-    choices = [replace(first, composite=name) for name in ("zplus", "epsilon", "epsilon_plus")]
-    for choice in choices:
-        shop._keep(choice, engine)
-    assert list(shop._ready) == choices[1:]
 
 
 class CyclicEngine:
@@ -259,24 +235,6 @@ def test_an_engine_that_is_kept_no_more_is_freed(monkeypatch):
     until(lambda: prepared[0]() is None)
     assert prepared[2]() is cache.engine_for(choices[2])
     cache.stop()
-
-
-@pytest.mark.release
-def test_memory_stays_flat_while_methods_are_switched(engine):
-    """After 16 engines, 16 more take less than 30 MiB."""
-    base = settings()
-    first = first_request(base).choice
-    picture = np.zeros((480, 640, 3), np.uint8)
-    cache = engine_caches.EngineCache(base, engine, first)
-    cache.start()
-    sizes = []
-    for number in range(32):
-        name, channels = COMPOSITES.known()[number % 7], ("grey", "rgb")[number % 2]
-        choice = replace(first, composite=name, channels=channels)
-        until(lambda choice=choice: cache.engine_for(choice), 60).explain([picture])
-        sizes.append(psutil.Process().memory_info().rss / 2**20)
-    cache.stop()
-    assert sizes[31] - sizes[15] < 30, sizes
 
 
 def test_a_frozen_frame_is_explained_once_for_each_request(frames):
@@ -316,16 +274,6 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames):
             if label in before:
                 assert before[label] == pytest.approx(score, abs=1e-5)
         assert clear.uncovered is None
-
-
-def test_the_probe_runs_beside_the_map(frames):
-    """The heart's patches matter more than others."""
-    with Running(settings(), probe=True) as running:
-        for picture in frames[:3]:
-            made = running.explain(picture)
-        assert made.scores[0][0] == "heart"
-        assert made.probed.whole > 0.9
-        assert made.probed.relevant < made.probed.at_random - 0.3
 
 
 def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):

@@ -18,12 +18,10 @@ from realtime_lrp.realtime.viewer.state import (
     ESCAPE_S,
     Command,
     LoopFiles,
-    SeekTo,
     ViewerState,
     configured_figures,
 )
 from realtime_lrp.video.pictures import mirrored
-from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.help import help_pages
 from realtime_lrp.view.hud import TEXT_SIZES, percent
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
@@ -326,26 +324,6 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
     return _next_method(state, now, by)
 
 
-def seek(state: ViewerState, share: float, now: float) -> ViewerState:
-    """Lets a film go on from somewhere else; a frozen one shows its picture there."""
-    timeline = state.timeline
-    if timeline is None:
-        return state
-    position = _position_at(timeline, min(max(0.0, share), 1.0))
-    if position == timeline.position:
-        return state
-    frozen = state.frozen is not None
-    timeline = msgspec.structs.replace(timeline, position=position)
-    state = replace(state, timeline=timeline, stepping=frozen, seeking=frozen)
-    return state.with_command(SeekTo(position))
-
-
-def _position_at(timeline: Timeline, share: float) -> float:
-    if timeline.unit == "files":
-        return round(share * (timeline.length - 1))
-    return share * timeline.length
-
-
 # The window
 
 
@@ -454,21 +432,6 @@ ACTIONS: dict[str, Action] = {
     "quit": _quit,
 }
 """Action -> what it does. Composites have keys of their own, see `handle`."""
-
-
-Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
-
-CHOICES: dict[str, Choice] = {
-    "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
-    "method": lambda state, name, now: choose_method(state, name, now),
-    "target": lambda state, target, now: announce_target(explain(state, target), now),
-    "panels": show_panels,
-    "channel": follow_channel,
-    "layer": choose_layer,
-    "position": seek,
-    **{one.name: partial(set_look, name=one.name) for one in LOOK_SETTINGS},
-}
-"""What pages, keys and lists choose a value of -> what that does."""
 
 
 def _present_class(state: ViewerState) -> int:

@@ -36,7 +36,7 @@ class ActionChosen(Event):
 
 @dataclass(frozen=True, eq=False)
 class Chosen(Event):
-    """A value of one of `actions.CHOICES`."""
+    """A value of one of `handle.CHOICES`."""
 
     what: str
     value: Any

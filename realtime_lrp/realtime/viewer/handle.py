@@ -1,26 +1,48 @@
 """`handle`: the next state of the viewer. Pure: no threads, no window, no clock but the event's."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
-    CHOICES,
     ESCAPE_NOTICE,
     HINT,
     announce_target,
+    choose_layer,
+    choose_method,
     close_list,
     explain,
+    follow_channel,
     oppose,
+    set_look,
     show_panels,
 )
-from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas
+from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
+from realtime_lrp.view.look import LOOK_SETTINGS
 from realtime_lrp.view.menus import ClassList, PanelList
 
 INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted
 """What the user does, apart from the mouse."""
+
+
+Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
+
+CHOICES: dict[str, Choice] = {
+    "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
+    "method": lambda state, name, now: choose_method(state, name, now),
+    "target": lambda state, target, now: announce_target(explain(state, target), now),
+    "panels": show_panels,
+    "channel": follow_channel,
+    "layer": choose_layer,
+    "position": seek,
+    **{one.name: partial(set_look, name=one.name) for one in LOOK_SETTINGS},
+}
+"""What pages, keys and lists choose a value of -> what that does."""
 
 
 def handle(state: ViewerState, event: events.Event) -> ViewerState:

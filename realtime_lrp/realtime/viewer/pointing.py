@@ -5,7 +5,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from realtime_lrp.realtime.viewer.actions import ACTIONS, follow_channel, seek
+from realtime_lrp.realtime.viewer.actions import ACTIONS, follow_channel
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
@@ -160,6 +160,26 @@ def _seek(state: ViewerState, now: float) -> ViewerState:
     track = controls.track
     share = (state.pointer.x - track[0]) / max(1, track[2] - 1 - track[0])
     return seek(state, share, now)
+
+
+def seek(state: ViewerState, share: float, now: float) -> ViewerState:
+    """Lets a film go on from somewhere else; a frozen one shows its picture there."""
+    timeline = state.timeline
+    if timeline is None:
+        return state
+    position = _position_at(timeline, min(max(0.0, share), 1.0))
+    if position == timeline.position:
+        return state
+    frozen = state.frozen is not None
+    timeline = msgspec.structs.replace(timeline, position=position)
+    state = replace(state, timeline=timeline, stepping=frozen, seeking=frozen)
+    return state.with_command(SeekTo(position))
+
+
+def _position_at(timeline: Timeline, share: float) -> float:
+    if timeline.unit == "files":
+        return round(share * (timeline.length - 1))
+    return share * timeline.length
 
 
 def _clock(seconds: float) -> str:

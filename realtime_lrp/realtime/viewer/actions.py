@@ -132,14 +132,6 @@ def show_panels(state: ViewerState, panels: tuple[str, ...], now: float) -> View
     return replace(state, panels=panels, tiled=bool(panels)).with_choice()
 
 
-def _random(state: ViewerState, now: float) -> ViewerState:
-    return state.with_choice(random=not state.request.choice.random)
-
-
-def _probe(state: ViewerState, now: float) -> ViewerState:
-    return state.with_request(probe=not state.request.probe)
-
-
 # The panel of concepts
 
 
@@ -304,10 +296,6 @@ def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
     return replace(state, brush=brush).with_notice(f"brush: {percent(brush)} of the picture", now)
 
 
-def _uncover(state: ViewerState, now: float) -> ViewerState:
-    return state.with_request(mask=None)
-
-
 def _loop(state: ViewerState, now: float) -> ViewerState:
     timeline = state.timeline
     if timeline is None:
@@ -350,10 +338,6 @@ def _text_size(state: ViewerState, now: float) -> ViewerState:
     return replace(state, text_size=size).with_notice(f"text: {size}", now)
 
 
-def _about(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, about=not state.about)
-
-
 def _help(state: ViewerState, now: float) -> ViewerState:
     """Opens the help, turns to its next page, closes it after the last."""
     page = state.help_page + 1 if state.helping else 0
@@ -393,8 +377,8 @@ ACTIONS: dict[str, Action] = {
     "concepts": toggle_concepts,
     "lower_layer": partial(change_layer, by=-1),
     "higher_layer": partial(change_layer, by=1),
-    "random": _random,
-    "probe": _probe,
+    "random": lambda state, now: state.with_choice(random=not state.request.choice.random),
+    "probe": lambda state, now: state.with_request(probe=not state.request.probe),
     "next_target": _next_target,
     "lock": _lock,
     "choose": _choose,
@@ -416,7 +400,7 @@ ACTIONS: dict[str, Action] = {
     "clicker_previous": partial(_clicker, by=-1),
     "larger_brush": partial(_change_brush, factor=1.3),
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
-    "uncover": _uncover,
+    "uncover": lambda state, now: state.with_request(mask=None),
     "snapshot": partial(_command, command=Command.SNAPSHOT),
     "record": partial(_command, command=Command.RECORD),
     "figures": _all_figures,
@@ -425,7 +409,7 @@ ACTIONS: dict[str, Action] = {
     "setting": partial(_toggle_figure, figure="setting"),
     "presenter": _presenter,
     "text_size": _text_size,
-    "about": _about,
+    "about": lambda state, now: replace(state, about=not state.about),
     "full_screen": _full_screen,
     "help": _help,
     "escape": _escape,

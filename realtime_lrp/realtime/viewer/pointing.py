@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 import cv2
+import msgspec
 import numpy as np
 
 from realtime_lrp.realtime.viewer.actions import ACTIONS, follow_channel
-from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
+from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, SeekTo, ViewerState
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Progress

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.live.opening import Opening
+from realtime_lrp.commands.live.run import Opening
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.latest import Slot
 

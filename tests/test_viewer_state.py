@@ -186,6 +186,7 @@ KEYS = [
     ("i i", "i", {"figures": None}),
     ("", "8", {"figures": {"setting"}}),
     ("8", "9", {"figures": {"rates", "setting"}}),
+    ("", "0", {"figures": {"answer"}}),
     ("", "u", {"presenter": True}),
     ("u", "9", {"figures": {"answer", "rates"}}),
     ("u 9", "u", {"presenter": False, "figures": None}),

@@ -14,7 +14,7 @@ from faults.clock import until
 from program import opened_window, repeating, with_display, xdotool
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.view.window import full_screen, screen_power
+from realtime_lrp.view.window import full_screen
 from realtime_lrp.view.window.display import GONE, display_reachable, pygame, require_display
 from realtime_lrp.view.window.keyboard import Keyboard
 
@@ -350,7 +350,7 @@ def test_the_screen_is_switched_off_and_on(state, off, fault, tmp_path, monkeypa
         (tmp_path / "state").write_text(f"{state}\n")
         (tmp_path / "xset").write_text(XSET.format(folder=tmp_path, off=off))
         (tmp_path / "xset").chmod(0o755)
-    power = screen_power.ScreenPower()
+    power = full_screen.ScreenPower()
     power.apply()
     assert power.fault == "" and not (tmp_path / "done").exists()
     power.off = True

@@ -6,7 +6,6 @@
           +---------------------------- commands ----------------------------- state <- events
 
 Further networks have a relevance thread each, see `realtime.networks`. `run` connects the parts and
-runs the loop; `opening` is the card until the first picture; `sources` is the list that a key goes
-through; `saver` writes recordings and snapshots. The viewer itself, its state, events and drawing,
-is `realtime.viewer`.
+runs the loop; `sources` is the list that a key goes through; `saver` writes recordings and
+snapshots. The viewer itself, its state, events and drawing, is `realtime.viewer`.
 """

@@ -8,7 +8,6 @@ import time
 import numpy as np
 
 from realtime_lrp.view.window.display import pygame
-from realtime_lrp.view.window.screen_power import ScreenPower
 from realtime_lrp.view.window.window import TITLE, Mouse, Window, screen_size
 
 TEND_S = 0.75  # how often the window is checked. A lost window is back within 1 s.
@@ -18,6 +17,38 @@ INHIBIT = (
     "cat",
 )  # fmt: skip
 """Keeps the session awake until its standard input closes, which is when this program ends."""
+
+CANNOT, OFF = "the screen cannot be switched off: ", "Monitor is Off"
+
+
+class ScreenPower:
+    """Power of the screen, off while an exhibit is closed: DPMS of the X server, by xset."""
+
+    def __init__(self) -> None:
+        self.off = False  # whether the screen is to be off; `apply` obeys
+        self.fault = ""  # why it could not be switched off
+        self._switched_off = False
+
+    def apply(self) -> None:
+        """Switches the screen as wanted; input that woke it has no lasting effect."""
+        self.fault = ""
+        if not self.off:
+            self.restore()
+            return
+        state, problem = _xset("q")
+        if "does not have the DPMS" in state:
+            problem = "the X server has no DPMS"
+        elif state and OFF not in state:
+            self._switched_off = True
+            _, problem = _xset("+dpms", "dpms", "force", "off")
+            if not problem and OFF not in _xset("q")[0]:
+                problem = "DPMS has no effect"
+        self.fault = problem and CANNOT + problem
+
+    def restore(self) -> None:
+        if self._switched_off:
+            _xset("dpms", "force", "on", "-dpms")
+        self._switched_off = False
 
 
 class FullScreen(Window):
@@ -103,3 +134,14 @@ def _inhibitor() -> subprocess.Popen[bytes] | None:
     quiet = subprocess.DEVNULL
     own = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     return subprocess.Popen(INHIBIT, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=own)
+
+
+def _xset(*words: str) -> tuple[str, str]:
+    """What xset prints, and why it could not be used, or ""."""
+    try:
+        done = subprocess.run(["xset", *words], capture_output=True, text=True, timeout=5)
+    except FileNotFoundError:
+        return "", "the tool xset is not installed"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return "", f"xset does not work: {error}"
+    return done.stdout, done.stderr.strip().splitlines()[-1] if done.returncode else ""

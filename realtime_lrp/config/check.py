@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from realtime_lrp.config.model_section import Model
 from realtime_lrp.config.names import (
     COLORMAPS,
     EMBEDDED,
@@ -20,7 +19,7 @@ from realtime_lrp.config.names import (
     panels,
 )
 from realtime_lrp.config.problems import KeyPath, errors_of
-from realtime_lrp.config.schema import Config
+from realtime_lrp.config.schema import Config, Model
 from realtime_lrp.errors import (
     Error,
     MissingInputError,

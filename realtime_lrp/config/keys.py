@@ -73,7 +73,7 @@ OPTIONS = {
 
 def describe(key: str) -> str:
     """The comment of a key "section.key": its meaning, unit and legal values."""
-    return _FIELDS[key].description or ""
+    return " ".join((_FIELDS[key].description or "").split())
 
 
 def option_type(key: str) -> type:

@@ -12,10 +12,9 @@ import yaml
 from realtime_lrp.config.defaults import COMMAND_KEYS
 from realtime_lrp.config.keys import SECTIONS, describe, names_of_keys
 from realtime_lrp.config.loading import DEFAULT, Settings
-from realtime_lrp.config.model_section import as_setting
 from realtime_lrp.config.problems import hide_secrets
 from realtime_lrp.config.reading import FLOAT, INTEGER
-from realtime_lrp.config.schema import ASSETS, Config
+from realtime_lrp.config.schema import ASSETS, Config, as_setting
 from realtime_lrp.errors import masked
 
 
@@ -36,7 +35,7 @@ def schema_line() -> str:
 def json_schema() -> str:
     """The schema as JSON Schema, draft 7, with the legal names of every key."""
     names = names_of_keys()
-    schema = Config.model_json_schema()
+    schema = _in_one_line(Config.model_json_schema())
     for section, kind in SECTIONS.items():
         part = schema["$defs"].pop(kind.__name__)
         for key, value in part["properties"].items():
@@ -53,6 +52,18 @@ def json_schema() -> str:
         "type": ["object", "null"],
     }
     return json.dumps(schema, indent=1) + "\n"
+
+
+def _in_one_line(part: Any) -> Any:
+    """A part of a schema whose descriptions are no longer wrapped."""
+    if isinstance(part, list):
+        return [_in_one_line(one) for one in part]
+    if not isinstance(part, dict):
+        return part
+    return {
+        key: " ".join(value.split()) if key == "description" else _in_one_line(value)
+        for key, value in part.items()
+    }
 
 
 def _add_names(value: dict[str, Any], names: Collection[str] | None) -> None:
@@ -83,12 +94,12 @@ for _number in (INTEGER, FLOAT):
     _Dumper.add_implicit_resolver("a number for load", _number, list("-.0123456789"))
 
 
-def _in_one_line(dumper: yaml.Dumper, text: str) -> yaml.ScalarNode:
+def _scalar(dumper: yaml.Dumper, text: str) -> yaml.ScalarNode:
     style = None if text.isprintable() else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 
 
-_Dumper.add_representer(str, _in_one_line)
+_Dumper.add_representer(str, _scalar)
 
 
 def _yaml_lines(settings: Settings) -> Iterator[str]:

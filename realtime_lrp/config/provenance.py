@@ -10,8 +10,7 @@ import msgspec
 
 from realtime_lrp.config.defaults import COMMAND_KEYS
 from realtime_lrp.config.keys import field_of
-from realtime_lrp.config.model_section import as_setting
-from realtime_lrp.config.schema import Config
+from realtime_lrp.config.schema import Config, as_setting
 from realtime_lrp.errors import DamagedInputError
 
 FORMAT = 1

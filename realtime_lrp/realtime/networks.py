@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import Config, check_also_models
-from realtime_lrp.config.model_section import Model
 from realtime_lrp.config.names import HUB, MODELS
+from realtime_lrp.config.schema import Model
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.engine_cache import ANY_CONTRAST
 from realtime_lrp.realtime.explaining import MapRequest, RelevanceThread

@@ -1,6 +1,6 @@
 """What `bench` prints: its figures as tables, with ratios."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from realtime_lrp.system.tables import new_table, rendered
@@ -15,14 +15,64 @@ NAMES = {
     "forward": "forward pass alone",
 }  # fmt: skip
 
+Row = Mapping[str, Any]
+Columns = Mapping[str, Callable[[Row], str]]
+"""Heading -> what stands under it in a row."""
+
+MS: Columns = {
+    "ms": lambda row: f"{row['ms']:.1f}",
+    "10 to 90 %": lambda row: f"{row['p10']:.1f} to {row['p90']:.1f}",
+}
+
+TABLES: Mapping[str, Columns] = {
+    "methods": {
+        "maps of one picture": lambda row: " + ".join([row["map"], *row["further"]]),
+        **MS,
+        "forward pass of it": lambda row: f"{row['forward_ms']:.1f}",
+    },
+    "resolution": {
+        "picture": lambda row: " x ".join(map(str, row["size"])),
+        **MS,
+        "GFLOP forward": lambda row: f"{row['gflops']:.1f}",
+    },
+    "transformers": {
+        "transformer": lambda row: row["model"],
+        "map": lambda row: row["map"],
+        "precision": lambda row: row["precision"],
+        **MS,
+        "forward": lambda row: f"{row['forward_ms']:.1f}",
+        "x forward": lambda row: f"{row['ms'] / row['forward_ms']:.2f}",
+    },
+    "live": {
+        "live": lambda row: f"{row['fps']} fps, display {row['display']}, {row['precision']}",
+        "shown": lambda row: f"{row['display_fps']:.1f}",
+        "dropped": lambda row: str(row["frames_dropped"]),
+        "maps/s": lambda row: f"{row['maps_per_s']:.1f}",
+        "picture age": lambda row: f"{row['frame_age_ms']['p50']:.1f} ms",
+        "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
+        "first map": lambda row: f"{row['start_s']:.1f} s",
+        "memory": lambda row: _gib(row["memory_mib"]),
+        "peak": lambda row: _gib(row["peak_memory_mib"]),
+    },
+}
+"""Key of the report -> the columns of its table."""
+
 
 def report_lines(report: Report) -> list[str]:
     """The report as plain text."""
-    parts = [_head(report), _maps(report)]
-    if "methods" in report:
-        parts += [_methods(report), _resolution(report), _transformers(report)]
-    parts += [_live(report), _pictures(report)]
-    return [line for part in parts for line in (*part, "")][:-1]
+    parts = [_head(report), _maps(report["maps"])]
+    for name, columns in TABLES.items():
+        if name in report:
+            rows = ({"map": report["map"], **row} for row in report[name])
+            parts.append(_table(rows, columns))
+    return [line for part in (*parts, _pictures(report)) for line in (*part, "")][:-1]
+
+
+def _table(rows: Iterable[Row], columns: Columns) -> list[str]:
+    table = new_table(*columns)
+    for row in rows:
+        table.add_row(*(text(row) for text in columns.values()))
+    return rendered(table, WIDTH)
 
 
 def _head(report: Report) -> list[str]:
@@ -44,82 +94,32 @@ def _precision(report: Report) -> list[str]:
     return [f"typical layers: {measured}; precision auto is {report['fast_precision']}"]
 
 
-def _maps(report: Report) -> list[str]:
-    baseline_ms = next(row["ms"] for row in report["maps"] if row["what"] == "origin")
-    table = new_table(
-        "", "precision", "batch", "ms/picture", "10 to 90 %", "pictures/s", "x baseline",
-        "x forward",
-    )  # fmt: skip
-    for row in sorted(report["maps"], key=lambda r: (r["what"] != "origin", r["precision"])):
-        speed_up = passes = ""
-        if row["what"] in ("map", "xla"):
-            passes = f"{row['ms'] / _forward(report, row):.2f}"
-        if row["what"] != "forward":
-            speed_up = f"{baseline_ms / row['ms']:.1f}"
-        table.add_row(
-            NAMES[row["what"]], row["precision"], str(row["batch"]), f"{row['ms']:.1f}",
-            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{1e3 / row['ms']:.1f}", speed_up, passes,
-        )  # fmt: skip
-    return rendered(table, WIDTH)
+def _maps(rows: Sequence[Row]) -> list[str]:
+    baseline_ms = next(row["ms"] for row in rows if row["what"] == "origin")
+    forward = {(r["precision"], r["batch"]): r["ms"] for r in rows if r["what"] == "forward"}
+
+    def faster(row: Row) -> str:
+        return "" if row["what"] == "forward" else f"{baseline_ms / row['ms']:.1f}"
+
+    def passes(row: Row) -> str:
+        if row["what"] not in ("map", "xla"):
+            return ""
+        return f"{row['ms'] / forward[row['precision'], row['batch']]:.2f}"
+
+    columns: Columns = {
+        "": lambda row: NAMES[row["what"]],
+        "precision": lambda row: row["precision"],
+        "batch": lambda row: str(row["batch"]),
+        "ms/picture": MS["ms"],
+        "10 to 90 %": MS["10 to 90 %"],
+        "pictures/s": lambda row: f"{1e3 / row['ms']:.1f}",
+        "x baseline": faster,
+        "x forward": passes,
+    }
+    return _table(sorted(rows, key=lambda r: (r["what"] != "origin", r["precision"])), columns)
 
 
-def _forward(report: Report, row: Mapping[str, Any]) -> float:
-    same = ("precision", "batch")
-    return next(
-        other["ms"]
-        for other in report["maps"]
-        if other["what"] == "forward" and all(other[key] == row[key] for key in same)
-    )
-
-
-def _methods(report: Report) -> list[str]:
-    table = new_table("maps of one picture", "ms", "10 to 90 %", "forward pass of it")
-    for row in report["methods"]:
-        names = [report["map"], *row["further"]]
-        table.add_row(
-            " + ".join(names), f"{row['ms']:.1f}", f"{row['p10']:.1f} to {row['p90']:.1f}",
-            f"{row['forward_ms']:.1f}",
-        )  # fmt: skip
-    return rendered(table, WIDTH)
-
-
-def _resolution(report: Report) -> list[str]:
-    table = new_table("picture", "ms", "10 to 90 %", "GFLOP forward")
-    for row in report["resolution"]:
-        table.add_row(
-            " x ".join(map(str, row["size"])), f"{row['ms']:.1f}",
-            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['gflops']:.1f}",
-        )  # fmt: skip
-    return rendered(table, WIDTH)
-
-
-def _transformers(report: Report) -> list[str]:
-    table = new_table("transformer", "map", "precision", "ms", "10 to 90 %", "forward", "x forward")
-    for row in report["transformers"]:
-        table.add_row(
-            row["model"], row["map"], row["precision"], f"{row['ms']:.1f}",
-            f"{row['p10']:.1f} to {row['p90']:.1f}", f"{row['forward_ms']:.1f}",
-            f"{row['ms'] / row['forward_ms']:.2f}",
-        )  # fmt: skip
-    return rendered(table, WIDTH)
-
-
-def _live(report: Report) -> list[str]:
-    table = new_table(
-        "live", "shown", "dropped", "maps/s", "picture age", "map age", "first map", "memory",
-        "peak",
-    )  # fmt: skip
-    for row in report["live"]:
-        table.add_row(
-            f"{row['fps']} fps, display {row['display']}, {row['precision']}",
-            f"{row['display_fps']:.1f}", str(row["frames_dropped"]), f"{row['maps_per_s']:.1f}",
-            f"{row['frame_age_ms']['p50']:.1f} ms", f"{row['map_age_ms']['p50']:.0f} ms",
-            f"{row['start_s']:.1f} s", _memory(row["memory_mib"]), _memory(row["peak_memory_mib"]),
-        )  # fmt: skip
-    return rendered(table, WIDTH)
-
-
-def _memory(mib: float | None) -> str:
+def _gib(mib: float | None) -> str:
     return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
 
 

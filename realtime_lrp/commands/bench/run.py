@@ -41,19 +41,9 @@ log = logging.getLogger(__name__)
 
 
 def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) -> list[str]:
-    """Measures this machine.
+    """Measures this machine; returns the report as lines.
 
-    Args:
-      config: model, size, composite or method are used.
-      quick: measure less: fewer batches and repetitions, no methods and sizes.
-      json_file: the file for all figures, or None.
-      overwrite: whether that file may be replaced.
-
-    Returns:
-      The report as lines.
-
-    Raises:
-      Error: as `Engine`, or the file cannot be written.
+    Quick measures less: fewer batches and repetitions, no methods and sizes.
     """
     if json_file:
         check_output(json_file, overwrite)

@@ -63,11 +63,7 @@ def time_in_turns(
 ) -> dict[_Name, Times]:
     """Times several actions alternately, so that other load on the machine affects all alike.
 
-    Args:
-      actions: name -> action.
-      turns: how often each is run.
-      batch: pictures in a run, by which the times are divided.
-      clock: gives seconds, of the wall clock or of the processor.
+    Times are divided by `batch`, the pictures in a run.
     """
     taken: dict[_Name, list[float]] = {name: [] for name in actions}
     for action in [*actions.values()] * 2:  # memory is still being allocated in the second
@@ -121,14 +117,7 @@ def explainers_by_precision(engine: Engine, status: Status) -> dict[str, Explain
 def time_maps(
     engine: Engine, explainers: Mapping[str, Explainer], quick: bool, status: Status
 ) -> list[Row]:
-    """The baseline, our map, and our forward pass alone, at growing batches.
-
-    Args:
-      engine: has the network.
-      explainers: what `explainers_by_precision` returned.
-      quick: measure less.
-      status: shows what is being measured.
-    """
+    """The baseline, our map, and our forward pass alone, at growing batches."""
     baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
     fast = device().fast_precision
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
@@ -280,9 +269,8 @@ def time_transfer(engine: Engine, turns: int) -> Times:
 def time_window(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
     """Shows pictures with a map that moves along, in a new window and on the full screen.
 
-    Returns:
-      The size of the canvas -> "draw" and "show" -> milliseconds of processor time for a picture.
-      Nothing where there is no display.
+    The size of the canvas -> "draw" and "show" -> milliseconds of processor time for a picture;
+    nothing where there is no display.
     """
     if not display_reachable():
         return {}

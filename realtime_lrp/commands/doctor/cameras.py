@@ -85,13 +85,9 @@ def _failed_camera(node: str, name: str, error: Error | OSError) -> Row:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a source gave.
+    """What a source gave: pictures a second, None if only one came, and the last one, RGB.
 
-    Attributes:
-      described: how the source describes itself.
-      alive: whether it is a camera or the like, which may give black pictures.
-      fps: pictures a second; None if only one came.
-      last: the last picture, uint8 [H, W, 3] RGB.
+    `alive` is a camera or the like, which may give black pictures.
     """
 
     described: str
@@ -101,11 +97,7 @@ class Measurement:
 
 
 def measure(name: str, settings: Settings) -> Measurement:
-    """Opens a source and reads it for `MEASURE_S`.
-
-    Args:
-      name: as for `--source`.
-      settings: size, rate and format that cameras are asked for.
+    """Opens a source, named as for `--source`, and reads it for `MEASURE_S`.
 
     Raises:
       UnavailableError: it cannot be opened, or gives no picture within `FIRST_FRAME_S`.
@@ -184,8 +176,7 @@ DISCRETE = 1
 def formats(node: str) -> list[str] | None:
     """Each format of a camera with its largest size, for example "MJPG up to 1920 x 1080".
 
-    Returns:
-      None if it is not a camera: video encoders are called /dev/video* as well.
+    None if it is not a camera: video encoders are called /dev/video* as well.
 
     Raises:
       OSError: it cannot be opened.

@@ -26,6 +26,11 @@ from realtime_lrp.system.version import __version__
 GB = 1e9
 GIB = 1 << 30
 
+LIBRARIES = {
+    "TensorFlow": "tensorflow", "Keras": "keras", "OpenCV": "cv2", "PyAV": "av", "NumPy": "numpy",
+}  # fmt: skip
+"""Name -> module."""
+
 Check = Callable[[Settings], Iterable[Row]]
 """Checks one thing; an exception becomes a row as well."""
 
@@ -43,12 +48,8 @@ def program(settings: Settings) -> Iterator[Row]:
 
 def libraries(settings: Settings) -> Iterator[Row]:
     """The versions of the libraries; those that are installed twice or not at all."""
-    modules = {
-        "TensorFlow": "tensorflow", "Keras": "keras", "OpenCV": "cv2", "PyAV": "av",
-        "NumPy": "numpy",
-    }  # fmt: skip
     providers = metadata.packages_distributions()
-    found = {name: sorted(set(providers.get(module, ()))) for name, module in modules.items()}
+    found = {name: sorted(set(providers.get(module, ()))) for name, module in LIBRARIES.items()}
     versions = [
         f"{name} {' and '.join(map(metadata.version, packages))}"
         for name, packages in found.items()
@@ -59,12 +60,9 @@ def libraries(settings: Settings) -> Iterator[Row]:
         if not packages:
             yield Row("missing", "packages", f"{name} is not installed", "run pip install . again")
         elif len(packages) > 1:
-            yield Row(
-                "warning",
-                "packages",
-                f"{' and '.join(packages)} both contain {name} and overwrite each other's files",
-                f"pip uninstall {' '.join(packages)}, then run pip install . again",
-            )
+            twice = f"{' and '.join(packages)} both contain {name} and overwrite each other's files"
+            advice = f"pip uninstall {' '.join(packages)}, then run pip install . again"
+            yield Row("warning", "packages", twice, advice)
 
 
 def configuration(settings: Settings) -> Iterator[Row]:
@@ -95,17 +93,17 @@ def configuration(settings: Settings) -> Iterator[Row]:
 def films(settings: Settings) -> Iterator[Row]:
     """Disk space for films: in the current folder, unless the configuration names one."""
     folder = Path(settings.config.live.folder)
-    yield disk_space("films", folder, "choose another folder with -o, or live.folder for keys")
+    yield _disk_space("films", folder, "choose another folder with -o, or live.folder for keys")
 
 
 def downloads(settings: Settings) -> Iterator[Row]:
     """Disk space for downloaded weights."""
     from realtime_lrp.models.downloads import cache_folder
 
-    yield disk_space("downloads", cache_folder(), "set the variable KERAS_HOME to another folder")
+    yield _disk_space("downloads", cache_folder(), "set the variable KERAS_HOME to another folder")
 
 
-def disk_space(name: str, folder: Path, otherwise: str) -> Row:
+def _disk_space(name: str, folder: Path, otherwise: str) -> Row:
     """Free space, and whether the folder can be written; a missing one counts as its parent."""
     existing = folder.absolute()
     while not existing.exists():
@@ -228,17 +226,16 @@ def gpu(settings: Settings) -> Iterator[Row]:
         precision += f" ({'; '.join(remarks)})"
     if device.is_gpu:
         yield Row("ok", "GPU", f"{device.name}, {precision}")
-    elif Path("/proc/driver/nvidia/version").exists():
+        return
+    found = f"no NVIDIA GPU: the CPU computes, {precision}"
+    advice = "optional: one makes large networks faster (pip install '.[gpu]')"
+    if Path("/proc/driver/nvidia/version").exists():
         found = f"the driver is installed, but TensorFlow does not use the GPU; {precision}"
         advice = (
             "pip install '.[gpu]' installs what it needs; nvidia-smi shows which program uses the "
             "GPU, doctor -v what TensorFlow says"
         )
-        yield Row("warning", "GPU", found, advice)
-    else:
-        found = f"no NVIDIA GPU: the CPU computes, {precision}"
-        advice = "optional: one makes large networks faster (pip install '.[gpu]')"
-        yield Row("warning", "GPU", found, advice)
+    yield Row("warning", "GPU", found, advice)
 
 
 def network(settings: Settings) -> Iterator[Row]:

@@ -9,16 +9,18 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from realtime_lrp.config import Settings
+from realtime_lrp.config import Settings, load
 from realtime_lrp.errors import Error, UnavailableError, first_line
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.tables import rendered
@@ -31,14 +33,7 @@ Mark = Literal["ok", "warning", "missing"]
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the report.
-
-    Attributes:
-      mark: how the check went.
-      name: what was checked.
-      found: what was found.
-      advice: what to do about it if it is not ok.
-    """
+    """One line of the report: how a check went, what was found, and what to do if it is not ok."""
 
     mark: Mark
     name: str
@@ -56,13 +51,9 @@ def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row
 
 @dataclass(frozen=True)
 class Group:
-    """Checks that run in one child process.
+    """Checks that run in one child process; `name` is their key in `checks.CHECKS`.
 
-    Attributes:
-      name: its key in `checks.CHECKS`, and the name of the row if they all fail.
-      timeout_s: seconds that they may take in all.
-      mark: that of a check that fails.
-      advice: what to do about a check that fails.
+    `mark` and `advice` are for what fails, `timeout_s` is for all of them.
     """
 
     name: str
@@ -92,14 +83,10 @@ MEDIA = Group(
 
 
 def run(settings: Settings) -> Iterator[str]:
-    """Runs all checks.
+    """Runs all checks; yields the report, line by line.
 
-    Args:
-      settings: what the user will run with. A source that is set there is tried instead of all
-        cameras; one that is set on the command line has to give pictures.
-
-    Yields:
-      The report, line by line.
+    A source that is set is tried instead of all cameras; one that is set on the command line has to
+    give pictures.
 
     Raises:
       UnavailableError: something that is needed is missing; raised after the last line.
@@ -146,57 +133,78 @@ def table(rows: Iterable[Row]) -> list[str]:
 
 def run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
+    command = module_command(
+        "realtime_lrp.commands.doctor.run", group.name, group.mark, group.advice
+    )
+    given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
     with ExitStack() as stack:
         environment = dict(os.environ)
         if group is not SYSTEM:  # which reports the user's folder
             with suppress(OSError):  # without a folder the child process says so
                 environment["TMPDIR"] = str(stack.enter_context(temporary_folder()))
-        return _run_child(group, settings, environment)
-
-
-def _run_child(group: Group, settings: Settings, environment: dict[str, str]) -> list[Row]:
-    """Runs a group's child process. What it leaves in TMPDIR when it is killed is the caller's."""
-    command = module_command(
-        "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
-    )
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is handled by the parent
-            env=environment,
-        )
-    except OSError as error:
-        return [failed_row(group.mark, group.name, error, group.advice)]
-    failure = ""
-    try:
-        output, errors = process.communicate(
-            msgspec.json.encode(settings.given, enc_hook=str), group.timeout_s
-        )
-    except subprocess.TimeoutExpired as late:
-        output, errors = late.stdout or b"", late.stderr or b""
-        failure = f"it did not finish within {group.timeout_s:g} seconds"
-    finally:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):  # it is stuck in the kernel
-            process.wait(1.0)
-    lines = errors.decode(errors="replace").split("\n")
-    for line in filter(None, lines):
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is handled by the parent
+                env=environment,
+            )
+        except OSError as error:
+            return [failed_row(group.mark, group.name, error, group.advice)]
+        try:
+            output, errors = process.communicate(given, group.timeout_s)
+        except subprocess.TimeoutExpired as late:
+            output, errors = late.stdout or b"", late.stderr or b""
+            failure = f"it did not finish within {group.timeout_s:g} seconds"
+        finally:
+            process.kill()
+            with suppress(subprocess.TimeoutExpired):  # it is stuck in the kernel
+                process.wait(1.0)
+    lines = [line for line in errors.decode(errors="replace").split("\n") if line.strip()]
+    for line in lines:
         log.info("%s: %s", group.name, line)
     whole, _, _ = output.rpartition(b"\n")
     rows = [msgspec.json.decode(line, type=Row) for line in whole.splitlines()]
-    failure = failure or _crash(process.returncode, lines)
+    if (code := process.returncode) and not failure:
+        how = signal.Signals(-code).name if code < 0 else f"the exit code {code}"
+        said = f" ({lines[-1].strip()[:200]})" if lines else ""
+        failure = f"it ended with {how}{said}"
     if failure:
         rows.append(Row(group.mark, group.name, f"failed: {failure}", group.advice))
     return rows
 
 
-def _crash(code: int | None, lines: list[str]) -> str:
-    """How a process crashed, with the last line it printed; "" if it ended normally."""
-    if not code:
-        return ""
-    how = f"it ended with {signal.Signals(-code).name if code < 0 else f'the exit code {code}'}"
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    return f"{how} ({last.strip()[:200]})" if last else how
+def main() -> None:
+    """Runs the group that the command line names; each row is a line of JSON on stdout.
+
+    Stdin holds the arguments with which the parent called `config.load`.
+    """
+    from realtime_lrp.commands.doctor.checks import CHECKS
+
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries print to stderr, not between the rows
+    group, mark, advice = sys.argv[1:]
+    given = tuple[str | None, tuple[str, ...], dict[str, Any]]
+    file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
+    settings = load(file, sets, options, check=None)
+    for name, check in CHECKS[group].items():
+        try:
+            for row in check(settings):
+                output.write(msgspec.json.encode(row) + b"\n")
+                output.flush()
+        except Exception as error:
+            traceback.print_exc()
+            if isinstance(error, ImportError) and "libGL" in str(error):
+                advice = "apt install libgl1, or your system's package of libGL"
+            row = failed_row(msgspec.convert(mark, Mark), name, error, advice)
+            output.write(msgspec.json.encode(row) + b"\n")
+            output.flush()
+            if isinstance(error, ImportError):
+                break  # the others need that library too
+    os._exit(0)  # everything is sent; libraries may crash while they are unloaded
+
+
+if __name__ == "__main__":
+    main()

@@ -16,11 +16,7 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """A wrong name or value: an unknown model, composite or class, or a number out of range.
-
-    Attributes:
-      about: what is wrong, for example "composite", or None.
-    """
+    """A wrong name or value, such as an unknown class; `about` says what, such as "composite"."""
 
     exit_code = 2
 
@@ -84,11 +80,7 @@ class TemporaryError(Error):
 
 
 class ConfigError(Error, ValueError):
-    """A configuration file or a `--set` is wrong.
-
-    Attributes:
-      problems: the problems that the message lists, if it lists several.
-    """
+    """A configuration file or a `--set` is wrong; the message lists the `problems`."""
 
     exit_code = 78
     problems: tuple[Any, ...] = ()
@@ -155,11 +147,7 @@ def unknown(
 ) -> UsageError:
     """The error for a name that does not exist; its message gives the nearest legal one.
 
-    Args:
-      kind: what was named, for example "composite".
-      word: the name received.
-      legal: the names that exist.
-      aliases: names that other software uses -> ours.
+    `kind` is such as "composite"; `aliases` are names of other software -> ours.
     """
     legal = list(legal)
     ours = (aliases or {}).get(word) or nearest(word, legal)

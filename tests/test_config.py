@@ -7,7 +7,6 @@ import printed  # from assets/make
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.config import names
 from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
 
 ROOT = Path(__file__).parents[1]
@@ -139,25 +138,6 @@ def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
         assert plain in config.as_yaml(config.load(sets=(f"live.source={plain}",)))
     plain = "live.source=C:/clips/a@b?.mp4"
     assert "source: 'C:/clips/a@b?.mp4'  #" in config.as_yaml(config.load(sets=(plain,)))
-
-
-def test_where_a_value_came_from_is_printed(tmp_path):
-    """The line of its key, the option or --set; a default has no place."""
-    file = tmp_path / "my\n.yaml"
-    file.write_text("lrp:\n  layers:\n    a: flat\nlive:\n  panels:\n  - zplus\n")
-    text = config.as_yaml(config.load(file, ("lrp.pool=average",), {"--opacity": 0.5}))
-    places = dict(re.findall(r"  (\w+): .*\[from (.*)\]\n", text))
-    name = f"{tmp_path}/my\\n.yaml"
-    assert places == {
-        "layers": f"{name}:2", "panels": f"{name}:5", "pool": "--set", "opacity": "--opacity"
-    }  # fmt: skip
-
-
-def test_methods_md_names_every_row_of_the_tables():
-    """What can be chosen is explained there."""
-    page = (ROOT / "docs" / "methods.md").read_text()
-    for listed in (names.COMPOSITES, names.RULES, names.METHODS):
-        assert all(f"`{name}" in page for name in listed.included), listed.kind
 
 
 def test_rules_for_layers_survive_the_way_through_yaml(tmp_path):

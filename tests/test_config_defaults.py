@@ -54,15 +54,6 @@ def test_what_is_set_wins_over_the_default_of_a_command(tmp_path):
     assert settings.origins["lrp.pool"] == "--set" and not settings.is_set("lrp.start")
 
 
-def test_every_key_has_an_origin():
-    """Also those that nobody set."""
-    settings = config.load(sets=("lrp.keep=0.5",), command="live")
-    assert set(settings.origins) >= set(config.legal_keys())
-    assert settings.origins["lrp.keep"] == "--set"
-    assert settings.origins["lrp.target"] == "default of live"
-    assert settings.origins["lrp.pool"] == "default"
-
-
 def test_a_printed_configuration_does_not_freeze_the_defaults_of_commands(tmp_path):
     """They stand in comments; what a command used is printed as a value."""
     file = tmp_path / "my.yaml"

@@ -125,20 +125,6 @@ def test_an_unknown_key_is_answered_with_the_nearest(tmp_path, key, advice):
     assert str(refused.value) == f"{file}:1: there is no key {key!r}; {advice}"
 
 
-def test_an_unknown_key_is_escaped_once(tmp_path):
-    """Characters that a terminal would act on are shown as escapes with one backslash."""
-    file = tmp_path / "bad.yaml"
-    file.write_text('lrp: {"\\e[31mred": 1}')
-    with pytest.raises(ConfigError) as refused:
-        config.load(file)
-    assert r"there is no key 'lrp.\x1b[31mred'" in str(refused.value)
-
-
-def test_minus_nought_is_a_number():
-    """YAML reads -0 as the integer 0."""
-    assert config.load(sets=("overlay.opacity=-0",)).config.overlay.opacity == 0
-
-
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
@@ -161,12 +147,6 @@ def test_a_value_that_is_not_legal_is_refused(assignment, words):
     key = assignment.partition("=")[0]
     with pytest.raises(ConfigError, match=f"--set: .*{re.escape(key)}.*{words}"):
         config.load(sets=(assignment,))
-
-
-@pytest.mark.parametrize("target", ["top1", "top10", "0", "-1 - 2", "top0 hat"])
-def test_targets_that_are_legal(target):
-    """Names, indices, the best K, differences."""
-    assert config.load(sets=(f"lrp.target={target}",)).config.lrp.target == target
 
 
 def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatch):

@@ -6,26 +6,23 @@ import subprocess
 import sys
 from collections import namedtuple
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 
 import media
 import numpy as np
 import pytest
-from faults.clock import busy
+from faults.clock import until
 from faults.server import MjpegServer
 
 from realtime_lrp import config
 from realtime_lrp.commands.doctor import cameras, checks
 from realtime_lrp.commands.doctor import run as doctor
-from realtime_lrp.commands.doctor.run import Row, failed_row
-from realtime_lrp.engine import device as hardware
+from realtime_lrp.commands.doctor.run import Row
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.video import reader, writer
 from realtime_lrp.video.source import Source
-from realtime_lrp.view import text
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = config.load()
@@ -97,16 +94,6 @@ def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, 
     assert (found.name, found.mark) == (group, mark)
 
 
-def test_errors_of_ours_say_what_to_do():
-    """The first sentence is the finding, the rest the advice; others are shown with their type."""
-    row = failed_row(
-        "missing", "source", UnavailableError("No stream.\nCheck it. Try again."), "no"
-    )
-    assert row == Row("missing", "source", "No stream.", "Check it. Try again.")
-    row = failed_row("warning", "fonts", ValueError("bad\nthing"), "again")
-    assert row == Row("warning", "fonts", "failed: ValueError: bad", "again")
-
-
 FAULTS = """
 import os, signal, sys, tempfile, time
 from realtime_lrp.commands.doctor import checks
@@ -124,8 +111,8 @@ def crashes(settings):
     os.kill(os.getpid(), signal.SIGILL)
 
 def hangs(settings):
-    tempfile.mkdtemp()
     yield Row("ok", "before", "good")
+    tempfile.mkdtemp("hangs")
     time.sleep(60)
 
 checks.CHECKS["system"] = {name: globals()[name] for name in FAULT}
@@ -145,7 +132,7 @@ checks.CHECKS["system"] = {name: globals()[name] for name in FAULT}
         ),
         (
             ("hangs", "good"),
-            [("before", "good"), ("system", "failed: it did not finish within {} seconds")],
+            [("before", "good"), ("system", "failed: it did not finish within 20 seconds")],
         ),
     ],
 )
@@ -155,19 +142,29 @@ def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, temporary_fold
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
     settings = config.load(options={"--source": "film.mp4"})
-    limit_s = 3 + 3 * ceil(busy()) if "hangs" in fault else 300
-    group = replace(doctor.SYSTEM, timeout_s=limit_s)
-    found = doctor.run_group(group, settings)
-    told = [(row.name, row.found.replace(str(limit_s), "{}")) for row in found]
-    assert told == rows
-    assert {row.advice for row in found if row.mark == "warning"} == {group.advice}
+
+    class Watched(subprocess.Popen):
+        """Its time is up once it hangs."""
+
+        def communicate(self, given, timeout):
+            self.stdin.write(given)
+            self.stdin.close()
+            self.stdin = None
+            hangs = lambda: [*temporary_folder.rglob("*hangs")]  # noqa: E731
+            until(lambda: hangs() or self.poll() is not None)
+            return super().communicate(timeout=0.1 if hangs() else None)
+
+    monkeypatch.setattr(doctor.subprocess, "Popen", Watched)
+    found = doctor.run_group(replace(doctor.SYSTEM), settings)
+    assert [(row.name, row.found) for row in found] == rows
+    assert {row.advice for row in found if row.mark == "warning"} == {doctor.SYSTEM.advice}
 
 
 @pytest.mark.parametrize(
     ("group", "words", "advice"),
     [
         (doctor.MEDIA, "libGL.so.1: cannot open", "apt install libgl1"),
-        (doctor.NETWORK, "it is damaged", "reinstall TensorFlow"),
+        (doctor.MEDIA, "it is damaged", "reinstall OpenCV"),
     ],
 )
 def test_a_library_that_cannot_be_loaded_is_one_row(group, words, advice, tmp_path, monkeypatch):
@@ -356,16 +353,6 @@ def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
     assert "/camera.mjpg: 320 x 240, " in row.found and row.found.endswith(" fps measured")
 
 
-def test_a_source_that_is_dead_is_missing_where_it_was_named():
-    """The child process reports the reason in the row."""
-    with MjpegServer() as server:
-        url = server.url
-    settings = config.load(options={"--source": url})
-    row = only(doctor.run_group(doctor.groups(settings)[1], settings))
-    assert (row.mark, row.name) == ("missing", "source")
-    assert "Connection refused" in row.found and "that its server runs" in row.advice
-
-
 # The display
 
 
@@ -409,21 +396,6 @@ def test_wrong_names_are_missing_with_their_location(tmp_path):
     row = only(checks.configuration(config.load(sets=("lrp.keep=0.5",))))
     assert (row.mark, row.found) == ("ok", "1 x --set")
     assert list(checks.configuration(SETTINGS)) == []
-
-
-@pytest.mark.parametrize(
-    ("device", "mark", "words"),
-    [
-        (hardware.Device("/GPU:0", "Big GPU", "bfloat16"), "ok", "Big GPU, precision"),
-        (hardware.cpu(), "warning", "no NVIDIA GPU"),
-    ],
-)
-def test_the_gpu_is_named_with_its_precision(device, mark, words, monkeypatch):
-    """In use, or not there."""
-    monkeypatch.setattr(hardware, "device", lambda: device)
-    row = only(checks.gpu(SETTINGS))
-    assert row.mark == mark and words in row.found
-    assert f"auto is {device.fast_precision}" in row.found
 
 
 def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
@@ -482,14 +454,6 @@ def test_a_broken_codec_is_reported(codec, mark, monkeypatch):
     assert (good.mark, good.found) == ("ok", f"{rest}, aac: written and read back")
 
 
-@pytest.mark.parametrize(("lost", "mark"), [("β", "missing"), ("か", "warning"), ("", "ok")])
-def test_letters_that_are_not_drawn_are_named(lost, mark, monkeypatch):
-    """Missing letters of other scripts in the captions are only a warning."""
-    monkeypatch.setattr(text, "undrawable", lambda words: lost if lost and lost in words else "")
-    row = only(checks.fonts(SETTINGS))
-    assert row.mark == mark and row.found.endswith(lost)
-
-
 Usage = namedtuple("Usage", "total used free")
 
 
@@ -516,23 +480,6 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     assert row.mark == "warning" and "cannot be written (Read-only file system)" in row.found
     assert "KERAS_HOME" in row.advice
     assert not (tmp_path / "none").exists()
-
-
-def test_another_temporary_folder_than_TMPDIR_is_reported(tmp_path, monkeypatch):
-    """It is a warning; without any folder nothing works."""
-    monkeypatch.setattr(checks.tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert only(checks.temporary(SETTINGS)).mark == "ok"
-    monkeypatch.setenv("TMPDIR", "/nowhere")
-    row = only(checks.temporary(SETTINGS))
-    assert row.mark == "warning" and row.found.startswith("TMPDIR (/nowhere) cannot be written")
-
-    def none():
-        raise FileNotFoundError(2, "No usable temporary directory found")
-
-    monkeypatch.setattr(checks, "ensure_temporary_folder", lambda: None)
-    monkeypatch.setattr(checks.tempfile, "gettempdir", none)
-    assert only(checks.temporary(SETTINGS)).mark == "missing"
 
 
 def test_packages_installed_twice_or_not_at_all_are_reported(monkeypatch):

@@ -8,13 +8,11 @@ import subprocess
 import sys
 import threading
 import zipfile
-import zlib
 from pathlib import Path
 
 import media
 import pytest
-from fuzz import runner
-from fuzz.inputs import Cases, picture
+from fuzz.inputs import picture
 from fuzz.runner import fuzz, plans, table
 from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS, Server
 from fuzz.structures import STRUCTURES
@@ -85,56 +83,6 @@ def test_a_hostile_camera_alone(name):
     check_hostile(hostile([name]))
 
 
-CHILD = """
-import json, os, signal, sys, time
-plan = json.load(sys.stdin)
-for kind, number in plan["cases"]:
-    print(json.dumps(["begin", kind, number]), flush=True)
-    if number == 1:
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if number == 3:
-        time.sleep(60)
-    wrong = ["left a file"] if number == 4 else []
-    print(json.dumps(["end", 65 if number else 0, wrong, 0.1]), flush=True)
-"""
-
-
-def test_what_kills_or_hangs_a_child_is_counted_and_kept(tmp_path, monkeypatch, light_scripts):
-    """The others are tried all the same, by another child."""
-    child = tmp_path / "child.py"
-    child.write_text(CHILD)
-    monkeypatch.setattr(runner, "CHILD", (sys.executable, str(child)))
-    monkeypatch.setattr(runner, "HANGS_S", 1.0)
-    monkeypatch.setattr(runner, "GRACE_S", 1.0)
-    (tmp_path / "child0").mkdir()
-    (tmp_path / "child0" / "child.log").touch()
-    row = fuzz([{"png": 6}], 1, tmp_path)["png"]
-    assert (row.tried, row.crashes, row.hangs) == (6, 1, 1)
-    assert row.codes == {0: 1, 65: 3}
-    assert [one.split(": ")[-1] for one in row.found] == [
-        "ends the process (-11)", "hangs", "left a file",
-    ]  # fmt: skip
-    kept = sorted(path.name for path in (tmp_path / "found").glob("*.png"))
-    assert kept == ["png-1-1.png", "png-1-3.png", "png-1-4.png"]
-
-
-def test_the_same_seed_makes_the_same_inputs(tmp_path):
-    """Another seed others; checksums that were mended hold."""
-    one, same, other = (
-        Cases(tmp_path / name, seed) for name, seed in (("a", 1), ("b", 1), ("c", 2))
-    )
-    numbers = range(1, 20)
-    made = [one.bytes_of("png", number) for number in numbers]
-    assert made == [same.bytes_of("png", number) for number in numbers]
-    assert made != [other.bytes_of("png", number) for number in numbers]
-    assert len(set(made)) > 15
-    data = picture("png")
-    broken = data[:20] + b"\0\0\0\1" + data[24:]
-    mended = STRUCTURES["png"].mended(broken)
-    assert mended[:29] == broken[:29]
-    assert mended[29:33] == zlib.crc32(mended[12:29]).to_bytes(4)
-
-
 def test_a_picture_that_claims_too_much_is_not_decoded(tmp_path):
     """8192 x 8192 pixels are the most; a larger one is refused by its head."""
     data = bytearray(picture("png"))
@@ -202,25 +150,6 @@ def test_a_recording_reads_no_other_file_and_no_address(tmp_path):
     assert not asked.is_set()
 
 
-def test_a_recording_that_grows_while_it_is_read_ends(tmp_path):
-    """What is there is read; whoever still writes it is not waited for."""
-    path = media.recording(tmp_path / "grows.ts", count=30)
-    more, done = path.read_bytes(), threading.Event()
-
-    def grow():
-        while not done.wait(0.005) and path.stat().st_size < 40 * len(more):
-            with path.open("ab") as file:
-                file.write(more)
-
-    writer = threading.Thread(target=grow)
-    writer.start()
-    with VideoReader(path) as reader:
-        count = sum(1 for _ in reader)
-    done.set()
-    writer.join()
-    assert 30 <= count <= 40 * 30
-
-
 def test_a_name_that_is_too_long_says_so(run, tiny_model, tmp_path):
     """The name of an unfinished file is longer than that of the file."""
     (tmp_path / "a.png").write_bytes(picture("png"))
@@ -238,6 +167,7 @@ def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
             read_labels(tmp_path / "labels.json")
 
 
+@pytest.mark.release
 def test_a_damaged_packet_of_sound_costs_itself(tmp_path):
     """The file is whole without it."""
     source = media.recording(tmp_path / "in.ts", count=8, sound="aac")
@@ -282,15 +212,6 @@ def test_sound_that_cannot_be_written_is_refused_with_a_way_out(run, tiny_model,
     assert run(*words, "--audio", "none")[0] == 0
 
 
-def test_a_recording_may_be_titled_in_any_encoding(tmp_path):
-    """What is not UTF-8 in its metadata is no reason to refuse it."""
-    path = media.recording(tmp_path / "a.mkv", count=3, metadata={"title": "Gespraech"})
-    path.write_bytes(path.read_bytes().replace(b"Gespraech", b"Gespr\xe4che"))
-    with VideoReader(path) as reader:
-        assert len(list(reader)) == 3
-        assert reader.metadata["title"] == "Gespr\ufffdche"
-
-
 def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
     """Whatever a file is called, what is printed holds no control characters."""
     path = tmp_path / "\x1b[31mred\x07.png"
@@ -304,6 +225,7 @@ def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
     assert not {"\x1b", "\x07"} & {*out, *err, *refusal}
 
 
+@pytest.mark.release
 def test_what_a_file_says_is_told_at_limited_length(run, tmp_path):
     """A layer of a network has a type of 100000 letters."""
     description = {"class_name": "x" * 100_000, "module": "keras.layers", "config": {}}

@@ -48,7 +48,6 @@ def test_the_next_change_is_the_one_that_the_minutes_show(hours):
         ("mon, wed", "mon wed"),
         ("Mon , THU-Fri", "mon thu fri"),
         ("daily", " ".join(DAYS)),
-        ("wed-wed", "wed"),
     ],
 )
 def test_days(key, days):
@@ -66,14 +65,11 @@ def test_days(key, days):
         ({"mon-": "09:00-10:00"}, "instead of 'mon-'"),
         ({"": "09:00-10:00"}, "instead of ''"),
         ({"mon": "9-10"}, "instead of '9-10'"),
-        ({"mon": ""}, "instead of ''"),
         ({"mon": "09:00-09:00"}, "instead of '09:00-09:00'"),
         ({"mon": "24:00-10:00"}, "instead of '24:00-10:00'"),
-        ({"mon": "09:00-24:01"}, "instead of '09:00-24:01'"),
         ({"mon": "09:60-10:00"}, "instead of '09:60-10:00'"),
         ({"mon": "09:00-10:00, "}, "instead of ''"),
         ({"mon-wed": "09:00-10:00", "tue": "11:00-12:00"}, "tue is there twice"),
-        ({"MON": "09:00-10:00", "mon": "11:00-12:00"}, "mon is there twice"),
     ],
 )
 def test_what_cannot_be_read_is_explained_in_a_line(written, message):

@@ -72,20 +72,6 @@ def test_a_channel_stays_while_others_overtake_it():
         assert turns.shown.channel == 5
 
 
-def test_channels_are_computed_only_while_the_page_is_due():
-    """Not without an answer, and not while the answer's own page is shown."""
-    turns = ConceptTurns(shown_channel)
-    assert not turns.wanted(1000.0)
-    turns.update(0, (), 0.0)
-    assert [turns.wanted(now) for now in (0.0, 5.0, ANSWER_S - 1, ANSWER_S)] == [0, 0, 1, 1]
-    end = ANSWER_S + 2 * CONCEPT_S
-    for now in np.arange(ANSWER_S, end, 0.5):
-        turns.update(0, CHANNELS, now)
-        assert turns.wanted(now)
-    turns.update(0, CHANNELS, end)
-    assert not turns.wanted(end)
-
-
 def test_without_channels_the_page_is_left_out_until_its_next_turn():
     """None come, none speaks for the answer, or none has a name or pictures."""
     long = ANSWER_S + WAIT_S + 1

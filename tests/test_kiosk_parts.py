@@ -214,21 +214,6 @@ def test_each_fault_of_the_camera_has_its_card(monkeypatch, told, count, after_s
         assert camera.fault(161.1).card == "staff", "for more than a minute"
 
 
-def test_a_repeated_error_is_noted_each_time_it_begins(monkeypatch):
-    """And not at each look at it."""
-    capture = SimpleNamespace(
-        start=lambda: None, supervised=True, frames=SimpleNamespace(count=1), trouble="",
-        next_try=0.0, reconnects=0,
-    )  # fmt: skip
-    monkeypatch.setattr(camera_part, "Capture", lambda *words, **options: capture)
-    noted = []
-    camera = SourcePart("camera", None, None, noted.append)
-    camera.update(True, 0.0)
-    for now, capture.trouble in enumerate(("", LOST, LOST, "", LOST, LOST, DARK, LOST, "")):
-        camera.fault(float(now))
-    assert noted == [LOST, LOST, DARK, LOST]
-
-
 def test_the_camera_is_open_while_it_is_needed():
     """Real threads: opened, released, opened again; pictures are counted through all of it."""
     Flicker.opened = Flicker.closed = 0

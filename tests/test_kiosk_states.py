@@ -31,11 +31,6 @@ def seen(now, open_=True, fault="", present=False):
     return Observation(now, open_, fault, present)
 
 
-def test_it_begins_with_a_card():
-    """It is shown until the network is loaded."""
-    assert machine().state == CARD
-
-
 def test_a_visit_goes_through_every_state():
     """Attract, active, idle after 30 s, attract again after 10 s more, with a countdown."""
     one = machine()
@@ -64,28 +59,6 @@ def test_a_wave_brings_a_visitor_back():
     assert one.state == ACTIVE
     assert one.step(seen(69.9)) == ACTIVE
     assert one.step(seen(70.0)) == IDLE
-
-
-@pytest.mark.parametrize("before", [ATTRACT, ACTIVE, IDLE])
-def test_a_card_interrupts_and_goes(before):
-    """Each fault shows its card; afterwards it depends on whether a visitor is there."""
-    for present, after in ((True, ACTIVE), (False, ATTRACT)):
-        one = machine()
-        one.state = before
-        assert one.step(seen(5.0, fault="camera", present=True)) == CARD
-        assert one.step(seen(6.0, fault="hot")) == CARD
-        assert one.step(seen(7.0, present=present)) == after
-
-
-@pytest.mark.parametrize("before", [ATTRACT, ACTIVE, IDLE, CARD])
-def test_outside_the_opening_hours_it_is_closed(before):
-    """From any state; in the morning it starts with a card until the camera is there."""
-    one = machine()
-    one.state = before
-    assert one.step(seen(5.0, open_=False, fault="camera", present=True)) == CLOSED
-    assert one.step(seen(9e3, open_=False, present=True)) == CLOSED
-    assert one.step(seen(9e4, fault="starting")) == CARD
-    assert one.step(seen(9e4 + 1)) == ATTRACT
 
 
 def test_the_state_always_fits_the_observation(rng):

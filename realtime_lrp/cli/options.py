@@ -79,12 +79,7 @@ def load_settings(
 
 
 def configured(*names: str, load: Load = load_settings) -> Decorator:
-    """Adds --config, --set, -v, -q and options that set a key; the command gets `settings`.
-
-    Args:
-      names: options out of `config.OPTIONS`.
-      load: makes the settings.
-    """
+    """Adds --config, --set, -v, -q and options of `config.OPTIONS`; the command gets `settings`."""
 
     def decorate(command: Command) -> Command:
         @wraps(command)

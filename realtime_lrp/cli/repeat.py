@@ -17,12 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def recorded_in(file: str) -> Provenance | None:
-    """How the output was made that stands for a configuration; None if it is a configuration.
-
-    Raises:
-      MissingInputError: there is no such file.
-      ConfigError: it is no configuration, and does not say how it was made.
-    """
+    """How the output was made that stands for a configuration; None if it is a configuration."""
     path = Path(file)
     suffix = path.suffix.lower()
     if not (suffix in SUFFIXES or suffix == ".json" or os.path.isdir(path)):
@@ -50,9 +45,6 @@ def check_files(file: str, recorded: Provenance, settings: config.Settings) -> N
     """Refuses to repeat a run with another model, weights or labels than it was made with.
 
     Files that the command line names are accepted: they were chosen.
-
-    Raises:
-      ConfigError: a file has changed, or nothing says which model it was.
     """
     from realtime_lrp.engine.hashes import hashes, network_files
 
@@ -73,11 +65,7 @@ def warn_of_precision(
 ) -> None:
     """Says that the numbers will differ where `auto` takes another precision than it took then.
 
-    Args:
-      file: the output that is repeated.
-      recorded: how it was made.
-      settings: the settings of this run.
-      exact: whether this run writes numbers, for which `auto` is float32.
+    An `exact` run writes numbers, for which `auto` is float32.
     """
     if exact and settings.config.lrp.precision == "auto" and recorded.precision != "float32":
         log.warning(

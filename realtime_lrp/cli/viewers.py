@@ -132,11 +132,7 @@ def live(
 
 
 def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
-    """Refuses options that would have no effect.
-
-    Raises:
-      UsageError: one of them is given.
-    """
+    """Refuses options that would have no effect."""
     for name in options:
         if settings.origins[config.OPTIONS[name]] == name:
             raise UsageError(f"{name} {why}")

@@ -30,13 +30,7 @@ from realtime_lrp.errors import (
 
 
 def check_names(config: Config) -> None:
-    """Raises the first error that `wrong_names` yields.
-
-    Raises:
-      UsageError: an unknown method, composite, rule, panel, colour map or model.
-      MissingInputError: there is no such model file, labels file or folder.
-      UnavailableError: there is no such weights file.
-    """
+    """Raises the first error that `wrong_names` yields."""
     for _, error in wrong_names(config):
         raise error
 
@@ -74,11 +68,7 @@ def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath
 
 
 def check_also_models(config: Config) -> None:
-    """Refuses to explain with a network twice.
-
-    Raises:
-      UsageError: two networks have the same name, or file, and the same weights.
-    """
+    """Refuses to explain with a network twice: the same name, or file, and the same weights."""
     present: list[tuple[str, str | None]] = []
     for model in (config.model, *config.live.also_models):
         known = model.name.lower() in MODELS.known()
@@ -96,10 +86,6 @@ def check_model_name(name: str) -> None:
     """Raises an error for a name that is neither a network (in any case) nor a file or folder.
 
     Presets of KerasHub are not known here; only their folder is checked.
-
-    Raises:
-      UsageError: there is no such network.
-      MissingInputError: there is no such file, or no such folder of a preset.
     """
     preset = name.removeprefix(HUB)
     if name.startswith(HUB):

@@ -16,12 +16,7 @@ WEEK = 7 * DAY
 
 @dataclass(frozen=True)
 class OpeningHours:
-    """When an exhibit is open.
-
-    Attributes:
-      spans: (from, to) in minutes of the week, 0 to 10080, the end excluded; sorted, without
-        overlaps; None: always open.
-    """
+    """When an exhibit is open: sorted spans in minutes of the week, ends excluded; None: always."""
 
     spans: tuple[tuple[int, int], ...] | None
 
@@ -45,12 +40,10 @@ class OpeningHours:
 
 
 def parse_hours(written: Mapping[str, str]) -> OpeningHours:
-    """Parses opening hours.
+    """Parses opening hours; empty ones are always open.
 
-    Args:
-      written: days such as "mon", "tue-fri", "sat-mon", "mon, wed" or "daily" -> times such as
-        "09:00-12:00, 13:00-17:30". Times past midnight, "18:00-02:00", belong to the day on which
-        they begin. Empty: always open.
+    Days are such as "mon", "tue-fri", "sat-mon", "mon, wed" or "daily", times such as "09:00-12:00,
+    13:00-17:30". Times past midnight, "18:00-02:00", belong to the day on which they begin.
 
     Raises:
       ValueError: a day or a time cannot be read, or a day is given twice.

@@ -61,7 +61,6 @@ class Settings:
     """A valid configuration in which every value is decided, and where each value came from.
 
     Attributes:
-      config: the values.
       origins: key "section.key" -> "my.yaml:12", "--set", "--opacity", "default" or "default of
         live".
       given: file, assignments and options that `load` was given.
@@ -101,9 +100,8 @@ def load(
       file: a YAML file, what `settings_tree` returns, or None.
       sets: assignments "section.key=value".
       options: option such as "--opacity" -> value.
-      check: looks at the values once the schema has; None leaves that out. Values that the schema
-        refuses are at their defaults then.
-      command: whose defaults hold, see `COMMAND_DEFAULTS`; "" is for those of the schema.
+      check: looks at the values once the schema has; what the schema refuses is at its default.
+      command: whose defaults hold; "" is for those of the schema.
 
     Raises:
       MissingInputError: files are missing, and nothing else is wrong.
@@ -134,12 +132,7 @@ def load(
 
 
 def settings_tree(settings: Mapping[str, Any], location: str) -> Tree:
-    """Settings as `load` takes them instead of a file.
-
-    Args:
-      settings: "section.key" -> value.
-      location: where they stand.
-    """
+    """Settings, "section.key" -> value, as `load` takes them instead of a file."""
     tree = Tree({}, {(): location})
     for key, value in settings.items():
         section, _, name = key.partition(".")

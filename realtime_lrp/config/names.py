@@ -16,14 +16,10 @@ from realtime_lrp.errors import UsageError, unknown
 
 @dataclass(frozen=True)
 class Names:
-    """The legal names of one kind of thing.
+    """The legal names of one kind of thing; `aliases` are those of other software -> ours.
 
-    Attributes:
-      kind: what they name, for messages, for example "composite".
-      included: the names that come with this package.
-      table: module and attribute of the table that implements them; "" where there is none. Once
-        that module is loaded the table is asked, because a Python program may have added rows.
-      aliases: names that other software uses -> ours.
+    `table` is module and attribute of what implements them. Once that module is loaded the table is
+    asked, because a Python program may have added rows.
     """
 
     kind: str
@@ -41,11 +37,7 @@ class Names:
         return list(getattr(sys.modules.get(module), attribute, self.included))
 
     def check(self, name: str) -> None:
-        """Refuses a name that does not exist.
-
-        Raises:
-          UsageError: the message gives the nearest legal name.
-        """
+        """Refuses a name that does not exist with the nearest legal one."""
         if name not in (known := self.known()):
             raise unknown(self.kind, name, known, self.aliases)
 
@@ -100,11 +92,7 @@ AUTO = "auto"
 
 
 def check_composite(name: str) -> None:
-    """Refuses a composite that is neither `AUTO` nor one of `COMPOSITES`.
-
-    Raises:
-      UsageError: the message gives the nearest legal name.
-    """
+    """Refuses a composite that is neither `AUTO` nor one of `COMPOSITES`."""
     if name not in (AUTO, *(known := COMPOSITES.known())):
         raise unknown(COMPOSITES.kind, name, [*known, AUTO], COMPOSITES.aliases)
 
@@ -190,14 +178,9 @@ def panels() -> Names:
 def parse_rule(
     text: str, parameters: Mapping[str, Sequence[str]] = RULE_PARAMETERS
 ) -> tuple[str, list[float]]:
-    """Reads a rule such as "epsilon" or "alpha_beta(1, 0)".
+    """Name and numbers of a rule such as "epsilon" or "alpha_beta(1, 0)".
 
-    Args:
-      text: a name, alone or with numbers in brackets.
-      parameters: name -> the numbers that the rule takes.
-
-    Returns:
-      The name and the numbers given, perhaps fewer than the rule takes.
+    There may be fewer numbers than the rule's `parameters`.
 
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.
@@ -218,15 +201,7 @@ def parse_rule(
 
 
 def check_rule_numbers(rule: str, numbers: Mapping[str, float]) -> None:
-    """Refuses numbers that a rule cannot work with.
-
-    Args:
-      rule: its name, for the message.
-      numbers: parameter -> number. Where there are both an alpha and a beta they must differ by 1.
-
-    Raises:
-      UsageError: a number is negative, infinite or NaN, or alpha - beta is not 1.
-    """
+    """Refuses numbers that are negative, infinite or NaN, and alpha - beta that is not 1."""
     for parameter, number in numbers.items():
         if not 0 <= number < float("inf"):
             raise UsageError(
@@ -242,11 +217,7 @@ def check_rule_numbers(rule: str, numbers: Mapping[str, float]) -> None:
 
 
 def check_rule(text: str) -> None:
-    """Refuses a rule that does not exist or does not take its numbers.
-
-    Raises:
-      UsageError: as `parse_rule` and `check_rule_numbers` say.
-    """
+    """Refuses a rule that does not exist or does not take its numbers."""
     module = sys.modules.get(RULES.table[0])
     if named := getattr(module, "rule_named", None):  # knows the rules that a program added
         named(text)

@@ -33,12 +33,9 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong.
+    """One thing that is wrong: where ("my.yaml:12", "--set" or an option), and what was expected.
 
-    Attributes:
-      location: where: "my.yaml:12", "--set" or an option.
-      text: what was expected there.
-      kind: the exception that it is by itself.
+    `kind` is the exception that it is by itself.
     """
 
     location: str
@@ -65,13 +62,7 @@ def errors_of(
 def problems_of(
     path: KeyPath, error: Error, locations: Mapping[KeyPath, str] | None = None
 ) -> Iterable[Problem]:
-    """The problems that an error lists by itself, else the error as one problem.
-
-    Args:
-      path: leads to the value that is wrong.
-      error: what is wrong with it.
-      locations: where keys and entries stand.
-    """
+    """The problems that an error lists by itself, else the error about a value as one problem."""
     if listed := getattr(error, "problems", ()):
         return listed
     key, location = key_of(path), _nearest_location(path, locations or {})
@@ -136,9 +127,8 @@ def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
 def as_error(problems: list[Problem]) -> Error:
     """All problems as one error with a line for each; its kind decides the exit code.
 
-    Returns:
-      MissingInputError or UnavailableError where only files are missing, UsageError where only
-      options are wrong, else ConfigError.
+    MissingInputError or UnavailableError where only files are missing, UsageError where only
+    options are wrong, else ConfigError.
     """
     kind: type[Error] = ConfigError
     kinds = {problem.kind for problem in problems}

@@ -40,14 +40,10 @@ LIVE_KEYS = (
 
 
 class ModelProvenance(msgspec.Struct, frozen=True, kw_only=True):
-    """Which network.
+    """Which network: its name or file, and the SHA-256 of each file that was read.
 
-    Attributes:
-      name: its name, or the file as it was named.
-      weights: "imagenet", "random" or the file as it was named; None for the network's own.
-      preprocess: how pictures were prepared; None where they came prepared, from Python.
-      labels: the file of class names as it was named; None for the network's own.
-      sha256: of the files that were read: "model", "weights", "labels".
+    Weights and labels are None for the network's own, preprocess is None where pictures came
+    prepared, from Python.
     """
 
     name: str
@@ -63,16 +59,10 @@ class Provenance(
     """How an output was made.
 
     Attributes:
-      format: `FORMAT`.
-      version: of this program.
-      tensorflow, keras, python: versions.
-      model: which network.
-      method: None where the output holds several.
-      composite: None where no composite was used, or several.
+      method, composite: None where the output holds several, or follows no composite.
       layers: layer -> the rule that it followed; None where that would be too long.
-      target: what was explained; None where it differs from picture to picture.
+      target: None where it differs from picture to picture.
       device: "CPU" or the GPU's name; None where that was not known, as in a SavedModel.
-      precision: in which layers with weights computed.
       settings: key "section.key" -> value, of everything that is not at its default.
     """
 
@@ -130,13 +120,8 @@ def read_provenance(text: str | bytes) -> Provenance | None:
 def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
     """The settings that are not at their defaults, and those whose default depends on the command.
 
-    Args:
-      config: the effective configuration.
-      further: sections that count besides `SECTIONS`.
-
-    Returns:
-      "section.key" -> what JSON can hold and `config.load` reads back. The composite is left out
-      where the method follows none.
+    "section.key" -> what JSON can hold and `config.load` reads back. The composite is left out
+    where the method follows none. `further` sections count besides `SECTIONS`.
     """
     settings = {}
     composite_is_used = config.lrp.method == "lrp"

@@ -45,13 +45,7 @@ _TAGS = {*_SCALARS, f"{_TAG}str", f"{_TAG}seq", f"{_TAG}map"}
 
 @dataclass
 class Tree:
-    """What a YAML text says.
-
-    Attributes:
-      values: dicts, lists and scalars; None for an empty text.
-      locations: where each key and each list entry stands, for example "my.yaml:12".
-      problems: what is wrong with it.
-    """
+    """What a YAML text says, None for an empty one, and where each key and list entry stands."""
 
     values: Any = None
     locations: dict[KeyPath, str] = field(default_factory=dict)
@@ -61,10 +55,7 @@ class Tree:
 def read_file(file: Path, texts: bool = False, most: int = MAX_NODES) -> Tree:
     """Reads a file of at most 1 MiB; whatever is wrong with it becomes a problem of the tree.
 
-    Args:
-      file: the file.
-      texts: whether every scalar stays the text that stands in the file.
-      most: how many keys, values and list entries it may have.
+    With `texts` every scalar stays text. It may have `most` keys, values and list entries.
     """
     name = printable(str(file))
     try:
@@ -84,14 +75,9 @@ def read_text(
     texts: bool = False,
     most: int = MAX_NODES,
 ) -> Tree:
-    """Reads a YAML text.
+    """Reads a YAML text that is the value of a key, or a whole file, (); see `read_file`.
 
-    Args:
-      text: the text.
-      locate: turns a line number, from 0, into a location for messages.
-      path: the key that the text is the value of; () for a whole file.
-      texts: whether every scalar stays the text that stands there.
-      most: how many keys, values and list entries it may have.
+    `locate` turns a line number, from 0, into a location for messages.
     """
     reader = _Reader(locate, texts)
     reader.tree.locations[path] = locate(0)
@@ -111,12 +97,7 @@ def read_text(
 
 
 def _read_bytes(file: Path) -> bytes:
-    """The bytes of a file; folders, devices and pipes are not opened.
-
-    Raises:
-      MissingInputError: there is no such file.
-      ConfigError: it cannot be read, or is too large.
-    """
+    """The bytes of a file; folders, devices and pipes are not opened."""
     try:
         if "\0" in str(file):
             raise FileNotFoundError

@@ -48,11 +48,8 @@ PATCH = 16
 def vision_transformer(width: int, heads: int, depth: int, side: int) -> keras.Model:
     """A ViT (Dosovitskiy et al. 2021) with a class token, of random weights.
 
-    Args:
-      width: channels of a token.
-      heads: of each attention; width is a multiple of it.
-      depth: the number of encoders.
-      side: height and width of the picture, a multiple of `PATCH`.
+    Tokens have `width` channels, a multiple of the heads; `side` pixels are a multiple of
+    `PATCH`.
     """
     keras.utils.set_random_seed(0)
     layers, tokens = keras.layers, (side // PATCH) ** 2 + 1

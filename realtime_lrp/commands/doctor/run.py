@@ -9,18 +9,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from realtime_lrp.config import Settings, load
+from realtime_lrp.config import Settings
 from realtime_lrp.errors import Error, UnavailableError, first_line
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.tables import rendered
@@ -134,7 +132,7 @@ def table(rows: Iterable[Row]) -> list[str]:
 def run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
     command = module_command(
-        "realtime_lrp.commands.doctor.run", group.name, group.mark, group.advice
+        "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
     )
     given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
     with ExitStack() as stack:
@@ -174,37 +172,3 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
     if failure:
         rows.append(Row(group.mark, group.name, f"failed: {failure}", group.advice))
     return rows
-
-
-def main() -> None:
-    """Runs the group that the command line names; each row is a line of JSON on stdout.
-
-    Stdin holds the arguments with which the parent called `config.load`.
-    """
-    from realtime_lrp.commands.doctor.checks import CHECKS
-
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # libraries print to stderr, not between the rows
-    group, mark, advice = sys.argv[1:]
-    given = tuple[str | None, tuple[str, ...], dict[str, Any]]
-    file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
-    settings = load(file, sets, options, check=None)
-    for name, check in CHECKS[group].items():
-        try:
-            for row in check(settings):
-                output.write(msgspec.json.encode(row) + b"\n")
-                output.flush()
-        except Exception as error:
-            traceback.print_exc()
-            if isinstance(error, ImportError) and "libGL" in str(error):
-                advice = "apt install libgl1, or your system's package of libGL"
-            row = failed_row(msgspec.convert(mark, Mark), name, error, advice)
-            output.write(msgspec.json.encode(row) + b"\n")
-            output.flush()
-            if isinstance(error, ImportError):
-                break  # the others need that library too
-    os._exit(0)  # everything is sent; libraries may crash while they are unloaded
-
-
-if __name__ == "__main__":
-    main()

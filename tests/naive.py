@@ -127,16 +127,6 @@ def pool_windows(shape, window, strides, padding):
         yield (i, j), [(y, x) for y, x in places if 0 <= y < shape[0] and 0 <= x < shape[1]]
 
 
-def max_pool_by_comparison(a, z, relevance, window, strides, padding):
-    """The other way to find the winners: the entries that equal what the pool put out, z."""
-    result = np.zeros_like(a)
-    for (i, j), places in pool_windows(a.shape, window, strides, padding):
-        for c in range(a.shape[2]):
-            for y, x in places:
-                result[y, x, c] += (a[y, x, c] == z[i, j, c]) * relevance[i, j, c]
-    return result
-
-
 def max_pool(a, relevance, window, strides, padding, share):
     """Relevance through a max pool of one picture a [H, W, C], relevance [H', W', C]."""
     result = np.zeros_like(a)

@@ -4,10 +4,14 @@ import keras
 import naive
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers
 
 from realtime_lrp import Explainer
-from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.relevance.rules.composites import COMPOSITES, with_layers
+from realtime_lrp.relevance.rules.layer_contexts import compute_supports, layer_contexts
+from realtime_lrp.relevance.rules.sharing import Shares
 
 A = np.array([1.0, 2.0, 3.0])
 KERNEL = np.array([[2.0, -1.0], [-1.0, 0.5], [1.0, -2.0]])
@@ -34,15 +38,20 @@ def relevance_of(model, **options):
     return Explainer(model, **options)(PICTURE).relevance.ravel()
 
 
-@pytest.mark.parametrize(
-    ("target", "t"), [("0", (1, 0)), ("1", (0, 1)), ("0 - 1", (1, -1)), ("all", (1, 1)),
-                      ("0 - rest", (1, -P[0] / P[1]))],
-)  # fmt: skip
-def test_relevance_starts_with_the_sign_of_each_logit(target, t):
+def test_relevance_starts_with_the_sign_of_each_logit():
     """By hand: R_i = sum over k of t_k p_k sign(z_k) a_i w_ik / z_k, biases in z."""
-    expected = (A[:, None] * KERNEL / LOGITS * np.sign(LOGITS) * P * t).sum(1)
-    got = relevance_of(dense_model(), composite="epsilon", target=target)
-    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-9)
+    explainer = Explainer(dense_model(), composite="epsilon")
+    starts = {
+        "0": (1, 0),
+        "1": (0, 1),
+        "0 - 1": (1, -1),
+        "all": (1, 1),
+        "0 - rest": (1, -P[0] / P[1]),
+    }
+    for target, t in starts.items():
+        expected = (A[:, None] * KERNEL / LOGITS * np.sign(LOGITS) * P * t).sum(1)
+        got = explainer(PICTURE, target=target).relevance.ravel()
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-9, err_msg=target)
 
 
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
@@ -65,24 +74,18 @@ def test_z_plus_and_a_single_linear_output_start_as_they_are():
 ZPLUS = ("zplus", "excitation_backprop")
 
 
-def options_of(name):
-    """The explainer's arguments for a composite or a method."""
-    return {"method": name} if name == "excitation_backprop" else {"composite": name}
-
-
-@pytest.mark.parametrize("name", [*ZPLUS, "epsilon", "epsilon_plus"])
-def test_biases_take_their_share_except_under_z_plus(name):
-    """By itself, as an additional map, and as the user sets it."""
-    model, started = dense_model(), 1.0 if name == "excitation_backprop" else P[0]
-    share = 0 if name in ZPLUS else BIAS[0] / LOGITS[0]
-    own = relevance_of(model, target=0, **options_of(name))
-    assert own.sum() == pytest.approx(started * (1 - share), rel=1e-5)
-    also = Explainer(model, target=0, also=[name])(PICTURE).maps[name]
-    np.testing.assert_allclose(also.ravel(), own)
-    kept = relevance_of(model, target=0, absorb_bias=False, **options_of(name))
-    assert kept.sum() == pytest.approx(started, rel=1e-5)
-    given = relevance_of(model, target=0, absorb_bias=True, **options_of(name))
-    assert given.sum() < 0.95 * started
+@pytest.mark.parametrize("absorb_bias", [None, False, True])
+def test_biases_take_their_share_except_under_z_plus(absorb_bias):
+    """Unless the user decides for all."""
+    names = (*ZPLUS, "epsilon", "epsilon_plus")
+    options = {"also": names, "target": 0, "absorb_bias": absorb_bias}
+    for name, map_ in Explainer(dense_model(), **options)(PICTURE).maps.items():
+        started = 1.0 if name == "excitation_backprop" else P[0]
+        if absorb_bias:
+            assert map_.sum() < 0.95 * started, name
+        else:
+            share = 0 if name in ZPLUS or absorb_bias is False else BIAS[0] / LOGITS[0]
+            assert map_.sum() == pytest.approx(started * (1 - share), rel=1e-5), name
 
 
 NAIVE_RULES = {
@@ -115,8 +118,7 @@ def convolutional_model(rng):
     return model, rng.normal(size=(1, 6, 5, 2)).astype("float32")
 
 
-@pytest.mark.parametrize("name", COMPOSITES)
-def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
+def test_every_composite_equals_its_naive_derivation_with_biases(rng):
     """Layer by layer as matrices; z+ alone leaves the biases out."""
     model, x = convolutional_model(rng)
     weights = [np.asarray(w, float) for w in model.get_weights()]
@@ -130,42 +132,46 @@ def test_every_composite_equals_its_naive_derivation_with_biases(name, rng):
         shape = out
     matrices.append((last[0], np.ones_like(last[0]), last[1]))
     logits = activations[-1] @ last[0] + last[1]
-    p = np.exp(logits) / np.exp(logits).sum()
-    relevance = p if name == "zplus" else p * np.sign(logits)
-    ends = np.full(x.size, 6.0)
-    for a, (matrix, ones, bias), rule in zip(
-        activations[::-1], matrices[::-1], NAIVE_RULES[name][::-1], strict=True
-    ):
-        absorbed = 0.0 if name == "zplus" else bias
-        layer = naive.Layer(matrix, ones, bias, absorbed, np.ones(len(a)), -ends, ends)
-        rule, *value = rule.split()
-        relevance = getattr(naive, rule)(layer, a, relevance, *map(float, value))
-    got = Explainer(model, composite=name, low=-6, high=6)(x).relevance.ravel()
-    np.testing.assert_allclose(got, relevance, atol=1e-4 * np.abs(relevance).max())
+    p, ends = np.exp(logits) / np.exp(logits).sum(), np.full(x.size, 6.0)
+    maps = Explainer(model, also=list(COMPOSITES), low=-6, high=6)(x).maps
+    assert maps.keys() == NAIVE_RULES.keys()
+    for name, rules in NAIVE_RULES.items():
+        relevance = p if name == "zplus" else p * np.sign(logits)
+        for a, (matrix, ones, bias), rule in zip(
+            activations[::-1], matrices[::-1], rules[::-1], strict=True
+        ):
+            absorbed = 0.0 if name == "zplus" else bias
+            layer = naive.Layer(matrix, ones, bias, absorbed, np.ones(len(a)), -ends, ends)
+            rule, *value = rule.split()
+            relevance = getattr(naive, rule)(layer, a, relevance, *map(float, value))
+        atol = 1e-4 * np.abs(relevance).max()
+        np.testing.assert_allclose(maps[name].ravel(), relevance, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize("rule", ["epsilon", "gamma", "alpha_beta", "zplus", "wsquare", "flat"])
 @pytest.mark.parametrize("composite", ["zplus", "epsilon"])
 def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
     """Whatever the composite is; absorb_bias decides for all."""
-    model = dense_model()
+    graph = build_graph(dense_model(), "max")
+    contexts = layer_contexts(graph, compute_supports(graph, (1, 3, 1)), None)
     plain = naive.Layer(KERNEL, np.ones_like(KERNEL), BIAS, support=np.ones(3))
+    table = with_layers(COMPOSITES[composite], {"Dense": rule}, graph)
     for absorb_bias in (None, False, True):
         share = rule in ("epsilon", "gamma", "alpha_beta") if absorb_bias is None else absorb_bias
         plain.absorbed = BIAS if share else 0.0
-        sign = np.sign(LOGITS) if rule in ("epsilon", "gamma") else 1
-        relevance = P * sign * (1, 0)
-        expected = getattr(naive, rule)(plain, A, relevance)
-        options = {"composite": composite, "layers": {"Dense": rule}, "absorb_bias": absorb_bias}
-        got = relevance_of(model, target=0, **options)
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-7)
+        expected = getattr(naive, rule)(plain, A, P)
+        (propagate,) = table.bind(graph, contexts, absorb_bias).values()
+        got = propagate(tf.constant(A[None], tf.float32), tf.constant(P[None], tf.float32))
+        got = got.inputs if isinstance(got, Shares) else got
+        np.testing.assert_allclose(got[0], expected, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize(
     ("precision", "names"),
     [
-        ("float32", COMPOSITES),
-        ("bfloat16", ["zplus", "epsilon_gamma_box"]),
+        ("float32", ["zplus", "epsilon_alpha2_beta1_flat", "attnlrp_gamma"]),
+        ("bfloat16", ["epsilon_gamma_box"]),
+        pytest.param("float32", COMPOSITES, marks=pytest.mark.release),
         pytest.param("bfloat16", COMPOSITES, marks=pytest.mark.release),
     ],
 )

@@ -29,13 +29,18 @@ def words(tmp_path_factory):
     return folder / "noise.png", options
 
 
-@pytest.mark.parametrize("blocks", [5, pytest.param(16, marks=pytest.mark.release)])
-def test_a_deep_residual_network_stays_within_its_answer(blocks, rng):
-    """The sum of magnitudes is at most 1000 times the score, in every composite."""
+@pytest.mark.parametrize(
+    ("blocks", "names"),
+    [
+        (5, ["epsilon", "epsilon_alpha2_beta1_flat", "epsilon_gamma_box"]),
+        pytest.param(16, list(COMPOSITES), marks=pytest.mark.release),
+    ],
+)
+def test_a_deep_residual_network_stays_within_its_answer(blocks, names, rng):
+    """The sum of magnitudes is at most 1000 times the score."""
     deep = deep_residual(blocks)
     x = rng.uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
-    explanation = Explainer(deep, also=list(COMPOSITES), target="top1", low=-1, high=1)(x)
-    assert len(explanation.maps) == len(COMPOSITES)
+    explanation = Explainer(deep, also=names, target="top1", low=-1, high=1)(x)
     for name, relevance in explanation.maps.items():
         grown = np.abs(relevance).sum((1, 2, 3)) / explanation.scores.max(1)
         assert (grown < 1000).all(), name

@@ -46,44 +46,6 @@ def test_max_pool_equals_the_naive_one(window, strides, padding, share, rng):
     assert largest_difference(got[0], expected) < 1e-5
 
 
-def test_the_first_of_equal_maxima_wins():
-    """Ties by hand: the first maximum row by row."""
-    a = tf.constant([[1.0, 5.0], [5.0, 5.0]])[None, :, :, None]
-    pool = MaxPool((2, 2), (2, 2), "valid")
-    (got,) = pool.relevance([a], pool.forward(a), tf.constant([[[[3.0]]]]))
-    np.testing.assert_array_equal(got[0, :, :, 0], [[0, 3], [0, 0]])
-
-
-def test_a_pool_gradient_gets_the_true_output(monkeypatch, rng):
-    """A kernel that compares input with output needs the pool's own output, not z + epsilon."""
-    seen = {}
-    real = tf.raw_ops.MaxPoolGrad
-
-    def spy(**arguments):
-        seen.update(arguments)
-        return real(**arguments)
-
-    monkeypatch.setattr(tf.raw_ops, "MaxPoolGrad", spy)
-    a = tf.constant(rng.normal(size=(1, 4, 4, 2)).astype("float32"))
-    pool = MaxPool((2, 2), (2, 2), "valid")
-    pool.relevance([a], pool.forward(a), tf.ones([1, 2, 2, 2]))
-    np.testing.assert_array_equal(seen["orig_output"], tf.nn.max_pool2d(a, 2, 2, "VALID"))
-
-
-def test_winners_by_comparison_need_the_true_output(rng):
-    """With z + 0.5 in place of the pool's output no winner is found and all relevance is lost."""
-    a = rng.normal(size=(6, 6, 2)).astype("float32")
-    pool = MaxPool((3, 3), (2, 2), "valid")
-    out = pool.forward(tf.constant(a[None]))
-    relevance = rng.uniform(size=out.shape).astype("float32")
-    (got,) = pool.relevance([tf.constant(a[None])], out, tf.constant(relevance))
-    geometry = ((3, 3), (2, 2), "valid")
-    true = naive.max_pool_by_comparison(a, out[0].numpy(), relevance[0], *geometry)
-    off = naive.max_pool_by_comparison(a, out[0].numpy() + 0.5, relevance[0], *geometry)
-    assert largest_difference(got[0], true) < 1e-6
-    np.testing.assert_array_equal(off, 0)
-
-
 def vgg_like(size=16, classes=5):
     """Convolutions, pools, dense layers: VGG16 in small."""
     return keras.Sequential(
@@ -153,24 +115,17 @@ def test_a_whole_network_equals_the_naive_one(target, abcde, rng):
         assert largest_difference(relevance, naive_vgg_like(model, picture, start)) < 1e-5
 
 
-def test_changing_the_target_or_the_batch_never_retraces(rng):
-    """One trace for every target and every batch size."""
-    explainer = Explainer(vgg_like(), labels=list("abcde"))
-    for batch in (1, 2, 5):
-        x = rng.normal(size=(batch, 16, 16, 3))
-        for target in ("all", "top1", 4, "b", "a - b"):
-            explainer(x, target=target)
-    explainer.set_target("c")
-    explainer(x)
-    assert explainer.traces == 1
+@pytest.fixture(scope="module")
+def of_several():
+    """An explainer of several methods."""
+    keras.utils.set_random_seed(5)
+    also = ["gradient", "grad_cam", "integrated_gradients"]
+    return Explainer(vgg_like(), also=also, samples=3, labels=list("abcde"))
 
 
-def test_each_picture_has_its_own_target(rng):
+def test_each_picture_has_its_own_target(of_several, rng):
     """A batch equals its pictures one by one, in every kind of map, without another trace."""
-    explainer = Explainer(
-        vgg_like(), also=["gradient", "grad_cam", "integrated_gradients"], samples=3,
-        labels=list("abcde"),
-    )  # fmt: skip
+    explainer = of_several
     x = rng.normal(size=(5, 16, 16, 3)).astype("float32")
     targets = ["all", "top2", np.int64(4), "b", "a - rest"]
     together = explainer(x, target=targets)
@@ -185,9 +140,9 @@ def test_each_picture_has_its_own_target(rng):
     assert explainer.traces == 1
 
 
-def test_one_picture_has_several_targets(rng):
+def test_one_picture_has_several_targets(of_several, rng):
     """One entry for each target, as in calls one by one."""
-    explainer = Explainer(vgg_like(), also=["integrated_gradients"], samples=3)
+    explainer = of_several
     x = rng.normal(size=(1, 16, 16, 3)).astype("float32")
     targets = np.array([3, 0, 3, 1])
     together = explainer(x, target=targets)
@@ -206,10 +161,7 @@ def test_one_picture_has_several_targets(rng):
     ("targets", "message"),
     [
         ([0, 1], "a sequence of 3, one for each picture. Received a sequence of 2"),
-        ([], "Received a sequence of 0"),
         (["a", "top1", "q"], "Target 2 of the sequence: There is no class 'q'"),
-        ([0, 1, None], "Target 2 of the sequence: Expected a class by name or index"),
-        ([0.0, 1.0, 2.0], "Target 0 of the sequence: Expected a class"),
         ([[0], [1], [2]], "Target 0 of the sequence: Expected a class"),
         ({0, 1, 2}, "Expected a class by name or index"),
     ],
@@ -218,28 +170,6 @@ def test_wrong_sequences_of_targets_are_refused(targets, message, abcde, rng):
     """Too few, none, unknown, nested, no classes at all."""
     with pytest.raises(UsageError, match=message):
         abcde[1](rng.normal(size=(3, 16, 16, 3)), target=targets)
-
-
-def test_a_batch_equals_its_pictures_one_by_one(rng):
-    """Pictures of a batch do not influence each other."""
-    explainer = Explainer(vgg_like(), target="top1")
-    x = rng.normal(size=(4, 16, 16, 3)).astype("float32")
-    together = explainer(x).relevance
-    for picture, relevance in zip(x, together, strict=True):
-        assert largest_difference(explainer(picture[None]).relevance[0], relevance) < 1e-5
-
-
-@pytest.mark.release
-def test_every_layer_of_vgg16_passes_on_the_whole_relevance(rng):
-    """Random weights, all classes: each layer's sum is 1 within 1e-4."""
-    explainer = Explainer(keras.applications.VGG16(weights=None))
-    sums = explainer.relevance_sums(rng.uniform(-120, 130, size=(1, 224, 224, 3)))
-    assert next(iter(sums)) == "predictions"
-    assert list(sums)[-1] == "block1_conv1"
-    assert len(sums) == 22
-    assert {name: abs(value[0] - 1) < 1e-4 for name, value in sums.items()} == dict.fromkeys(
-        sums, True
-    )
 
 
 def branched():
@@ -360,8 +290,6 @@ def softmax_of_features(x):
 
 
 ENDS_IN_SCORES = {
-    "linear activation": lambda x: layers.Activation("linear")(softmax_of_features(x)),
-    "dropout": lambda x: layers.Dropout(0.5)(softmax_of_features(x)),
     "two sigmoids": lambda x: layers.Concatenate()(
         [layers.Dense(1, activation="sigmoid")(layers.Flatten()(x)) for _ in range(2)]
     ),
@@ -372,10 +300,6 @@ ENDS_IN_SCORES = {
         layers.Flatten()(layers.Softmax(axis=1)(x))
     ),
     "averaged heads": lambda x: (softmax_of_features(x) + softmax_of_features(x)) / 2,
-    "pooled sigmoids": lambda x: layers.GlobalMaxPooling2D()(
-        layers.Conv2D(3, 1, activation="sigmoid")(x)
-    ),
-    "hard sigmoid": lambda x: layers.Dense(2, activation="hard_sigmoid")(layers.Flatten()(x)),
     "scaled": lambda x: layers.Rescaling(1.0)(softmax_of_features(x)),
     "one value": lambda x: layers.Dense(1)(layers.Flatten()(x)),
 }
@@ -434,16 +358,12 @@ def test_half_precision_models_are_explained_in_float32(rng):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"composite": "z_plus"}, "'zplus'"),
         ({"composite": "lrp.z_plus"}, "'zplus'"),
         ({"composite": "zplsu"}, "'zplus'"),
         ({"method": "magic"}, "lrp"),
         ({"precision": "float8"}, "float32"),
         ({"target": 5}, "0 to 4"),
-        ({"target": 1.5}, "name or index"),
-        ({"target": "--5"}, "labels"),
         ({"target": "e"}, "labels"),
-        ({"target": "e", "labels": list("abcdd")}, "'e'"),
         ({"target": "d", "labels": list("abcdd")}, "3 or 4"),
         ({"target": "tigr cat", "labels": ["tiger_cat", *"abcd"]}, "'tiger_cat'"),
         ({"size": (8, 8)}, "16 x 16"),
@@ -479,40 +399,20 @@ def test_a_size_that_the_layers_cannot_take_is_refused():
         Explainer(keras.Model(x, h), size=(3, 3))
 
 
-def test_a_picture_of_the_wrong_shape_is_refused():
-    """For a single picture without a batch axis the message says what to do."""
-    with pytest.raises(UsageError, match=r"x\[None\]"):
-        Explainer(vgg_like())(np.zeros((16, 16, 3), "float32"))
-
-
-def test_an_empty_batch_is_refused():
-    """TensorFlow's pools would crash the process."""
-    with pytest.raises(UsageError, match="at least one"):
-        Explainer(vgg_like())(np.zeros((0, 16, 16, 3), "float32"))
+def test_a_batch_of_the_wrong_shape_is_refused(abcde):
+    """A single picture without a batch axis; an empty batch, at which pools would crash."""
+    for shape, words in (((16, 16, 3), r"x\[None\]"), ((0, 16, 16, 3), "at least one")):
+        with pytest.raises(UsageError, match=words):
+            abcde[1](np.zeros(shape, "float32"))
 
 
 def test_a_name_as_it_is_written_comes_before_others_like_it():
     """Names are found in any case, yet "B" and "b" can be two classes."""
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
     assert [explainer.canonical(name) for name in ("a", "b", "B", "d_e", "d e")] == [0, 1, 2, 3, 4]
-    with pytest.raises(UsageError, match="'D E' occurs twice"):
-        explainer.canonical("D E")
-
-
-@pytest.mark.parametrize(
-    ("asked", "meant"),
-    [
-        ("tabby-tiger cat", "tabby - tiger cat"),
-        ("tabby-rest", "tabby - rest"),
-        ("cat", "tiger_cat"),
-        ("tabbi", "tabby"),
-    ],
-)
-def test_the_message_about_an_unknown_class_names_the_one_that_was_meant(asked, meant):
-    """A minus without spaces is a contrast; names with the word come before similar ones."""
-    explainer = Explainer(vgg_like(), labels=["tabby", "tiger_cat", "Egyptian_cat", "bat", "cab"])
-    with pytest.raises(UsageError, match=f"Did you mean '{meant}'"):
-        explainer.canonical(asked)
+    for name, words in (("D E", "'D E' occurs twice"), ("a-rest", "Did you mean 'a - rest'")):
+        with pytest.raises(UsageError, match=words):
+            explainer.canonical(name)
 
 
 def test_names_that_hold_a_minus_can_be_set_against_others():

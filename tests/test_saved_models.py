@@ -16,6 +16,7 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.names import model_files
 from realtime_lrp.models.untrusted import saved_model
 from realtime_lrp.models.untrusted.operations import CALLS, DROPPED, OF_CONSTANTS, ROWS
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 
 PICTURES = tf.TensorSpec([None, 8, 8, 3], tf.float32)
@@ -113,7 +114,7 @@ def test_a_transformer_is_explained_as_in_keras(tmp_path, rng):
     model = transformer(rng)
     model.export(str(tmp_path / "vit"), verbose=False)
     x = rng.normal(size=(3, 8, 8, 3)).astype(np.float32)
-    also = ["epsilon_plus", "gradient"]
+    also = ["gradient"]
     network = load_network(str(tmp_path / "vit"), preprocess="none")
     ours, expected = (
         Explainer(one, composite="attnlrp", target=1, also=also)(x) for one in (network, model)
@@ -135,10 +136,10 @@ def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operation
 
     folder = saved(tmp_path / "net", compute)
     x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
-    explainer = Explainer(load_network(folder, preprocess="none"), target=1)
-    expected = tf.nn.softmax(compute(Computed(), tf.constant(x))).numpy()
-    np.testing.assert_allclose(explainer(x).scores, expected, atol=1e-5)
-    assert any("Rsqrt" in record.name for record in explainer.layers(x))
+    graph = build_graph(load_network(folder, preprocess="none").model, "max")
+    expected = compute(Computed(), tf.constant(x))
+    np.testing.assert_allclose(graph.forward(x)[graph.output], expected, atol=1e-5)
+    assert any("Rsqrt" in node.layer for node in graph.nodes)
 
 
 def test_bytes_are_taken_as_they_are(tmp_path, caplog):
@@ -207,7 +208,8 @@ def _loops(module, x):
 
 REFUSED = {
     "a file that is written": (_writes, "the operation WriteFile"),
-    "a file that is read": (_reads, "the operation ReadFile"),
+    "a file that is read": (_reads, "which does more than to compute"),
+    "without a rule": (lambda m, x: tf.sort(m.vector(x)), "which has no rule"),
     "Python code": (_python, "the operation EagerPyFunc"),
     "what is printed": (_prints, "the operation PrintV2"),
     "random numbers": (
@@ -371,7 +373,7 @@ def test_missing_and_damaged_files_are_refused(tmp_path):
         load_network(str(tmp_path))
 
 
-@pytest.mark.parametrize("kept", [0.999, 0.9, 0.5, 0.1])
+@pytest.mark.parametrize("kept", [0.999, 0.5])
 @pytest.mark.parametrize("end", [".index", ".data-00000-of-00001", "saved_model.pb"])
 def test_cut_files_are_refused(exported, tmp_path, end, kept):
     """Wherever they are cut, in a message of their own."""
@@ -380,25 +382,6 @@ def test_cut_files_are_refused(exported, tmp_path, end, kept):
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * kept)])
     with pytest.raises(DamagedInputError, match=r"damaged|its files hold|no SavedModel"):
         load_network(str(tmp_path / "cut"))
-
-
-def _reads_a_file(module, x):
-    return module.vector(x) + tf.io.decode_raw(tf.io.read_file("/etc/hostname"), tf.float32)[:4]
-
-
-def _sorts(module, x):
-    return tf.sort(module.vector(x))
-
-
-@pytest.mark.parametrize(
-    ("compute", "why"),
-    [(_reads_a_file, "which does more than to compute"), (_sorts, "TopKV2.*which has no rule")],
-)
-def test_refused_operations_say_why(tmp_path, compute, why):
-    """The message is not wrapped in one about damage."""
-    folder = saved(tmp_path / "model", compute)
-    with pytest.raises(DamagedInputError, match=rf"^The SavedModel \S+ uses the .*{why}"):
-        load_network(folder)
 
 
 @pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
@@ -493,14 +476,14 @@ def test_a_long_chain_of_operations_is_explained(tmp_path):
     np.testing.assert_allclose(explainer(x).scores, tf.nn.softmax(network.model(x)), rtol=1e-4)
 
 
-@pytest.mark.parametrize("composite", ["epsilon_plus_flat", "epsilon", "attnlrp"])
-def test_one_network_has_one_map(tmp_path, rng, composite):
+def test_one_network_has_one_map(tmp_path, rng):
     """Its batch norms are folded, or stay, as in Keras."""
     model = normalised(rng)
     model.export(str(tmp_path / "net"), verbose=False)
     network = load_network(str(tmp_path / "net"), preprocess="none")
     x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
-    ours, expected = (
-        Explainer(one, composite=composite, target=1)(x).relevance for one in (network.model, model)
-    )
-    np.testing.assert_allclose(ours, expected, atol=1e-5 * np.abs(expected).max())
+    also = ["epsilon_plus_flat", "epsilon", "attnlrp"]
+    ours, expected = (Explainer(one, also=also, target=1)(x).maps for one in (network.model, model))
+    for name in also:
+        largest = np.abs(expected[name]).max()
+        np.testing.assert_allclose(ours[name], expected[name], atol=1e-5 * largest, err_msg=name)

@@ -87,24 +87,24 @@ def rectified(first=None, second=None, third=None):
 
 
 @pytest.mark.parametrize(
-    "ceilings",
+    ("ceilings", "names"),
     [
-        (6, None, 2),
-        pytest.param((None, 2, 6), marks=pytest.mark.release),
-        pytest.param((2, 6, None), marks=pytest.mark.release),
+        ((6, None, 2), ["lrp", "gradient", "grad_cam", "guided_backprop"]),
+        pytest.param((None, 2, 6), METHODS_OF_ALL, marks=pytest.mark.release),
+        pytest.param((2, 6, None), METHODS_OF_ALL, marks=pytest.mark.release),
     ],
 )
-def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, rng, monkeypatch):
-    """Every method, compared with an explainer that uses public operations only."""
+def test_a_relu_computed_with_its_layer_changes_no_map(ceilings, names, rng, monkeypatch):
+    """Compared with an explainer that uses public operations only."""
     model = rectified(*ceilings)
     x = rng.normal(size=(2, 12, 12, 3)).astype("float32") * 8
-    options = {"also": METHODS_OF_ALL, "target": "top1", "samples": 3}
+    options = {"also": names, "target": "top1", "samples": 3}
     fast = Explainer(model, **options)(x)
     np.testing.assert_allclose(fast.scores, model.predict_on_batch(x), atol=1e-6)
     monkeypatch.setattr("realtime_lrp.relevance.network.graph.RECTIFIERS", {})
     monkeypatch.setattr(onednn, "usable", lambda a, kernel: False)
     plain = Explainer(model, **options)(x)
-    for name in METHODS_OF_ALL:
+    for name in names:
         assert largest_difference(fast.maps[name], plain.maps[name]) < 1e-5, name
 
 
@@ -114,11 +114,10 @@ def test_all_frames_are_one_trace(rng):
     explainer = Explainer(model, also=["epsilon_plus_flat", "gradient"], labels=list("abcd"))
     frames = rng.normal(size=(12, 12, 12, 3)).astype("float32")
     targets = ["all", "top1", "top3", 2, "b", "a - c", "d - rest", None]
-    for number in range(240):  # ten times each target with each batch size
+    for number in range(24):  # each target with each batch size
         batch = frames[number % 8 : number % 8 + 1 + number % 3]
         explanation = explainer(batch, target=targets[number % len(targets)])
-        if number % 24 == 0:
-            explainer.set_target(targets[number // 24 % 7])
+        explainer.set_target(targets[number % 7])
     assert explanation.relevance.shape == batch.shape
     assert explainer.traces == 1
     assert explainer._explain.experimental_get_tracing_count() == 1

@@ -4,6 +4,7 @@ What depends on the layer's inputs becomes nodes, by the rows of `operations.py`
 computed once, while the graph is built.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -182,8 +183,7 @@ class Reader:
     def _constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> Values:
         """Computes the outputs of an operation that depends on constants alone."""
         self.constant_bytes += bytes_of_outputs(operation, inputs)
-        weights = sum(map(bytes_of, self.trace.captured.values()))
-        if self.constant_bytes > MAX_CONSTANT_BYTES + MAX_CONSTANT_FACTOR * weights:
+        if self.constant_bytes > self._most_constant_bytes:
             raise CannotReadError(
                 f"computes a constant that is too large: all of them take {self.constant_bytes:,} "
                 "bytes"
@@ -194,6 +194,11 @@ class Reader:
             raise CannotReadError("computes a constant that does not fit into memory") from None
         except tf.errors.OpError as error:
             raise CannotReadError(f"cannot be computed ({first_line(error)})") from None
+
+    @functools.cached_property
+    def _most_constant_bytes(self) -> int:
+        weights = sum(map(bytes_of, self.trace.captured.values()))
+        return MAX_CONSTANT_BYTES + MAX_CONSTANT_FACTOR * weights
 
     def _output(self, tensor: tf.Tensor) -> int | None:
         if isinstance(self.values[tensor.name], Constant):

@@ -23,7 +23,7 @@ from realtime_lrp.models.weight_memory import (
     assigned_without_copies,
     shared_tensor,
 )
-from realtime_lrp.system import free_memory
+from realtime_lrp.system import memory
 
 GIB = 1 << 30
 
@@ -118,7 +118,7 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
     own = psutil.Process().memory_info().rss
     (group.parent / "memory.max").write_text(f"{own + GIB}\n")
     real = Path.read_text
-    monkeypatch.setattr(free_memory, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
     monkeypatch.setattr(
         Path,
         "read_text",
@@ -126,7 +126,7 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
             "0::/system.slice/kiosk.service\n" if str(path) == "/proc/self/cgroup" else real(path)
         ),
     )
-    assert abs(free_memory.available_bytes() - GIB) < 64 << 20
+    assert abs(memory.available_bytes() - GIB) < 64 << 20
 
 
 def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):

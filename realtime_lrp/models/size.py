@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system.free_memory import available_bytes, gib
+from realtime_lrp.system.memory import available_bytes, gib
 
 
 def build_within_memory(

@@ -218,7 +218,8 @@ class Capture:
 
     def _set_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
-            log.warning("%s", trouble or "the picture is back")
+            first = self.trouble.startswith((WAITING, NO_PICTURE))
+            log.warning("%s", trouble or ("pictures come" if first else "the picture is back"))
             self.trouble = trouble
 
 

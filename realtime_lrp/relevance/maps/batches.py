@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system.free_memory import available_bytes, gib
+from realtime_lrp.system.memory import available_bytes, gib
 
 COPIES, COPIES_PER_MAP = 1.5, 0.5
 """Memory of a picture as a multiple of its activations, without and for each map: 1 to 1.5 were

@@ -26,7 +26,7 @@ from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.reading.reader import Reader
 from realtime_lrp.relevance.reading.tracing import Call, Trace, trace
-from realtime_lrp.system.free_memory import available_bytes, gib
+from realtime_lrp.system.memory import available_bytes, gib
 
 _COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 """The models whose layers were compared with their nodes."""

@@ -181,6 +181,8 @@ class Capture:
                 return silent <= (GIVEN_UP_S if source else OPENING_S)
         if not source or not reader.count:
             return True
+        first = not history.lost and self.trouble.startswith((WAITING, NO_PICTURE))
+        good = "pictures come" if first else "the picture is back"
         self.reconnects += history.lost
         history.lost = False
         black = reader.bright < reader.newest  # a black picture does not count as still
@@ -188,7 +190,8 @@ class Capture:
             self._set_trouble(FROZEN)
             known, history.reopened = history.reopened == reader.changed, reader.changed
             return known
-        self._set_trouble(DARK if source.alive and now - reader.bright > STILL_S else "")
+        dark = source.alive and now - reader.bright > STILL_S
+        self._set_trouble(DARK if dark else "", good)
         return True
 
     def _pause_after(self, reader: "_Reader") -> float:
@@ -216,10 +219,9 @@ class Capture:
         history.lost = history.lost or history.missing == LOST
         self._set_trouble(history.missing)
 
-    def _set_trouble(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str, good: str = "the picture is back") -> None:
         if trouble != self.trouble:
-            first = self.trouble.startswith((WAITING, NO_PICTURE))
-            log.warning("%s", trouble or ("pictures come" if first else "the picture is back"))
+            log.warning("%s", trouble or good)
             self.trouble = trouble
 
 

@@ -287,9 +287,11 @@ def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
             running.ask(mask=mask)
             made = running.explain(frames[0])
             assert not running.thread.failing
-            first = running.thread._probe.probe
-            running.explain(frames[0])
-            assert running.thread._probe.probe is first, "the same mask"
+            probed, scores = made.probed, made.result.scores
+            assert probed.whole == pytest.approx(scores[probed.class_], rel=1e-5), "no other mask's"
+            later = running.explain(frames[-1])
+            alone = later.result.scores[probed.class_]
+            assert later.probed.class_ != probed.class_ or later.probed.whole != alone, "a mean"
             assert made.request.mask is mask
 
 

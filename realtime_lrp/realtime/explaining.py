@@ -29,7 +29,7 @@ from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
-from realtime_lrp.realtime.faithfulness import FrameProbe, ProbeResult, covered
+from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.steady_shares import SteadyShares
@@ -185,7 +185,7 @@ class RelevanceThread:
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._aimed: tuple[Explainer, str | int] | None = None
-        self._probe = FrameProbe()
+        self._probe = Probe()
         self._loss: tuple[float, Engine, Loss] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
@@ -355,7 +355,7 @@ class RelevanceThread:
             uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
         if request.probe:
             still = request.frame is not None
-            probed = self._probe(
+            probed = self._probe.of_map(
                 engine, started.picture, result, request.target, request.mask, still
             )
         explained = ExplainedFrame(

@@ -64,6 +64,40 @@ class Probe:
         self._means: np.ndarray | None = None
         self._kept: np.ndarray | None = None
         self._pictures = 0
+        self._series: tuple[Engine, int, np.ndarray | None] | None = None
+
+    def of_map(
+        self,
+        engine: Engine,
+        picture: np.ndarray,
+        result: Result,
+        target: str | int,
+        mask: np.ndarray | None,
+        still: bool,
+    ) -> ProbeResult:
+        """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
+
+        The means start anew where engine, class or patches change; a still picture has its own.
+        """
+        first = str(engine.explainer.canonical(target)).split(" - ")[0]
+        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
+        series = engine, class_, mask
+        if (
+            still
+            or self._series is None
+            or series[:2] != self._series[:2]
+            or mask is not self._series[2]
+        ):
+            self._means = None
+        self._series = series  # each stroke makes a new mask
+        strength = result.maps[0].strength.astype(np.float32)
+        return self(
+            result.region.extract(picture),
+            strength if strength.ndim == 2 else strength.sum(-1),
+            class_,
+            float(result.scores[class_]),
+            engine.scores,
+        )
 
     def __call__(
         self,
@@ -100,43 +134,6 @@ class Probe:
             self._kept = masks[0]
         self._pictures += 1
         return [self._kept, *masks[1:]]
-
-
-class FrameProbe:
-    """Probes one map after the other; starts anew where engine, class or patches change."""
-
-    def __init__(self) -> None:
-        self.probe: Probe | None = None
-        self._of: tuple[Engine, int] | None = None
-        self._covered: np.ndarray | None = None
-
-    def __call__(
-        self,
-        engine: Engine,
-        picture: np.ndarray,
-        result: Result,
-        target: str | int,
-        mask: np.ndarray | None,
-        still: bool,
-    ) -> ProbeResult:
-        """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
-
-        The means are over the last pictures, of a still picture its own.
-        """
-        first = str(engine.explainer.canonical(target)).split(" - ")[0]
-        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
-        goes_on = self._of == (engine, class_) and self._covered is mask
-        if still or self.probe is None or not goes_on:
-            self.probe = Probe()
-        self._of, self._covered = (engine, class_), mask  # each stroke makes a new mask
-        strength = result.maps[0].strength.astype(np.float32)
-        return self.probe(
-            result.region.extract(picture),
-            strength if strength.ndim == 2 else strength.sum(-1),
-            class_,
-            float(result.scores[class_]),
-            engine.scores,
-        )
 
 
 def _mask(patches: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

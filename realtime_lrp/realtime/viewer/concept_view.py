@@ -123,14 +123,10 @@ class ConceptView:
             one.channel: kept * before.get(one.channel, one.share) + (1 - kept) * one.share
             for one in found.maps
         }
-        due = at_once or now - self._figures_at > FIGURES_S
-        self._figures_at = now if due else self._figures_at
-        self._figures = {
-            channel: self._figures[channel]
-            if channel in self._figures and not due
-            else percent(share)
-            for channel, share in self._shares.items()
-        }
+        if at_once or now - self._figures_at > FIGURES_S:
+            self._figures, self._figures_at = {}, now
+        for channel, share in self._shares.items():
+            self._figures.setdefault(channel, percent(share))
 
 
 def steady_rows(before: Channels, channels: Sequence[int]) -> Channels:

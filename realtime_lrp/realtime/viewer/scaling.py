@@ -1,15 +1,13 @@
-"""Scales the maps of an explained frame for drawing, and averages them over the last ones."""
+"""From the raw maps of explained frames to what is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.concept_view import followed_caption, followed_title
-from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
 from realtime_lrp.view.scene import ExplainedPicture, Panel
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MapScaler:
-    """Scales the maps of one explained frame after the other.
+    """Scales the maps of one explained frame after the other, and averages them.
 
     Scale and average follow the last maps of the same engine, target, file (or camera) and followed
     channel; a change starts anew. Of pairs of a picture and its map each is scaled by itself.
@@ -27,7 +25,8 @@ class MapScaler:
 
     def __init__(self) -> None:
         self._series: tuple[Engine, str | int, str, str, bool, float] | None = None
-        self._smoother = MapSmoother()
+        self._scales: list[Scale] = []
+        self._previous: list[np.ndarray] = []
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
     def __call__(self, explained: ExplainedFrame | None, look: Look) -> ExplainedPicture | None:
@@ -41,13 +40,15 @@ class MapScaler:
             look.average,
         )  # fmt: skip
         if series != self._series:
-            self._series, self._last = series, None
-            self._smoother = MapSmoother(0.0, 0.0) if look.paired else MapSmoother(look.average)
+            self._series, self._last, self._previous = series, None, []
+            smoothing = 0.0 if look.paired else SMOOTHING
+            self._scales = [Scale(smoothing) for _ in explained.result.maps]
         if self._last is None or self._last[0] is not explained:
-            self._last = explained, self._scaled(explained)
+            average = 0.0 if look.paired else look.average
+            self._last = explained, self._scaled(explained, average)
         return self._last[1]
 
-    def _scaled(self, explained: ExplainedFrame) -> ExplainedPicture:
+    def _scaled(self, explained: ExplainedFrame, average: float) -> ExplainedPicture:
         result, signs = explained.result, explained.engine.explainer.signs
         maps = [
             (one.strength, one.scale, one.scale * shortfall)
@@ -59,35 +60,13 @@ class MapScaler:
             least = found.scale if found.lacks(one) else one.scale  # noise is not drawn as a map
             maps[0] = one.strength, one.scale, least
             names = followed_caption(explained), *names[1:]
-        intensities = self._smoother(maps, result.region.inner)
-        panels = tuple(map(Panel, names, intensities, signs))
-        return ExplainedPicture(explained.picture, result.region.box, panels)
-
-
-class MapSmoother:
-    """Turns the strengths of one map after the other into drawn intensities.
-
-    `average` of the previous intensities stays with each map, `smoothing` of the previous scale.
-    """
-
-    def __init__(self, average: float = 0.0, smoothing: float = SMOOTHING):
-        self._average, self._smoothing = average, smoothing
-        self._scales: list[Scale] = []
-        self._previous: list[np.ndarray] = []
-
-    def __call__(
-        self, maps: Sequence[tuple[np.ndarray, float, float]], inner: Box
-    ) -> list[np.ndarray]:
-        """The intensities of the next maps, float32 [h, w] or [h, w, 3] in [-1, 1]."""
-        self._scales = self._scales or [Scale(self._smoothing) for _ in maps]
         new = [
-            intensity(strength, inner, scale / smoothed(max(scale, least)))
+            intensity(strength, result.region.inner, scale / smoothed(max(scale, least)))
             for (strength, scale, least), smoothed in zip(maps, self._scales, strict=True)
         ]
-        if self._average and self._previous and self._previous[0].shape == new[0].shape:
-            kept = self._average
-            new = [
-                kept * old + (1 - kept) * now for old, now in zip(self._previous, new, strict=True)
-            ]
+        if average and self._previous and self._previous[0].shape == new[0].shape:
+            pairs = zip(self._previous, new, strict=True)
+            new = [average * old + (1 - average) * now for old, now in pairs]
         self._previous = new
-        return new
+        panels = tuple(map(Panel, names, new, signs))
+        return ExplainedPicture(explained.picture, result.region.box, panels)

@@ -19,7 +19,7 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.elements import Buttons, Gap, Pictures, TextBlock
 from realtime_lrp.view.exhibit import Page, PageArtist, draw_card, layout_of
 from realtime_lrp.view.hud import Bar, Legend
-from realtime_lrp.view.menus import PanelList, draw_panel_list
+from realtime_lrp.view.menus import PanelList
 from realtime_lrp.view.pad import draw_pad
 from realtime_lrp.view.window.window import Mouse
 
@@ -117,7 +117,7 @@ def maps():
     canvas = np.full((480, 640, 3), 90, np.uint8)
     names = tuple(f"composite_{n}" for n in range(9))
     listed = PanelList(names, names[0], frozenset(names[2:4]), cursor=5)
-    draw_panel_list(canvas, listed, 16)
+    listed.draw(canvas, 16)
     return canvas
 
 

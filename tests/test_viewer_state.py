@@ -24,6 +24,7 @@ from realtime_lrp.realtime.viewer.state import (
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.view import keys
+from realtime_lrp.view.menus import ClassList, PanelList
 
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
@@ -51,7 +52,9 @@ def pressed(state, names):
 
 def described(state):
     """All of a state as values that can be compared."""
-    request, menu, maps = state.request, state.class_list, state.panel_list
+    request, listed = state.request, state.menu
+    menu = listed if isinstance(listed, ClassList) else None
+    maps = listed if isinstance(listed, PanelList) else None
     facts = {
         "target": request.target,
         "probe": request.probe,
@@ -67,7 +70,7 @@ def described(state):
     facts |= {field.name: getattr(request.choice, field.name) for field in fields(request.choice)}
     facts |= {field.name: getattr(state.look, field.name) for field in fields(state.look)}
     rest = {field.name for field in fields(ViewerState)} - {
-        "config", "request", "look", "class_list", "panel_list", "notice", "shown", "commands",
+        "config", "request", "look", "menu", "notice", "shown", "commands",
         "answer",
     }  # fmt: skip
     return facts | {name: getattr(state, name) for name in rest}
@@ -265,7 +268,7 @@ def test_all_methods_colour_maps_and_targets_come_round():
     cnn = replace(answer(), unsuited=frozenset(("attention", "attention_rollout", "cp_lrp")))
     state = handle(started(), events.FrameDrawn(FRAME, cnn))
     assert pressed(state, "n").request.choice.method == "deconvnet"
-    assert set(COMPOSITES) - set(pressed(state, "Tab").panel_list.names) == {"cp_lrp"}
+    assert set(COMPOSITES) - set(pressed(state, "Tab").menu.names) == {"cp_lrp"}
     wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
     assert [pressed(wide, "t " * n).request.target for n in (1, 2, 3)] == ["top5", "all", "top1"]
     assert pressed(wide, "t d v").request.target == "1 - 4"
@@ -354,9 +357,9 @@ def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it(
     """A `q` in a name does not end the program; Return waits for the classes."""
     chosen = config.load(command="live").config
     typed = pressed(first_state(chosen, first_request(chosen)), "l u q Return BackSpace")
-    assert not typed.ended and typed.class_list.typed == "u" and typed.class_list.found() == []
+    assert not typed.ended and typed.menu.typed == "u" and typed.menu.found() == []
     drawn = handle(typed, events.FrameDrawn(FRAME, answer()))
-    assert [label for _, label in drawn.class_list.found()] == ["cup"]
+    assert [label for _, label in drawn.menu.found()] == ["cup"]
     assert pressed(drawn, "Return").request.target == 2
 
 
@@ -390,7 +393,7 @@ def test_a_drawn_frame_is_noted_with_its_scores_also_in_the_open_list():
     drawn = handle(state, events.FrameDrawn(LATER, answer((0.1, 0.2, 0.7)), state.pictures))
     scores = tuple(np.float32([0.1, 0.2, 0.7]))
     assert changes(state, drawn) == {"shown": 9, "answer": scores}
-    assert tuple(drawn.class_list.scores) == scores
+    assert tuple(drawn.menu.scores) == scores
     assert drawn.request is state.request
 
 

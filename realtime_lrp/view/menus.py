@@ -82,26 +82,27 @@ class ClassList:
             typed += {"space": " "}.get(key, key)
         return replace(self, typed=typed, cursor=0)
 
+    def draw(self, canvas: np.ndarray, size: int) -> None:
+        """Draws the list of classes, in place."""
+        found = self.found()
+        typed = f"> {self.typed}_   ({min(self.cursor + 1, len(found))} of {len(found)})"
+        head = [
+            line("Enter: explain it    Esc: back", "", size, DIM),
+            line("Tab: the present class against it", "", size, DIM),
+            line(typed, "", size),
+        ]
+        if not found:
+            text = (
+                "no class of this name" if self.entries else "the classes come with the first map"
+            )
+            head.append(line(text, "", size, WARNING))
 
-def draw_class_list(canvas: np.ndarray, listed: ClassList, size: int) -> None:
-    """Draws the list of classes, in place."""
-    found = listed.found()
-    typed = f"> {listed.typed}_   ({min(listed.cursor + 1, len(found))} of {len(found)})"
-    head = [
-        line("Enter: explain it    Esc: back", "", size, DIM),
-        line("Tab: the present class against it", "", size, DIM),
-        line(typed, "", size),
-    ]
-    if not found:
-        text = "no class of this name" if listed.entries else "the classes come with the first map"
-        head.append(line(text, "", size, WARNING))
+        def row(number: int, colour: Colour) -> Part:
+            index, label = found[number]
+            score = percent(float(self.scores[index]))
+            return line(f"{index}  {label.replace('_', ' ')}", score, size, colour, colour)
 
-    def row(number: int, colour: Colour) -> Part:
-        index, label = found[number]
-        score = percent(float(listed.scores[index]))
-        return line(f"{index}  {label.replace('_', ' ')}", score, size, colour, colour)
-
-    draw_list(canvas, size, head, row, len(found), listed.cursor)
+        draw_list(canvas, size, head, row, len(found), self.cursor)
 
 
 ABOUT_LINES = 5  # lines of the sentence about the entry under the cursor, at most
@@ -128,23 +129,22 @@ class PanelList:
     def panels(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if name in self.chosen)
 
+    def draw(self, canvas: np.ndarray, size: int) -> None:
+        """Draws the list, in place, with a sentence about the entry under the cursor."""
+        head = [
+            line("Enter: show them side by side", "", size, DIM),
+            line("Space: on, off    Esc: back", "", size, DIM),
+        ]
 
-def draw_panel_list(canvas: np.ndarray, listed: PanelList, size: int) -> None:
-    """Draws the list, in place, with a sentence about the entry under the cursor."""
-    head = [
-        line("Enter: show them side by side", "", size, DIM),
-        line("Space: on, off    Esc: back", "", size, DIM),
-    ]
+        def row(number: int, colour: Colour) -> Part:
+            name = self.names[number]
+            state = "main map" if name == self.main else "shown" if name in self.chosen else "-"
+            return line(name, state, size, colour, colour)
 
-    def row(number: int, colour: Colour) -> Part:
-        name = listed.names[number]
-        state = "main map" if name == listed.main else "shown" if name in listed.chosen else "-"
-        return line(name, state, size, colour, colour)
-
-    about = ABOUT.get(listed.names[listed.cursor], "")
-    width = min(canvas.shape[1] - 2 * size, 30 * size) - 2 * size
-    foot = [line(one, "", size, DIM) for one in wrapped(about, width, size)[:ABOUT_LINES]]
-    draw_list(canvas, size, head, row, len(listed.names), listed.cursor, foot, ABOUT_LINES)
+        about = ABOUT.get(self.names[self.cursor], "")
+        width = min(canvas.shape[1] - 2 * size, 30 * size) - 2 * size
+        foot = [line(one, "", size, DIM) for one in wrapped(about, width, size)[:ABOUT_LINES]]
+        draw_list(canvas, size, head, row, len(self.names), self.cursor, foot, ABOUT_LINES)
 
 
 def _moved(cursor: int, key: str, count: int) -> int:

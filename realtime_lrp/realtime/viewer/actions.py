@@ -103,8 +103,7 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
 def _choose_panels(state: ViewerState, now: float) -> ViewerState:
     chosen = frozenset(state.named_panels)
     names = panel_names(state.unsuited)
-    panel_list = PanelList(names, state.choice.name, chosen)
-    return replace(_held(state, now), panel_list=panel_list)
+    return replace(_held(state, now), menu=PanelList(names, state.choice.name, chosen))
 
 
 def panel_names(unsuited: Collection[str] = ()) -> tuple[str, ...]:
@@ -123,7 +122,7 @@ def _held(state: ViewerState, now: float) -> ViewerState:
 def close_list(state: ViewerState, now: float) -> ViewerState:
     """Closes the open list; the picture goes on if the list froze it."""
     goes_on = state.list_froze
-    state = replace(state, class_list=None, panel_list=None, list_froze=False)
+    state = replace(state, menu=None, list_froze=False)
     return _freeze(state, now) if goes_on else state
 
 
@@ -229,7 +228,7 @@ def _choose(state: ViewerState, now: float) -> ViewerState:
     classes = ClassList()
     if state.answer:
         classes = classes.with_scores(state.answer.scores, state.answer.labels)
-    return replace(_held(state, now), class_list=classes)
+    return replace(_held(state, now), menu=classes)
 
 
 def _versus(state: ViewerState, now: float) -> ViewerState:

@@ -20,7 +20,6 @@ from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.controls import draw_brush, draw_controls
 from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend
-from realtime_lrp.view.menus import draw_class_list, draw_panel_list
 from realtime_lrp.view.notices import draw_marks, draw_notice
 from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
 from realtime_lrp.view.split import SplitArtist, SplitScene
@@ -158,7 +157,7 @@ def draw_over(
     pairs = zip(passing, scene.scenes, strict=True)
     notices = ["" if one.notice else text for text, one in pairs]
     moving = now < state.pointer.until or state.pointer.holds
-    if any(notices) or marks or state.listing or moving:
+    if any(notices) or marks or state.menu or moving:
         canvas, controls = artist.copy(canvas), state.controls(now)
         rows = controls.area[1] if controls else scene.size[0]
         for number, notice in enumerate(notices):
@@ -170,10 +169,8 @@ def draw_over(
             box = moved(scene.marks, 0, min(0, rows - scene.marks[3]))  # above the controls
             artist.decals.draw(canvas, draw_marks, marks, box, scene.letters)
         _draw_pointer(canvas, state, bool(status), now)
-        if state.class_list:
-            draw_class_list(canvas, state.class_list, scene.letters)
-        if state.panel_list:
-            draw_panel_list(canvas, state.panel_list, scene.letters)
+        if state.menu:
+            state.menu.draw(canvas, scene.letters)
     return canvas
 
 

@@ -99,10 +99,8 @@ def _without_escape(state: ViewerState) -> ViewerState:
 
 def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     key, now = event.key, event.time
-    if state.class_list:
-        return _key_in_class_list(state, state.class_list, key, now)
-    if state.panel_list:
-        return _key_in_panel_list(state, state.panel_list, key, now)
+    if state.menu:
+        return _key_in_menu(state, state.menu, key, now)
     if state.helping and key in ("Escape", "q"):
         return replace(state, helping=False)
     if key in keys.COMPOSITE_KEYS:
@@ -113,25 +111,21 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     return state.with_notice(f"{unknown}; {HINT}", now)
 
 
-def _key_in_class_list(state: ViewerState, menu: ClassList, key: str, now: float) -> ViewerState:
-    closed, chosen = close_list(state, now), menu.chosen()
+def _key_in_menu(
+    state: ViewerState, menu: ClassList | PanelList, key: str, now: float
+) -> ViewerState:
+    closed = close_list(state, now)
     if key == "Escape":
         return closed
     if key not in ("Return", "Tab"):
-        return replace(state, class_list=menu.press(key))
+        return replace(state, menu=menu.press(key))
+    if isinstance(menu, PanelList):
+        return show_panels(closed, menu.panels(), now) if key == "Return" else closed
+    chosen = menu.chosen()
     if chosen is None:
         return state
     explained = explain(closed, chosen) if key == "Return" else oppose(closed, chosen)
     return announce_target(explained, now)
-
-
-def _key_in_panel_list(state: ViewerState, menu: PanelList, key: str, now: float) -> ViewerState:
-    closed = close_list(state, now)
-    if key in ("Escape", "Tab"):
-        return closed
-    if key == "Return":
-        return show_panels(closed, menu.panels(), now)
-    return replace(state, panel_list=menu.press(key))
 
 
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
@@ -152,10 +146,8 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         state = _with_hint(state, answer.warning, event.time)
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
-    if state.class_list:
-        state = replace(
-            state, class_list=state.class_list.with_scores(answer.scores, answer.labels)
-        )
+    if isinstance(state.menu, ClassList):
+        state = replace(state, menu=state.menu.with_scores(answer.scores, answer.labels))
     return state
 
 

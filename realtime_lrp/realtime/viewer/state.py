@@ -126,8 +126,7 @@ class ViewerState:
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
-    class_list: ClassList | None = None  # the list of classes while it is open, else None
-    panel_list: PanelList | None = None  # the list of maps while it is open, else None
+    menu: ClassList | PanelList | None = None  # the list that is open
     list_froze: bool = False  # whether the picture is frozen only because a list is open
     helping: bool = False  # whether the help is shown
     help_page: int = 0  # which page of it, from 0 on
@@ -162,14 +161,10 @@ class ViewerState:
     def paired(self) -> bool:
         return self.look.paired
 
-    @property
-    def listing(self) -> bool:
-        return self.class_list is not None or self.panel_list is not None
-
     def controls(self, now: float) -> Controls | None:
         """The controls, if they are shown: not while somebody paints, and not with menus."""
         pointer = self.pointer
-        if self.helping or self.listing or pointer.holds in ("picture", "menu"):
+        if self.helping or self.menu or pointer.holds in ("picture", "menu"):
             return None
         if now >= pointer.until and pointer.holds != "bar":
             return None

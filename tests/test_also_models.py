@@ -10,7 +10,6 @@ from test_live_relevance import Running
 from viewer import Viewer, engine_of, explained_frame
 
 from realtime_lrp import config
-from realtime_lrp.commands.live.saver import snapshot_of
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
@@ -236,25 +235,6 @@ def test_a_further_network_rests_while_the_first_does_not_keep_up():
     assert rests[:4] == [0, 0, STEP, 2 * STEP]
     assert rests[9] == LONGEST_REST
     assert rests[-8:] == sorted(rests[-8:], reverse=True) and rests[-1] == 0
-
-
-def test_a_snapshot_has_the_arrays_of_every_network_that_shows_a_map():
-    """Each with its own network and target; the view's configuration has all of them."""
-    viewer = Both()
-    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
-    viewer.explain(frame, viewer.relevance, HEART, 1.0)
-    assert snapshot_of(viewer.view).further == {}
-    viewer.explain(frame, viewer.second, MUG, 1.0, "vgg16")
-    viewer.press("k")
-    viewer.view.step()
-    snapshot = snapshot_of(viewer.view)
-    assert list(snapshot.further) == [2]
-    assert len(snapshot.result.scores) == 3 and len(snapshot.further[2].result.scores) == 4
-    assert [one.name for one in snapshot.settings.config.live.also_models] == ["vgg16"]
-    assert snapshot.further[2].settings.config.live.also_models == []
-    viewer.state_target(1)
-    viewer.view.step()
-    assert snapshot_of(viewer.view).further == {}
 
 
 def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace(frames):

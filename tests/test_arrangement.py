@@ -1,14 +1,11 @@
 """Where pictures, figures and notices stand on the canvas, and how large the answer is."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from viewer import Viewer, explained_frame
 
 from realtime_lrp.view.arrangement import arrange, central_square, scaled_box
-from realtime_lrp.view.blocks import blocks_end
-from realtime_lrp.view.hud import Row, figure_size
+from realtime_lrp.view.hud import figure_size
 
 SIZES = [(480, 640), (720, 1280), (1080, 1920), (1920, 1080)]
 """Rows and columns of canvases."""
@@ -78,27 +75,6 @@ def test_figures_and_notices_keep_away_from_the_explained_region(size, shape, wi
     region = scaled_box(central_square(shape), shape, arrangement.pictures[0])
     areas = arrangement.figures if with_figures else (arrangement.notices,)
     assert not any(common(area, region) for area in (*areas, arrangement.marks))
-
-
-@pytest.mark.parametrize("size", [(720, 1280), (1080, 1920), (480, 640)])
-@pytest.mark.parametrize("panels", [0, 3])
-@pytest.mark.parametrize("with_figures", [True, False])
-def test_marks_stand_where_nothing_else_does(size, panels, with_figures):
-    """No figures, notices or panels reach into their line."""
-    arrangement = arranged(size, (480, 640), panels, with_figures)
-    others = [*arrangement.pictures[not panels :], arrangement.notices]
-    others += arrangement.figures if with_figures and not panels else ()
-    assert not any(common(arrangement.marks, box) for box in others)
-
-
-def test_a_notice_covers_figures_only_where_nothing_is_free():
-    """It stands below them; below a column without room, in the explained region."""
-    scene = presented((720, 1280)).view.scene
-    (area,) = scene.arrangement.figures
-    end = blocks_end(scene.right, area, scene.size, scene.letters)
-    assert scene.notice_area("text: large") == (area[0], end, area[2], area[3])
-    full = replace(scene, right=(tuple(Row(f"{n}", "") for n in range(60)),))
-    assert full.notice_area("text: large") == scene.arrangement.notices
 
 
 # The presenter view

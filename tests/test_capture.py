@@ -174,20 +174,6 @@ def test_a_reader_that_hangs_is_left_behind(clock):
         assert not capture.trouble
 
 
-def test_a_stall_that_ends_by_itself_is_no_reason_to_open_again(clock):
-    """Two seconds without pictures are told; the same reader goes on."""
-    world = World(clock)
-    with Capture(world.open, clock=clock) as capture:
-        clock.sleep(2)
-        world.blocked = stall = threading.Event()
-        clock.sleep(2)
-        assert capture.trouble == LOST
-        world.blocked = None
-        stall.set()
-        clock.sleep(0.5)
-        assert (capture.trouble, capture.reconnects, len(world.opened)) == ("", 1, 1)
-
-
 def test_opening_that_hangs_is_left_behind(clock):
     """After a loss the driver opens for ever: given up after 15 s, another attempt succeeds."""
     world = World(clock)
@@ -331,25 +317,6 @@ def test_a_switch_goes_over_at_once(clock):
         clock.sleep(2)
         assert set(levels[before:]) == {200}
         assert (capture.trouble, capture.reconnects) == ("", 0)
-
-
-def test_a_hanging_source_is_left_at_once(clock):
-    """Half a second is all that the next one waits; the last word of the old one is ignored."""
-    first, second = World(clock), World(clock, level=200)
-    with Capture(first.open, clock=clock) as capture:
-        levels = recorded(capture)
-        clock.sleep(2)
-        first.blocked = threading.Event()
-        clock.sleep(1.7)
-        assert capture.trouble == LOST
-        before = capture.frames.count
-        capture.switch(second.open)
-        assert capture.trouble == ""
-        assert clock.until(lambda: capture.frames.count > before) <= 0.8
-        first.blocked.set()
-        clock.sleep(2)
-        assert set(levels[before:]) == {200}
-        assert capture.reconnects == 0
 
 
 def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):

@@ -9,14 +9,11 @@ import pytest
 from viewer import LOOK, Viewer, answer, engine_of, explained_frame
 
 from realtime_lrp import config
-from realtime_lrp.engine import concept_pipelines
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.concept_pipelines import (
     NO_LAYERS,
-    NO_MEMORY,
     NOT_FINITE,
     NOT_LRP,
-    REST_S,
     ConceptPipelines,
     fetch_concepts,
 )
@@ -160,24 +157,6 @@ def test_numbers_that_are_not_finite_are_a_reason():
     found, broken = fetch_concepts("conv", (*tensors, list(map(tf.constant, processed)), None))
     assert [(one.channel, one.share) for one in found.maps] == [(1, -0.75), (0, 0.25)]
     assert (broken.problem, broken.maps) == (NOT_FINITE, ())
-
-
-def test_a_layer_is_tried_again_after_too_little_memory(monkeypatch):
-    """Not for a while, then it is prepared once more."""
-    clock, free, wanted = [100.0], [1], ConceptRequest("conv")
-    monkeypatch.setattr(concept_pipelines.time, "monotonic", lambda: clock[0])
-    explainer = SimpleNamespace(
-        concept_layers=("conv",), input_shape=(8, 8, 3), pictures_at_once=lambda: free[0],
-        compile_concept_pipeline=lambda *words: lambda *words: "computed",
-    )  # fmt: skip
-    pipelines = ConceptPipelines(explainer, "conv", None, None, True)
-    assert pipelines.run(None, None, wanted, None) is None
-    free[0], clock[0] = 8, clock[0] + REST_S - 1
-    assert pipelines.is_ready(wanted) and pipelines.run(None, None, wanted, None) is None
-    assert pipelines.refusal(wanted).problem == NO_MEMORY
-    clock[0] += 1
-    assert not pipelines.is_ready(wanted), "it has to be prepared"
-    assert pipelines.run(None, None, wanted, None) == "computed" and pipelines.is_ready(wanted)
 
 
 class Scripted:

@@ -19,7 +19,7 @@ from viewer import LOOK, Viewer, explained_frame, green_square
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
 from realtime_lrp.engine import engine as engines
-from realtime_lrp.realtime import capture, meter
+from realtime_lrp.realtime import capture
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import view
 from realtime_lrp.view.follow import Follower
@@ -163,19 +163,6 @@ def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():
     viewer.view.finish()
     stats = viewer.stats
     assert (stats.frames_captured, stats.frames_shown, stats.frames_dropped) == (5, 1, 4)
-
-
-def test_the_meter_counts_steps_a_second(monkeypatch):
-    """Ten numbers a second, and a number that does not change does not count."""
-    now = [0.0]
-    monkeypatch.setattr(meter.time, "monotonic", lambda: now[0])
-    rate = meter.Meter()
-    for tick in range(100):
-        now[0] = tick * 0.05
-        rate.reached(tick // 2)
-    assert rate.rate() == pytest.approx(10)
-    now[0] += 10
-    assert rate.rate() < 3, "what stands still has no rate"
 
 
 @pytest.mark.parametrize("name", [pytest.param("", marks=pytest.mark.release), ":987"])

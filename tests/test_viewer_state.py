@@ -387,23 +387,6 @@ def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index(
     assert handle(other, events.FrameDrawn(FRAME, answer(asked="star"))).request.target == "all"
 
 
-def test_a_drawn_frame_is_noted_with_its_scores_also_in_the_open_list():
-    """Nothing else changes; the request stays the same object."""
-    state = pressed(started(), "paint l")
-    drawn = handle(state, events.FrameDrawn(LATER, answer((0.1, 0.2, 0.7)), state.pictures))
-    scores = tuple(np.float32([0.1, 0.2, 0.7]))
-    assert changes(state, drawn) == {"shown": 9, "answer": scores}
-    assert tuple(drawn.menu.scores) == scores
-    assert drawn.request is state.request
-
-
-def test_a_picture_of_another_size_takes_the_patches_away():
-    """They would lie elsewhere."""
-    state = pressed(started(), "paint")
-    small = Item(PICTURE[:60, :80], 8, 1.0)
-    assert handle(state, events.FrameDrawn(small, state.answer)).mask is None
-
-
 def test_a_step_ends_with_the_frame_that_came():
     """It is the frozen one then."""
     state = pressed(started(), ".")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
@@ -131,40 +133,35 @@ class EngineCache:
             return refused
 
     def _run(self) -> None:
-        while choice := self._next_choice():
-            if isinstance(choice, ConceptRequest):
-                self._prepare_concepts(choice)
-                continue
-            engine, problem = self._try(choice)
+        while work := self._next_work():
+            work()
             with self._changed:
                 self.preparing = None
-                if engine:
-                    self._keep(self._named(choice), engine)
-                if self._wanted == choice:
-                    self._wanted = None
-                    self._impossible = None if engine else choice
-                    self._refused = (self._impossible, problem) if problem else None
-            engine = None
-            memory.free_cycles()  # of the engine that is kept no more, and of the preparation
+            work = None
+            memory.free_cycles()  # of what is kept no more, and of the preparation
 
-    def _next_choice(self) -> EngineChoice | ConceptRequest | None:
+    def _next_work(self) -> Callable[[], None] | None:
+        """Waits for what is to be prepared next; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._wanted or self._concepts)
-            concepts = self._concepts[1] if self._concepts else None
-            self.preparing = None if self._stopped else self._wanted or concepts
-            return self.preparing
+            if self._stopped:
+                return None
+            if self._wanted:
+                self.preparing = self._wanted
+                return partial(self._prepare, self._wanted)
+            assert self._concepts
+            (engine, self.preparing), self._concepts = self._concepts, None
+            return partial(engine.prepare_concepts, self.preparing)
 
-    def _prepare_concepts(self, wanted: ConceptRequest) -> None:
-        """Compiles what an engine needs for the channels of a layer."""
+    def _prepare(self, choice: EngineChoice) -> None:
+        engine, problem = self._try(choice)
         with self._changed:
-            engine = self._concepts[0] if self._concepts else None
-            self._concepts = None
-        if engine:
-            engine.prepare_concepts(wanted)
-        engine = None
-        with self._changed:
-            self.preparing = None
-        memory.free_cycles()  # of the function of a layer that is kept no more
+            if engine:
+                self._keep(self._named(choice), engine)
+            if self._wanted == choice:
+                self._wanted = None
+                self._impossible = None if engine else choice
+                self._refused = (self._impossible, problem) if problem else None
 
     def _try(self, choice: EngineChoice) -> tuple[Engine | None, str]:
         """The engine of a choice, if necessary without some of the `also` maps; and the problem."""

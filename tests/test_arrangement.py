@@ -100,7 +100,7 @@ def test_a_large_canvas_gets_the_presenter_view(size, presenting):
     """Three bars, the method, its target and its colours, at 1000 lines and more."""
     viewer = presented(size)
     assert viewer.state.presenting is presenting
-    scene = viewer.view.scene
+    scene = viewer.view.first.scene
     names = [[getattr(entry, "name", "") for entry in block] for block in scene.right]
     best = ["water bottle", "African chameleon", "cup"]
     below = ["epsilon_plus_flat", ""]

@@ -456,15 +456,15 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     explained_now(found_of(5, 17))
     ((box, first), (_, second)) = viewer.state.concept_rows
     assert (first, second) == (5, 17)
-    before = viewer.view.scene.arrangement
-    assert not viewer.view.scene.title
+    before = viewer.view.first.scene.arrangement
+    assert not viewer.view.first.scene.title
     assert max(x1 for _, _, x1, _ in viewer.state.pictures) <= box[0]
     middle = (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
     viewer.press(Mouse(*middle, ""), Mouse(*middle, "left"))
     assert viewer.request.concepts.channel == 5 and viewer.request.mask is None
     explained_now(found_of(5, 17))
-    assert viewer.view.scene.title == "channel 5 of conv2"
-    assert viewer.view.scene.arrangement == before, "nothing moves"
+    assert viewer.view.first.scene.title == "channel 5 of conv2"
+    assert viewer.view.first.scene.arrangement == before, "nothing moves"
     viewer.press("F2")
     viewer.view.step()
     assert viewer.request.concepts is None and not viewer.state.concept_rows

@@ -104,7 +104,7 @@ def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
     assert viewer.request.frame.number == 3 and viewer.view.frame.number == 2
     viewer.maps.put(explained_frame(viewer.request.frame, drawn_at(30, 30), BOX), 2.0)
     viewer.view.step()
-    assert viewer.view.frame.number == 3 and viewer.view.scene.explained is not None
+    assert viewer.view.frame.number == 3 and viewer.view.first.scene.explained is not None
     assert viewer.stats.frames_shown == 2
 
 
@@ -136,7 +136,7 @@ def test_patches_are_painted_where_the_mouse_is():
     """On a canvas twice as large as the picture, and off its middle; beside it nothing happens."""
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)
-    assert viewer.view.scene.arrangement.pictures == ((40, 0, 360, 240),)
+    assert viewer.view.first.scene.arrangement.pictures == ((40, 0, 360, 240),)
     viewer.press(Mouse(40 + 2 * 50, 2 * 30, "left"))
     mask = viewer.request.mask
     assert mask.shape == (120, 160)
@@ -181,7 +181,7 @@ def test_a_map_of_a_picture_of_another_size_is_not_drawn():
     viewer = seen(Viewer(**{"--opacity": 1}))
     assert (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
     viewer.frame(np.full((60, 80, 3), 90, np.uint8))
-    assert viewer.view.scene.explained is None
+    assert viewer.view.first.scene.explained is None
     assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
 
 
@@ -193,10 +193,10 @@ def test_the_map_of_another_file_is_not_drawn():
     viewer.press("p")
     viewer.view.step()
     assert (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
-    boxes = viewer.view.scene.arrangement.pictures
+    boxes = viewer.view.first.scene.arrangement.pictures
     viewer.frame(GREY, "dog.jpg (2 of 2)")
     assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
-    assert viewer.view.scene.arrangement.pictures == boxes
+    assert viewer.view.first.scene.arrangement.pictures == boxes
 
 
 def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
@@ -269,7 +269,7 @@ def test_a_map_of_nearly_no_relevance_says_so_once(target, score, total, sentenc
     request = replace(viewer.request, target=target)
     seen(viewer, labels=("heart", "tiger_cat", "cup"), request=request, score=(score, score),
          total=total)  # fmt: skip
-    entries = [entry for block in viewer.view.scene.right for entry in block]
+    entries = [entry for block in viewer.view.first.scene.right for entry in block]
     assert [e.head for e in entries if isinstance(e, Paragraph)] == ([sentence] if sentence else [])
 
 
@@ -320,7 +320,7 @@ def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     viewer = seen(Viewer(figures=True))
     viewer.press("v")
     viewer.view.step()
-    shown = viewer.view.scene
+    shown = viewer.view.first.scene
     assert ("target", "the best: heart") in named_values(shown)
     frame, request = viewer.view.frame, viewer.request
     drawn = drawn_at(30, 30)[..., 1]
@@ -328,8 +328,8 @@ def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     viewer.maps.put(made, frame.time)
     time.sleep(view.SOON_S)
     viewer.view.step()
-    assert viewer.view.explained is made
-    assert ("target", "heart - star") in named_values(viewer.view.scene)
+    assert viewer.view.first.explained is made
+    assert ("target", "heart - star") in named_values(viewer.view.first.scene)
 
 
 def named_values(scene):
@@ -350,7 +350,7 @@ def test_every_method_and_composite_has_a_sentence():
     viewer = seen(Viewer(figures=True, size=(720, 1280)))
     viewer.press("/")
     viewer.view.step()
-    (block,) = viewer.view.scene.left
+    (block,) = viewer.view.first.scene.left
     assert block == (Paragraph("epsilon_plus_flat", ABOUT["epsilon_plus_flat"]),)
 
 

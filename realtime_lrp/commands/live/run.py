@@ -191,7 +191,9 @@ def run(
         loop = Loop(view, capture, saver, sources, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
-                begun = only_remote or view.explained  # else a short film would have no picture
+                begun = (
+                    only_remote or view.first.explained
+                )  # else a short film would have no picture
                 if begun and duration_s is not None and figures.seconds() >= duration_s:
                     break
         finally:
@@ -264,8 +266,8 @@ class Loop:
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
         canvas = self._drawn()
-        if canvas is not None and view.frame and view.explained:
-            self._saver.record(canvas, view.frame, view.explained)
+        if canvas is not None and view.frame and view.first.explained:
+            self._saver.record(canvas, view.frame, view.first.explained)
         if news := self._saver.news():
             view.send(NoticeGiven(news))
         view.note_refusals()
@@ -286,7 +288,7 @@ class Loop:
         for event in events:
             self._due += view.send(event)
         self._sources.mirror = view.state.mirror
-        if view.scene:  # nothing can be saved before something is shown
+        if view.first.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []
             for command in due:
                 self.perform(command)

@@ -203,10 +203,10 @@ def _saved(film: Path, recorder: Recorder) -> str:
 
 def _provenance_of_view(view: View) -> Provenance | None:
     """How the present view is made; None before the first map."""
-    if view.explained is None:
+    if view.first.explained is None:
         return None
-    config = _config_of(view.state, view.explained)
-    return provenance_of(view.explained.engine, config, "live")
+    config = _config_of(view.state, view.first.explained)
+    return provenance_of(view.first.explained.engine, config, "live")
 
 
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:

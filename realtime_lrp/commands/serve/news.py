@@ -43,7 +43,7 @@ ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> bytes:
     """What the page shows at this moment."""
     state, choice = view.state, view.state.choice
-    explained = view.explained
+    explained = view.first.explained
     shown = explained.names if explained else ()
     old = explained is not None and relevance.choice != state.request.choice
     return msgspec.json.encode(
@@ -68,7 +68,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "notice": passing_notice(state, now, relevance.doing, shown, old),
             "trouble": trouble,
             "loading": relevance.doing if relevance.engine_cache is None else "",
-            "maps": round(view.rates.maps.rate(), 1),
+            "maps": round(view.first.rates.maps.rate(), 1),
         }
     )
 

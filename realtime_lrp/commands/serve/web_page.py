@@ -158,7 +158,7 @@ class PageTurns:
     def _publish_news(self, now: float) -> None:
         """Renews the news where they are due: at once when another file or its first map comes."""
         view, exchange = self._view, self._exchange
-        explains = view.frame and view.frame.source, view.has_map
+        explains = view.frame and view.frame.source, view.first.has_map
         if now < self._news_due and explains == self._explains:
             return
         self._explains = explains

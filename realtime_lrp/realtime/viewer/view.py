@@ -18,12 +18,10 @@ from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, draw_over
 from realtime_lrp.realtime.viewer.concept_view import ConceptView
-from realtime_lrp.realtime.viewer.figures import Rates
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FollowingNetworkView, NetworkView
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
 from realtime_lrp.view.concepts import ConceptPanel
-from realtime_lrp.view.scene import Scene
 from realtime_lrp.view.split import SplitArtist, SplitScene, boxes_of, size_beside
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
@@ -64,7 +62,7 @@ class View:
         self.figures_in_picture = figures_in_picture
         names = network_names(state.config)
         first = NetworkView(relevance, stats, names[0] if further else "")
-        self._first = first
+        self.first = first
         self._further = [
             FollowingNetworkView(thread, stats.further[name], name, first)
             for thread, name in zip(further, names[1:], strict=False)
@@ -79,30 +77,12 @@ class View:
         self._waiting = Waiting()
 
     @property
-    def scene(self) -> Scene | None:
-        return self._first.scene
-
-    @property
-    def explained(self) -> ExplainedFrame | None:
-        """The frame whose maps and figures were drawn last; None before the first map."""
-        return self._first.explained
-
-    @property
-    def has_map(self) -> bool:
-        """Whether its map was drawn: not on the picture of another file or size."""
-        return self._first.has_map
-
-    @property
     def columns(self) -> Columns:
         """The figures, those of further networks below those of the first one."""
         columns = [network.columns for network in self.networks]
         left = (block for one in columns for block in one.left)
         right = (block for one in columns for block in one.right)
         return Columns(tuple(left), tuple(right), columns[0].legends)
-
-    @property
-    def rates(self) -> Rates:
-        return self._first.rates
 
     def send(self, event: events.Event) -> tuple[Command | SeekTo | LoopFiles, ...]:
         """Changes the state; returns the commands that the caller is to carry out."""
@@ -119,7 +99,7 @@ class View:
         before = self.frame.number if self.frame else self._first_number
         with self._waiting:
             fresh, newest = self._newest(before)
-        self._first.take(newest, self.state.look)
+        self.first.take(newest, self.state.look)
         for network in self._further:
             network.follow(self.state)
             item = network.relevance.maps.newest()
@@ -194,9 +174,9 @@ class View:
         return None if waits or frozen.number <= before else frozen
 
     def _measure(self) -> None:
-        self.rates.captured.reached(self._capture.frames.count)
-        self.rates.shown.reached(self._stats.frames_shown)
-        self.rates.drawing_waits.reached(self._waiting.seconds)
+        self.first.rates.captured.reached(self._capture.frames.count)
+        self.first.rates.shown.reached(self._stats.frames_shown)
+        self.first.rates.drawing_waits.reached(self._waiting.seconds)
         for network in self.networks:
             network.measure()
 
@@ -216,7 +196,7 @@ class View:
             self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
-        answer, timeline = self._first.answer(), self._capture.source.timeline
+        answer, timeline = self.first.answer(), self._capture.source.timeline
         drawn = events.FrameDrawn(frame, answer, split.pictures, timeline, split.concept_rows)
         self._set(handle(self.state, drawn))
         status, passing, now = self._status(), self._passing(), time.monotonic()
@@ -224,7 +204,7 @@ class View:
 
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
         state, trouble = self.state, self._capture.trouble
-        self.concepts = self._concept_view.panel(state, self._first.newest)
+        self.concepts = self._concept_view.panel(state, self.first.newest)
         concepts = self.concepts if self.figures_in_picture else None
         rest = size_beside(size, concepts, state.text_size)
         boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
@@ -252,5 +232,5 @@ class View:
                 network.stats.map_age_ms.append(1000 * (now - network.newest.frame.time))
 
     def _drop(self, frames: int) -> None:
-        self.rates.dropped += frames
-        self._stats.frames_dropped = self.rates.dropped
+        self.first.rates.dropped += frames
+        self._stats.frames_dropped = self.first.rates.dropped

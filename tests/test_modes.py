@@ -2,14 +2,12 @@
 
 import json
 import os
-import re
 
 import keras
 import media
 import numpy as np
 import pytest
 
-from realtime_lrp import config
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.reader import VideoReader
@@ -132,26 +130,6 @@ def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_pa
     assert seen[0][0, 20, :16].min() > 200 and seen[0][0, 20, 24:].max() < 50
 
 
-def test_folders_and_several_inputs(run, with_tiny, tmp_path, rng):
-    """A folder of pictures into a folder; a damaged one is named and left out."""
-    source, target = tmp_path / "in", tmp_path / "out"
-    source.mkdir()
-    target.mkdir()
-    for name in ("a.png", "b.jpg"):
-        media.write_picture(source / name, rng.integers(0, 256, (40, 40, 3), np.uint8))
-    (source / "c.png").write_text("no picture")
-    (source / "folder.png").mkdir()
-    code, out, err = run("image", source, "-o", target, *with_tiny)
-    assert code == 65
-    assert len(out.splitlines()) == 2
-    assert "c.png" in err and "2 of 3 pictures explained, 1 failed" in err
-    assert "1 skipped in" in err and "(1 folder)" in err
-    assert sorted(p.name for p in target.glob("[!.]*")) == ["a.png", "b.png"]
-    code, _, err = run("image", source, "-o", tmp_path / "one.png", *with_tiny)
-    assert code == 73
-    assert "make it first" in err
-
-
 def test_random_weights_and_logits_are_announced(run, tmp_path, rng):
     """A network that ends in logits gets its softmax, and stderr says so."""
     x = keras.Input((8, 8, 3))
@@ -270,24 +248,6 @@ def test_bad_input_gets_its_exit_code_and_one_or_two_lines(case, run, bad_words,
     assert set(os.listdir()) == before
 
 
-def test_an_unwritable_folder_is_refused(run, tmp_path, monkeypatch):
-    """Exit code 73 where the system forbids it (asked of a user who is not root)."""
-    media.write_video(tmp_path / "ok.mp4", media.numbered(3))
-    monkeypatch.setattr(os, "access", lambda *words: False)
-    code, _, err = run("video", tmp_path / "ok.mp4", "-o", tmp_path / "x.mp4")
-    assert code == 73
-    assert "not writable" in err
-
-
-def test_config_prints_a_file_to_start_from(run):
-    """With the place of each value that was set."""
-    code, out, _ = run("config", "--opacity", 0.5)
-    assert code == 0
-    assert "opacity: 0.5" in out
-    assert "[from --opacity]" in out
-    assert run("config")[1] == config.schema_line() + config.as_yaml(config.load())
-
-
 @pytest.mark.parametrize("style", ["grey", "rgb"])
 def test_a_grey_model_gets_the_luminance(style, run, seen, tmp_path):
     """One channel in: 0.299 R + 0.587 G + 0.114 B."""
@@ -313,16 +273,3 @@ def test_a_link_stays_a_link(run, with_tiny, tmp_path):
     assert run(*words, *with_tiny)[0] == 0
     assert (tmp_path / "link.png").is_symlink()
     assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_integrated_gradients_tell_how_complete_they_are(run, with_tiny, tmp_path):
-    """In the line of a picture; and the sidecar has what started and what is missing."""
-    picture = media.write_picture(tmp_path / "in.png", media.plain((200, 90, 9)))
-    words = ("--method", "integrated_gradients", "--target", "top1", "--sidecar")
-    code, out, _ = run("image", picture, "-o", tmp_path / "out.png", *with_tiny, *words)
-    assert code == 0
-    (share,) = re.findall(r"out\.png \(mean of 50 passes, (.*)% of the difference\)", out)
-    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()[-1:]
-    record = json.loads(line)
-    missing = record["lost"] / record["started"]
-    assert abs(float(share) / 100 - (1 - missing)) < 1e-3 and abs(missing) < 0.05

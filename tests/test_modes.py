@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import keras
 import media
@@ -273,3 +274,16 @@ def test_a_link_stays_a_link(run, with_tiny, tmp_path):
     assert run(*words, *with_tiny)[0] == 0
     assert (tmp_path / "link.png").is_symlink()
     assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_integrated_gradients_tell_how_complete_they_are(run, with_tiny, tmp_path):
+    """In the line of a picture; and the sidecar has what started and what is missing."""
+    picture = media.write_picture(tmp_path / "in.png", media.plain((200, 90, 9)))
+    words = ("--method", "integrated_gradients", "--target", "top1", "--sidecar")
+    code, out, _ = run("image", picture, "-o", tmp_path / "out.png", *with_tiny, *words)
+    assert code == 0
+    (share,) = re.findall(r"out\.png \(mean of 50 passes, (.*)% of the difference\)", out)
+    (line,) = (tmp_path / "out.jsonl").read_text().splitlines()[-1:]
+    record = json.loads(line)
+    missing = record["lost"] / record["started"]
+    assert abs(float(share) / 100 - (1 - missing)) < 1e-3 and abs(missing) < 0.05

@@ -1,6 +1,7 @@
 """The help: all keys and what they do, in columns, on as many pages as the window needs."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -128,7 +129,6 @@ def _group_lines(rows: Sequence[tuple[str, str]], width: int, size: int) -> list
 
 def _broken(row: tuple[str, str], room: tuple[int, int], size: int) -> list[Line]:
     """Keys and what they do in as many lines as they need, within the two widths."""
-    keys, texts = (wrapped(text, width, size) for text, width in zip(row, room, strict=True))
-    count, indent = max(len(keys), len(texts)), room[0] + size
-    keys, texts = (part + [""] * (count - len(part)) for part in (keys, texts))
-    return [Line(key, text or "\xa0", indent) for key, text in zip(keys, texts, strict=True)]
+    lines = (wrapped(text, width, size) for text, width in zip(row, room, strict=True))
+    pairs = itertools.zip_longest(*lines, fillvalue="")
+    return [Line(key, text or "\xa0", room[0] + size) for key, text in pairs]

@@ -276,25 +276,6 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames):
         assert clear.uncovered is None
 
 
-def test_the_probe_begins_anew_with_each_stroke_of_the_brush(frames):
-    """Masks are arrays: two of them are compared without an error, and the means start again."""
-    masks = []
-    with Running(settings(), probe=True) as running:
-        for rows in (30, 30, 60):
-            mask = np.zeros(frames[0].shape[:2], bool)
-            mask[:rows] = True
-            masks.append(mask)
-            running.ask(mask=mask)
-            made = running.explain(frames[0])
-            assert not running.thread.failing
-            probed, scores = made.probed, made.result.scores
-            assert probed.whole == pytest.approx(scores[probed.class_], rel=1e-5), "no other mask's"
-            later = running.explain(frames[-1])
-            alone = later.result.scores[probed.class_]
-            assert later.probed.class_ != probed.class_ or later.probed.whole != alone, "a mean"
-            assert made.request.mask is mask
-
-
 @pytest.mark.parametrize("alone", [False, True])
 def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames, alone):
     """By hand: the scale keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""

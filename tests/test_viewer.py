@@ -447,6 +447,29 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     assert rows[3].warn and isinstance(rows[-1], Paragraph)
 
 
+def test_the_probe_begins_anew_with_each_stroke_of_the_brush():
+    """Masks are arrays: two of them are compared without an error; a still picture has its own."""
+    probe, view = Probe(), np.zeros((32, 32, 3), np.uint8)
+    engine = SimpleNamespace(
+        explainer=SimpleNamespace(canonical=lambda target: target),
+        scores=lambda pictures: np.full((len(pictures), 2), 0.5),
+    )
+
+    def whole(score, mask, target=0, still=False):
+        result = SimpleNamespace(
+            scores=np.array([score, score]),
+            maps=[SimpleNamespace(strength=np.zeros((8, 8), np.int8))],
+            region=SimpleNamespace(extract=lambda picture: picture),
+        )
+        return probe.of_map(engine, view, result, target, mask, still).whole
+
+    first, second = np.zeros((2, 8, 8), bool)
+    assert [whole(0.9, None), whole(0.4, None)] == pytest.approx([0.9, 0.8])
+    assert [whole(0.4, first), whole(0.9, first)] == pytest.approx([0.4, 0.5])
+    assert [whole(0.9, second), whole(0.4, second, target=1)] == pytest.approx([0.9, 0.4])
+    assert whole(0.9, second, target=1, still=True) == pytest.approx(0.9)
+
+
 def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
     """The upper and lower rows of the grid are on the borders, outside the picture."""
     viewer = Viewer(size=(120, 160))

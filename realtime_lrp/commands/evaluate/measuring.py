@@ -6,17 +6,19 @@ bool [N, h, w].
 """
 
 import gc
+import logging
 import zlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.curves import GRID, CurveMeter, areas
+from realtime_lrp.commands.evaluate.curves import GRID, REPLACED, CurveMeter, areas
 from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     CONFIGURED,
     METRICS,
     MeasuredRow,
+    Measurement,
     Stage,
     Values,
     explainer_settings,
@@ -24,13 +26,14 @@ from realtime_lrp.commands.evaluate.metrics import (
 from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import UsageError
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.account import FLOOD
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.several_targets import ExplainTargets, compile_for_targets
+from realtime_lrp.system.progress import Progress
 
 BATCH = 16  # samples that are explained together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
@@ -38,6 +41,8 @@ SHOWN = 3  # maps of a row that are kept for the picture of all maps
 
 LEAST_PROBABILITY = 1e-20
 """Below this probability float32 cannot hold the relevance of a class."""
+
+log = logging.getLogger(__name__)
 
 OF_MAPS = {key: metric.of_maps for key, metric in METRICS.items() if metric.of_maps}
 
@@ -65,8 +70,37 @@ class Evaluation:
             self._present_scores = score_function(engine)
             self.stages = self._randomised.stages
 
+    def run(self, names: Sequence[str]) -> Measurement:
+        """Measures rows, then chance; rows that cannot be measured are left out and named."""
+        rows: list[MeasuredRow] = []
+        parts = -(-len(self.classes) // BATCH) + len(self.stages)
+        done = 0
+        with Progress(1, unit="steps", logged=True) as progress:
+            progress.begin("evaluating", (len(names) + 1) * parts)
+
+            def step() -> None:
+                nonlocal done
+                done += 1
+                progress.step(done, name)
+
+            for number, name in enumerate(names, 1):
+                try:
+                    rows.append(self.measure(name, step))
+                except Error as error:
+                    log.warning("%s is left out: %s", name, error)
+                done = number * parts
+            if not rows:
+                raise DamagedInputError("No row could be measured. The lines above say why.")
+            name = CHANCE
+            rows.append(self.measure_chance(step))
+        samples, classes = self._samples, [self._engine.label(index) for index in self.classes]
+        return Measurement(
+            self._engine.network.name, self._seed, samples.object, samples.names, classes,
+            REPLACED, self.stages, rows,
+        )  # fmt: skip
+
     def measure(self, name: str, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
-        """Measures a composite or a method; calls `on_part` after each of the `parts`."""
+        """Measures a composite or a method; calls `on_part` after each part of the work."""
         explainer, rng = self._explainer(name), self._rng(name)
         explain = compile_for_targets(explainer, 2)
         measured, compared, flooded = [], [], 0
@@ -100,11 +134,6 @@ class Evaluation:
     def stride(self) -> tuple[int, int]:
         """The period of the maps' raster, see `strength`."""
         return self._engine.explainer.stride
-
-    @property
-    def parts(self) -> int:
-        """How many parts a row has."""
-        return -(-len(self.classes) // BATCH) + len(self.stages)
 
     def faithfulness(self, explainer: Explainer, samples: Sequence[int]) -> Values:
         """Deletion and insertion of an explainer that follows rules, for some samples."""

@@ -43,6 +43,10 @@ class Metric:
         """Which values are good."""
         return "high" if self.high_is_good else "low"
 
+    def described(self) -> dict[str, Any]:
+        """What the JSON file says of it."""
+        return {key: value for key, value in vars(self).items() if key != "of_maps"}
+
 
 METRICS: dict[str, Metric] = {
     "pointing": Metric(

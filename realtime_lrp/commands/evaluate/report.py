@@ -13,8 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate import bootstrap
-from realtime_lrp.commands.evaluate.bootstrap import FEWEST, LEVEL, RESAMPLES, compared
+from realtime_lrp.commands.evaluate.bootstrap import (
+    FEWEST,
+    LEVEL,
+    RESAMPLES,
+    Difference,
+    best_of,
+    compared,
+    intervals,
+)
 from realtime_lrp.commands.evaluate.metrics import (
     METRICS,
     MeasuredRow,
@@ -48,35 +55,73 @@ LATEX_LETTERS = {
 
 def summary(measurement: Measurement) -> dict[str, Any]:
     """The figures by their names in the JSON file."""
-    rows = {row.name: _row(row) for row in measurement.rows}
-    values = {row.name: row.values for row in measurement.rows}
-    _add_intervals(rows, values, measurement.photos)
+    photos, rows = measurement.photos, {row.name: _row(row) for row in measurement.rows}
+    pairs: list[dict[str, Any]] = []
+    for figure, metric in METRICS.items():
+        values = {row.name: row.values[figure] for row in measurement.rows if figure in row.values}
+        if not values:
+            continue
+        found = intervals(np.stack([*values.values()], axis=1), photos)
+        for name, interval in zip(values, found, strict=True):
+            if interval:
+                rows[name]["intervals"][figure] = _rounded(interval)
+        best = best_of(values, metric.high_is_good)
+        for one in compared(values, [(name, best) for name in values if best], photos):
+            rows[one.first]["from_best"][figure] = _difference(one)
+        for one in compared(values, combinations(values, 2), photos):
+            names = {"figure": figure, "first": one.first, "second": one.second, "n": one.n}
+            pairs.append(names | _difference(one))
     return {
         "network": measurement.network,
         "seed": measurement.seed,
         "pictures": len(measurement.samples),
-        "distinct_photos": len({*measurement.photos}),
+        "distinct_photos": len({*photos}),
         "object": measurement.object,
         "patches_taken": measurement.patches_taken.tolist(),
         "resamples": RESAMPLES,
         "forgetting": [stage._asdict() for stage in measurement.stages],
-        "metrics": {
-            key: {
-                "heading": metric.heading,
-                "name": metric.name,
-                "paper": metric.paper,
-                "meaning": metric.meaning,
-                "high_is_good": metric.high_is_good,
-            }
-            for key, metric in METRICS.items()
-        },
+        "metrics": {key: metric.described() for key, metric in METRICS.items()},
         "rows": [*rows.values()],
-        "pairs": _pairs(values, measurement.photos),
+        "pairs": pairs,
         "photos": {
             "names": list(measurement.samples),
             "classes": list(measurement.classes),
-            "values": {name: _listed(figures) for name, figures in values.items()},
+            "values": {row.name: _listed(row.values) for row in measurement.rows},
         },
+    }
+
+
+def _row(row: MeasuredRow) -> dict[str, Any]:
+    curves = {
+        f"{name}_curve": one.mean(axis=1).round(4).tolist() for name, one in row.curves.items()
+    }
+    means = {figure: _mean(values) for figure, values in row.values.items()}
+    counts = {figure: int((~np.isnan(values)).sum()) for figure, values in row.values.items()}
+    found = {"name": row.name, **means, **curves, "n": counts, "intervals": {}, "from_best": {}}
+    if "other_class" in means:
+        found |= {"forgetting": [_mean(one) for one in row.forgetting], "flooded": row.flooded}
+    return found
+
+
+def _mean(values: np.ndarray) -> float | None:
+    """The mean of the values that are not NaN, or None if all are."""
+    known = values[~np.isnan(values)]
+    return round(float(known.mean()), 4) if known.size else None
+
+
+def _rounded(ends: Sequence[float]) -> list[float]:
+    return [round(end, 4) for end in ends]
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {"difference": round(one.mean, 4), "interval": _rounded(one.interval)}
+
+
+def _listed(values: Values) -> dict[str, list[float | None]]:
+    """The values for JSON, which has no NaN."""
+    return {
+        figure: [None if np.isnan(value) else round(float(value), 6) for value in column]
+        for figure, column in values.items()
     }
 
 
@@ -113,72 +158,6 @@ def fewer_pictures(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _row(row: MeasuredRow) -> dict[str, Any]:
-    curves = {
-        f"{name}_curve": one.mean(axis=1).round(4).tolist() for name, one in row.curves.items()
-    }
-    forgetting = [_mean(similarity) for similarity in row.forgetting]
-    means = {figure: _mean(values) for figure, values in row.values.items()}
-    counts = {figure: int((~np.isnan(values)).sum()) for figure, values in row.values.items()}
-    facts = {"name": row.name, **means, **curves, "n": counts}
-    if "other_class" in means:
-        facts |= {"forgetting": forgetting, "flooded": row.flooded}
-    return facts
-
-
-def _add_intervals(
-    rows: Mapping[str, dict[str, Any]], by_row: Mapping[str, Values], photos: Sequence[str]
-) -> None:
-    """Adds to each row the intervals of its figures, and how far it is behind the best one."""
-    for figure, metric in METRICS.items():
-        values = _of_figure(by_row, figure)
-        if not values:
-            continue
-        found = bootstrap.intervals(np.stack([*values.values()], axis=1), photos)
-        for name, interval in zip(values, found, strict=True):
-            if interval:
-                rows[name].setdefault("intervals", {})[figure] = _rounded(*interval)
-        best = bootstrap.best_of(values, metric.high_is_good)
-        for pair in compared(values, [(name, best) for name in values if best], photos):
-            gap = {"difference": round(pair.mean, 4), "interval": _rounded(*pair.interval)}
-            rows[pair.first].setdefault("from_best", {})[figure] = gap
-
-
-def _pairs(by_row: Mapping[str, Values], photos: Sequence[str]) -> list[dict[str, Any]]:
-    """Every pair of rows, compared on the same pictures, figure by figure."""
-    found = []
-    for figure in METRICS:
-        values = _of_figure(by_row, figure)
-        for pair in compared(values, combinations(values, 2), photos):
-            ends = {"difference": round(pair.mean, 4), "interval": _rounded(*pair.interval)}
-            found.append(
-                {"figure": figure, "first": pair.first, "second": pair.second, "n": pair.n, **ends}
-            )
-    return found
-
-
-def _of_figure(by_row: Mapping[str, Values], figure: str) -> Values:
-    return {name: values[figure] for name, values in by_row.items() if figure in values}
-
-
-def _listed(values: Values) -> dict[str, list[float | None]]:
-    """The values for JSON, which has no NaN."""
-    return {
-        figure: [None if np.isnan(value) else round(float(value), 6) for value in column]
-        for figure, column in values.items()
-    }
-
-
-def _mean(values: np.ndarray) -> float | None:
-    """The mean of the values that are not NaN, or None if all are."""
-    known = values[~np.isnan(values)]
-    return round(float(known.mean()), 4) if known.size else None
-
-
-def _rounded(*ends: float) -> list[float]:
-    return [round(end, 4) for end in ends]
-
-
 def table_lines(report: Mapping[str, Any]) -> list[str]:
     """The report as plain text: the table and the explanation of its columns."""
     metrics = measured_metrics(report)
@@ -211,7 +190,7 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
 
 def is_tied(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> bool:
     """Whether a row is the best by a figure or cannot be told from the best."""
-    behind = row.get("from_best", {}).get(key)
+    behind = row["from_best"].get(key)
     enough = report["distinct_photos"] >= FEWEST
     return bool(enough and behind and behind["interval"][0] <= 0 <= behind["interval"][1])
 
@@ -227,7 +206,7 @@ def with_interval(value: float, interval: Sequence[float] | None) -> str:
 def _cell(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> str:
     if row.get(key) is None:
         return "-"
-    text = with_interval(row[key], row.get("intervals", {}).get(key))
+    text = with_interval(row[key], row["intervals"].get(key))
     return text + ("*" if is_tied(row, key, report) else " ")
 
 
@@ -286,11 +265,20 @@ def latex_table(report: Mapping[str, Any]) -> str:
     shown = [*measured_metrics(report)]
     arrow = {True: r"$\uparrow$", False: r"$\downarrow$"}
     headings = [f"{METRICS[key].heading} {arrow[METRICS[key].high_is_good]}" for key in shown]
+    metrics = "; ".join(f"{METRICS[key].heading}: {_escaped(METRICS[key].name)}" for key in shown)
+    fewer = "; ".join(fewer_pictures(report))
+    caption = (
+        f"{_escaped(report['network'])}, {pictures_in_words(report)}"
+        f"{f' ({fewer})' if fewer else ''}. "
+        f"{metrics}. Mean $\\pm$ half the {LEVEL * 100:.0f}\\,\\% bootstrap interval "
+        f"({RESAMPLES} resamples of {resampled(report)}). Bold: the best of a column; $^*$: the "
+        f"{LEVEL * 100:.0f}\\,\\% interval of its paired difference from the best includes 0."
+    )
     lines = [
         "% needs \\usepackage{booktabs}",
         r"\begin{table}",
         r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-        rf"\caption{{{_caption(report, shown)}}}",
+        rf"\caption{{{caption}}}",
         r"\begin{tabular}{l" + "r" * len(shown) + "}",
         r"\toprule",
         " & ".join(["", *headings]) + r" \\",
@@ -303,18 +291,6 @@ def latex_table(report: Mapping[str, Any]) -> str:
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _caption(report: Mapping[str, Any], shown: Sequence[str]) -> str:
-    metrics = "; ".join(f"{METRICS[key].heading}: {_escaped(METRICS[key].name)}" for key in shown)
-    fewer = "; ".join(fewer_pictures(report))
-    return (
-        f"{_escaped(report['network'])}, {pictures_in_words(report)}"
-        f"{f' ({fewer})' if fewer else ''}. "
-        f"{metrics}. Mean $\\pm$ half the {LEVEL * 100:.0f}\\,\\% bootstrap interval "
-        f"({RESAMPLES} resamples of {resampled(report)}). Bold: the best of a column; $^*$: the "
-        f"{LEVEL * 100:.0f}\\,\\% interval of its paired difference from the best includes 0."
-    )
 
 
 def _latex_row(row: Mapping[str, Any], shown: Sequence[str], report: Mapping[str, Any]) -> str:

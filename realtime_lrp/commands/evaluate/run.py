@@ -2,18 +2,16 @@
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.evaluate.curves import REPLACED
 from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
 from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
-    MeasuredRow,
     Measurement,
     rows_to_measure,
 )
@@ -35,12 +33,11 @@ from realtime_lrp.commands.evaluate.samples import (
 from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.config.provenance import KEY, Provenance
+from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
-from realtime_lrp.errors import DamagedInputError, Error, MissingInputError, UsageError
+from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.system.atomic import atomic_file, check_output
-from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.pictures import write_picture
 
 DRAWN_PICTURES = 60
@@ -88,18 +85,19 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     if options.only is None:
         names = [name for name in names if name not in engine.explainer.unsuited]
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
-    measurement = Measurement(
-        engine.network.name,
-        options.seed,
-        samples.object,
-        samples.names,
-        [engine.label(index) for index in evaluation.classes],
-        REPLACED,
-        evaluation.stages,
-        _measure_rows(evaluation, names),
-    )
+    measurement = evaluation.run(names)
     report = {**summary(measurement), KEY: msgspec.to_builtins(made)}
-    _write(config, options, samples, evaluation, measurement, report, made)
+    if options.json:
+        with atomic_file(options.json, options.overwrite) as part:
+            part.write_text(json.dumps(report, indent=1) + "\n")
+    if options.output:
+        examples = _examples(config, samples, evaluation, measurement)
+        folder, overwrite = options.output, options.overwrite
+        write_report_folder(folder, measurement, report, examples, made.as_json(), overwrite)
+    if options.picture:
+        maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
+        sheet = map_sheet(config, samples.pictures[:SHOWN], maps, evaluation.stride)
+        write_picture(options.picture, sheet, options.overwrite, made.as_json())
     return table_lines(report)
 
 
@@ -142,56 +140,6 @@ def _check_network_for_drawn_pictures(config: Config) -> None:
             "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
             "model",
         )
-
-
-def _measure_rows(evaluation: Evaluation, names: Sequence[str]) -> list[MeasuredRow]:
-    """Measures the rows; chance is the last."""
-    rows: list[MeasuredRow] = []
-    with Progress(1, unit="steps", logged=True) as progress:
-        progress.begin("evaluating", (len(names) + 1) * evaluation.parts)
-        done = 0
-
-        def step() -> None:
-            nonlocal done
-            done += 1
-            progress.step(done, name)
-
-        for number, name in enumerate(names):
-            try:
-                rows.append(evaluation.measure(name, step))
-            except Error as error:
-                log.warning("%s is left out: %s", name, error)
-            done = (number + 1) * evaluation.parts
-        if not rows:
-            raise DamagedInputError("No row could be measured. The lines above say why.")
-        name = CHANCE
-        rows.append(evaluation.measure_chance(step))
-    return rows
-
-
-def _write(
-    config: Config,
-    options: EvaluateOptions,
-    samples: Samples,
-    evaluation: Evaluation,
-    measurement: Measurement,
-    report: dict[str, object],
-    made: Provenance,
-) -> None:
-    """Writes the files that are asked for."""
-    description = made.as_json()
-    if options.json:
-        with atomic_file(options.json, options.overwrite) as part:
-            part.write_text(json.dumps(report, indent=1) + "\n")
-    if options.output:
-        examples = _examples(config, samples, evaluation, measurement)
-        write_report_folder(
-            options.output, measurement, report, examples, description, options.overwrite
-        )
-    if options.picture:
-        maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
-        sheet = map_sheet(config, samples.pictures[:SHOWN], maps, evaluation.stride)
-        write_picture(options.picture, sheet, options.overwrite, description)
 
 
 def _examples(

@@ -5,19 +5,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
+import msgspec
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    StrictInt,
-    StrictStr,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-)
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
@@ -35,7 +25,7 @@ log = logging.getLogger(__name__)
 Corners = tuple[float, float, float, float]
 """x0, y0, x1, y1 in pixels."""
 
-Label = StrictStr | StrictInt | None
+Label = str | int | None
 """A class by its name or index; None: the network's answer."""
 
 NAMED = 5  # of the files that are left out
@@ -52,35 +42,21 @@ class Samples:
     object: str  # what the masks show, for the report
 
 
-class BoxEntry(BaseModel):
+class BoxEntry(msgspec.Struct, forbid_unknown_fields=True):
     """An object on a photo in the JSON file: its box and the class that is explained."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     box: Corners
     label: Label = None
 
-    @field_validator("label", mode="before")
-    @classmethod
-    def _check_label(cls, label: object) -> object:
-        if isinstance(label, bool) or not isinstance(label, str | int | None):
-            raise ValueError("expected a class name or index")
-        return label
-
-    @field_validator("box")
-    @classmethod
-    def _check_order(cls, box: Corners) -> Corners:
-        if not (box[0] < box[2] and box[1] < box[3]):
-            raise ValueError("expected [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
-        return box
+    def __post_init__(self) -> None:
+        if not (self.box[0] < self.box[2] and self.box[1] < self.box[3]):
+            raise ValueError("expected a box [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
 
 
 _Sample = tuple[np.ndarray, np.ndarray, Label, str]
 """A picture, a mask, a label and a name."""
 
-BoxesByFile = dict[
-    str, Annotated[list[BoxEntry], BeforeValidator(lambda v: v if isinstance(v, list) else [v])]
-]
+BoxesByFile = dict[str, list[BoxEntry]]
 """File name -> the objects on that photo."""
 
 
@@ -95,14 +71,16 @@ def drawn_samples(count: int, seed: int) -> Samples:
 
 def read_boxes(path: Path, folder: Path) -> BoxesByFile:
     """Reads the boxes of the photos in a folder."""
+    where, boxes = str(path), {}
     try:
         text = read_limited(path, MAX_BOXES_BYTES, "a JSON file of boxes")
-        boxes = TypeAdapter(BoxesByFile).validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        location = ": ".join([str(path), *_location(first["loc"])])
+        for name, entries in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+            where = f"{path}: {name}"
+            found = msgspec.json.decode(entries, type=BoxEntry | list[BoxEntry])
+            boxes[name] = found if isinstance(found, list) else [found]
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DamagedInputError(
-            f"{location}: {first['msg'].removeprefix('Value error, ')}.\n"
+            f"{where}: {error}.\n"
             'Expected {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}, label optional; '
             'several: {"cat.jpg": [{"box": [...]}, {"box": [...]}]}.'
         ) from None
@@ -110,14 +88,6 @@ def read_boxes(path: Path, folder: Path) -> BoxesByFile:
         if not (folder / name).is_file():
             raise MissingInputError(f"There is no photo {str(folder / name)!r}; {path} names it.")
     return boxes
-
-
-def _location(keys: Sequence[str | int]) -> list[str]:
-    """The photo, which of its boxes, and what of it, from the keys that lead there."""
-    number = keys[1] if len(keys) > 1 else None
-    if not isinstance(number, int):
-        return [str(key) for key in keys]
-    return [f"{keys[0]}, box {number + 1}", *map(str, keys[2:])]
 
 
 def check_labels(boxes: BoxesByFile, classes: int, labels: list[str] | None) -> None:

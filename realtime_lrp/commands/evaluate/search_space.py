@@ -25,9 +25,6 @@ DEFAULTS = COMPOSITE, VIEWER_COMPOSITE
 BASE = "epsilon"  # the composite of random candidates; every layer has a rule of its own
 ATTEMPTS = 5  # drawn for each variant that is wanted, because some are alike
 
-Draw = Callable[[np.random.Generator], str]
-"""Random numbers -> a rule, such as "gamma(0.25)"."""
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -103,24 +100,17 @@ def _variant(
 
 
 def _draw(group: str, rng: np.random.Generator) -> str:
-    draws = RULES_OF_GROUP.get(group, HIDDEN)
-    return draws[rng.integers(len(draws))](rng)
+    rules = RULES_OF_GROUP.get(group, HIDDEN)
+    rule = rules[rng.integers(len(rules))]
+    return DRAWS[rule](rng) if rule in DRAWS else rule
 
 
 def _by_layer(rules: Mapping[str, str], groups: Mapping[str, list[str]]) -> dict[str, str]:
     return {glob.escape(name): rule for group, rule in rules.items() for name in groups[group]}
 
 
-def _always(rule: str) -> Draw:
-    return lambda rng: rule
-
-
-def _gamma(rng: np.random.Generator) -> str:
-    return f"gamma({_log_uniform(rng, 0.02, 2)})"
-
-
-def _epsilon(rng: np.random.Generator) -> str:
-    return f"epsilon({_log_uniform(rng, 1e-4, 10)})"
+def _log_uniform(rng: np.random.Generator, low: float, high: float) -> str:
+    return f"{np.exp(rng.uniform(np.log(low), np.log(high))):.2g}"
 
 
 def _alpha_beta(rng: np.random.Generator) -> str:
@@ -128,22 +118,19 @@ def _alpha_beta(rng: np.random.Generator) -> str:
     return f"alpha_beta({alpha:g}, {alpha - 1:g})"
 
 
-def _log_uniform(rng: np.random.Generator, low: float, high: float) -> str:
-    return f"{np.exp(rng.uniform(np.log(low), np.log(high))):.2g}"
+DRAWS: dict[str, Callable[[np.random.Generator], str]] = {
+    "some gamma": lambda rng: f"gamma({_log_uniform(rng, 0.02, 2)})",
+    "some epsilon": lambda rng: f"epsilon({_log_uniform(rng, 1e-4, 10)})",
+    "some alpha_beta": _alpha_beta,
+}
+"""Rules with random numbers; others are taken as they are."""
 
-
-HIDDEN: tuple[Draw, ...] = (_gamma, _gamma, _alpha_beta, _always("zplus"), _epsilon)
+HIDDEN = ("some gamma", "some gamma", "some alpha_beta", "zplus", "some epsilon")
 """What layers between input and output may follow, each as probable as the others."""
 
-RULES_OF_GROUP: dict[str, tuple[Draw, ...]] = {
-    "input": (
-        _always("flat"),
-        _always("wsquare"),
-        _always("zbox"),
-        _always("zplus_input"),
-        *HIDDEN,
-    ),
-    "output": (_always("epsilon"), _epsilon, _gamma, _always("zplus"), _alpha_beta),
+RULES_OF_GROUP = {
+    "input": ("flat", "wsquare", "zbox", "zplus_input", *HIDDEN),
+    "output": ("epsilon", "some epsilon", "some gamma", "zplus", "some alpha_beta"),
 }
 
 

@@ -95,11 +95,10 @@ def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch
         ("cert.pem", None, ConfigError, "belong together"),
         (None, "key.pem", ConfigError, "belong together"),
         ("nothing.pem", "key.pem", MissingInputError, "nothing.pem"),
-        ("cert.pem", "other.pem", DamagedInputError, "they do not belong together"),
-        ("text.pem", "key.pem", DamagedInputError, "no certificate in .*text.pem"),
-        ("cert.pem", "text.pem", DamagedInputError, "no key in .*text.pem"),
-        ("cert.pem", "cert.pem", DamagedInputError, "no key in .*cert.pem"),
-        ("cert.pem", "locked.pem", DamagedInputError, "the key has a password"),
+        ("cert.pem", "other.pem", DamagedInputError, "Expected two PEM files"),
+        ("text.pem", "key.pem", DamagedInputError, "Expected two PEM files"),
+        ("cert.pem", "cert.pem", DamagedInputError, "Expected two PEM files"),
+        ("cert.pem", "locked.pem", DamagedInputError, "without a password"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused(files, cert, key, error, said):

@@ -1,7 +1,6 @@
 """A long run of the page: a hundred viewers who come and go."""
 
 import asyncio
-import itertools
 import json
 import os
 import random
@@ -41,38 +40,26 @@ def jpegs():
 
 
 class Crowd:
-    """Viewers of four kinds, each of whom comes, stays for a while, and goes without a word.
-
-    Args:
-      address: of the page, with its token.
-
-    Attributes:
-      here: how many are there; `most` at the same time.
-      visits, refused: how often somebody came, and how often there were too many.
-      pictures, maps: what all of them got.
-    """
+    """Viewers of four kinds, each of whom comes, stays for a while, and goes without a word."""
 
     def __init__(self, address):
         self.socket = address.replace("http", "ws").replace("/?", "/ws?")
         self.film = address.replace("/?", "/view.mjpg?")
         self.jpegs = jpegs()
-        self.here = self.most = self.visits = self.refused = self.pictures = self.maps = 0
+        self.here = self.most = self.refused = self.pictures = self.maps = 0
+        self.kinds = (self.watch, self.use_camera, self.stall, self.read_film)
 
     async def viewer(self, number, end):
         """One viewer, until the end."""
         chance = random.Random(number)
-        kinds = itertools.cycle((self.watch, self.use_camera, self.stall, self.read_film))
-        kind = next(itertools.islice(kinds, number % 4, None))
-        await asyncio.sleep(chance.uniform(*AWAY_S))
         while not end.is_set():
-            with suppress(OSError, WebSocketException, asyncio.IncompleteReadError):
-                await self.visit(kind, chance.uniform(*STAYS_S))
             with suppress(TimeoutError):
                 await asyncio.wait_for(end.wait(), chance.uniform(*AWAY_S))
+            with suppress(OSError, WebSocketException, asyncio.IncompleteReadError):
+                await self.visit(self.kinds[number % 4], chance.uniform(*STAYS_S))
 
     async def visit(self, kind, seconds):
-        """Somebody is there for so long."""
-        self.visits += 1
+        """Somebody is there for a while."""
         self.here += 1
         self.most = max(self.most, self.here)
         try:
@@ -163,11 +150,8 @@ def test_viewers_who_come_and_go_leave_nothing_behind():
     third = len(samples) // 3
     thirds = [samples[:third], samples[third : 2 * third], samples[2 * third :]]
     memory = [statistics.median(one[0] for one in part) for part in thirds]
-    print(f"{crowd.visits} visits, at most {crowd.most} at once, {crowd.refused} refused")
-    print(f"{crowd.pictures} pictures, {crowd.maps} maps")
-    print(f"MiB before, by thirds, after: {before[0]:.0f}, {memory}, {after[0]:.0f}")
-    print(f"threads, files before: {before[1:]}, after: {after[1:]}")
-    print(f"at most: {max(one[1] for one in samples)}, {max(one[2] for one in samples)}")
+    print(f"at most {crowd.most} at once, {crowd.refused} refused, {crowd.maps} maps")
+    print(f"MiB, threads, files before {before}, after {after}; MiB by thirds {memory}")
     assert crowd.most >= min(VIEWERS / 5, SECONDS) and crowd.maps > 0 and crowd.pictures > 0
     assert memory[2] < 1.03 * memory[1] + 10
     assert after[1:] == before[1:]

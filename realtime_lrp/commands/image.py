@@ -112,10 +112,20 @@ class Batch:
 
     def run(self) -> Iterator[str]:
         """Yields a line for each picture."""
+        sources: list[Path] = []
+        all_pages = self._options.all_pages
         try:
-            sources: list[Path] = []
-            for source in self._targets:
-                yield from self._unless_finished(source, sources)
+            for source, target in self._targets.items():
+                try:
+                    finished = not all_pages and self._is_finished(source, target, 1)
+                except Error as error:
+                    self._note_failed(source, error)
+                    continue
+                if finished:
+                    self._finished += 1
+                    yield f"{source.name}: finished before -> {target}"
+                else:
+                    sources.append(source)
             for source, pages in self._read(sources):
                 yield from self._explained(source, pages)
         except (KeyboardInterrupt, TransferError) as stop:
@@ -132,20 +142,6 @@ class Batch:
     def raise_worst(self) -> None:
         """Raises an error with the total, if any picture failed."""
         self._failures.raise_worst(self._finished)
-
-    def _unless_finished(self, source: Path, unfinished: list[Path]) -> Iterator[str]:
-        """Appends a source that is not finished; yields a line for one that is."""
-        target = self._targets[source]
-        try:
-            finished = not self._options.all_pages and self._is_finished(source, target, 1)
-        except Error as error:
-            self._note_failed(source, error)
-            return
-        if not finished:
-            unfinished.append(source)
-            return
-        self._finished += 1
-        yield f"{source.name}: finished before -> {target}"
 
     def _is_finished(self, source: Path, target: Path, page: int) -> bool:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""

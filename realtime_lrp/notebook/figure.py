@@ -22,22 +22,13 @@ PERCENTILE = 99.5
 """The percentile of magnitude at the end of the scale, so that single pixels do not hide the rest.
 Overlays use the same."""
 
-MOST_PICTURES = 24
-"""How many pictures a figure has room for."""
-
-LINE, LONGEST = 38, 114
-"""How many letters of a title fit above a picture in one line, and how many are shown at all."""
-
-SIGNED, UNSIGNED = "bwr", "hot"
-"""Default colour maps: with negative entries white is 0, else black is."""
+MOST_PICTURES = 24  # that a figure has room for
+LINE, LONGEST = 38, 114  # letters of a title in one line above a picture, and at all
+SIGNED, UNSIGNED = "bwr", "hot"  # with negative entries white is 0, else black is
 
 
 def check_count(pictures: int) -> None:
-    """Refuses a figure of no pictures, or of more than `MOST_PICTURES`.
-
-    Raises:
-      UsageError: there is no room for them.
-    """
+    """Refuses a figure of no pictures, or of more than `MOST_PICTURES`."""
     if not 1 <= pictures <= MOST_PICTURES:
         raise UsageError(
             f"Expected 1 to {MOST_PICTURES} pictures in a figure. Received {pictures}: take a "
@@ -51,17 +42,11 @@ def draw_maps(
     maps: Mapping[str, np.ndarray],
     colormap: Any = None,
 ) -> "Figure":
-    """Draws a row for each picture: the picture, then its maps, each with its scale.
+    """Draws a row for each picture: the picture with its answer, then its maps with their scales.
 
-    Args:
-      pictures: uint8 [B, h, w, 3] RGB.
-      answers: the title of each picture.
-      maps: title -> float [B, h, w].
-      colormap: a name or a colour map of Matplotlib, or an object with a `table` uint8 [256, 3];
-        None means "hot", or "bwr" for maps with negative entries.
-
-    Raises:
-      UsageError: there is no such colour map.
+    Pictures are uint8 [B, h, w, 3] RGB, maps title -> float [B, h, w]. The colour map is a name or
+    one of Matplotlib's, or an object with a `table` uint8 [256, 3]; None means "hot", or "bwr" for
+    maps with negative entries.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

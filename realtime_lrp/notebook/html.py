@@ -4,8 +4,7 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-SMALL = "font-size:90%;color:gray"
-"""The style of remarks below a table."""
+SMALL = "font-size:90%;color:gray"  # the style of remarks below a table
 
 
 def drawable(text: object) -> str:
@@ -19,12 +18,7 @@ def escaped(text: object) -> str:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A table of text; None is an empty cell.
-
-    Args:
-      head: the titles of the columns, or nothing for a table without a head.
-      rows: their cells.
-    """
+    """A table of text; None is an empty cell, an empty head none."""
     titles = f"<thead>{_row(head, 'th')}</thead>\n" if head else ""
     body = "\n".join(_row(row, "td") for row in rows)
     return f"<table>\n{titles}<tbody>\n{body}\n</tbody></table>"
@@ -56,12 +50,7 @@ def remark(text: object) -> str:
 
 
 def picture(png: bytes, description: object) -> str:
-    """A PNG as an inline picture.
-
-    Args:
-      png: the file.
-      description: what readers hear who do not see it.
-    """
+    """A PNG as an inline picture; readers hear the description who do not see it."""
     data = base64.b64encode(png).decode("ascii")
     return (
         f'<img src="data:image/png;base64,{data}" alt="{escaped(description)}" '

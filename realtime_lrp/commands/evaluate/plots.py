@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 DPI = 150
 
-COLOURS = {"deletion": "#c1440e", "insertion": "#1f5fa8"}
+CURVES = {
+    "deletion": ("#c1440e", "deletion, low is good"),
+    "insertion": ("#1f5fa8", "insertion, high is good"),
+}
 GREY = "#888888"
 MARKERS = "o^svDP<X>pdHh8"
 
@@ -60,8 +63,7 @@ def save_plot(figure: "Figure", stem: Path, description: str) -> None:
 
 def curves_plot(title: str, measurement: Measurement) -> "Figure":
     """Draws the mean curves of every row with the band of their intervals, over those of chance."""
-    rows = [row for row in measurement.rows if row.name != CHANCE]
-    chance = next((row for row in measurement.rows if row.name == CHANCE), None)
+    *rows, chance = measurement.rows
     positions = measurement.patches_taken / measurement.patches_taken[-1]
     columns = min(4, len(rows))
     lines = -(-len(rows) // columns)
@@ -70,10 +72,12 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     for axes in panels.flat[len(rows) :]:
         axes.set_visible(False)
     for number, (row, axes) in enumerate(zip(rows, panels.flat, strict=False)):
-        for kind, colour in COLOURS.items():
-            if chance:
-                axes.plot(positions, chance.curves[kind].mean(axis=1), "--", color=GREY, lw=1)
-            curve_with_band(axes, positions, row.curves[kind], colour, measurement.photos)
+        for kind, (colour, label) in CURVES.items():
+            axes.plot(positions, chance.curves[kind].mean(axis=1), "--", color=GREY, lw=1)
+            curve = row.curves[kind]
+            ends = [ends or (np.nan, np.nan) for ends in intervals(curve.T, measurement.photos)]
+            axes.fill_between(positions, *np.array(ends).T, color=colour, alpha=0.25, lw=0)
+            axes.plot(positions, curve.mean(axis=1), color=colour, lw=1.5, label=label)
         axes.set_title(row.name, fontsize=9)
         axes.set_xticks([0, 0.5, 1])
         if number + columns >= len(rows):
@@ -81,28 +85,10 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
             axes.set_xlabel("share of patches changed", fontsize=9)
     for axes in panels[:, 0]:
         axes.set_ylabel("probability", fontsize=9)
-    _legend_of_curves(figure)
+    panels[0, 0].plot([], [], "--", color=GREY, label="both in random order")
+    named = panels[0, 0].get_legend_handles_labels()
+    figure.legend(*named, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     return figure
-
-
-def curve_with_band(
-    axes: "Axes", positions: np.ndarray, curve: np.ndarray, colour: str, photos: Sequence[str]
-) -> None:
-    """Draws the mean of curves [points, N] and the band of its intervals."""
-    ends = np.array([interval or (np.nan, np.nan) for interval in intervals(curve.T, photos)])
-    axes.fill_between(positions, *ends.T, color=colour, alpha=0.25, lw=0)
-    axes.plot(positions, curve.mean(axis=1), color=colour, lw=1.5)
-
-
-def _legend_of_curves(figure: "Figure") -> None:
-    from matplotlib.lines import Line2D
-
-    lines = [
-        Line2D([], [], color=COLOURS["deletion"], label="deletion, low is good"),
-        Line2D([], [], color=COLOURS["insertion"], label="insertion, high is good"),
-        Line2D([], [], color=GREY, ls="--", label="both in random order"),
-    ]
-    figure.legend(handles=lines, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
 
 
 def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -63,25 +62,10 @@ def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:
         context.load_cert_chain(cert, key, password="")  # else it asks at the terminal
     except OSError:  # also of the TLS library, whose reasons nobody can read
         raise DamagedInputError(
-            f"The certificate {cert!r} cannot be used with the key {key!r}: {_why_not(cert, key)}. "
-            "Expected two PEM files that belong together, the key without a password."
+            f"The certificate {cert!r} cannot be used with the key {key!r}. Expected two PEM files "
+            "that belong together, the key without a password."
         ) from None
     return context
-
-
-def _why_not(cert: str, key: str) -> str:
-    """What is wrong with certificate and key that cannot be used."""
-    try:
-        x509.load_pem_x509_certificates(Path(cert).read_bytes())
-    except ValueError:
-        return f"there is no certificate in {cert!r}"
-    try:
-        serialization.load_pem_private_key(Path(key).read_bytes(), None)
-    except TypeError:
-        return "the key has a password"
-    except (ValueError, UnsupportedAlgorithm):
-        return f"there is no key in {key!r}"
-    return "they do not belong together"
 
 
 def own_context(names: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext, str]:

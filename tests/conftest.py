@@ -218,6 +218,15 @@ def heavy_scripts() -> None:
     """As `light_scripts`, with TensorFlow imported."""
 
 
+@pytest.fixture(scope="module")
+def uncompiled() -> Iterator[None]:
+    """Explainers compute operation by operation."""
+    from uncompiled import uncompiled
+
+    with uncompiled():
+        yield
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     """Random numbers, the same in every run."""

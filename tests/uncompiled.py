@@ -1,0 +1,47 @@
+"""Explainers that compute operation by operation.
+
+Compiling takes most of the time of a test that explains a few pictures of a small network. That
+compiled functions compute the same is proved in `test_methods.py`, `test_hardware.py` and wherever
+tests run commands.
+"""
+
+import sys
+from contextlib import contextmanager
+
+import pytest
+import tensorflow as tf
+
+
+class Uncompiled:
+    """A function with what explainers ask of a compiled one."""
+
+    def __init__(self, function, signature):
+        self.python_function, self._signature = function, signature
+        self.structured_outputs = None
+
+    def __call__(self, *inputs):
+        """Runs it with tensors of the types of its signature."""
+        pairs = zip(inputs, self._signature, strict=True)
+        tensors = [tf.convert_to_tensor(value, spec.dtype) for value, spec in pairs]
+        self.structured_outputs = self.python_function(*tensors)
+        return self.structured_outputs
+
+    def experimental_get_tracing_count(self):
+        """It is traced once."""
+        return 1
+
+
+@contextmanager
+def uncompiled():
+    """Explainers that are built meanwhile compute operation by operation."""
+    from realtime_lrp import Explainer  # noqa: F401
+
+    def compile_once(function, signature, xla):
+        kept = Uncompiled(function, signature)
+        return kept, kept
+
+    with pytest.MonkeyPatch.context() as patched:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("realtime_lrp.relevance.") and hasattr(module, "compile_once"):
+                patched.setattr(module, "compile_once", compile_once)
+        yield

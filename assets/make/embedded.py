@@ -10,11 +10,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 from drawing.batch import Batch, draw_batch
 from measuring import note
 
-from realtime_lrp.models.drawings import CLASSES, NOTHING, save_drawings
+from realtime_lrp.models.drawings import CLASSES, NOTHING
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import VideoWriter
@@ -145,3 +146,14 @@ def make_clip(folder: Path) -> None:
     ):
         for number, (frame, _, _) in enumerate(render_clip(fps=CLIP_FPS)):
             writer.write(frame, number)
+
+
+def save_drawings(file: Path, pixels: np.ndarray, masks: np.ndarray, quality: int) -> None:
+    """Writes such a file; picture n shows symbol n modulo their number."""
+    coded = [
+        cv2.imencode(".webp", one[..., ::-1], [cv2.IMWRITE_WEBP_QUALITY, quality])[1]
+        for one in pixels
+    ]
+    sizes = np.array([*map(len, coded)], np.int32)
+    bits = np.packbits(masks, axis=-1)
+    np.savez_compressed(file, pictures=np.concatenate(coded), sizes=sizes, masks=bits)

@@ -11,14 +11,10 @@ from realtime_lrp.config import KeyPath, Problem, as_error, read_file
 from realtime_lrp.errors import MissingInputError, nearest
 from realtime_lrp.system.plain_text import plain
 
-MAX_NAME = 60
-"""Characters of a name; a longer one does not fit beside a picture."""
+MAX_NAME = 60  # Characters of a name; a longer one does not fit beside a picture
+MAX_ENTRIES = 50_000  # How many layers, channels and names the file may have
 
-MAX_ENTRIES = 50_000
-"""How many layers, channels and names the file may have."""
-
-ChannelNames = Mapping[str, Mapping[int, str]]
-"""Layer -> channel -> name."""
+ChannelNames = Mapping[str, Mapping[int, str]]  # Layer -> channel -> name
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w./-]*")
@@ -28,10 +24,8 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][\w./-]*")
 class NamesFile:
     """The names of a file, and where they stand.
 
-    Attributes:
-      names: layer -> channel -> name.
-      locations: (layer,) or (layer, "channel") -> "names.yaml:3".
-      problems: what is wrong with the rest of the file; `check` raises them.
+    `locations` maps (layer,) or (layer, "channel") to "names.yaml:3"; `check` raises the
+    `problems`.
     """
 
     names: ChannelNames = field(default_factory=dict)
@@ -41,17 +35,13 @@ class NamesFile:
     def check(self, layers: Mapping[str, int], partly: bool = False) -> None:
         """Refuses a file with problems, and names of channels that a network does not have.
 
-        Args:
-          layers: every layer -> how many channels it has.
-          partly: whether these are only some layers; names of others are not looked at then.
-
-        Raises:
-          ConfigError: it lists all of them, by line.
+        `layers` maps a layer to how many channels it has; `partly`: there may be other layers. The
+        ConfigError lists everything, by line.
         """
         self.refuse(self._unknown(layers, partly))
 
     def refuse(self, further: Iterable[Problem] = ()) -> None:
-        """Raises the problems of the file and further ones as one error, if there are any."""
+        """Raises the problems of the file and further ones as one ConfigError."""
         if problems := [*self.problems, *further]:
             raise as_error(sorted(problems, key=_line))
 
@@ -74,8 +64,7 @@ class NamesFile:
 def read_names(file: Path) -> NamesFile:
     """Reads names of channels. Channels without a name, as in a template, are left out.
 
-    What is wrong with some of them is raised by `NamesFile.check`, together with names that the
-    network does not have.
+    Problems of single names wait for `NamesFile.check`, which adds names of missing channels.
 
     Raises:
       MissingInputError: there is no such file.
@@ -136,10 +125,7 @@ def names_text(
 ) -> str:
     """A file of names to edit: the channels of each layer in the order of the comments.
 
-    Args:
-      names: names that are known.
-      comments: layer -> channel -> what is said of it.
-      first_lines: what the file begins with, without the comment signs.
+    `comments` are layer -> channel -> text; `first_lines` come without comment signs.
     """
     lines = [f"# {line}".rstrip() for line in first_lines.splitlines()]
     for layer in dict.fromkeys((*comments, *names)):

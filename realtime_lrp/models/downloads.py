@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 from realtime_lrp.errors import UnavailableError, first_line
 
-TIMEOUT_S = 30
-"""A download fails after this many seconds without data."""
+TIMEOUT_S = 30  # A download fails after this many seconds without data
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +26,8 @@ def cache_folder() -> Path:
 class Download:
     """A public file.
 
-    Attributes:
-      url: its address.
-      checksum: MD5 or SHA-256 as Keras publishes it, or None where Keras has none.
-      name: its name in the cache folder; "" takes the address's last part.
+    The checksum is MD5 or SHA-256 as Keras publishes it, or None. `name` is its name in the cache
+    folder; "" takes the address's last part.
     """
 
     url: str
@@ -44,11 +41,7 @@ class Download:
 
 
 def fetch(download: Download) -> Path:
-    """Returns the path of the file; downloads it if it is missing or its checksum is wrong.
-
-    Raises:
-      UnavailableError: the file is not there and cannot be downloaded.
-    """
+    """The path of the file, downloaded if it is missing or its checksum is wrong."""
     import keras  # here, so that `--help` does not wait for it
 
     path, timeout = download.path, socket.getdefaulttimeout()

@@ -5,7 +5,6 @@ the training does not use, as WebP; the masks are exact.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -19,24 +18,16 @@ CLASSES = (
 )  # fmt: skip
 """What the embedded networks tell apart, in the order of their outputs."""
 
-NOTHING = len(CLASSES) - 1
-"""The class of a picture without a symbol."""
+NOTHING = len(CLASSES) - 1  # The class of a picture without a symbol
 
-MARGIN = 2
-"""Pixels around the ink or the silhouette in which relevance still counts as on it."""
+MARGIN = 2  # Pixels around the ink or the silhouette in which relevance still counts as on it
 
 FILE = ASSETS / "drawings.npz"
 
 
 @dataclass(frozen=True)
 class Drawings:
-    """Pictures of symbols.
-
-    Attributes:
-      pixels: uint8 [N, 128, 128, 3] RGB.
-      masks: bool [N, 128, 128], the ink of the symbol.
-      labels: int [N], index into `CLASSES`.
-    """
+    """Pictures, uint8 [N, 128, 128, 3] RGB, with masks of the ink and indices into `CLASSES`."""
 
     pixels: np.ndarray
     masks: np.ndarray
@@ -46,12 +37,7 @@ class Drawings:
 def drawings(count: int | None = None, seed: int | None = None) -> Drawings:
     """Some of the drawn pictures; the numbers of any two symbols differ by one at most.
 
-    Args:
-      count: how many; None for all.
-      seed: chooses which, and their order; None for the first ones.
-
-    Raises:
-      UsageError: there are not so many.
+    A seed chooses which ones and their order; None takes the first.
     """
     with np.load(FILE, allow_pickle=False) as arrays:
         encoded, sizes = arrays["pictures"], arrays["sizes"]
@@ -70,24 +56,6 @@ def drawings(count: int | None = None, seed: int | None = None) -> Drawings:
         for one in chosen
     ]
     return Drawings(np.array(pixels), masks[chosen], chosen % NOTHING)
-
-
-def save_drawings(file: Path, pixels: np.ndarray, masks: np.ndarray, quality: int) -> None:
-    """Writes such a file; picture n shows symbol n modulo their number.
-
-    Args:
-      file: its path.
-      pixels: uint8 [N, 128, 128, 3] RGB.
-      masks: bool [N, 128, 128].
-      quality: of the WebP, 1 to 100.
-    """
-    coded = [
-        cv2.imencode(".webp", one[..., ::-1], [cv2.IMWRITE_WEBP_QUALITY, quality])[1]
-        for one in pixels
-    ]
-    sizes = np.array([*map(len, coded)], np.int32)
-    bits = np.packbits(masks, axis=-1)
-    np.savez_compressed(file, pictures=np.concatenate(coded), sizes=sizes, masks=bits)
 
 
 def with_margin(mask: np.ndarray) -> np.ndarray:

@@ -25,22 +25,14 @@ from realtime_lrp.system.reading import read_limited
 
 MAGIC = b"realtime_lrp concepts 1\n"
 SUFFIX = ".concepts"
-NAMES_SUFFIX = ".names.yaml"
-"""Names of the channels of an embedded gallery stand beside it."""
-
-MAX_BYTES = 1 << 26
-"""Largest file that is read."""
+NAMES_SUFFIX = ".names.yaml"  # Names of the channels of an embedded gallery stand beside it
+MAX_BYTES = 1 << 26  # Largest file that is read
 MAX_TEXT_BYTES = 1 << 24
 MAX_SIDE = 256
 MAX_CHANNELS = 1 << 20
-MAX_ROW = 32
-"""How many pictures a channel may have, of each kind."""
-
-SHOWN = 6
-"""How many pictures of a row are decoded: those with the largest values."""
-
-DECODED_BYTES = 32 << 20
-"""How much is kept decoded: 202 rows of six pictures of 96 x 96."""
+MAX_ROW = 32  # How many pictures a channel may have, of each kind
+SHOWN = 6  # How many pictures of a row are decoded: those with the largest values
+DECODED_BYTES = 32 << 20  # How much is kept decoded: 202 rows of six pictures of 96 x 96
 
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Row = Annotated[tuple[Number, ...], msgspec.Meta(max_length=MAX_ROW)]
@@ -51,12 +43,9 @@ Word = Annotated[str, msgspec.Meta(max_length=500)]
 class ChannelContents(msgspec.Struct, frozen=True):
     """What a file says of a channel.
 
-    Attributes:
-      relevant: numbers of pictures, that with the largest share of relevance first.
-      activating: the same for the largest activation.
-      classes: the classes that it speaks for most: (label, its part of the channel's positive
-        relevance).
-      often: for how many pictures it was among the four channels with the largest shares.
+    `relevant` and `activating` are numbers of pictures, largest share of relevance or activation
+    first. `classes` are those that it speaks for most, with their part of its positive relevance.
+    `often` counts pictures in which it had one of the four largest shares.
     """
 
     relevant: Row
@@ -76,15 +65,9 @@ class LayerContents(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON text of a gallery file.
 
-    Attributes:
-      network: its name.
-      sha256: hashes of the network's files: "model", "weights".
-      layers: those with pictures, the first layer of the network first.
-      pictures: how many pictures the gallery was chosen from.
-      side: rows and columns of its own pictures.
-      sizes: the length of each of them in bytes.
-      hash: SHA-256 of all of them.
-      provenance: how it was made, as in every output.
+    `sha256` holds hashes of the network's files, "model" and "weights"; `pictures` is how many the
+    gallery was chosen from; `side` and `sizes` are pixels and bytes of its own, `hash` is SHA-256
+    of all of them. `layers` are in the order of the network.
     """
 
     network: Word
@@ -98,19 +81,11 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gallery:
-    """Pictures for the channels of some layers, and names of channels. Threads may share it.
+    """Pictures for the channels of some layers, and a user's names. Threads may share it.
 
-    Args:
-      contents: what the file says.
-      data: the pictures, one after the other; `contents.sizes` are their lengths.
-      names: a user's names of channels.
-
-    Attributes:
-      contents: what the file says.
-      network: the name of the network that it was made of; "" for an empty gallery.
-      layers: the layers that it has pictures for, the first one of the network first.
-      other_network: what it was made with, if not with the network that it is used for:
-        "other weights of vgg16"; else "".
+    `data` holds the pictures, one after the other. `network` is "" for an empty gallery.
+    `other_network` says what it was made with if not with the network that it is used for: "other
+    weights of vgg16".
     """
 
     def __init__(self, contents: Contents, data: bytes = b"", names: NamesFile | None = None):
@@ -141,10 +116,9 @@ class Gallery:
         return known.entries if known else {}
 
     def pictures(self, layer: str, channel: int) -> Sequence[np.ndarray]:
-        """The pictures in which a channel carries most relevance; empty if there are none.
+        """The pictures in which a channel carries most relevance, cropped and masked.
 
-        Returns:
-          uint8 [S, S, 3] RGB each, at most `SHOWN`, most relevance first, cropped and masked.
+        At most `SHOWN`, most relevance first, uint8 [S, S, 3] RGB each; empty if there are none.
         """
         known = self.channels(layer).get(channel)
         return self._decoded(known.relevant) if known else ()
@@ -157,11 +131,7 @@ class Gallery:
     def check(self, layers: Mapping[str, int]) -> None:
         """Refuses a gallery, or names, of another network.
 
-        Args:
-          layers: every layer of the network -> how many channels it has.
-
-        Raises:
-          UsageError: the network has no such layer, or the layer has other channels.
+        `layers` maps every layer of the network to how many channels it has.
         """
         for layer in self.contents.layers:
             have = layers.get(layer.name)
@@ -200,11 +170,6 @@ def load_gallery(config: Config) -> Gallery:
     """The gallery that a configuration names, else that of an embedded network, else an empty one.
 
     Names are those of the configuration; only the embedded gallery has its own.
-
-    Raises:
-      MissingInputError: there is no such file.
-      DamagedInputError: the file is no gallery.
-      ConfigError: something is wrong with the names.
     """
     chosen = config.concepts
     names = Path(chosen.names) if chosen.names else None
@@ -219,15 +184,7 @@ def load_gallery(config: Config) -> Gallery:
 
 
 def read_gallery_file(file: Path) -> tuple[Contents, bytes]:
-    """Reads and checks a gallery file.
-
-    Returns:
-      What it says, and its pictures one after the other.
-
-    Raises:
-      MissingInputError: there is no such file.
-      DamagedInputError: it is no gallery, or a damaged one.
-    """
+    """Reads and checks a gallery file: what it says, and its pictures end to end."""
     whole = read_limited(file, MAX_BYTES, "a gallery made by realtime-lrp concepts")
     try:
         return parse_gallery(whole)
@@ -239,11 +196,7 @@ def read_gallery_file(file: Path) -> tuple[Contents, bytes]:
 
 
 def parse_gallery(whole: bytes) -> tuple[Contents, bytes]:
-    """The contents and the pictures of a gallery file.
-
-    Raises:
-      ValueError: something is wrong with it; the message says what.
-    """
+    """As `read_gallery_file`, of bytes. Raises ValueError, which says what is wrong."""
     if not whole.startswith(MAGIC):
         raise ValueError("it does not begin as one")
     begin = len(MAGIC) + 4

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 from difflib import get_close_matches
-from math import isfinite
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +26,7 @@ from realtime_lrp.errors import (
 from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.names import Loaded
 from realtime_lrp.models.preprocessing import Scaling
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (
@@ -42,8 +41,7 @@ from realtime_lrp.models.untrusted.presets import (
 )
 from realtime_lrp.system.quiet import captured_stderr
 
-KAGGLE = "kaggle://"
-"""How the addresses of presets on Kaggle begin."""
+KAGGLE = "kaggle://"  # How the addresses of presets on Kaggle begin
 
 _ADDRESS = re.compile(KAGGLE + r"[\w.-]+/[\w.-]+/keras/[\w.-]+(/[0-9]+)?")
 
@@ -56,27 +54,13 @@ TOLERANCE = 1e-5
 """Largest difference between our input and that of the preset's converter, relative to its largest
 value."""
 
-MAX_PROBE = 64
-"""Rows and columns of the largest picture with which a preset's converter is tried."""
+MAX_PROBE = 64  # Rows and columns of the largest picture with which a preset's converter is tried
 
 log = logging.getLogger(__name__)
 
 
 def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) -> Loaded:
-    """Loads an image classifier of KerasHub.
-
-    Args:
-      preset: the name of a built-in preset, an address kaggle://..., or a folder.
-      weights: "random", the path of a file, or None for the preset's own.
-      size: (H, W) of the input of a classifier without a fixed one; None means the size for which
-        the preset prepares pictures.
-
-    Raises:
-      UsageError: there is no such preset, or it has no such weights.
-      MissingInputError: there is no such folder.
-      DamagedInputError: the preset is damaged, or no image classifier.
-      UnavailableError: KerasHub is not installed, or the preset cannot be downloaded.
-    """
+    """Loads an image classifier of KerasHub."""
     hub = _keras_hub()
     source, about = _source(preset, hub)
     task = _file(source, TASK, preset)
@@ -123,11 +107,7 @@ def _keras_hub() -> ModuleType:
 
 
 def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
-    """Where a preset is, an address or a folder, and what its name says about its classes.
-
-    Raises:
-      UsageError: there is no such preset.
-    """
+    """Where a preset is, an address or a folder, and what its name says about its classes."""
     known = hub.models.Backbone.presets
     if preset in known:
         if preset not in hub.models.ImageClassifier.presets:
@@ -155,12 +135,7 @@ def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
 
 
 def _file(source: str, name: str, preset: str) -> Path:
-    """A file of a preset, which KerasHub downloads where it has not done so before.
-
-    Raises:
-      DamagedInputError: the preset has no such file.
-      UnavailableError: it cannot be downloaded.
-    """
+    """A file of a preset, which KerasHub downloads where it has not done so before."""
     if not source.startswith(KAGGLE):
         if not Path(source, name).is_file():
             raise _lacks(name, preset, is_preset=Path(source, CONFIG).is_file())
@@ -226,56 +201,26 @@ def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
 
 
 def _scaling(model: Any, shown: str) -> Scaling | None:
-    """How the preset prepares pictures; None where it does not say.
-
-    Raises:
-      DamagedInputError: its converter does more than to resize, multiply and add, or its numbers
-        make no sense.
-    """
+    """How the preset prepares pictures, tried on noise; None where it does not say."""
     converter = getattr(model.preprocessor, "image_converter", None)
     if converter is None:
         return None
-    if converter.data_format != "channels_last":
-        raise DamagedInputError(f"{shown} has its channels first, only channels last is known.")
     channels = model.input_shape[-1]
-    for key in ("scale", "offset"):
-        _check_factors(getattr(converter, key), key, channels, shown)
-    scaling = Scaling.of(converter.scale, converter.offset, channels)
-    size = _probe_size(converter.image_size, shown)
-    if converter.image_size:
-        converter.image_size = size
-    noise = np.random.default_rng(0).integers(0, 256, (1, *size, channels)).astype(np.float32)
-    expected = tf.cast(converter(noise), tf.float32).numpy()
-    ours = noise * scaling.scale + scaling.offset
-    largest = np.abs(expected).max()
-    if ours.shape != expected.shape or np.abs(ours - expected).max() > TOLERANCE * largest:
+    try:
+        scaling = Scaling.of(converter.scale, converter.offset, channels)
+        rows, columns = (min(side, MAX_PROBE) for side in converter.image_size or (8, 8))
+        if converter.image_size:
+            converter.image_size = (rows, columns)
+        noise = np.random.default_rng(0).integers(0, 256, (1, rows, columns, channels))
+        expected = tf.cast(converter(noise.astype(np.float32)), tf.float32).numpy()
+        difference = np.abs(noise * scaling.scale + scaling.offset - expected).max()
+        known = 0 not in scaling.scale and difference <= TOLERANCE * np.abs(expected).max()
+    except (AttributeError, TypeError, ValueError, tf.errors.OpError):
+        known = False
+    if not known or converter.data_format != "channels_last":
         raise DamagedInputError(
-            f"{shown} prepares pictures in a way that is not known here. Load it in "
-            "Python, and give Explainer(model) the pictures that its converter prepares."
+            f"{shown} prepares pictures in a way that is not known here. Expected one factor other "
+            "than 0, and one number to add, for all channels or for each, channels last.\nLoad it "
+            "in Python, and give Explainer(model) the pictures that its converter prepares."
         )
     return scaling
-
-
-def _check_factors(values: Any, key: str, channels: int, shown: str) -> None:
-    """Refuses a scale or an offset that is neither a number nor one for each channel."""
-    if values is None:
-        return
-    listed = values if isinstance(values, list | tuple) else [values]
-    numbers = all(type(value) in (int, float) and isfinite(value) for value in listed)
-    fits = len(listed) in (1, channels)
-    if not (numbers and fits) or (key == "scale" and 0 in listed):
-        raise DamagedInputError(
-            f"{shown} has the {key} {repr(values)[:100]} for pictures. Expected one number, or one "
-            f"for each of {channels} channels{', other than 0' if key == 'scale' else ''}."
-        )
-
-
-def _probe_size(size: Any, shown: str) -> tuple[int, int]:
-    """(H, W) of the noise with which a converter is tried: its own size, or a smaller one."""
-    if size is None:
-        return 8, 8
-    if len(size) != 2 or not all(type(one) is int and one > 0 for one in size):
-        raise DamagedInputError(
-            f"{shown} has the image_size {str(size)[:100]}. Expected two numbers above 0."
-        )
-    return min(size[0], MAX_PROBE), min(size[1], MAX_PROBE)

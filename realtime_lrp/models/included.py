@@ -14,7 +14,7 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.names import Loaded
 from realtime_lrp.models.size import build_within_memory
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 from realtime_lrp.models.weight_memory import (
@@ -23,8 +23,7 @@ from realtime_lrp.models.weight_memory import (
     shared_tensor,
 )
 
-RANDOM_PART = 1 << 18
-"""How many random values are made at a time."""
+RANDOM_PART = 1 << 18  # How many random values are made at a time
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +31,8 @@ log = logging.getLogger(__name__)
 def load_application(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
     """Loads a network of keras.applications that was trained on ImageNet.
 
-    Args:
-      name: its name in `APPLICATIONS`.
-      weights: "imagenet", "random", the path of a file, or None for "imagenet".
-      labels: the user's class names, or None for ImageNet's.
-
-    Raises:
-      UnavailableError: the weights are missing and cannot be downloaded.
-      DamagedInputError: the weights in the file belong to another network.
+    `weights` is "imagenet", "random", the path of a file, or None for "imagenet"; without labels of
+    the user's it has ImageNet's.
     """
     application = APPLICATIONS[name]
     downloads: list[Download] = []
@@ -144,16 +137,9 @@ def load_shapes(file: Path, weights: str | None) -> Loaded:
 
 
 def with_weights(model: keras.Model, weights: str | None) -> keras.Model:
-    """Returns the model with the weights that the user asked for.
+    """The model with the weights that the user asked for, which may overwrite its own.
 
-    Args:
-      model: the loaded model; its weights may be overwritten.
-      weights: "random", the path of a file, or None to keep the model's own.
-
-    Raises:
-      UsageError: weights is "imagenet", which this model does not have.
-      UnavailableError: there is no such file.
-      DamagedInputError: the weights in the file belong to another network.
+    `weights` is "random", the path of a file, or None to keep the model's own.
     """
     if weights is None:
         return model

@@ -20,18 +20,11 @@ CLASS_INDEX = Download(
 """ImageNet's class names."""
 
 MAX_FILE_BYTES = 2**24
-MAX_NAME_LENGTH = 500
-"""Characters; what is longer is no class name, and would take long to draw."""
+MAX_NAME_LENGTH = 500  # Characters; what is longer is no class name, and would take long to draw
 
 
 def class_names(labels: str | os.PathLike[str] | Sequence[str]) -> list[str]:
-    """Class names as a user gives them: a list, or the path of a file, see `read_labels`.
-
-    Raises:
-      UsageError: a list holds something else than names.
-      MissingInputError: the file does not exist or cannot be read.
-      DamagedInputError: the file holds no names, or is too large.
-    """
+    """Class names as a user gives them: a list, or the path of a file, see `read_labels`."""
     if isinstance(labels, str | os.PathLike):
         return read_labels(Path(labels))
     names = list(labels)
@@ -46,13 +39,8 @@ def class_names(labels: str | os.PathLike[str] | Sequence[str]) -> list[str]:
 def read_labels(path: Path) -> list[str]:
     """Reads class names, in the order of the network's outputs.
 
-    Args:
-      path: a JSON list of names, Keras's class index {"0": ["n01440764", "tench"], ...}, or a text
-        file with one name per line.
-
-    Raises:
-      MissingInputError: the file does not exist or cannot be read.
-      DamagedInputError: the file holds no names, or is too large.
+    The file is a JSON list of names, Keras's class index {"0": ["n01440764", "tench"], ...}, or
+    text with one name per line.
     """
     try:
         text = read_limited(path, MAX_FILE_BYTES, "a file of class names").decode("utf-8-sig")
@@ -83,11 +71,7 @@ def _names(text: str) -> list[Any]:
 
 
 def imagenet_labels(download: bool) -> list[str] | None:
-    """Returns ImageNet's 1000 class names, or None if they are not available.
-
-    Args:
-      download: whether they may be downloaded; otherwise only Keras's cache is used.
-    """
+    """ImageNet's 1000 class names, from Keras's cache or a download; None without them."""
     if not download and not CLASS_INDEX.path.exists():
         return None
     try:

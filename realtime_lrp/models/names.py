@@ -6,14 +6,35 @@ Keep this file light: it must not import TensorFlow before a network is loaded.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.names import HUB
 from realtime_lrp.models.applications import APPLICATIONS
-from realtime_lrp.models.loaded import Loaded
+
+if TYPE_CHECKING:
+    import keras
+
+    from realtime_lrp.models.preprocessing import Scaling
 
 EMBEDDED = {"shapes": ASSETS / "shapes.keras", "shapes_vit": ASSETS / "shapes_vit.keras"}
 """Networks that come with the package and name drawn symbols -> file."""
+
+
+class Loaded(NamedTuple):
+    """A model with what is known about its pictures and classes; what is not given is not known.
+
+    `preprocess` is a key of `PREPROCESSING`, or "preset" for `scaling`; `warning` says why answers
+    may be wrong; a model that `prepares_itself` takes pictures from 0 to 255.
+    """
+
+    model: "keras.Model"
+    preprocess: str = "none"
+    labels: list[str] | None = None
+    warning: str = ""
+    prepares_itself: bool = False
+    scaling: "Scaling | None" = None
+
 
 Load = Callable[[str | None, list[str] | None], Loaded]
 """(weights, labels) -> the network.
@@ -24,12 +45,7 @@ user's class names or None."""
 
 @dataclass(frozen=True)
 class Named:
-    """A row of the table.
-
-    Attributes:
-      description: one line for `realtime-lrp models`.
-      load: loads the network.
-    """
+    """A row of the table: one line for `realtime-lrp models`, and what loads the network."""
 
     description: str
     load: Load

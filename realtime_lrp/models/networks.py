@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import keras
 import numpy as np
@@ -14,14 +14,13 @@ import tensorflow as tf
 from realtime_lrp.config.check import check_model_name
 from realtime_lrp.config.names import HUB
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
-from realtime_lrp.models.described import network_html
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
-from realtime_lrp.models.loaded import Loaded
-from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.models.names import NETWORKS, Loaded
 from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.untrusted.loading import load_model
+from realtime_lrp.notebook import html
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
 
@@ -117,9 +116,7 @@ class Network:
         return f"<Network {self.name!r}: preprocess {self.preprocess!r}, {labels}>"
 
     def _repr_html_(self) -> str:
-        return network_html(
-            self.name, self.model, self.preprocess, self.labels, self.warning, self.channels
-        )
+        return _network_html(self)
 
 
 def load_network(
@@ -207,3 +204,60 @@ def _with_warning(loaded: Loaded, name: str) -> Loaded:
         "|".join(PREPROCESSING),
     )
     return loaded._replace(warning=NO_PREPROCESSING)
+
+
+def _network_html(network: Network) -> str:
+    """A network as HTML: input, preprocessing, labels, layers."""
+    model, preprocess, labels = network.model, network.preprocess, network.labels
+    about = {
+        "input": _input_in_words(model, network.channels),
+        "preprocess": f"{preprocess}: {PREPROCESSING.get(preprocess, 'scaled as its preset says')}",
+        "classes": _dimensions(_attribute(model, "output_shape")),
+        "weights": _weights(model),
+        "labels": "not known" if labels is None else f"{len(labels)}: {_first(labels)}",
+        "warning": network.warning or None,
+    }
+    text = html.facts(network.name, about)
+    if labels:
+        text += html.folded("all labels", html.table(("index", "label"), enumerate(labels)))
+    if model is not None:
+        rows = [
+            (layer.name, type(layer).__name__, _output_size(layer), _weights(layer))
+            for layer in model.layers
+        ]
+        head = ("layer", "type", "output", "weights")
+        text += html.folded(f"{len(rows)} layers", html.table(head, rows))
+    return text
+
+
+def _input_in_words(model: keras.Model | None, channels: int) -> str:
+    colours = {1: "luminance", 3: "RGB"}.get(channels, f"{channels} channels")
+    size = _dimensions(_attribute(model, "input_shape"))
+    return f"{size} ({colours})" if size else colours
+
+
+def _first(labels: Sequence[str], count: int = 6) -> str:
+    return ", ".join(labels[:count]) + (", ..." if len(labels) > count else "")
+
+
+def _attribute(thing: object, name: str) -> Any:
+    """An attribute, or None: Keras raises these errors for layers not called exactly once."""
+    try:
+        return getattr(thing, name)
+    except (AttributeError, ValueError):
+        return None
+
+
+def _output_size(layer: keras.Layer) -> str | None:
+    return _dimensions(_attribute(_attribute(layer, "output"), "shape"))
+
+
+def _dimensions(shape: Any) -> str | None:
+    """A shape without the batch; None where there is no single one."""
+    if not isinstance(shape, tuple):
+        return None
+    return " x ".join("any" if one is None else str(one) for one in shape[1:])
+
+
+def _weights(layer: keras.Layer | None) -> str | None:
+    return f"{layer.count_params():,}" if layer is not None and layer.built else None

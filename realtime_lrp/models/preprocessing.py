@@ -27,12 +27,7 @@ LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a preset of KerasHub prepares pictures: x * scale + offset.
-
-    Attributes:
-      scale: one factor for each channel.
-      offset: what is added to each channel.
-    """
+    """How a preset of KerasHub prepares pictures: x * scale + offset, each one per channel."""
 
     scale: tuple[float, ...]
     offset: tuple[float, ...]
@@ -58,16 +53,9 @@ class Scaling:
 
 
 def preprocess(pictures: np.ndarray | tf.Tensor, mode: str, channels: int = 3) -> tf.Tensor:
-    """Preprocesses a batch. Works inside a `tf.function` too.
+    """Pictures, uint8 [B, H, W, 3] RGB, as a network reads them, float32 [B, H, W, channels].
 
-    Args:
-      pictures: uint8 [B, H, W, 3] RGB.
-      mode: "caffe" (BGR minus ImageNet's mean), "tf" (-1 to 1), "torch" (0 to 1, minus the mean,
-        divided by the deviation), "rescale" (0 to 1) or "none" (0 to 255).
-      channels: 3, or 1 for luminance, which "caffe" and "torch" do not support.
-
-    Returns:
-      float32 [B, H, W, channels].
+    Works inside a `tf.function` too. One channel is luminance, which `COLOUR_ONLY` do not support.
     """
     values = tf.cast(pictures, tf.float32)
     if channels == 1:

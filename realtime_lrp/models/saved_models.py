@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line
-from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.names import Loaded
 from realtime_lrp.models.size import refuse_beyond_memory
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
 
@@ -19,16 +19,7 @@ log = logging.getLogger(__name__)
 def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | None) -> Loaded:
     """Loads a SavedModel whose operations are all on the list of those that compute.
 
-    Args:
-      folder: holds `saved_model.pb` and `variables`.
-      weights: has to be None: the folder holds its own.
-      size: (H, W) of the input, for a signature that leaves them open.
-
-    Raises:
-      UsageError: weights are given, or the size is missing or another one.
-      MissingInputError: a file is missing.
-      DamagedInputError: the folder is damaged, or is no network from a picture to one vector.
-      UnavailableError: there is too little memory for it.
+    The size, (H, W), is for a signature that leaves it open; weights are refused, it has its own.
     """
     shown = repr(str(folder))
     if weights is not None:
@@ -55,12 +46,7 @@ def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | 
 def _picture_shape(
     saved: SavedGraph, size: tuple[int, int] | None, shown: str
 ) -> tuple[int, int, int]:
-    """(H, W, C) of its pictures.
-
-    Raises:
-      UsageError: the size is missing or contradicts the signature.
-      DamagedInputError: the signature takes something else than pictures.
-    """
+    """(H, W, C) of its pictures."""
     shape = saved.input_shape
     number = saved.input_type.is_floating or saved.input_type == tf.uint8
     if len(shape) != 4 or shape[3] not in (1, 3) or not number:
@@ -84,12 +70,7 @@ def _picture_shape(
 
 
 class SavedOperations(keras.layers.Layer):
-    """The operations between the pictures and the output of a SavedModel.
-
-    Args:
-      saved: what was read.
-      name: the layer's name.
-    """
+    """The operations between the pictures and the output of a SavedModel."""
 
     def __init__(self, saved: SavedGraph, name: str) -> None:
         super().__init__(name=name, dtype="float32", autocast=False)

@@ -22,15 +22,8 @@ def build_within_memory(
     """Builds a model and allocates its variables only after checking that they fit.
 
     Keras keeps a list per thread of variables that are not allocated yet. The model is built in a
-    thread of its own, so that the list of a refused model disappears with the thread.
-
-    Args:
-      build: makes the model.
-      name: the model's name in messages.
-      check: called with the model before its variables are allocated; may raise to refuse it.
-
-    Raises:
-      UnavailableError: the model is too large.
+    thread of its own, so that the list of a refused model disappears with the thread. `check` may
+    refuse the model before its variables are allocated.
     """
     future: Future[keras.Model] = Future()
 
@@ -49,32 +42,15 @@ def _build(
 ) -> keras.Model:
     with keras.StatelessScope(initialize_variables=False):
         model = build()
-        refuse_too_large(model, name)
+        refuse_beyond_memory(needed_bytes(model), name)
         check(model)
     with keras.StatelessScope():
         pass  # leaving this scope allocates every variable
     return model
 
 
-def refuse_too_large(model: keras.Model, name: str) -> None:
-    """Raises an error if the model's weights and activations do not fit into memory together.
-
-    Args:
-      model: its variables need not be allocated yet.
-      name: the model's name in messages.
-
-    Raises:
-      UnavailableError: it needs more memory than is free.
-    """
-    refuse_beyond_memory(needed_bytes(model), name)
-
-
 def refuse_beyond_memory(needed: int, name: str) -> None:
-    """Raises an error if more bytes are needed than are free; checks nothing if there is a GPU.
-
-    Raises:
-      UnavailableError: more memory is needed than is free.
-    """
+    """Refuses what needs more bytes than are free; checks nothing if there is a GPU."""
     free = available_bytes()
     if needed > free and not tf.config.list_physical_devices("GPU"):
         raise too_large(name, f"it needs {gib(needed)} of memory, {gib(free)} are free")

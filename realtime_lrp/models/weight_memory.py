@@ -13,11 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-ALIGNMENT = 64
-"""Bytes at whose multiples TensorFlow expects its tensors to begin."""
-
-LARGE = 1 << 18
-"""Weights with fewer entries are left to Keras."""
+ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to begin
+LARGE = 1 << 18  # Weights with fewer entries are left to Keras
 
 
 def aligned_empty(shape: Iterable[int]) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The command line of child processes that run a module of this package; light to import."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,20 @@ def module_command(module: str, *arguments: str) -> list[str]:
       arguments: what follows on the command line.
     """
     return [sys.executable, "-P", "-c", _RUN, module, *arguments]
+
+
+def output_of(module: str, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Runs a module on what a stranger wrote: it may crash or hang without harm here.
+
+    Raises `subprocess.TimeoutExpired` after killing it.
+    """
+    return subprocess.run(
+        module_command(module, *arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=timeout_s,
+        env=dict(os.environ),  # as in `Child`
+    )
 
 
 def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child_command import output_of
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import av
 
@@ -77,16 +77,8 @@ def film_metadata(source: Mapping[str, str], comment: str) -> dict[str, str]:
 
 def read_film_description(path: Path) -> str | None:
     """The description of a film, or None; also for a file that makes the reader crash or hang."""
-    command = module_command(__name__, os.fspath(path.absolute()))
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=TIMEOUT_S,
-            env=dict(os.environ),  # as in `Child`
-        )
+        done = output_of(__name__, os.fspath(path.absolute()), timeout_s=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return None
     return done.stdout.decode(errors="replace") or None

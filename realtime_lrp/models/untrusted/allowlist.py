@@ -75,34 +75,23 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
 }  # fmt: skip
 """Module -> classes that may be built; None: constants and tensors, which have no module."""
 
-MAX_LAYERS = 5000
-"""The networks of keras.applications have up to 1041."""
+MAX_LAYERS = 5000  # The networks of keras.applications have up to 1041
 
 MAX_ROW = 900
 """Layers of a Sequential model: Keras follows them by recursion, and builds it anew for each."""
 
-MAX_STEP = 2**16
-"""Pixels. Pictures have up to 8192 on a side."""
+MAX_STEP = 2**16  # Pixels. Pictures have up to 8192 on a side.
 
 _STEP_KEYS = ("strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding")
 
 MAX_NORMALISED = 2**24
 """Values that a Normalization layer may hold: one for each channel, or for a whole picture."""
 
-MAX_NAME_SHOWN = 100
-"""Characters of a name that a message shows."""
+MAX_NAME_SHOWN = 100  # Characters of a name that a message shows
 
 
 def check_description(described: Any, file: str) -> None:
-    """Raises an error if the description names anything that is not on the list.
-
-    Args:
-      described: the parsed config.json of an archive.
-      file: the file's name in messages.
-
-    Raises:
-      DamagedInputError: something in the description is not allowed.
-    """
+    """Refuses a parsed config.json that names anything that is not on the list."""
     layers = sum(part.get("module") == "keras.layers" for part in _objects(described))
     if layers > MAX_LAYERS:
         raise DamagedInputError(

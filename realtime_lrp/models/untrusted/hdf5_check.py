@@ -8,7 +8,6 @@ not open weights with h5py or Keras anywhere else.
 
 import json
 import math
-import os
 import re
 import signal
 import subprocess
@@ -22,22 +21,16 @@ from typing import Any
 import h5py
 
 from realtime_lrp.errors import DamagedInputError, first_line
-from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child_command import output_of
 
-MAX_EXPANSION = 1000
-"""How many times larger than in the file data may be; gzip cannot reach more."""
-
-SMALL_BYTES = 64 << 20
-"""Data of up to this size is accepted whatever its compression."""
+MAX_EXPANSION = 1000  # How many times larger than in the file data may be; gzip cannot reach more
+SMALL_BYTES = 64 << 20  # Data of up to this size is accepted whatever its compression
 
 BASE_CPU_S, BYTES_PER_CPU_S = 5.0, 20e6
 """CPU time for a file: a fixed part, and its size divided by this speed."""
 
-WALL_FACTOR = 12
-"""The child may take this many times its CPU time, because the machine may be busy."""
-
-MAX_MEMORY = 4 << 30
-"""Bytes of address space for the child, on top of the file's own size."""
+WALL_FACTOR = 12  # The child may take this many times its CPU time, because the machine may be busy
+MAX_MEMORY = 4 << 30  # Bytes of address space for the child, on top of the file's own size
 
 _EXPECTED = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
 
@@ -51,11 +44,9 @@ Shapes = list[list[int]]
 class StoredWeights:
     """What a weights file holds.
 
-    Attributes:
-      by_name: whether layers are stored by name and in order (.h5), not by a path such as
-        "layers/conv2d_1" (.weights.h5).
-      layers: name or path of each layer -> the shapes of its weights.
-      values: how many numbers the whole file holds, without seeds and the optimiser's.
+    `layers` maps a name (`by_name`, .h5, in order) or a path such as "layers/conv2d_1"
+    (.weights.h5) to the shapes of its weights; `values` counts numbers, without seeds and the
+    optimiser's.
     """
 
     by_name: bool
@@ -64,15 +55,10 @@ class StoredWeights:
 
 
 def stored_weights(path: Path, name: str) -> StoredWeights:
-    """Returns what a weights file holds, once it is known to be safe to read.
+    """What a weights file holds, once it is known to be safe to read; `name` is for messages.
 
-    Args:
-      path: the HDF5 file.
-      name: the file's name in messages.
-
-    Raises:
-      DamagedInputError: the file cannot be read, holds a link, data from another file or data that
-        are not numbers, or claims more than it holds.
+    Refused are damage, links, data from other files or that are no numbers, and claims of more than
+    the file holds.
     """
     answer = _examine_in_child(path, name)
     if "problem" in answer:
@@ -83,17 +69,8 @@ def stored_weights(path: Path, name: str) -> StoredWeights:
 def _examine_in_child(path: Path, name: str) -> dict[str, Any]:
     cpu_s = BASE_CPU_S + path.stat().st_size / BYTES_PER_CPU_S
     timeout_s = WALL_FACTOR * cpu_s
-    command = module_command(
-        "realtime_lrp.models.untrusted.hdf5_check", str(path), str(math.ceil(cpu_s))
-    )
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            env=dict(os.environ),  # as in `Child`
-        )
+        done = output_of(__name__, str(path), str(math.ceil(cpu_s)), timeout_s=timeout_s)
         return dict(json.loads(done.stdout))
     except subprocess.TimeoutExpired:
         problem = f"reading it does not end within {timeout_s:.0f} s"
@@ -138,11 +115,7 @@ class _ProblemError(Exception):
 
 
 def _count_values(file: h5py.File) -> int:
-    """How many numbers the file holds without seeds and the optimiser's.
-
-    Raises:
-      _ProblemError: it claims more than it can hold.
-    """
+    """How many numbers the file holds without seeds and the optimiser's."""
     values = claimed = stored = 0
     for name, data in _datasets(file):
         _check_dataset(name, data)

@@ -31,26 +31,19 @@ from realtime_lrp.system.temporary import temporary_folder
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 """The members of a .keras archive that are read; METADATA only to explain an error."""
 
-MAX_DESCRIPTION_BYTES = 32 << 20
-"""The largest description in keras.applications has 2 MB."""
+MAX_DESCRIPTION_BYTES = 32 << 20  # The largest description in keras.applications has 2 MB
 
 MAX_EXPANSION = 100
 """How many times larger than in the archive the weights may be. Keras does not compress at all."""
 
-SMALL_BYTES = 256 << 20
-"""Weights up to this size may be unpacked whatever their compression."""
+SMALL_BYTES = 256 << 20  # Weights up to this size may be unpacked whatever their compression
 
 _EXPECTED_MODEL = "Expected a file written by model.save('name.keras')."
 _EXPECTED_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
 
 
 def load_model(path: Path) -> keras.Model:
-    """Loads a .keras file whose layers are all on the allow-list.
-
-    Raises:
-      DamagedInputError: the file is damaged, holds or needs code, or claims more than it holds.
-      UnavailableError: there is too little memory for it, or no disk space to unpack it.
-    """
+    """Loads a .keras file whose layers are all on the allow-list."""
     name = repr(str(path))
     problem = f"{name} is not a Keras model that can be loaded"
     with naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path) as archive:
@@ -68,12 +61,7 @@ def load_model(path: Path) -> keras.Model:
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shapes.
-
-    Raises:
-      DamagedInputError: the file is damaged, or its weights have other shapes.
-      UnavailableError: there is no disk space to unpack it.
-    """
+    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shapes."""
     name = repr(str(path))
     problem = f"The weights {name} do not fit the network or are damaged"
     with naming_the_file(name, problem, _EXPECTED_WEIGHTS):
@@ -90,17 +78,7 @@ def load_weights(model: keras.Model, path: Path) -> None:
 
 @contextmanager
 def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
-    """Turns every error inside into one of ours that names the file.
-
-    Args:
-      name: the file's name in messages.
-      problem: the beginning of the message about a damaged file.
-      expected: a sentence about what was expected.
-
-    Raises:
-      DamagedInputError: for any other error that is not one of ours.
-      UnavailableError: for memory that ran out.
-    """
+    """Turns every error inside into one of ours: "`problem` (the error). `expected`"."""
     try:
         yield
     except Error:

@@ -35,15 +35,13 @@ TASK, BACKBONE_WEIGHTS, HEAD_WEIGHTS = "task.json", "model.weights.h5", "task.we
 CONFIG = "config.json"
 """A file that every preset has; it describes the backbone. It is read for messages only."""
 
-PACKAGE = "keras_hub>"
-"""How the names begin under which KerasHub registers its classes with Keras."""
+PACKAGE = "keras_hub>"  # How the names begin under which KerasHub registers its classes with Keras
 
 MAX_NUMBER = 2**17
 """The largest number in a description. Sizes of pictures and numbers of channels are far smaller,
 numbers of classes reach 21 843."""
 
-MAX_REPEATS = 1000
-"""The most layers or blocks that one entry of a description may ask for."""
+MAX_REPEATS = 1000  # The most layers or blocks that one entry of a description may ask for
 
 EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
 _REPEATS = re.compile("num_(layers|blocks|repeats|stages)|depths?$")
@@ -51,14 +49,7 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_
 
 
 class PresetFiles(NamedTuple):
-    """The files of a preset on this machine.
-
-    Attributes:
-      name: the preset's name in messages.
-      task: describes the classifier.
-      backbone: weights of the backbone; None for random weights.
-      head: weights of the head; None for random weights.
-    """
+    """The files of a preset on this machine; no weights mean random ones."""
 
     name: str
     task: Path
@@ -69,14 +60,7 @@ class PresetFiles(NamedTuple):
 def describe_classifier(files: PresetFiles, hub: ModuleType) -> dict[str, Any]:
     """The checked description of a classifier, with every layer in float32.
 
-    Args:
-      files: of the preset.
-      hub: the package keras_hub.
-
-    Raises:
-      MissingInputError: the description cannot be read.
-      DamagedInputError: it is damaged, too large, names a class that is not allowed, or describes
-        no image classifier.
+    Refused are damage, classes that are not allowed, and what is no image classifier.
     """
     shown = repr(files.name)
     data = read_limited(files.task, MAX_DESCRIPTION_BYTES, "the description of a preset")
@@ -94,16 +78,7 @@ def describe_classifier(files: PresetFiles, hub: ModuleType) -> dict[str, Any]:
 
 
 def build_classifier(described: dict[str, Any], files: PresetFiles) -> keras.Model:
-    """Builds a classifier that `describe_classifier` has checked, and fills it.
-
-    Args:
-      described: its description.
-      files: of the preset; without weights the model gets random ones, always the same.
-
-    Raises:
-      DamagedInputError: the description or the weights are damaged, or do not fit each other.
-      UnavailableError: there is too little memory for it.
-    """
+    """Builds what `describe_classifier` checked, with weights; random ones are always the same."""
     shown = repr(files.name)
     with naming_the_file(shown, f"The preset {shown} cannot be loaded", EXPECTED):
         keras.utils.set_random_seed(0)

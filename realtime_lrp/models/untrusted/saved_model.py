@@ -30,29 +30,23 @@ MAX_FILE_BYTES = 512 << 20
 """Of `saved_model.pb`, which holds the graph and its constants; weights lie in other files."""
 
 MAX_NODES = 200_000
-MAX_DEPTH = 50
-"""How deep functions may call each other. Keras writes 3."""
+MAX_DEPTH = 50  # How deep functions may call each other. Keras writes 3.
 
 MAX_EXPANSION = 100
 """How many times larger than the file constants may be; zeros are written as one number."""
 
-SMALL_BYTES = 256 << 20
-"""Constants up to this size are accepted in any file."""
+SMALL_BYTES = 256 << 20  # Constants up to this size are accepted in any file
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
 @dataclass(frozen=True)
 class SavedGraph:
-    """The flat graph between the input and one output of a signature.
+    """The flat graph between the input and one output of a signature, and nothing else.
 
-    Attributes:
-      graph: its operations; nothing else leads to the output.
-      input: the name of the operation that stands for the pictures.
-      input_shape: of the pictures with the batch, None where it is open.
-      input_type: the type of the pictures.
-      output: the name of the tensor that is the output.
-      variables: name of an operation that stands for a variable -> its value.
+    `input` names the operation that stands for the pictures, whose shape has the batch and None
+    where it is open; `output` names a tensor; `variables` maps the operation that stands for one to
+    its value.
     """
 
     graph: graph_pb2.GraphDef
@@ -64,13 +58,7 @@ class SavedGraph:
 
 
 def read_saved_model(folder: Path) -> SavedGraph:
-    """Reads and checks the graph behind the signature of a SavedModel, and its variables.
-
-    Raises:
-      MissingInputError: a file cannot be read.
-      DamagedInputError: the folder is damaged, has no signature from one picture to one vector, or
-        an operation that is not allowed.
-    """
+    """Reads and checks the graph behind the signature of a SavedModel, and its variables."""
     shown = repr(str(folder))
     if not (folder / FILE).is_file():
         raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {EXPECTED}")
@@ -190,13 +178,7 @@ def _functions_of_signatures(saved: Any) -> dict[str, str]:
 class _Flat:
     """Joins the functions of a SavedModel into a flat graph.
 
-    Attributes:
-      saved: the SavedModel's graph.
-      shown: its folder in messages.
-      nodes: the operations, once they are known to be needed.
-      variables: name of an operation that stands for a variable -> the variable's object.
-      input: the name of the operation that stands for the pictures.
-      output: the name of the output.
+    `variables` maps the name of the operation that stands for one to its object.
     """
 
     saved: Any
@@ -359,12 +341,7 @@ def _tensor(name: str) -> str:
 
 
 def _in_order(nodes: Sequence[Any], arguments: Sequence[str]) -> list[Any]:
-    """Operations after those that they read; a function may list them in any order.
-
-    Args:
-      nodes: those of a function.
-      arguments: the names of its arguments.
-    """
+    """A function's operations after those that they read; it may list them in any order."""
     by_name = {node.name: node for node in nodes}
     done: dict[str, bool] = {}
     ordered: list[Any] = []

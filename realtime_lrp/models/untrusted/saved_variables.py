@@ -21,14 +21,7 @@ def read_variables(
 ) -> dict[str, np.ndarray]:
     """The values of variables, by the names of the operations that stand for them.
 
-    Args:
-      folder: the SavedModel.
-      saved: its graph with its objects.
-      wanted: name of an operation -> the number of the variable's object.
-      shown: the folder in messages.
-
-    Raises:
-      DamagedInputError: the files hold other variables, or fewer.
+    `wanted` maps such a name to the number of the variable's object in the graph `saved`.
     """
     if not wanted:
         return {}

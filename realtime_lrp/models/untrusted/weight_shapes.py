@@ -19,15 +19,9 @@ from realtime_lrp.models.untrusted.hdf5_check import Shapes, StoredWeights, stor
 
 
 def check_weights(path: Path, model: keras.Model, name: str) -> None:
-    """Raises an error if the weights are unsafe to read, incomplete, or of another network.
+    """Refuses weights that are unsafe to read, incomplete, or of another network.
 
-    Args:
-      path: the HDF5 file.
-      model: the model to fill; its variables need not be allocated yet.
-      name: the file's name in messages.
-
-    Raises:
-      DamagedInputError: as `stored_weights`, or a layer differs.
+    The model's variables need not be allocated yet.
     """
     stored = stored_weights(path, name)
     if difference := _first_difference(model, stored):

@@ -97,10 +97,10 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
     assert size.needed_bytes(model) in (weights + activations, weights + activations - 4 * 300)
     needed = size.needed_bytes(model)
     monkeypatch.setattr(size, "available_bytes", lambda: needed)
-    size.refuse_too_large(model, "it")
+    size.refuse_beyond_memory(needed, "it")
     monkeypatch.setattr(size, "available_bytes", lambda: needed - 1)
     with pytest.raises(UnavailableError, match="it is too large"):
-        size.refuse_too_large(model, "it")
+        size.refuse_beyond_memory(needed, "it")
 
 
 def test_named_networks_are_measured_as_well(without_gpu, monkeypatch):

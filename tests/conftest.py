@@ -220,10 +220,19 @@ def heavy_scripts() -> None:
 
 @pytest.fixture(scope="module")
 def uncompiled() -> Iterator[None]:
-    """Explainers compute operation by operation."""
+    """Explainers compute operation by operation, but for tests that ask for `compiled`."""
     from uncompiled import uncompiled
 
     with uncompiled():
+        yield
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """Explainers that this test builds are compiled."""
+    from uncompiled import compiled
+
+    with compiled():
         yield
 
 

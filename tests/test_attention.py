@@ -11,6 +11,8 @@ from keras import layers, ops
 from realtime_lrp import COMPOSITES, Explainer
 from realtime_lrp.errors import UsageError
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 SIDE, PATCH, WIDTH, HEADS, DEPTH, CLASSES = 16, 4, 12, 3, 2, 5
 TARGET = 2
 
@@ -220,7 +222,7 @@ def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
     assert network.unsuited == for_transformers
 
 
-def test_grad_cam_is_unsuited_without_feature_maps():
+def test_grad_cam_is_unsuited_without_feature_maps(compiled):
     """A network of dense layers refuses it."""
     layers = [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(3, "relu")]
     model = keras.Sequential([*layers, keras.layers.Dense(2)])

@@ -14,6 +14,8 @@ from realtime_lrp.relevance.concepts import concepts as module
 from realtime_lrp.relevance.rules.composites import any_layer
 from realtime_lrp.relevance.rules.sharing import share
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box"]
 
 
@@ -211,8 +213,9 @@ def test_a_condition_on_one_channel_is_its_concept(explainer, pictures):
     assert largest_difference(found.maps[:, :2].sum(1), both) < 1e-5
 
 
-def test_targets_and_pictures_never_retrace(explainer, pictures, monkeypatch):
+def test_targets_and_pictures_never_retrace(compiled, pictures, monkeypatch):
     """One function for a layer and a number of channels; each target has its own channels."""
+    explainer = Explainer(network(), composite="epsilon_plus_flat", labels=list("abcde"))
     traced = []
     real = module._each_alone
     monkeypatch.setattr(module, "_each_alone", lambda *given: traced.append(1) or real(*given))

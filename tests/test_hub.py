@@ -217,6 +217,7 @@ def _other_task(backbone, described):
     described["class_name"] = "BertTextClassifier"
 
 
+UNKNOWN = "in a way that is not known here"
 HOSTILE = {
     "code": (lambda b, d: b.update(activation=LAMBDA), "Lambda code, which is never run"),
     "a tokenizer, which reads files": (
@@ -242,11 +243,11 @@ HOSTILE = {
     "larger than its weights": (
         lambda b, d: d["config"].update(num_classes=50), "holds 85 values, the network has 850",
     ),
-    "a scale that is no number": (_converter(scale="a"), "in a way that is not known here"),
-    "a scale of zero": (_converter(scale=[1, 0, 1]), "in a way that is not known here"),
-    "offsets for five channels": (_converter(offset=[1] * 5), "in a way that is not known here"),
-    "pictures of negative size": (_converter(image_size=[-3, 4]), "in a way that is not known here"),
-    "channels first": (_converter(data_format="channels_first"), "in a way that is not known here"),
+    "a scale that is no number": (_converter(scale="a"), UNKNOWN),
+    "a scale of zero": (_converter(scale=[1, 0, 1]), UNKNOWN),
+    "offsets for five channels": (_converter(offset=[1] * 5), UNKNOWN),
+    "pictures of negative size": (_converter(image_size=[-3, 4]), UNKNOWN),
+    "channels first": (_converter(data_format="channels_first"), UNKNOWN),
     "other shapes": (lambda b, d: b.update(num_heads=4), "cannot be loaded"),
 }  # fmt: skip
 

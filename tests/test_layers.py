@@ -35,6 +35,8 @@ from realtime_lrp.relevance.rules.layer_contexts import (
 )
 from realtime_lrp.relevance.rules.rules import Flat, LayerContext
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 
 @pytest.fixture(autouse=True)
 def _same_weights_in_every_run():

@@ -1,7 +1,7 @@
 """Explainers that compute operation by operation.
 
-Compiling takes most of the time of a test that explains a few pictures of a small network. That
-compiled functions compute the same is proved in `test_methods.py`, `test_hardware.py` and wherever
+Compiling takes most of the time of a test that explains a few pictures with a small network. That
+compiled functions compute the same is proved in `test_methods.py`, `test_golden.py` and wherever
 tests run commands.
 """
 
@@ -10,6 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 import tensorflow as tf
+
+from realtime_lrp import Explainer  # noqa: F401
+from realtime_lrp.relevance.maps.compiled import compile_once
 
 
 class Uncompiled:
@@ -31,17 +34,25 @@ class Uncompiled:
         return 1
 
 
+def _uncompiled(function, signature, xla):
+    kept = Uncompiled(function, signature)
+    return kept, kept
+
+
 @contextmanager
-def uncompiled():
-    """Explainers that are built meanwhile compute operation by operation."""
-    from realtime_lrp import Explainer  # noqa: F401
-
-    def compile_once(function, signature, xla):
-        kept = Uncompiled(function, signature)
-        return kept, kept
-
+def _compiling_by(replacement):
     with pytest.MonkeyPatch.context() as patched:
         for name, module in list(sys.modules.items()):
             if name.startswith("realtime_lrp.relevance.") and hasattr(module, "compile_once"):
-                patched.setattr(module, "compile_once", compile_once)
+                patched.setattr(module, "compile_once", replacement)
         yield
+
+
+def uncompiled():
+    """Explainers that are built meanwhile compute operation by operation."""
+    return _compiling_by(_uncompiled)
+
+
+def compiled():
+    """Explainers that are built meanwhile are compiled again."""
+    return _compiling_by(compile_once)

@@ -44,20 +44,6 @@ def test_words_are_completed(words, expected, completed, monkeypatch):
     assert completed(*words) == [f"plain,{word}" for word in expected]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("live", "--set", "lrp.composite", "=", "epsilon_g"), ["plain,epsilon_gamma_box"]),
-        (("live", "--set", "lrp.xla", "="), ["plain,true", "plain,false"]),
-        (("live", "--composite", "=", "epsilon_g"), ["plain,epsilon_gamma_box"]),
-        (("live", "--weights", "=", "r"), ["file,r", "plain,random"]),
-    ],
-)
-def test_what_follows_an_equals_sign_is_completed_in_bash(words, expected, completed):
-    """Bash hands over the "=" as a word and replaces only what follows it."""
-    assert completed(*words) == expected
-
-
 @pytest.mark.skipif(not shutil.which("bash"), reason="not installed: bash")
 def test_bash_completes_with_what_the_program_prints(tmp_path):
     """The function that users put into their .bashrc, called as bash calls it."""

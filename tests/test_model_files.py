@@ -163,13 +163,6 @@ def test_of_what_python_has_registered_only_layers_are_built(changed):
             check_description({"layers": [one]}, "f")
 
 
-def test_a_custom_layer_is_refused_by_its_name():
-    """Such layers have no module; the message says that Python can explain them."""
-    gate = {"class_name": "Gate", "module": None, "registered_name": "Gate", "config": {}}
-    with pytest.raises(DamagedInputError, match=r" network \(Gate\)\. .*in Python"):
-        check_description({"layers": [gate]}, "f")
-
-
 def test_every_part_of_a_description_is_checked(changed, guarded):
     """Nested models, the arguments of a call, the description of the build."""
     evil = layer("Lambda", function=LAMBDA)
@@ -225,13 +218,6 @@ def test_more_layers_in_a_row_than_keras_can_connect_are_refused(tmp_path):
         load_model(archived(path, contents))
 
 
-def test_a_layer_that_is_not_listed_is_named_with_its_type(changed):
-    """And the message says how to load it."""
-    path = changed(lambda described: described.__setitem__(3, layer("LSTM", name="memory")))
-    with pytest.raises(DamagedInputError, match=r"'memory' \(LSTM\).*none of those.*in Python"):
-        load_model(path)
-
-
 def test_the_page_on_networks_lists_the_layers_of_files():
     """As the allowlist has them."""
     page = Path(__file__).parents[1].joinpath("docs", "networks.md").read_text()
@@ -273,12 +259,6 @@ def test_nothing_that_is_allowed_runs_code_or_reads_files():
             "Lambda", "StringLookup", "IntegerLookup", "TextVectorization", "TorchModuleWrapper",
             "JaxLayer", "FlaxLayer", "TFSMLayer", "FeatureSpace", "Hashing", "Wrapper", "RNN",
         }  # fmt: skip
-
-
-def test_what_keras_writes_of_applications_is_allowed():
-    """The layers that keras.applications defines itself."""
-    model = keras.applications.ConvNeXtTiny(weights=None)
-    check_description(json.loads(model.to_json()), "it")
 
 
 @pytest.mark.release

@@ -16,7 +16,6 @@ from model_files import archived, check_in_this_process, dense, serialise
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import size
-from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.models.weight_memory import (
     aligned_zeros,
@@ -101,13 +100,6 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
     monkeypatch.setattr(size, "available_bytes", lambda: needed - 1)
     with pytest.raises(UnavailableError, match="it is too large"):
         size.refuse_beyond_memory(needed, "it")
-
-
-def test_named_networks_are_measured_as_well(without_gpu, monkeypatch):
-    """VGG16's weights take 528 MiB."""
-    monkeypatch.setattr(size, "available_bytes", lambda: 528 << 20)
-    with pytest.raises(UnavailableError, match=r"vgg16 is too large.*0\.\d\d GiB"):
-        load_network("vgg16", "random")
 
 
 def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):

@@ -71,13 +71,6 @@ def test_preprocessing_by_hand(mode, expected):
     assert mode in PREPROCESSING
 
 
-def test_caffe_preprocessing_is_that_of_keras():
-    """Compared with Keras's own VGG16 for an RGB picture."""
-    picture = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 3), np.uint8)
-    expected = keras.applications.vgg16.preprocess_input(picture.astype(np.float32))
-    np.testing.assert_allclose(preprocess(picture, "caffe"), expected)
-
-
 def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
     """Any .keras file; without --preprocess a warning says what the network gets."""
     names = tmp_path / "names.txt"
@@ -194,11 +187,3 @@ def test_a_notebook_shows_a_network():
         assert text in html
     unbuilt = keras.Sequential([keras.layers.Dense(3)])
     assert "Dense" in Network("not built", unbuilt)._repr_html_()
-
-
-def test_a_network_describes_itself_in_a_line():
-    """However many labels it has."""
-    labels = [f"class {number}" for number in range(1000)]
-    network = Network("mine", None, preprocess="tf", labels=labels)
-    assert repr(network) == "<Network 'mine': preprocess 'tf', 1000 labels>"
-    assert repr(Network("other", None)) == "<Network 'other': preprocess 'none', no labels>"

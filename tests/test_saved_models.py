@@ -249,28 +249,6 @@ def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch,
 
 
 @pytest.mark.release
-@pytest.mark.parametrize(
-    ("specs", "expected"),
-    [
-        ((PICTURES, PICTURES), "has the inputs"),
-        ((tf.TensorSpec([None, 7], tf.float32),), r"reads float32 \[any x 7\]"),
-        ((tf.TensorSpec([4, 8, 8, 3], tf.float32),), "takes 4 pictures at a time"),
-        ((tf.TensorSpec([None, 8, 8, 3], tf.int64),), "reads int64"),
-    ],
-)
-def test_a_signature_that_takes_no_pictures_is_refused(tmp_path, specs, expected):
-    """With what was expected."""
-
-    def compute(module, *x):
-        first = tf.cast(sum(tf.reduce_sum(tf.cast(one, tf.float32)) for one in x), tf.float32)
-        return tf.fill([1, 4], first)
-
-    folder = saved(tmp_path / "model", compute, *specs)
-    with pytest.raises(DamagedInputError, match=expected):
-        load_network(folder)
-
-
-@pytest.mark.release
 def test_what_needs_a_table_or_a_file_is_refused(tmp_path):
     """A table may be filled from a file when it is loaded."""
     values = tf.lookup.KeyValueTensorInitializer([0, 1], [1.0, 2.0], tf.int32, tf.float32)

@@ -5,8 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import keras
-import make_assets
-import measuring
 import numpy as np
 import pytest
 from clip import render_clip
@@ -100,34 +98,6 @@ def test_the_figures_beside_it_are_within_the_targets():
     assert min(figures["accuracy_of_class"].values()) >= 0.93
     assert figures["held_out"]["pictures"] >= 4000
     assert all(p["peak_on_ink"] >= 0.95 for p in figures["pointing"].values())
-
-
-@pytest.mark.release
-def test_the_script_measures_a_network(tmp_path, monkeypatch):
-    """On a few pictures: the keys of assets/shapes.json; other entries stay."""
-
-    def without_processes(seed, batches, count, workers):
-        return (draw_batch((seed, k), count) for k in range(batches))
-
-    monkeypatch.setattr(measuring, "HELD_OUT_PICTURES", 128)
-    monkeypatch.setattr(measuring, "draw_batches", without_processes)
-    (tmp_path / "shapes.keras").write_bytes((ASSETS / "shapes.keras").read_bytes())
-    (tmp_path / "shapes.json").write_text('{"training": "as it was"}')
-    make_assets.main(["measure", "--output", str(tmp_path)])
-    figures = json.loads((tmp_path / "shapes.json").read_text())
-    expected = json.loads((ASSETS / "shapes.json").read_text())
-    assert set(figures) == set(expected) - {"classes"}
-    assert figures["training"] == "as it was"
-    assert figures["held_out"] == {"seed": measuring.HELD_OUT_SEED, "pictures": 128}
-    assert figures["accuracy"] > 0.9
-
-
-def test_an_unknown_step_of_the_script_is_refused(capsys):
-    """Exit code 2 and the steps that exist."""
-    with pytest.raises(SystemExit) as ended:
-        make_assets.main(["paint"])
-    assert ended.value.code == 2
-    assert "unknown step: paint (known: network, transformer, measure" in capsys.readouterr().err
 
 
 def test_the_documentation_has_the_figures_beside_it():

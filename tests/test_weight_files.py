@@ -95,18 +95,6 @@ def test_groups_that_hold_each_other_do_not_hang(tmp_path):
     load_weights(dense(), path)
 
 
-def test_data_of_several_names_count_once(tmp_path):
-    """Two layers whose weights are the same bytes in the file."""
-    path = tmp_path / "w.weights.h5"
-    model = keras.Sequential([keras.Input((3,)), layers.Dense(3), layers.Dense(3)])
-    model.save_weights(path)
-    with h5py.File(path, "r+") as file:
-        del file["layers/dense_1/vars/0"]
-        file["layers/dense_1/vars/0"] = file["layers/dense/vars/0"]
-    with pytest.raises(DamagedInputError, match="it has 24 values, the file 15"):
-        load_weights(model, path)
-
-
 @pytest.mark.parametrize("name", ["w.weights.h5", "w.keras", "w.h5"])
 def test_weights_come_from_local_files(tiny_model, tmp_path, name):
     """Each of Keras's formats."""
@@ -293,13 +281,6 @@ def test_memory_is_taken_only_for_weights_in_the_file(tmp_path, computed, kind):
     with pytest.raises(DamagedInputError, match=problem):
         load_model(archived(tmp_path / "m.keras", held))
     assert computed == []
-
-
-@pytest.mark.parametrize("kind", ["external storage", "virtual data"])
-def test_data_in_another_file_are_refused_as_such(tmp_path, kind):
-    """Before Keras looks at the file, which may read what it points to."""
-    problem = hdf5_check.examine(with_data(tmp_path, HOSTILE[kind]))["problem"]
-    assert problem == "takes 'layers/dense/vars/0' from another file"
 
 
 def test_the_child_limits_itself(tmp_path, monkeypatch, capsys):

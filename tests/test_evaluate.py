@@ -24,6 +24,8 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
+
 FIGURES = [*METRICS]
 
 

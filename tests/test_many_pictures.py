@@ -18,7 +18,7 @@ from realtime_lrp.video.picture_reader import PictureReader
 from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.playback import PICTURE_S, _timed
 
-pytestmark = pytest.mark.usefixtures("light_scripts")
+pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.recorder import KEPT_FREE, Recorder
 from realtime_lrp.video.writer import verify
 
-pytestmark = pytest.mark.usefixtures("light_scripts")
+pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
 
 SIZE = (48, 64)
 ENDINGS = (".mp4", ".mov", ".mkv")

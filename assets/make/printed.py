@@ -4,7 +4,7 @@
 method, or of a key of the viewer. A test compares each file with what is printed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,12 @@ realtime-lrp live --config my.yaml --set lrp.keep=0.1 --opacity 1  # all three w
 ```
 
 An option wins over `--set`, `--set` over the file, the file over the default. Every command but
-`models` and `show` takes `--config` and `--set`; `realtime-lrp COMMAND --help` lists its options.
+`models` and `show` takes `--config` and `--set`. `realtime-lrp config` prints the effective value
+of every key and where it came from; a default of `null` may depend on the command.
 
-`realtime-lrp config` prints the effective value of every key and where it came from. A few defaults
-depend on the command, as their descriptions say. These keys are printed as comments until somebody
-sets them; `null` stands for the default of the command.
-
-Limits are inclusive. Texts have at most {MAX_LETTERS} characters, sizes at most {MAX_PIXELS} pixels
-per side. An unknown key or a value outside its limits is an error that names the file and the line.
-The exit code is 78 for a file or `--set`, 2 for an option.
+Behind a key stand its default, its limits, which are inclusive, and its option. Texts have at most
+{MAX_LETTERS} characters, sizes at most {MAX_PIXELS} pixels per side. An unknown key or a value
+outside its limits is an error that names the file and the line.
 """
 
 
@@ -55,20 +52,16 @@ def printed() -> dict[str, str]:
 
 
 def _settings(section: str) -> str:
-    """A section of the schema as a table."""
-    return "".join(_rows(section))
-
-
-def _rows(section: str) -> Iterator[str]:
+    """A section of the schema as a list."""
     kind = SECTIONS[section]
     parts = kind.model_json_schema()["properties"]
-    options = {key: f" `{option}`" for option, key in config.OPTIONS.items()}
-    yield f"\n## {section}\n\n{kind.__doc__}\n\n"
-    yield "| key | default | limits | meaning | option |\n|---|---|---|---|---|\n"
+    options = {key: f"`{option}`" for option, key in config.OPTIONS.items()}
+    lines = [f"\n## {section}\n\n{kind.__doc__}\n\n"]
     for name, default in getattr(config.Config(), section):
         key = f"{section}.{name}"
-        cells = f"| `{key}` | `{to_yaml(default)}` | {_limits(parts[name])} "
-        yield f"{cells}| {config.describe(key)} |{options.get(key, ' ')} |\n"
+        facts = (f"`{to_yaml(default)}`", _limits(parts[name]), options.get(key, ""))
+        lines.append(f"- `{key}` ({', '.join(filter(None, facts))}): {config.describe(key)}\n")
+    return "".join(lines)
 
 
 def _limits(value: Mapping[str, Any]) -> str:

@@ -177,9 +177,13 @@ def test_limits_on_size_and_streams(tmp_path):
     wide = tmp_path / "wide.mkv"
     with av.open(wide, "w") as container:
         stream = container.add_stream("ffv1", rate=30)
-        stream.height, stream.width, stream.pix_fmt = 4096, 16400, "gray"
-        container.mux(stream.encode(av.VideoFrame(16400, 4096, "gray")))
-        container.mux(stream.encode(None))
+        stream.height, stream.width, stream.pix_fmt = 300, 400, "gray"
+        container.mux([*stream.encode(av.VideoFrame(400, 300, "gray")), *stream.encode(None)])
+    data = wide.read_bytes()
+    for element, true, claimed in ((b"\xb0\x82", 400, 16400), (b"\xba\x82", 300, 4096)):
+        assert data.count(element + true.to_bytes(2)) == 1
+        data = data.replace(element + true.to_bytes(2), element + claimed.to_bytes(2))
+    wide.write_bytes(data)
     with pytest.raises(DamagedInputError, match="16400 x 4096"):
         check_video(wide)
 

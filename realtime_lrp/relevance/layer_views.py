@@ -85,8 +85,8 @@ class LayerViews:
     ) -> list[LayerFlow]:
         """Sums of relevance layer by layer, from the output to the input.
 
-        Of the map number `index`: 0 is the own one, followed by those of `also`. Computed operation
-        by operation. A compiled function would be quicker from the seventh call on, but the first
+        Of a batch x and a target, as in a call, and the map number `index`: 0 is the own one,
+        followed by those of `also`. Computed operation by operation. A compiled function would be quicker from the seventh call on, but the first
         one would take 3.7 s (DeiT-Tiny, 2 cores) and not 0.6 s, in which `live` shows no new map.
         """
         flows = self._flows[index](*self._pairs(x, target))

@@ -72,7 +72,7 @@ class Composite:
     overrides: tuple[tuple[Condition, Rule], ...] = ()
 
     def rule(self, node: Node, context: LayerContext) -> Rule:
-        """The rule for a layer; UsageError where no row applies."""
+        """The rule for the layer of a node, in its context; UsageError where no row applies."""
         for applies, rule in (*self.overrides, *self.rows):
             if applies(node, context):
                 return rule

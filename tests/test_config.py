@@ -24,7 +24,7 @@ def test_config_yaml_is_the_schema_at_its_defaults():
     assert config.load(ROOT / "config.yaml").config == config.Config()
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert re.findall(r"^- `(\w+\.\w+)` ", page, re.M) == config.legal_keys()
-    assert ", above 0 to 1, " in page and ", 1 to 256, " in page
+    assert ", above 0 to 1)" in page and ", 1 to 256, " in page
 
 
 def test_what_is_printed_can_be_read_back(tmp_path):

@@ -184,7 +184,8 @@ class LayerViews:
     ) -> tuple[np.ndarray, dict[str, Peaks]]:
         """What every channel of some layers carries, and where most of it is; without maps.
 
-        Returns the scores, float32 [B, classes], and the peaks of each layer. Tokens of a layer
+        Of a batch x and a target, as in a call. Returns the scores, float32 [B, classes], and the
+        peaks of each layer. Tokens of a layer
         have to lie on a grid of patches.
         """
         pictures, *tensors = self._pairs(self.check_batch(x), target)
@@ -201,7 +202,7 @@ class LayerViews:
     ) -> np.ndarray:
         """The maps of single neurons of a layer for one picture: what each of them looks at.
 
-        Relevance 1 starts at one channel and one position. Where the rules are linear, as all of
+        Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x. Where the rules are linear, as all of
         them are, that is the conditional map of what reaches this neuron, but for its scale. The
         position (as in `Peaks`) -1 stands for all of them: the map of the channel, as of
         `concepts`. Returns float32 [neurons, H, W, C].
@@ -236,7 +237,8 @@ class LayerViews:
     ) -> Callable[..., BothOutputs]:
         """Compiles `compile_pipeline` together with `concepts` of a layer, in one forward pass.
 
-        `after` gets the maps of the channels too, at most as many as the layer has. The function
+        `before` and `after` are those of `compile_pipeline`; `after` gets the maps of the `top`
+        channels too, at most as many as the layer has. The function
         takes pictures, a prior (see `concept_pipeline`; or None) and targets, and returns what that
         of `compile_pipeline` returns, and a `ConceptOutput`.
         """

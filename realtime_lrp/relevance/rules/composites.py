@@ -79,7 +79,7 @@ class Composite:
         raise UsageError(f"The composite has no rule for layer {node.layer!r}.", "composite")
 
     def rules(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Rule]:
-        """Output number of each layer with weights -> its rule."""
+        """Output number of each layer with weights of the graph, with its contexts -> its rule."""
         return {
             node.output: self.rule(node, contexts[node.output])
             for node in graph.nodes
@@ -94,7 +94,7 @@ class Composite:
     ) -> frozenset[int]:
         """The output numbers of layers whose biases take a share of the relevance.
 
-        `absorb_bias` None means as in the sources of the composite and of the rules in `overrides`.
+        `contexts` are those of the layers of `graph`. `absorb_bias` None means as in the sources of the composite and of the rules in `overrides`.
         """
 
         def absorbs(node: Node) -> bool:
@@ -114,7 +114,10 @@ class Composite:
         contexts: Mapping[int, LayerContext],
         absorb_bias: bool | None = None,
     ) -> dict[int, Propagate]:
-        """Output number of a layer with weights -> what runs for every picture, see `Rule.bind`."""
+        """Output number of a layer with weights -> what runs for every picture, see `Rule.bind`.
+
+        `graph`, `contexts` and `absorb_bias` as in `absorbing`.
+        """
         rules = self.rules(graph, contexts)
         absorbing = self.absorbing(graph, contexts, absorb_bias)
         return {
@@ -134,7 +137,7 @@ class Composite:
     ) -> dict[int, BoundStepRule]:
         """The rules of steps for transformers, by output number.
 
-        The softmax of the scores is left out: relevance starts there.
+        `graph`, `contexts` and `absorb_bias` as in `absorbing`. The softmax of the scores is left out: relevance starts there.
         """
         if not self.steps:
             return {}

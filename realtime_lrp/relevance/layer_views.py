@@ -86,8 +86,9 @@ class LayerViews:
         """Sums of relevance layer by layer, from the output to the input.
 
         Of a batch x and a target, as in a call, and the map number `index`: 0 is the own one,
-        followed by those of `also`. Computed operation by operation. A compiled function would be quicker from the seventh call on, but the first
-        one would take 3.7 s (DeiT-Tiny, 2 cores) and not 0.6 s, in which `live` shows no new map.
+        followed by those of `also`. Computed operation by operation. A compiled function would be
+        quicker from the seventh call on, but the first one would take 3.7 s (DeiT-Tiny, 2 cores)
+        and not 0.6 s, in which `live` shows no new map.
         """
         flows = self._flows[index](*self._pairs(x, target))
         return layer_flows(self._graph, flows.numpy())
@@ -202,10 +203,10 @@ class LayerViews:
     ) -> np.ndarray:
         """The maps of single neurons of a layer for one picture: what each of them looks at.
 
-        Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x. Where the rules are linear, as all of
-        them are, that is the conditional map of what reaches this neuron, but for its scale. The
-        position (as in `Peaks`) -1 stands for all of them: the map of the channel, as of
-        `concepts`. Returns float32 [neurons, H, W, C].
+        Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x.
+        Where the rules are linear, as all of them are, that is the conditional map of what reaches
+        this neuron, but for its scale. The position (as in `Peaks`) -1 stands for all of them: the
+        map of the channel, as of `concepts`. Returns float32 [neurons, H, W, C].
         """
         batch = checks.to_float32(self.check_batch(x))
         numbers, places = np.asarray(channels), np.asarray(positions)

@@ -94,7 +94,8 @@ class Composite:
     ) -> frozenset[int]:
         """The output numbers of layers whose biases take a share of the relevance.
 
-        `contexts` are those of the layers of `graph`. `absorb_bias` None means as in the sources of the composite and of the rules in `overrides`.
+        `contexts` are those of the layers of `graph`. `absorb_bias` None means as in the sources of
+        the composite and of the rules in `overrides`.
         """
 
         def absorbs(node: Node) -> bool:
@@ -137,7 +138,8 @@ class Composite:
     ) -> dict[int, BoundStepRule]:
         """The rules of steps for transformers, by output number.
 
-        `graph`, `contexts` and `absorb_bias` as in `absorbing`. The softmax of the scores is left out: relevance starts there.
+        `graph`, `contexts` and `absorb_bias` as in `absorbing`. The softmax of the scores is left
+        out: relevance starts there.
         """
         if not self.steps:
             return {}

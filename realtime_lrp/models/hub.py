@@ -26,7 +26,7 @@ from realtime_lrp.errors import (
 from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.names import Loaded
+from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.preprocessing import Scaling
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (

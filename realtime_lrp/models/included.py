@@ -14,7 +14,7 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.names import Loaded
+from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.size import build_within_memory
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 from realtime_lrp.models.weight_memory import (

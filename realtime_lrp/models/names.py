@@ -6,34 +6,14 @@ Keep this file light: it must not import TensorFlow before a network is loaded.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.names import HUB
 from realtime_lrp.models.applications import APPLICATIONS
-
-if TYPE_CHECKING:
-    import keras
-
-    from realtime_lrp.models.preprocessing import Scaling
+from realtime_lrp.models.loaded import Loaded
 
 EMBEDDED = {"shapes": ASSETS / "shapes.keras", "shapes_vit": ASSETS / "shapes_vit.keras"}
 """Networks that come with the package and name drawn symbols -> file."""
-
-
-class Loaded(NamedTuple):
-    """A model with what is known about its pictures and classes; what is not given is not known.
-
-    `preprocess` is a key of `PREPROCESSING`, or "preset" for `scaling`; `warning` says why answers
-    may be wrong; a model that `prepares_itself` takes pictures from 0 to 255.
-    """
-
-    model: "keras.Model"
-    preprocess: str = "none"
-    labels: list[str] | None = None
-    warning: str = ""
-    prepares_itself: bool = False
-    scaling: "Scaling | None" = None
 
 
 Load = Callable[[str | None, list[str] | None], Loaded]

@@ -16,7 +16,8 @@ from realtime_lrp.config.names import HUB
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
-from realtime_lrp.models.names import NETWORKS, Loaded
+from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.untrusted.loading import load_model

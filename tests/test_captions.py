@@ -47,7 +47,6 @@ def test_every_included_language_has_what_english_has(language):
     """The same keys, enough hints, all symbols, `{seconds}` in the same texts, all drawable."""
     english, other = load_captions(["en", language], None)
     texts = flat(other)
-    assert other.code == language
     assert texts.keys() == flat(english).keys()
     hints = (other.attract_drawing, other.attract_objects, other.try_drawing, other.try_objects)
     assert min(map(len, hints)) >= 2
@@ -73,8 +72,6 @@ def test_a_folder_overrides_only_its_languages(tmp_path):
     [
         ("en", "Open again at 10:00.", "Open again on Tuesday at 09:30."),
         ("de", "Wieder geöffnet um 10:00 Uhr.", "Wieder geöffnet am Dienstag um 09:30 Uhr."),
-        ("fr", "Réouverture à 10:00.", "Réouverture mardi à 09:30."),
-        ("es", "Abrimos de nuevo a las 10:00.", "Abrimos de nuevo el martes a las 09:30."),
         ("zh", "10:00 重新开放。", "星期二 09:30 重新开放。"),
     ],
 )

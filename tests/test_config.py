@@ -61,15 +61,6 @@ def refusal_of(*words):
     return str(refused.value).splitlines()
 
 
-def test_an_empty_file_and_empty_sections_change_nothing(tmp_path):
-    """A file whose entries are all commented out is legal."""
-    file = tmp_path / "empty.yaml"
-    file.write_text("# nothing\n")
-    assert config.load(file).config == config.Config()
-    file.write_text("lrp:\nmodel: {}\n")
-    assert config.load(file).config == config.Config()
-
-
 def test_errors_have_the_exit_code_of_their_place(tmp_path):
     """78 for files and --set, 2 for options, 66 for a file that is not there."""
     with pytest.raises(UsageError, match="--opacity: "):

@@ -19,6 +19,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.doctor import cameras, checks
 from realtime_lrp.commands.doctor import run as doctor
 from realtime_lrp.commands.doctor.run import Row
+from realtime_lrp.engine import engine
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.video import reader, writer
@@ -400,15 +401,19 @@ def test_wrong_names_are_missing_with_their_location(tmp_path):
 
 def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
     """As with other weights; maps are computed in the precision that is configured."""
-    load = config.load
 
-    def untrained(**words):
-        words["options"] |= {"--weights": "random"}
-        return load(**words)
+    class Untrained:
+        network = SimpleNamespace(labels=["star", "heart", "house", "fish"])
 
-    monkeypatch.setattr(checks.config, "load", untrained)
-    row = only(checks.network(load(sets=("lrp.precision=float32",))))
-    assert row.mark == "missing" and "of 4 symbols" in row.found
+        def __init__(self, chosen, **options):
+            self.computed = f"{chosen.lrp.precision} on CPU"
+
+        def explain(self, pictures):
+            return [SimpleNamespace(scores=np.array([0.9, 0.1, 0.0, 0.0]))]
+
+    monkeypatch.setattr(engine, "Engine", Untrained)
+    row = only(checks.network(config.load(sets=("lrp.precision=float32",))))
+    assert row.mark == "missing" and row.found.startswith("shapes names 1 of 4 symbols")
     assert row.found.endswith(" ms (float32 on CPU)")
 
 

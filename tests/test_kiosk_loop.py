@@ -175,15 +175,6 @@ def test_a_symbol_counts_as_a_visitor_for_five_minutes_after_the_last_motion(tur
     assert turns.kiosk.described == "idle"
 
 
-def test_a_class_called_nothing_is_no_visitor(turns):
-    """The visitor is gone from the last motion on."""
-    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
-    stays = 0.0
-    while turns.turn(1.0, present=False, nothing=1.0) == "active":
-        stays += 1
-    assert 28 <= stays <= 31
-
-
 def test_maps_explain_the_answer_that_is_shown(monkeypatch):
     """While it is unsure, the best class of each picture may be another one."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)

@@ -21,9 +21,8 @@ from realtime_lrp.view.exhibit import (
     PageArtist,
     layout_of,
 )
-from realtime_lrp.view.hud import Bar
 from realtime_lrp.view.scene import ExplainedPicture, Panel
-from realtime_lrp.view.text import WHITE, text_width
+from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
@@ -110,16 +109,6 @@ def test_every_page_fits(size, swapped, monkeypatch):
             assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
 
 
-def test_an_unsure_answer_says_perhaps(exhibit):
-    """In the visitor's language, in white, with its bar and what the colours mean."""
-    for language, perhaps in enumerate(("Perhaps:", "Vielleicht:", "Peut-être\xa0:", "Quizás:")):
-        page = exhibit.active(language, answer("heart", 0.2), 0.0)
-        top = page.top
-        assert (top[0].text, top[1].colour, top[2]) == (perhaps, WHITE, Bar("", 0.2, colour=WHITE))
-        assert CAPTIONS[language].colours in texts_of(page)
-    assert exhibit.active(0, answer("heart", 0.9), 0.0).top[0].text == "I see:"
-
-
 def test_covering_a_part_is_proposed_only_with_an_answer(exhibit):
     """Hints take turns every 12 seconds; one that does not fit gives way to the next."""
     for drawing in (True, False):
@@ -163,23 +152,6 @@ def test_the_map_is_drawn_over_its_region(exhibit):
         (720, 1280), ScreenContent(picture, None, view.page), CAPTIONS[0], QUIET, 0.0
     )
     assert (without[5:, 5:810] == 90).all()
-
-
-def test_a_card_is_drawn_over_the_picture(exhibit):
-    """With its seconds; the picture behind it stays visible, darkened."""
-    stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
-    words = CAPTIONS[0]
-    plain = stage.draw((720, 1280), view_of(exhibit, 0.0), words, QUIET, 0.0)
-    card = stage.draw(
-        (720, 1280), view_of(exhibit, 0.0, fault=Fault("camera", 2.2)), words, QUIET, 0.0
-    )
-    other = stage.draw(
-        (720, 1280), view_of(exhibit, 0.0, fault=Fault("camera", 7.2)), words, QUIET, 0.0
-    )
-    assert (card != other).any(), "another number of seconds"
-    assert card[10, 10].tolist() == pytest.approx([0, 76, 0], abs=1)
-    assert (card == ACCENT).all(-1).sum() > 500
-    assert plain.mean() > 2 * card.mean() > 10
 
 
 def test_nothing_burns_in(exhibit):

@@ -232,7 +232,7 @@ def test_a_pin_that_cannot_be_typed_is_refused(pin):
         hash_pin(pin)
 
 
-@pytest.mark.parametrize("size", [(240, 320), (1080, 1920), (3840, 2160)])
+@pytest.mark.parametrize("size", [(240, 320), (1080, 1920)])
 def test_the_keys_of_the_pad_are_large_apart_and_drawn(size):
     """All on the canvas, as large as a finger needs, each with a sign; each digit adds a dot."""
     boxes = key_boxes(size)

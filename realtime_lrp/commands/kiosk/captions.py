@@ -42,35 +42,28 @@ SECONDS, TIME, DAY, LABEL = "{seconds}", "{time}", "{day}", "{label}"
 
 
 def _text_with(*placeholders: str) -> BeforeValidator:
-    """Reads a text that may contain some placeholders."""
+    """Reads a text that may contain some placeholders.
+
+    A test checks that the font draws the included texts, so OpenCV is not imported for them.
+    """
 
     def read(value: Any, info: ValidationInfo) -> str:
         if not isinstance(value, str) or not value.strip():
             raise ValueError("expected a text, in quotes where it has a colon or a # in it")
-        text = re.sub(r"[ \t\n]+", " ", value).strip(" ")
-        if problems := "; ".join(_text_problems(text, placeholders, bool(info.context))):
-            raise ValueError(problems)
+        text = rest = re.sub(r"[ \t\n]+", " ", value).strip(" ")
+        for placeholder in placeholders:
+            rest = rest.replace(placeholder, "")
+        if re.search("[{}\uff5b\uff5d]", rest):
+            allowed = " other than " + " and ".join(placeholders) if placeholders else ""
+            raise ValueError(f"expected no braces{allowed}")
+        if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+            raise ValueError("text is drawn left to right; expected a script written that way")
+        if not info.context and (missing := missing_in_font(text)):
+            names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
+            raise ValueError(f"the font cannot draw {names}; expected other characters")
         return text
 
     return BeforeValidator(read)
-
-
-def _text_problems(text: str, placeholders: Sequence[str], included: bool) -> Iterator[str]:
-    """Yields why a text cannot be shown.
-
-    A test checks that the font draws the included texts, so OpenCV is not imported for them.
-    """
-    rest = text
-    for placeholder in placeholders:
-        rest = rest.replace(placeholder, "")
-    if re.search("[{}\uff5b\uff5d]", rest):
-        allowed = " other than " + " and ".join(placeholders) if placeholders else ""
-        yield f"expected no braces{allowed}"
-    if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
-        yield "text is drawn left to right; expected a script written that way"
-    elif not included and (missing := missing_in_font(text)):
-        names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
-        yield f"the font cannot draw {names}; expected other characters"
 
 
 def missing_in_font(text: str) -> str:
@@ -172,7 +165,9 @@ class Leave(_Section):
     wait: TextWithSeconds
 
 
-class _CaptionFile(_Section):
+class Captions(_Section):
+    """The captions of one language; its keys `try` and `for` end with `_` here."""
+
     name: Text
     attract: Texts
     attract_drawing: Texts
@@ -199,12 +194,6 @@ class _CaptionFile(_Section):
     concepts: Concepts | None = None
     leave: Leave
     labels: dict[str, Text]
-
-
-class Captions(_CaptionFile):
-    """The captions of a language, the name of its file; the keys `try` and `for` end with `_`."""
-
-    code: str
 
     def label(self, name: str) -> str:
         """A class name in this language; untranslated ones as they are, underscores as spaces."""
@@ -240,14 +229,12 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
         if isinstance(result, Error):
             yield where, result
             continue
-        for name, field in _CaptionFile.model_fields.items():
+        for name, field in Captions.model_fields.items():
             wanted = not field.is_required() and getattr(chosen.kiosk, name)
             if wanted and getattr(result, name) is None:
-                text = (
-                    f"the captions {result.code!r} have no section {name!r}, which "
-                    f"kiosk.{name} needs; copy it from en.yaml"
-                )
-                yield where, ConfigError(text)
+                code = chosen.kiosk.languages[where[-1]]
+                needs = f"which kiosk.{name} needs; copy it from en.yaml"
+                yield where, ConfigError(f"the captions {code!r} have no section {name!r}, {needs}")
 
 
 def folder_of(chosen: config.Config) -> Path | None:
@@ -281,7 +268,7 @@ def opening_text(captions: Captions, opens: datetime | None, now: datetime) -> s
 
 def _load_each(
     languages: Sequence[str], folder: Path | None
-) -> Iterator[tuple[KeyPath, Captions | Error]]:
+) -> Iterator[tuple[tuple[Any, ...], Captions | Error]]:
     """Yields the configuration's key for each language, and its captions or the error."""
     if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
         error = ConfigError(f"expected a folder that can be read; received {folder}")
@@ -308,12 +295,12 @@ def _captions(code: str, folder: Path | None) -> Captions:
     start, problems = tree.locations.get((), str(file)), tree.problems
     if isinstance(tree.values, dict):
         try:
-            texts = _CaptionFile.model_validate(tree.values, context=file.parent == INCLUDED)
+            captions = Captions.model_validate(tree.values, context=file.parent == INCLUDED)
         except ValidationError as error:
-            found = [schema_problem(one, tree.locations, _CaptionFile) for one in error.errors()]
+            found = [schema_problem(one, tree.locations, Captions) for one in error.errors()]
             problems += [replace(one, location=one.location or start) for one in found]
     elif not problems:
         problems.append(Problem(start, "expected keys such as 'nothing:' followed by texts"))
     if problems:
         raise as_error(problems)
-    return Captions.model_construct(code=code, **dict(texts))
+    return captions

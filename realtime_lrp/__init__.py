@@ -18,8 +18,7 @@ os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 
 if TYPE_CHECKING:
-    from realtime_lrp.engine.fit import fit
-    from realtime_lrp.engine.overlay import overlay
+    from realtime_lrp.engine.pictures import fit, overlay
     from realtime_lrp.errors import Error
     from realtime_lrp.models.networks import Network, load_network
     from realtime_lrp.relevance.concepts.concepts import Concepts
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "realtime_lrp.errors": ("Error",),
     "realtime_lrp.models.networks": ("Network", "load_network"),
-    "realtime_lrp.engine.fit": ("fit",),
-    "realtime_lrp.engine.overlay": ("overlay",),
+    "realtime_lrp.engine.pictures": ("fit", "overlay"),
     "realtime_lrp.relevance.maps.account": ("Account",),
     "realtime_lrp.relevance.rules.composites": ("COMPOSITES", "Composite"),
     "realtime_lrp.relevance.concepts.concepts": ("Concepts",),

@@ -66,9 +66,11 @@ def test_a_network_by_name_builds_runs_and_conserves(name, losses):
     """Keras's scores, the tape's gradient, nearly all relevance accounted for."""
     model, x = network(name)
     explainer = Explainer(model, also=["epsilon_plus_flat"])
-    scores, *of_maps, _ = explainer._run(tf.constant(x), *explainer._default)
-    np.testing.assert_allclose(scores, model.predict_on_batch(x), atol=2e-6)
-    for composite, relevance, account, loss in zip(COMPOSITES, *of_maps, losses, strict=True):
+    found = explainer._run(tf.constant(x), explainer._default)
+    np.testing.assert_allclose(found.scores, model.predict_on_batch(x), atol=2e-6)
+    for composite, relevance, account, loss in zip(
+        COMPOSITES, found.maps, found.accounts, losses, strict=True
+    ):
         sums = relevance.numpy().sum((1, 2, 3), dtype=np.float64)
         started, magnitude, taken = account.numpy().T
         missing = (started - sums - taken) / magnitude

@@ -1,9 +1,5 @@
 """Batches and samples of any number, in parts that fit into memory."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -90,7 +86,7 @@ def test_a_batch_is_halved_where_a_device_has_too_little_memory():
 
         return limited
 
-    (got,) = batches.run_in_parts(run(2), [np.arange(7.0)], 100)
+    got = batches.run_in_parts(run(2), [np.arange(7.0)], 100)
     np.testing.assert_array_equal(got, 2 * np.arange(7))
     assert tried == [7, 3, 1, 1, 1, 1, 1, 1, 1]
     with pytest.raises(UnavailableError, match="memory does not suffice to explain one picture"):
@@ -104,46 +100,3 @@ def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
     assert explainer.pictures_at_once() == 1
     with pytest.raises(UnavailableError, match=r"The maps of 5000 pictures need 0\.0\d GiB"):
         explainer(np.zeros((5000, 16, 16, 3), np.float32))
-
-
-IN_CHILD = """
-import json, resource
-import keras, numpy as np
-from keras import layers
-from realtime_lrp import Explainer
-from realtime_lrp.relevance.maps import batches
-from realtime_lrp.relevance.maps import perturbed
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-x = keras.Input((128, 128, 3))
-h = layers.Conv2D(16, 1, activation="relu")(x)
-for _ in range(3):
-    h = layers.AveragePooling2D(3, strides=1, padding="same")(h)
-y = layers.Dense(2, activation="softmax")(layers.GlobalAveragePooling2D()(h))
-model, picture = keras.Model(x, y), np.ones((1, 128, 128, 3), np.float32)
-
-perturbed.CHUNK_BYTES = 32 << 20
-peaks = {}
-for samples in (10, 110):
-    Explainer(model, "integrated_gradients", samples=samples)(picture)
-    peaks[f"{samples} samples"] = peak()
-batches.available_bytes = lambda: 160 << 20
-explainer = Explainer(model)
-for pictures in (10, 110):
-    explainer(np.repeat(picture, pictures, axis=0))
-    peaks[f"{pictures} pictures"] = peak()
-print(json.dumps({"activations": explainer._activations, **peaks}))
-"""
-
-
-@pytest.mark.release
-def test_the_memory_does_not_grow_with_the_number():
-    """110 samples and 110 pictures need hardly more than 10, but for the pictures themselves."""
-    words = [sys.executable, "-c", IN_CHILD]
-    found = json.loads(subprocess.run(words, check=True, capture_output=True).stdout)
-    assert 100 * found["activations"] > 500 * MIB, "what they would need all at once"
-    assert found["110 samples"] - found["10 samples"] < 100 * MIB
-    arrays = 110 * 128 * 128 * 3 * 4 * 3  # the pictures, as they are kept, and their maps
-    assert found["110 pictures"] - found["10 pictures"] < arrays + 150 * MIB

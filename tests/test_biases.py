@@ -185,7 +185,8 @@ def test_the_account_of_every_composite_closes(precision, names, rng):
         explainer = Explainer(
             model, composite=name, target="0 - 2", low=-6, high=6, precision=precision
         )
-        _, (relevance,), (account,), _ = explainer._run(x, *explainer._default)
+        made = explainer._run(x, explainer._default)
+        (relevance,), (account,) = made.maps, made.accounts
         ((started, magnitude, taken),) = account.numpy()
         flows = explainer.layer_flows(x)
         lost = sum(flow.lost[0] for flow in flows)

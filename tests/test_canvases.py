@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from viewer import Viewer, engine_of, explained_frame
 
-from realtime_lrp.engine.concept_result import ConceptMap, ConceptResult
+from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.faithfulness import ProbeResult
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.elements import Buttons, Gap, Pictures, TextBlock
@@ -98,8 +98,8 @@ def concepts(size):
     )  # fmt: skip
     maps = [
         ConceptMap(
-            channel, share, share, np.rint(127 * spot()).astype(np.int8), 1.0, 1.0, 1.0,
-            lambda: np.zeros((60, 60, 3), np.float32),
+            np.rint(127 * spot()).astype(np.int8), 1.0, 1.0, 1.0,
+            lambda: np.zeros((60, 60, 3), np.float32), channel, share, share,
         )
         for channel, share in ((5, 0.4), (17, -0.3), (8, 0.004))
     ]  # fmt: skip

@@ -12,12 +12,17 @@ from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.concept_pipelines import (
     NO_LAYERS,
-    NOT_FINITE,
     NOT_LRP,
     ConceptPipelines,
+)
+from realtime_lrp.engine.result import (
+    NOT_FINITE,
+    TOP,
+    ConceptMap,
+    ConceptRequest,
+    ConceptResult,
     fetch_concepts,
 )
-from realtime_lrp.engine.concept_result import TOP, ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
@@ -30,6 +35,7 @@ from realtime_lrp.realtime.viewer.concept_view import ConceptView, steady_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
+from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.results.records import concept_records
 from realtime_lrp.results.snapshot import concept_arrays
@@ -155,8 +161,8 @@ def test_numbers_that_are_not_finite_are_a_reason():
     channels, shares = np.array([[1, 0], [0, 1]]), np.array([[1.0, -3], [np.nan, 1]])
     figures = [np.ones(4), np.ones(4), np.ones(4)]
     processed = [np.ones((4, 2, 2), np.int8), *figures]
-    tensors = map(tf.constant, (channels, shares))
-    found, broken = fetch_concepts("conv", (*tensors, list(map(tf.constant, processed)), None))
+    tensors = tf.nest.map_structure(tf.constant, (shares, channels, processed))
+    found, broken = fetch_concepts("conv", ChannelOutput(*tensors))
     assert [(one.channel, one.share) for one in found.maps] == [(1, -0.75), (0, 0.25)]
     assert (broken.problem, broken.maps) == (NOT_FINITE, ())
 
@@ -260,8 +266,9 @@ def found_of(*channels, layer="conv2", followed=None, scale=1.0):
     """A result with these channels: a map each, shares in equal steps down from 0.4."""
     maps = [
         ConceptMap(
-            channel, 4.0 - number, 0.4 - 0.1 * number, np.full((8, 8), 100 - number, np.int8),
-            scale / (number + 1), 1.0, 1.0, lambda: np.zeros((8, 8, 3), np.float32),
+            np.full((8, 8), 100 - number, np.int8), scale / (number + 1), 1.0, 1.0,
+            lambda: np.zeros((8, 8, 3), np.float32),
+            channel, 4.0 - number, 0.4 - 0.1 * number,
         )
         for number, channel in enumerate(channels)
     ]  # fmt: skip

@@ -2,17 +2,13 @@
 
 import json
 import pickle
-import sys
 
 import keras
 import numpy as np
 import pytest
 
 from realtime_lrp import COLORMAPS, Explainer, Network
-from realtime_lrp.errors import UnavailableError, UsageError
-from realtime_lrp.notebook.figure import draw_maps
-from realtime_lrp.notebook.html import escaped
-from realtime_lrp.relevance.maps.targets import target_words
+from realtime_lrp.errors import UsageError
 
 LABELS = ["<script>alert(1)</script>", "$x^2$", "moon & sun", "\N{CAT FACE}"]
 
@@ -122,13 +118,6 @@ def test_plain_results_say_what_the_arrays_say(explanation):
     np.testing.assert_allclose(started.dropna(), frame["started"].dropna(), atol=1e-6)
 
 
-def test_tables_say_that_they_need_pandas(explanation, monkeypatch):
-    """Where it is not installed."""
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UnavailableError, match="pip install pandas"):
-        explanation.to_frame()
-
-
 def test_a_part_of_an_explanation_is_one(explanation):
     """By number, from the end too, and by slice; it can be stored and read again."""
     assert len(explanation) == 3 and len(explanation[1:]) == 2
@@ -156,16 +145,6 @@ def test_the_pictures_are_what_the_network_saw(explanation, network, pictures):
     assert several.pictures.shape == (1, 4, 4, 3)
 
 
-def test_targets_are_told_in_words():
-    """Classes by name, the best ones as the most probable."""
-    labels = ["moon", "sun"]
-    told = [target_words(target, labels) for target in ("all", "top1", "top2", 1, "0 - rest")]
-    assert told == [
-        "all classes", "the most probable class", "the 2 most probable classes", "sun",
-        "moon - rest",
-    ]  # fmt: skip
-
-
 def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
     """A row for each picture, a scale at each map; nothing of pyplot's."""
     figure = explanation.plot()
@@ -183,15 +162,6 @@ def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
     mine = explanation[:1].plot(pictures[:1, :5], colormap=COLORMAPS["icefire"])
     assert mine.axes[0].images[0].get_array().shape == (5, 32, 3)
     assert mine.axes[1].images[0].cmap(0)[:3] == pytest.approx(COLORMAPS["icefire"].table[0] / 255)
-
-
-def test_long_labels_stay_above_their_picture():
-    """They are broken into lines, and cut."""
-    shown = draw_maps(
-        np.zeros((1, 8, 8, 3), np.uint8), ["a long " * 60], {"map": np.ones((1, 8, 8))}
-    )
-    lines = shown.axes[0].get_title().splitlines()
-    assert len(lines) <= 5 and max(map(len, lines)) <= 38
 
 
 @pytest.mark.parametrize(
@@ -227,11 +197,6 @@ def test_notebooks_show_an_explanation(explanation):
     assert html.count('<img src="data:image/png;base64,') == 1
     assert "&lt;script&gt;" in html and "<script" not in html
     assert "moon &amp; sun - rest" in html and "taken by biases" in html
-
-
-def test_text_that_cannot_be_encoded_is_shown_by_its_number():
-    """A JSON file of labels may hold half a character."""
-    assert escaped(json.loads('"<\\ud800"')) == r"&lt;\ud800"
 
 
 def test_notebooks_show_an_explainer(explainer, network):

@@ -15,7 +15,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from realtime_lrp import COMPOSITES, Explainer, config, rule_named
 from realtime_lrp.cli.repeat import check_files
 from realtime_lrp.errors import ConfigError, OutputError, TransferError, UsageError
-from realtime_lrp.relevance.export import output_names
 from realtime_lrp.results.provenance import provenance_of_file
 
 LABELS = ["cup", "tabby  cat", "crane", "café"]
@@ -125,13 +124,6 @@ def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path
         assert same(one, explainer(x[place : place + 1], target))
 
 
-def test_labels_are_an_asset(saved):
-    """One name per line, whitespace reduced; no file without labels."""
-    _, folder = saved
-    lines = (folder / "assets" / "labels.txt").read_text("utf-8").splitlines()
-    assert lines == ["cup", "tabby cat", "crane", "café"]
-
-
 def test_a_saved_model_says_how_it_was_made(saved, model, tmp_path):
     """Rules, target and settings, and a hash of its weights that depends on nothing else."""
     _, folder = saved
@@ -237,24 +229,3 @@ def test_nothing_half_written_gets_the_name(model, tmp_path, monkeypatch):
         explainer.export(tmp_path / "saved")
     assert os.listdir(tmp_path) == ["saved"]
     assert not os.listdir(tmp_path / "saved")
-
-
-def test_outputs_have_legal_names(model, tmp_path):
-    """Characters that are illegal in C++ names become _; two maps cannot share a name."""
-    assert output_names(["my own-rules"]) == ["scores", "relevance", "my_own_rules"]
-    with pytest.raises(UsageError, match="Two outputs would be called 'epsilon'"):
-        Explainer(model, also=["epsilon", "epsilon"]).export(tmp_path / "again")
-    assert not (tmp_path / "again").exists()
-
-
-@pytest.mark.release
-def test_vgg16_is_exported(rng, tmp_path):
-    """Its 138 million weights, and the modified ones, are saved as variables, not in the graph."""
-    keras.utils.set_random_seed(0)
-    x = rng.normal(size=(3, 224, 224, 3)).astype(np.float32) * 50
-    explainer = Explainer(keras.applications.VGG16(weights=None), composite="epsilon_plus_flat")
-    explainer.export(tmp_path / "saved")
-    assert (tmp_path / "saved/saved_model.pb").stat().st_size < 2**20
-    made = computed_alone(tmp_path / "saved", x, tmp_path)
-    assert same(made[" 3"], explainer(x))
-    assert near(made[" of classes"]["relevance"][:1], explainer(x[:1], 3).relevance)

@@ -3,23 +3,22 @@
 import contextlib
 import time
 
-import keras
 import media
 import numpy as np
 import pytest
 
-from realtime_lrp import Explainer, config
+from realtime_lrp import config
 from realtime_lrp.commands.bench import timing
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
-from realtime_lrp.engine.precision_times import PrecisionTimes
+from realtime_lrp.engine.device import PrecisionTimes
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.relevance.maps.compiled import PipelineOutput
+from realtime_lrp.relevance.maps.compiled import Explained
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
     monkeypatch.setattr(
         loading, "load_network", lambda *words, **more: loads.append(1) or load(*words, **more)
     )
-    output = PipelineOutput(Full(), Full(), [[Full()] * 4], [Full()], [Full()], [])
+    output = Explained(Full(), Full(), [Full()], [Full()], [[Full()] * 4], ())
     engine._pipeline = lambda batch, targets: output
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]
@@ -200,19 +199,6 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
         steps.index(("begin", number + 1)) < steps.index(("wait", number)) for number in range(1, 6)
     ]
     assert ahead == [in_flight == 2] * 5
-
-
-def test_bfloat16_is_offered_where_maps_can_be_computed_in_it(rng):
-    """The probe agrees with what an explainer does on this processor."""
-    keras.utils.set_random_seed(5)
-    layers = [keras.layers.Conv2D(16, 3, 2, activation="relu"), keras.layers.Flatten()]
-    model = keras.Sequential([keras.Input((16, 16, 3)), *layers, keras.layers.Dense(4)])
-    x = rng.uniform(size=(1, 16, 16, 3)).astype(np.float32)
-    try:
-        works = bool(Explainer(model, precision="bfloat16")(x).relevance.any())
-    except hardware.tf.errors.OpError:
-        works = False
-    assert loading.computes_bfloat16() == works
 
 
 def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeypatch):

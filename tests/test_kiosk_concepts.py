@@ -27,7 +27,7 @@ from realtime_lrp.commands.kiosk.settings import wrong_in_kiosk
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import ASSETS
 from realtime_lrp.engine import gallery as gallery_module
-from realtime_lrp.engine.concept_result import ConceptMap, ConceptRequest, ConceptResult
+from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.view.elements import Pictures, TextBlock
 
@@ -175,7 +175,7 @@ def own_map(channel, share, column):
     """The map of a channel that looks at one column."""
     strength = np.zeros((8, 8), np.int8)
     strength[:, column] = 127
-    return ConceptMap(channel, share, share, strength, 1.0, share, abs(share), lambda: None)
+    return ConceptMap(strength, 1.0, share, abs(share), lambda: None, channel, share, share)
 
 
 class Visit(Turns):

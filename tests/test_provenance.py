@@ -20,9 +20,8 @@ from realtime_lrp.config.provenance import (
     Provenance,
     recorded_settings,
 )
-from realtime_lrp.engine.device import cpu
-from realtime_lrp.engine.hashes import hashes, network_files
-from realtime_lrp.engine.precision_times import computes_bfloat16
+from realtime_lrp.engine.device import computes_bfloat16, cpu
+from realtime_lrp.engine.provenance import hashes, network_files
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture

@@ -1,6 +1,5 @@
 """Channels of tokens: their maps against a modified gradient, and the patch of each token."""
 
-import cv2
 import keras
 import numpy as np
 import pytest
@@ -9,9 +8,7 @@ from keras import layers, ops
 from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 
 from realtime_lrp import Explainer
-from realtime_lrp.commands.bench.networks import vision_transformer
 from realtime_lrp.errors import UsageError
-from realtime_lrp.models.gallery import Gallery, read_gallery_file
 from realtime_lrp.relevance.concepts.concept_layers import concept_layers, default_layer
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.reading.building import build_graph
@@ -279,18 +276,3 @@ def test_feature_maps_of_tokens_need_known_patches(arrange, known):
     else:
         with pytest.raises(UsageError, match="cannot be laid on a grid"):
             explainer.check_concept_layer("behind")
-
-
-@pytest.mark.release
-def test_a_gallery_of_a_transformer(run, tmp_path):
-    """Of its last hidden layer before the last attention, 32 units."""
-    vision_transformer(8, 2, depth=2, side=32).save(tmp_path / "vit.keras")
-    rng = np.random.default_rng(5)
-    for number in range(3):
-        picture = cv2.resize(rng.integers(0, 256, (4, 4, 3), np.uint8), (32, 32))
-        cv2.imwrite(str(tmp_path / f"{number}.png"), picture)
-    words = ("--model", tmp_path / "vit.keras", "--preprocess", "tf", "--composite", "cp_lrp")
-    code, out, _ = run("concepts", *words, "--images", tmp_path, "-o", tmp_path / "of.concepts")
-    (layer,) = Gallery(*read_gallery_file(tmp_path / "of.concepts")).contents.layers
-    assert code == 0 and layer.channels == 32 and layer.name in out
-    assert any(len(one.relevant) >= 2 for one in layer.entries.values())

@@ -12,7 +12,8 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UnavailableError
-from realtime_lrp.relevance.maps.methods import METHODS, MethodContext, MethodOptions
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
 from realtime_lrp.relevance.reading.building import build_graph
@@ -71,7 +72,7 @@ def handed_back(graph, x, begin):
     }
     arrived = []
     for method in ("gradient", "lrp"):
-        back = METHODS[method].back(MethodContext(graph, rules, MethodOptions()))
+        back = Plan(METHODS[method], graph, bound=rules).back
         parts = graph.backward(tensors, begin, back)
         arrived.append(total(parts[0]).numpy() if parts[0] else np.zeros_like(x))
     return tensors[graph.output].numpy(), *arrived

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from viewer import LOOK, Viewer, engine_of, explained_frame
 
-from realtime_lrp.config.about import ABOUT
-from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.config.names import ABOUT, COMPOSITES, METHODS
 from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures, network_view, view

@@ -7,11 +7,11 @@ import pytest
 from viewer import answer
 
 from realtime_lrp import config
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, METHOD_ORDER, NO_MAP
+from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, NO_MAP
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.state import (
     ESCAPE_S,
@@ -119,7 +119,7 @@ KEYS = [
         },
     ),
     (
-        "p Tab Page_Down Down Down space Down Down Down space",
+        "p Tab Page_Down space Down space",
         "Return",
         {"maps": None, "panels": (), "also": (), "tiled": False, **GOES_ON},
     ),
@@ -258,7 +258,7 @@ def test_all_methods_colour_maps_and_targets_come_round():
     for _ in METHODS:
         state = pressed(state, "b")
         walked.append(state.request.choice.method)
-    assert set(walked) == set(METHODS) == set(METHOD_ORDER)
+    assert [walked[-1], *walked[:-1]] == list(METHODS)
     assert walked[0] == "guided_backprop" and walked[-2:] == ["attention", "lrp"]
     state, walked = started(), []
     for _ in range(7):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp import config
-from realtime_lrp.config import about
 from realtime_lrp.config.keys import SECTIONS
+from realtime_lrp.config.names import ABOUT
 from realtime_lrp.config.printing import to_yaml
 from realtime_lrp.config.values import MAX_LETTERS, MAX_PIXELS
 from realtime_lrp.view import keys
@@ -46,7 +46,7 @@ def printed() -> dict[str, str]:
         "config.yaml": schema + config.as_yaml(config.load()),
         "assets/config.schema.json": config.json_schema(),
         "docs/configuration.md": INTRODUCTION + "".join(map(_settings, SECTIONS)),
-        "docs/methods.md": _with_table("docs/methods.md", about.table()),
+        "docs/methods.md": _with_table("docs/methods.md", _sentences()),
         "docs/live.md": _with_table("docs/live.md", keys.table()),
     }
 
@@ -73,6 +73,12 @@ def _limits(value: Mapping[str, Any]) -> str:
         if "maxItems" in part:
             return f"{part.get('minItems', 0)} to {part['maxItems']} entries"
     return ""
+
+
+def _sentences() -> str:
+    """What each composite and method shows and what it is weak at, as a table."""
+    rows = ["| composite or method | what its map shows; what it is weak at |", "|---|---|"]
+    return "\n".join([*rows, *(f"| `{name}` | {text} |" for name, text in ABOUT.items())]) + "\n"
 
 
 def _with_table(page: str, table: str) -> str:

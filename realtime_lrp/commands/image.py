@@ -11,8 +11,8 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses, has_vanished
-from realtime_lrp.engine.colouring import colour, painter_for
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores

@@ -5,7 +5,6 @@ Must not import TensorFlow: files of results are written without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,11 +35,10 @@ INSPECT = "realtime-lrp inspect shows every layer"
 
 @dataclass(frozen=True)
 class Loss:
-    """Where most relevance is lost, or gained.
+    """Where most relevance is lost, or gained, as a share of the magnitude of what started.
 
-    Attributes:
-      layer: the name of the layer; None for integrated gradients, which need more samples.
-      share: what is lost as a share of the magnitude of what started; below 0 it is gained.
+    Below 0 it is gained. Without a layer it is that of integrated gradients, which need more
+    samples.
     """
 
     layer: str | None
@@ -55,11 +53,8 @@ class Loss:
 def has_account(engine: Engine, index: int = 0) -> bool:
     """Whether the sum of a map is a share of what started: of a whole composite.
 
-    Integrated gradients add up to the difference between the scores and those of the baseline.
-
-    Args:
-      engine: computed the map.
-      index: of which map: 0 is the first, followed by those of `also`.
+    Integrated gradients add up to the difference between the scores and those of the baseline. Map
+    0 is the first, followed by those of `also`.
     """
     name = (engine.name, *engine.also)[index]
     known = name in COMPOSITES.known() or engine.explainer.differences[index]
@@ -83,14 +78,7 @@ def has_vanished(engine: Engine, result: Result, index: int = 0) -> bool:
 
 
 def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 0) -> Loss:
-    """Looks for the layer that loses most relevance; this costs as much as a map.
-
-    Args:
-      engine: computed the map.
-      picture: uint8 [h, w, 3], what the network saw.
-      result: the maps of the picture.
-      index: of which map.
-    """
+    """Looks for the layer that loses most relevance; costs as much as a map."""
     started = result.maps[index].started_magnitude
     if engine.explainer.differences[index]:
         return Loss(None, result.maps[index].lost / started if started else 0.0)
@@ -99,103 +87,58 @@ def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 
     return Loss(most.name, float(most.lost[0]) / started if started else 0.0)
 
 
-class Losses:
-    """Counts the first maps of pictures that lost relevance, and says where it went.
-
-    Args:
-      engine: computes the maps.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._maps = 0
-        self._incomplete, self._vanished = _Group(), _Group()
-
-    def add(self, picture: np.ndarray, result: Result) -> str | None:
-        """Adds a map; returns the layer that lost most, or None where the account closes.
-
-        Args:
-          picture: uint8 [h, w, 3], what the network saw.
-          result: its maps.
-        """
-        self._maps += 1
-        if closes(self._engine, result):
-            return None
-        one = result.maps[0]
-        vanished = has_vanished(self._engine, result)
-        group = self._vanished if vanished else self._incomplete
-        if group.count % LOSS_EVERY == 0:
-            group.loss = find_loss(self._engine, picture, result)
-        group.count += 1
-        share = one.lost / (one.started_magnitude or 1.0)
-        group.missing = max(group.missing, share, key=abs)
-        return group.loss.layer
-
-    @property
-    def counts(self) -> tuple[LostMaps, ...]:
-        """What is known of maps that show almost nothing, and of those that lack a part."""
-        return tuple(
-            LostMaps(group.count, self._maps, group.missing, vanished, group.loss)
-            for group, vanished in ((self._vanished, True), (self._incomplete, False))
-        )
-
-    @property
-    def notes(self) -> list[str]:
-        """A line about maps that show almost nothing and one about those that lack a part."""
-        return loss_notes(self.counts)
-
-
-@dataclass(frozen=True)
-class LostMaps:
-    """Maps of one recording, or of a part of it, that lost relevance.
-
-    Attributes:
-      count: how many lost it.
-      maps: how many there are.
-      missing: how much is missing, at most, as in `loss_text`.
-      vanished: whether almost everything is missing.
-      loss: where it went.
-    """
-
-    count: int
-    maps: int
-    missing: float
-    vanished: bool
-    loss: Loss
-
-
-def loss_notes(counts: Iterable[LostMaps]) -> list[str]:
-    """Says in which layers maps lost relevance: a line for each kind, whatever their parts."""
-    notes = []
-    counts = list(counts)
-    for vanished in (True, False):
-        kind = [one for one in counts if one.vanished == vanished]
-        if count := sum(one.count for one in kind):
-            total = sum(one.maps for one in kind)
-            maps = f"{count} of {total} maps" if total > 1 else THE_MAP
-            last = [one.loss for one in kind if one.count][-1]
-            missing = max((one.missing for one in kind), key=abs)
-            notes.append(loss_text(maps, last, missing, vanished))
-    return notes
-
-
 @dataclass
 class _Group:
     """Maps that lost relevance: how many, the largest share that is missing, and where it went."""
 
+    vanished: bool
     count: int = 0
     missing: float = 0.0
     loss: Loss = Loss(None, 0.0)
 
 
+class Losses:
+    """Counts the first maps of pictures that lost relevance, and says where it went."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._maps = 0
+        self._groups = _Group(True), _Group(False)
+
+    def add(self, picture: np.ndarray, result: Result) -> str | None:
+        """Adds the map of uint8 [h, w, 3], what the network saw.
+
+        Returns the layer that lost most, or None where the account closes.
+        """
+        self._maps += 1
+        if closes(self._engine, result):
+            return None
+        one = result.maps[0]
+        group = self._groups[not has_vanished(self._engine, result)]
+        if group.count % LOSS_EVERY == 0:
+            group.loss = find_loss(self._engine, picture, result)
+        group.count += 1
+        group.missing = max(group.missing, one.lost / (one.started_magnitude or 1.0), key=abs)
+        return group.loss.layer
+
+    @property
+    def notes(self) -> list[str]:
+        """A line about maps that show almost nothing and one about those that lack a part."""
+        return [
+            loss_text(
+                f"{one.count} of {self._maps} maps" if self._maps > 1 else THE_MAP,
+                one.loss, one.missing, one.vanished,
+            )
+            for one in self._groups
+            if one.count
+        ]  # fmt: skip
+
+
 def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
     """Says what is missing from maps, in which layer it was lost, and what to do.
 
-    Args:
-      maps: which maps: "the map", "3 of 5 maps".
-      loss: where most was lost.
-      missing: how much is missing, at most, as a share of what started; below 0 it is too much.
-      vanished: whether almost everything is missing.
+    `missing` is how much, at most, as a share of what started; below 0 it is too much. `vanished`:
+    almost everything is missing.
     """
     up_to = "" if maps == THE_MAP else "up to "
     if loss.layer is None:

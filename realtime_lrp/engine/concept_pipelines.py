@@ -6,26 +6,16 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.engine.concept_result import (
-    TOP,
-    ConceptMap,
-    ConceptRequest,
-    ConceptResult,
-    shares_of,
-)
+from realtime_lrp.engine.result import TOP, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.relevance.concepts.concept_pipeline import (
-    BothOutputs,
-    ConceptOutput,
-    no_prior,
-)
+from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.maps.compiled import Explained
 
 KEPT = 3
 """Of how many layers the compiled functions are kept. Each takes the memory of a graph."""
@@ -42,7 +32,6 @@ REST_S = 300.0
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
 NOT_LRP = "single channels are defined for LRP only: choose a composite (keys 1 to 7)"
 NO_MEMORY = "the memory does not suffice for the maps of single channels"
-NOT_FINITE = "the maps of single channels hold NaN or Inf"
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +39,9 @@ log = logging.getLogger(__name__)
 class ConceptPipelines:
     """Compiles and keeps a function for each of the last layers that were asked for.
 
-    One thread may compile while another one computes.
-
-    Args:
-      explainer: the engine's.
-      default: the layer that is meant where none is named; None where the method is not LRP, or
-        the network has no layer whose channels can be shown.
-      prepare: pictures uint8 [B, h, w, 3] -> x.
-      reduce: what the engine computes of maps.
-      cpu: whether the memory is that of a CPU, which is not known to suffice.
-
-    Attributes:
-      layers: those that can be chosen.
+    One thread may compile while another one computes. `default` is the layer that is meant where
+    none is named; None where the method is not LRP, or the network has no layer whose channels can
+    be shown. With `cpu` the memory is not known to suffice. `layers` are those that can be chosen.
     """
 
     def __init__(
@@ -75,7 +55,7 @@ class ConceptPipelines:
         self._explainer, self._prepare, self._reduce, self._cpu = explainer, prepare, reduce, cpu
         self._default = default
         self.layers = explainer.concept_layers if default else ()
-        self._ready: OrderedDict[str, Callable[..., BothOutputs]] = OrderedDict()
+        self._ready: OrderedDict[str, Callable[..., Explained]] = OrderedDict()
         self._problems: dict[str, tuple[str, float]] = {}  # why, and until when it is not tried
         self._lock = threading.Lock()
 
@@ -105,7 +85,7 @@ class ConceptPipelines:
             if self._cpu and explainer.pictures_at_once() < NEEDED:
                 self.give_up(wanted)
                 return
-            run = explainer.compile_concept_pipeline(self._prepare, self._reduce, layer, TOP)
+            run = explainer.compile_pipeline(self._prepare, self._reduce, layer, TOP)
             run(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
         except tf.errors.ResourceExhaustedError:
             self.give_up(wanted)
@@ -122,7 +102,7 @@ class ConceptPipelines:
 
     def run(
         self, batch: np.ndarray, targets: Any, wanted: ConceptRequest, prior: np.ndarray | None
-    ) -> BothOutputs | None:
+    ) -> Explained | None:
         """The tensors of a batch, which the device may still be computing; None with a problem."""
         self.compile(wanted)
         layer = self.layer(wanted)
@@ -135,54 +115,16 @@ class ConceptPipelines:
             channels = self._explainer.channel_counts()[layer]
             prior = no_prior(channels) if prior is None else prior.copy()
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
-        return run(batch, prior, targets)
+        return run(batch, targets, prior)
 
     def _refuse(self, layer: str, problem: str, until: float = math.inf) -> None:
         self._problems[layer] = problem, until
 
-    def give_up(self, wanted: ConceptRequest) -> None:
+    def give_up(self, wanted: ConceptRequest | None) -> None:
         """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""
+        if wanted is None:
+            return
         layer = self.layer(wanted)
         self._refuse(layer, NO_MEMORY, time.monotonic() + REST_S)
         with self._lock:
             self._ready.pop(layer, None)
-
-
-def fetch_concepts(layer: str, output: ConceptOutput) -> list[ConceptResult]:
-    """Waits for a batch; one result for each picture.
-
-    Args:
-      layer: the layer's name.
-      output: what the compiled function returned; `after` gave strength, scale, total, magnitude.
-
-    Raises:
-      tf.errors.OpError: the device failed on the batch.
-    """
-    channels, by_channel, (drawn, *figures), raw = output
-    numbers, at_layer = channels.numpy(), by_channel.numpy()
-    shares = shares_of(at_layer)
-    scales, totals, magnitudes = (one.numpy().reshape(numbers.shape) for one in figures)
-    strengths = drawn.numpy()
-    strengths = strengths.reshape(*numbers.shape, *strengths.shape[1:])
-
-    def concept(picture: int, place: int) -> ConceptMap:
-        at, channel = (picture, place), int(numbers[picture, place])
-        return ConceptMap(
-            channel, float(at_layer[picture, channel]), float(shares[picture, channel]),
-            strengths[at], float(scales[at]), float(totals[at]), float(magnitudes[at]),
-            partial(_fetch, raw, picture, place),
-        )  # fmt: skip
-
-    results = []
-    for picture, of_all in enumerate(shares):
-        if np.isfinite(of_all).all() and np.isfinite(magnitudes[picture]).all():
-            maps = [concept(picture, place) for place in range(numbers.shape[1])]
-            maps.sort(key=lambda one: -abs(one.share))
-            results.append(ConceptResult(layer, tuple(maps), of_all))
-        else:
-            results.append(ConceptResult(layer, problem=NOT_FINITE))
-    return results
-
-
-def _fetch(raw: tf.Tensor, picture: int, place: int) -> np.ndarray:
-    return raw[picture, place].numpy()

@@ -14,25 +14,23 @@ import numpy as np
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.defaults import COMPOSITE
 from realtime_lrp.config.names import AUTO
-from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines, fetch_concepts
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
-from realtime_lrp.engine.hashes import network_files
 from realtime_lrp.engine.loading import (
     build_explainer,
     choose_precision,
     load,
     load_configured,
 )
-from realtime_lrp.engine.result import Result, fetch_results
+from realtime_lrp.engine.provenance import network_files
+from realtime_lrp.engine.result import ConceptRequest, Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.relevance.concepts.references import Peaks
+from realtime_lrp.relevance.concepts.concepts import Peaks
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_text
-from realtime_lrp.relevance.maps.compiled import PipelineOutput
-from realtime_lrp.relevance.maps.map_plans import composite_for
+from realtime_lrp.relevance.maps.plans import composite_for
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
@@ -89,11 +87,7 @@ class Engine:
         self._load(device())
 
     def with_config(self, config: Config, also: Sequence[str] = ()) -> "Engine":
-        """An engine of the same network for other settings of `lrp` and `overlay`.
-
-        Raises:
-          Error: what `load` and `Explainer` raise.
-        """
+        """An engine of the same network for other settings of `lrp` and `overlay`."""
         check_names(config)
         graph = build_graph(self.model, config.lrp.pool, size=config.model.size)
         other = copy(self)
@@ -104,12 +98,8 @@ class Engine:
     def variant(self, model: keras.Model | None = None, **changes: Any) -> Explainer:
         """An explainer as configured, but for some arguments of `Explainer`.
 
-        Args:
-          model: the Keras model, with its present weights; None is the engine's.
-          changes: the arguments that differ. The precision is the engine's where they name none.
-
-        Raises:
-          UsageError: what `Explainer` raises.
+        The Keras model has its present weights; None is the engine's. The precision is the engine's
+        where the changes name none.
         """
         arguments = {"composite": self.composite, "precision": self.precision, **changes}
         return build_explainer(
@@ -160,11 +150,7 @@ class Engine:
 
     @property
     def model(self) -> keras.Model:
-        """The Keras model; loaded once more, and kept, where it was not kept.
-
-        Raises:
-          Error: what `load` raises.
-        """
+        """The Keras model; loaded once more, and kept, where it was not kept."""
         if self.network.model is None:
             self.network = load_configured(self.config)
         return self.network.model
@@ -235,28 +221,16 @@ class Engine:
     def peaks(
         self, pictures: np.ndarray, layers: Sequence[str]
     ) -> tuple[np.ndarray, dict[str, Peaks]]:
-        """The scores, and where channels respond, of extracted regions uint8 [B, h, w, 3].
-
-        Args:
-          pictures: what the network sees of each picture.
-          layers: the layers whose channels are looked at.
-        """
+        """The scores, and where channels respond, of extracted regions uint8 [B, h, w, 3]."""
         with tf.device(self._device.scope):
             return self.explainer.peaks(self.network.prepare(tf.constant(pictures)), layers)
 
     def position_maps(
         self, picture: np.ndarray, layer: str, channels: Sequence[int], positions: Sequence[int]
     ) -> np.ndarray:
-        """The maps of single neurons for an extracted region uint8 [h, w, 3].
+        """The maps of single neurons for an extracted region, float32 [neurons, h, w, C].
 
-        Args:
-          picture: what the network sees.
-          layer: the layer of the neurons.
-          channels: a channel of each.
-          positions: its position, as in `Peaks`.
-
-        Returns:
-          float32 [neurons, h, w, C].
+        The region is uint8 [h, w, 3]; each neuron has a channel and a position, as in `Peaks`.
         """
         with tf.device(self._device.scope):
             x = self.network.prepare(tf.constant(picture[None]))
@@ -304,73 +278,39 @@ class Engine:
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
     ) -> Callable[[], list[Result]]:
-        """As `begin`, for regions that have been extracted.
-
-        Args:
-          batch: uint8 [B, h, w, 3], what the network sees of each picture.
-          regions: where each of them lies in its picture.
-          targets: as in `begin`.
-          concepts: as in `begin`.
-          prior: as in `begin`.
-        """
+        """As `begin`, for what the network sees of each picture, uint8 [B, h, w, 3]."""
         if targets is not None and len(targets) != len(batch):
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
             )
-        if concepts is not None:
-            return self._begin_with_concepts(batch, regions, targets, concepts, prior)
-        on = self._device
+        on, pipelines = self._device, self._concepts
+        alone, needed = len(batch) == 1, len(batch) * (NEEDED if concepts else 1)
+        fits = alone or on.is_gpu or needed <= self.explainer.pictures_at_once()
+        output = None
         try:
-            output = self._run(batch, targets) if self._fits(len(batch)) else None
+            if fits:
+                with tf.device(on.scope):
+                    output = (
+                        pipelines.run(batch, targets, concepts, prior)
+                        if concepts
+                        else self._pipeline(batch, targets)
+                    )
         except tf.errors.ResourceExhaustedError:
-            output = None
+            pipelines.give_up(concepts)
 
         def results() -> list[Result]:
             try:
                 if output:
-                    return self._checked(batch, fetch_results(output, regions, targets), targets)
+                    layer = pipelines.layer(concepts) if concepts else ""
+                    found = fetch_results(output, regions, targets, layer)
+                    return self._checked(batch, found, targets)
             except tf.errors.ResourceExhaustedError:
-                pass
-            return self._with_less_memory(batch, regions, targets, on)
-
-        return results
-
-    def _begin_with_concepts(
-        self,
-        batch: np.ndarray,
-        regions: Sequence[Region],
-        targets: Sequence[str | int] | None,
-        wanted: ConceptRequest,
-        prior: np.ndarray | None,
-    ) -> Callable[[], list[Result]]:
-        """As `begin_extracted`; without concepts where these have a problem."""
-        pipelines, on = self._concepts, self._device
-        if len(batch) > 1 and not self._fits(NEEDED * len(batch)):
-            return lambda: self._with_less_memory(batch, regions, targets, on, wanted, prior)
-
-        def without() -> list[Result]:
-            why = pipelines.refusal(wanted)
+                pipelines.give_up(concepts)
+            if not (concepts and fits):
+                return self._with_less_memory(batch, regions, targets, on, concepts, prior)
+            why = pipelines.refusal(concepts)
             plain = self.begin_extracted(batch, regions, targets)()
             return [replace(one, concepts=why) for one in plain]
-
-        try:
-            with tf.device(self._device.scope):
-                outputs = pipelines.run(batch, targets, wanted, prior)
-        except tf.errors.ResourceExhaustedError:
-            pipelines.give_up(wanted)
-            outputs = None
-
-        def results() -> list[Result]:
-            if outputs is None:
-                return without()
-            try:
-                found = self._checked(batch, fetch_results(outputs[0], regions, targets), targets)
-                concepts = fetch_concepts(pipelines.layer(wanted), outputs[1])
-            except tf.errors.ResourceExhaustedError:
-                pipelines.give_up(wanted)
-                return without()
-            pairs = zip(found, concepts, strict=True)
-            return [replace(result, concepts=one) for result, one in pairs]
 
         return results
 
@@ -379,15 +319,6 @@ class Engine:
         if self._device.is_gpu:
             log.warning("the GPU %s is left (%s): computing on the CPU", self._device.name, reason)
             self._load(cpu())
-
-    def _run(self, batch: np.ndarray, targets: Sequence[str | int] | None) -> PipelineOutput:
-        with tf.device(self._device.scope):
-            return self._pipeline(batch, targets)
-
-    def _fits(self, pictures: int) -> bool:
-        """Whether so many pictures may be explained at once; a GPU finds out by itself."""
-        gpu = self._device.is_gpu
-        return pictures == 1 or gpu or pictures <= self.explainer.pictures_at_once()
 
     def _with_less_memory(
         self,
@@ -445,12 +376,6 @@ class Engine:
     def layer_flows(
         self, picture: np.ndarray, index: int = 0, target: str | int | None = None
     ) -> list[LayerFlow]:
-        """Sums of relevance layer by layer, from the output to the input.
-
-        Args:
-          picture: uint8 [h, w, 3], what the network sees of a picture.
-          index: of which map: 0 is the first, followed by those of `also`.
-          target: what is explained instead of the engine's own target.
-        """
+        """`Explainer.layer_flows` of what the network sees of a picture, uint8 [h, w, 3]."""
         with tf.device(self._device.scope):
             return self.explainer.layer_flows(self.network.prepare(picture[None]), index, target)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.hashes import Files, hashes
+from realtime_lrp.engine.provenance import Files, hashes
 from realtime_lrp.models.concept_names import ChannelNames, read_names
 from realtime_lrp.models.gallery import Gallery, load_gallery
 from realtime_lrp.system.plain_text import plain
@@ -15,20 +15,10 @@ log = logging.getLogger(__name__)
 
 
 def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
-    """The gallery and the names that a configuration asks for.
+    """The gallery and the names that a configuration, or the engine's, asks for.
 
     If it was made with another network or other weights, a warning and `Gallery.other_network` say
     so: pictures and channels may not go together then.
-
-    Args:
-      engine: explains the network.
-      config: the configuration; None: the engine's.
-
-    Raises:
-      MissingInputError: there is no such file.
-      DamagedInputError: the gallery is damaged.
-      UsageError: the gallery belongs to another network.
-      ConfigError: something is wrong with the names.
     """
     config = config or engine.config
     gallery = load_gallery(config)
@@ -48,11 +38,8 @@ def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
 def other_network(gallery: Gallery, weights: str | None, name: str, files: Files) -> str:
     """What a gallery was made with, if not with this network: "the network 'x'"; else "".
 
-    Args:
-      gallery: what is asked about; an empty one was made with nothing.
-      weights: of the network, as configured.
-      name: its name.
-      files: what it is read from.
+    An empty gallery was made with nothing. `weights` are as configured, `files` what the network is
+    read from.
     """
     made, model = gallery.contents, gallery.contents.provenance.get("model")
     ours = hashes(files) if made.sha256 else {}
@@ -69,12 +56,7 @@ def other_network(gallery: Gallery, weights: str | None, name: str, files: Files
 
 
 def channel_names(engine: Engine) -> Mapping[int, str]:
-    """The names that the configuration gives to channels of the engine's concept layer.
-
-    Raises:
-      MissingInputError: there is no such file.
-      ConfigError: something is wrong with the names.
-    """
+    """The names that the configuration gives to channels of the engine's concept layer."""
     chosen, layer = engine.config.concepts.names, engine.concept_layer
     if not chosen or not layer:
         return {}

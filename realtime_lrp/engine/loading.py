@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.device import Device
-from realtime_lrp.engine.precision_times import computes_bfloat16
+from realtime_lrp.engine.device import Device, computes_bfloat16
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.networks import Network, load_network
@@ -24,16 +23,8 @@ another method that may never be chosen."""
 def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     """Loads the configured network and turns its model into a graph.
 
-    Args:
-      config: the effective configuration.
-      keep_model: whether the Keras model stays in memory, as a second copy of the weights, if it is
-        not too large; else `Network.model` is None.
-
-    Raises:
-      UsageError: the network or its weights do not exist, or `preprocess` does not suit it.
-      MissingInputError: a file does not exist.
-      DamagedInputError: a file is damaged, or the model cannot be explained.
-      UnavailableError: the weights cannot be had, or the memory does not suffice.
+    With `keep_model` the Keras model stays in memory, as a second copy of the weights, if it is not
+    too large; else `Network.model` is None.
     """
     network = load_configured(config)
     model: keras.Model = network.model
@@ -58,48 +49,23 @@ def load_configured(config: Config) -> Network:
 def build_explainer(
     model: keras.Model | Graph, network: Network, config: Config, device: Device, **changes: Any
 ) -> Explainer:
-    """Builds the explainer that a configuration describes.
-
-    Args:
-      model: the network's Keras model or graph.
-      network: gives the labels and the range of the input.
-      config: the effective configuration.
-      device: where it is going to run.
-      changes: arguments of `Explainer` that differ from the configuration.
-
-    Raises:
-      UsageError: what `Explainer` raises.
-      DamagedInputError: what `Explainer` raises.
-    """
-    lrp = config.lrp
-    arguments: dict[str, Any] = {
-        "method": lrp.method,
-        "target": lrp.target,
-        "layers": lrp.layers,
-        "absorb_bias": lrp.absorb_bias,
-        "keep": lrp.keep,
-        "guided": lrp.guided,
-        "samples": lrp.samples,
-        "baseline": lrp.baseline,
-        "grad_cam_layer": lrp.grad_cam_layer,
-        "start": lrp.start,
-        "pool": lrp.pool,
+    """Builds the explainer that a configuration describes, but for `changes` of its arguments."""
+    same = (
+        "method", "target", "layers", "absorb_bias", "keep", "guided", "samples", "baseline",
+        "grad_cam_layer", "start", "pool", "xla",
+    )  # fmt: skip
+    arguments = {name: getattr(config.lrp, name) for name in same} | {
         "labels": network.labels,
         "size": config.model.size,
         "output_activation": config.model.output_activation,
         "fast": device.fast_precision,
-        "xla": lrp.xla,
         **network.box(),
     }
     return Explainer(model, **arguments | changes)
 
 
 def choose_precision(config: Config, moving: bool) -> str:
-    """The precision to ask the explainer for; "auto" only for moving pictures.
-
-    Raises:
-      UnavailableError: bfloat16 is configured and the processor cannot compute in it.
-    """
+    """The precision to ask the explainer for; "auto" only for moving pictures."""
     precision = config.lrp.precision
     if precision == "bfloat16" and not computes_bfloat16():
         raise UnavailableError(

@@ -1,48 +1,92 @@
-"""What an engine returns for a picture: scores, and maps that are fetched when asked for."""
+"""What is asked of an engine about channels, and what it returns for a picture.
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+Scores, and maps that are fetched when asked for. Must not import TensorFlow: what draws or writes
+results needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realtime_lrp.engine.concept_result import ConceptResult
-from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.relevance.maps.account import FLOOD, VANISHED
-from realtime_lrp.relevance.maps.compiled import PipelineOutput
 from realtime_lrp.video.region import Region
 
-_Row = tuple[np.ndarray, float, float, float, float, float, float]
+if TYPE_CHECKING:
+    from realtime_lrp.relevance.maps.compiled import ChannelOutput, Explained
+
+NOT_FINITE = "the maps of single channels hold NaN or Inf"
+
+TOP = 4
+"""How many channels are shown."""
+
+NOTHING = 0.01
+"""A picture has nothing of a channel whose map has less of the largest map's relevance."""
+
+NO_SHARES = np.zeros(0, np.float32)
+
+
+def shares_of(relevance: np.ndarray) -> np.ndarray:
+    """The relevance of channels [..., channels], divided by the sum of magnitudes of all: -1 to 1.
+
+    Shares compare between pictures; where no channel has relevance, they are 0.
+    """
+    magnitudes = np.abs(relevance).sum(-1, keepdims=True)
+    return relevance / np.where(magnitudes > 0, magnitudes, 1)
 
 
 @dataclass(frozen=True)
-class ResultMap:
-    """One map of one picture.
+class ConceptRequest:
+    """Which channels are wanted: of `Engine.concept_layer` where no layer is named.
+
+    `channel` is wanted even if it is none of the largest.
+    """
+
+    layer: str = ""
+    channel: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnMap:
+    """A map of one picture, as it is drawn.
 
     Attributes:
       strength: int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`.
       scale: the relevance that is drawn at full strength.
       total: the sum of the raw map.
       magnitude: the sum of its magnitudes.
-      started: the sum of relevance at the network's output, with the sign of each logit where the
-        composite asks for it.
-      started_magnitude: the sum of its magnitudes there.
-      taken_by_biases: the sum that biases took on the way.
     """
 
     strength: np.ndarray
     scale: float
     total: float
     magnitude: float
-    started: float
-    started_magnitude: float
-    taken_by_biases: float
     _fetch: Callable[[], np.ndarray]
 
     @property
     def relevance(self) -> np.ndarray:
         """The raw map, float32 [h, w, C]; copied from the device at each access."""
         return self._fetch()
+
+
+@dataclass(frozen=True, eq=False)
+class ResultMap(DrawnMap):
+    """One map of one picture with its account.
+
+    Attributes:
+      started: the sum of relevance at the network's output, with the sign of each logit where the
+        composite asks for it.
+      started_magnitude: the sum of its magnitudes there.
+      taken_by_biases: the sum that biases took on the way.
+    """
+
+    started: float
+    started_magnitude: float
+    taken_by_biases: float
 
     @property
     def lost(self) -> float:
@@ -58,6 +102,58 @@ class ResultMap:
     def vanished(self) -> bool:
         """Whether almost nothing of what started reached the pixels and biases."""
         return self.magnitude + abs(self.taken_by_biases) < VANISHED * self.started_magnitude
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptMap(DrawnMap):
+    """A channel of a layer, and its map of one picture, whose strength is scaled by itself.
+
+    Attributes:
+      channel: its number.
+      relevance_at_layer: the relevance in the channel at the layer's output.
+      share: see `shares_of`.
+    """
+
+    channel: int
+    relevance_at_layer: float
+    share: float
+
+    @property
+    def without_map(self) -> bool:
+        """Whether at most a tenth of the relevance reaches the pixels; biases take the rest."""
+        return self.magnitude < 0.1 * abs(self.relevance_at_layer)
+
+
+@dataclass(frozen=True, eq=False)
+class ConceptResult:
+    """The channels of a layer with the largest shares of the relevance of one picture.
+
+    Attributes:
+      layer: the layer's name, "" where the network has none to choose.
+      maps: `TOP` channels, the largest share first by magnitude; fewer where the layer has fewer,
+        none with a problem. A channel that was asked for is among them.
+      by_channel: float32 [channels], the shares of all channels, as of `ConceptMap`.
+      problem: why there are none, as a sentence for people, or "".
+    """
+
+    layer: str
+    maps: tuple[ConceptMap, ...] = ()
+    by_channel: np.ndarray = field(default_factory=lambda: NO_SHARES)
+    problem: str = ""
+
+    @property
+    def scale(self) -> float:
+        """The relevance that all maps are drawn at full strength with, so that they compare."""
+        return max((one.scale for one in self.maps), default=0.0)
+
+    def of(self, channel: int | None) -> ConceptMap | None:
+        """The map of a channel, or None."""
+        return next((one for one in self.maps if one.channel == channel), None)
+
+    def lacks(self, one: ConceptMap) -> bool:
+        """Whether the picture has nothing of a channel: under half a percent, and hardly a map."""
+        most = max((other.magnitude for other in self.maps), default=0.0)
+        return abs(one.share) < 0.005 and one.magnitude <= NOTHING * most
 
 
 @dataclass(frozen=True)
@@ -90,40 +186,70 @@ class Result:
 
 
 def fetch_results(
-    output: PipelineOutput,
+    output: Explained,
     regions: Sequence[Region],
     targets: Sequence[str | int] | None = None,
+    layer: str = "",
 ) -> list[Result]:
     """Waits for a batch and splits it into one result for each picture.
 
-    Args:
-      output: what the compiled pipeline returned; `after` gave strength, scale, total, magnitude.
-      regions: the region of each picture.
-      targets: what is explained of each, or None.
-
-    Raises:
-      tf.errors.OpError: the device failed on the batch.
+    `after` gave strength, scale, total and magnitude. `layer` is the one whose channels are in the
+    output. Raises `tf.errors.OpError` where the device failed on the batch.
     """
     by_map = [
         _result_maps(*tensors)
-        for tensors in zip(output.processed, output.maps, output.accounts, strict=True)
+        for tensors in zip(output.drawn, output.maps, output.accounts, strict=True)
     ]
-    by_picture = zip(*by_map, strict=True)
-    sums = map(tuple, output.explained.numpy().tolist())
-    nothing = [None] * len(regions)
-    each: Sequence[str | int | None] = nothing if targets is None else targets
-    by_channel = output.by_channel[0].numpy() if output.by_channel else nothing
-    return list(map(Result, output.scores.numpy(), sums, regions, by_picture, each, by_channel))
+    nothing: list[Any] = [None] * len(regions)
+    shares = concepts = nothing
+    if output.of_layer and layer:
+        concepts = fetch_concepts(layer, output.of_layer)
+    elif output.of_layer:
+        shares = output.of_layer.shares.numpy()
+    columns = (
+        output.scores.numpy(), map(tuple, output.explained.numpy().tolist()), regions,
+        zip(*by_map, strict=True), targets or nothing, shares, concepts,
+    )  # fmt: skip
+    return list(map(Result, *columns))
 
 
-def _result_maps(
-    processed: Sequence[tf.Tensor], raw: tf.Tensor, account: tf.Tensor
-) -> list[ResultMap]:
+def _result_maps(processed: Sequence[Any], raw: Any, account: Any) -> list[ResultMap]:
     strengths, *figures = (tensor.numpy() for tensor in processed)
-    columns = [*figures, *account.numpy().T]
-    rows: Iterable[_Row] = zip(strengths, *(one.tolist() for one in columns), strict=True)
-    return [ResultMap(*row, partial(_fetch, raw, number)) for number, row in enumerate(rows)]
+    columns = [*(one.tolist() for one in figures), account.numpy().tolist()]
+    return [
+        ResultMap(strength, scale, total, magnitude, partial(_fetch, raw, number), *of_account)
+        for number, (strength, scale, total, magnitude, of_account) in enumerate(
+            zip(strengths, *columns, strict=True)
+        )
+    ]
 
 
-def _fetch(raw: tf.Tensor, number: int) -> np.ndarray:
-    return raw[number].numpy()
+def fetch_concepts(layer: str, output: ChannelOutput) -> list[ConceptResult]:
+    """Waits for the channels of a batch; one result for each picture."""
+    numbers, at_layer = output.channels.numpy(), output.shares.numpy()
+    shares = shares_of(at_layer)
+    strengths, scales, totals, magnitudes = (
+        one.numpy().reshape(*numbers.shape, *one.shape[1:]) for one in output.drawn
+    )
+
+    def concept(picture: int, place: int) -> ConceptMap:
+        at, channel = (picture, place), int(numbers[picture, place])
+        return ConceptMap(
+            strengths[at], float(scales[at]), float(totals[at]), float(magnitudes[at]),
+            partial(_fetch, output.maps, at),
+            channel, float(at_layer[picture, channel]), float(shares[picture, channel]),
+        )  # fmt: skip
+
+    results = []
+    for picture, of_all in enumerate(shares):
+        if np.isfinite(of_all).all() and np.isfinite(magnitudes[picture]).all():
+            maps = [concept(picture, place) for place in range(numbers.shape[1])]
+            maps.sort(key=lambda one: -abs(one.share))
+            results.append(ConceptResult(layer, tuple(maps), of_all))
+        else:
+            results.append(ConceptResult(layer, problem=NOT_FINITE))
+    return results
+
+
+def _fetch(raw: Any, at: int | tuple[int, int]) -> np.ndarray:
+    return raw[at].numpy()

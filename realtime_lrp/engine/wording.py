@@ -15,30 +15,20 @@ TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 
 
 def top_scores(engine: Engine, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
-    """The highest scores as (label, score), best first.
-
-    Args:
-      engine: knows the labels.
-      scores: float32 [classes] of one picture.
-      count: how many, at most.
-    """
+    """The highest scores of one picture as (label, score), best first."""
     best = np.argsort(-scores)[:count]
     return [(engine.label(index), float(scores[index])) for index in best]
 
 
 def best_label(top: Sequence[tuple[str, float]]) -> str:
-    """The best label with its score in percent: "goldfish  93%".
-
-    Args:
-      top: what `top_scores` returns.
-    """
+    """The best label with its score in percent: "goldfish 93%"."""
     name, score = top[0]
     percent = f"{score:.0%}" if score >= 0.01 else "<1%"
     return f"{name.replace('_', ' ')}  {percent}"
 
 
 def score_list(top: Sequence[tuple[str, float]]) -> str:
-    """Labels with their scores: "goldfish 0.93, tench 0.02"; `top` as in `best_label`."""
+    """Labels with their scores: "goldfish 0.93, tench 0.02"."""
     return ", ".join(f"{name} {score:.3g}" for name, score in top)
 
 
@@ -67,10 +57,7 @@ def describe_target(
 ) -> str:
     """A target in words, with class names in place of indices.
 
-    Args:
-      engine: knows the labels.
-      target: see `TargetResolver`.
-      scores: what `top_scores` returns; with it "top1" names the class.
+    With `scores`, which `top_scores` returns, "top1" names the class.
     """
     if target == "top1" and scores:
         return f"the best: {scores[0][0]}"
@@ -80,12 +67,6 @@ def describe_target(
 
 
 def name_classes(target: str | int, classes: int, label: Callable[[int], str]) -> str:
-    """A target with class names in place of indices: "3 - 5" becomes "star - cup".
-
-    Args:
-      target: see `TargetResolver`.
-      classes: how many there are.
-      label: returns the name of a class.
-    """
+    """A target with class names in place of indices: "3 - 5" becomes "star - cup"."""
     sides = [side.strip() for side in str(target).split(" - ")]
     return " - ".join(label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides)

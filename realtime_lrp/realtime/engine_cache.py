@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.names import AUTO
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.system import memory
 

@@ -24,7 +24,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
-from realtime_lrp.engine.concept_result import ConceptRequest, ConceptResult
+from realtime_lrp.engine.result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.models.applications import APPLICATIONS

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from realtime_lrp.engine.concept_result import ConceptResult
+from realtime_lrp.engine.result import ConceptResult
 
 AVERAGED_S = 0.2
 """Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""

@@ -14,49 +14,43 @@ import tensorflow as tf
 from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.config.names import AUTO
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance import export
-from realtime_lrp.relevance.concepts.concepts import ConceptMaps
-from realtime_lrp.relevance.concepts.references import References
-from realtime_lrp.relevance.described import explainer_html
-from realtime_lrp.relevance.explanation import Explanation, explanation_of
+from realtime_lrp.relevance.concepts.channels import no_prior
+from realtime_lrp.relevance.concepts.concepts import ConceptViews
+from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.export import explainer_provenance, kept_arguments, layer_rules
-from realtime_lrp.relevance.layer_views import LayerViews
-from realtime_lrp.relevance.maps.account import flood_advice, flows_function
+from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.maps.compiled import (
     Explained,
     Lazy,
-    PipelineOutput,
     compile_once,
     explain_function,
-    layers_function,
-    maps_function,
-    pipeline_function,
     scores_function,
     signature_of,
 )
-from realtime_lrp.relevance.maps.map_plans import (
+from realtime_lrp.relevance.maps.layer_records import (
+    find_not_finite,
+    flows_function,
+    layers_function,
+)
+from realtime_lrp.relevance.maps.methods import guided_rectifiers
+from realtime_lrp.relevance.maps.perturbed import baseline_named
+from realtime_lrp.relevance.maps.plan import Options
+from realtime_lrp.relevance.maps.plans import (
     advice_on,
-    bind_maps,
+    asked_maps,
+    bind,
     choose_precision,
     composite_for,
     map_names,
-    map_requests,
     plan_maps,
     unsuited,
 )
-from realtime_lrp.relevance.maps.methods import Explain, MethodOptions
-from realtime_lrp.relevance.maps.not_finite import find_not_finite, first_not_finite, one_pair
-from realtime_lrp.relevance.maps.perturbed import baseline_named
-from realtime_lrp.relevance.maps.rectifiers import guided_rectifiers
-from realtime_lrp.relevance.maps.targets import (
-    Target,
-    TargetResolver,
-    Targets,
-    target_words,
-)
+from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
 from realtime_lrp.relevance.network.checks import Bound
@@ -72,13 +66,13 @@ from realtime_lrp.relevance.rules.layer_contexts import (
     pixel_stride,
 )
 from realtime_lrp.relevance.rules.rounding import lower_precision
-from realtime_lrp.relevance.rules.rules import Rule, taking_several
+from realtime_lrp.relevance.rules.rules import Rule
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
 
 
-class Explainer(LayerViews):
+class Explainer(ConceptViews):
     """Explains the answers of a Keras model: layer-wise relevance propagation and gradient methods.
 
     The model's weights are copied when the explainer is built; training the model further does not
@@ -190,7 +184,8 @@ class Explainer(LayerViews):
     ) -> None:
         self._arguments = kept_arguments(locals())  # first: locals are the arguments here
         checks.check_options(precision, pool, start, keep, samples, also)
-        requests = map_requests(method, also)
+        options = Options(layers or {}, absorb_bias, keep, guided, samples, start, grad_cam_layer)
+        asked = asked_maps(method, also)
         if composite != AUTO:
             composite_named(composite)  # an unknown name is refused before the graph is built
         model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
@@ -201,7 +196,7 @@ class Explainer(LayerViews):
         if at is not None:
             end_at(graph, at, output_shape(graph, self.input_shape))
         composite = self._arguments["composite"] = composite_for(composite, graph)
-        self._names = map_names(method, composite, layers, also)
+        self._names = map_names(method, composite, options, also)
         composite = composite_named(composite)
         self.classes = checks.count_classes(graph)
         if at is None or output_activation is not None:
@@ -214,8 +209,7 @@ class Explainer(LayerViews):
 
         supports = compute_supports(graph, self.input_shape)
         self.unsuited, self.patches = unsuited(graph, supports), patches_of(graph, supports)
-        follows = requests[0].method.by_rules and requests[0].composite is None
-        self.advice = advice_on(graph, composite) if follows else ""
+        self.advice = advice_on(graph, composite) if asked[0][0].is_lrp else ""
         if self.advice:
             warn_once(self.advice)
         box = checks.input_box(low, high, self.input_shape)
@@ -224,39 +218,26 @@ class Explainer(LayerViews):
         contexts = layer_contexts(graph, supports, box)
         self.flops, self.weights = count_operations(graph, supports)
         self.stride = pixel_stride(graph, supports)
-        cam = None if grad_cam_layer is None else feature_maps(graph, supports, grad_cam_layer)
-        graph.kept |= set() if cam is None else {cam}
-        plans = plan_maps(
-            requests, composite, layers or {}, graph, contexts, start, absorb_bias, cam
-        )
-        self._rules = plans[0].rules
-        self.rules_by_layer = layer_rules(graph, self._rules)
+        if grad_cam_layer is not None:
+            graph.kept.add(feature_maps(graph, supports, grad_cam_layer))
+        plans = plan_maps(asked, composite, options, graph, supports, contexts)
         self._keep_sign = [plan.keeps_sign for plan in plans]
-        self.follows_rules = tuple(bool(plan.rules) for plan in plans)
-        self.differences = tuple(plan.difference for plan in plans)
-        self._activations = activation_bytes(supports)
-        shapes = {number: tuple(one.shape) for number, one in supports.items()}
-        of_methods = [plan.method.samples for plan in plans if plan.method.perturb]
-        self.passes = sum(samples or one for one in of_methods)
         self.set_target(target)
 
-        lowering = choose_precision(
-            precision, plans, graph, fast, keep, self._resolve(target).contrasts
-        )
-        self._divided_by_logits = frozenset().union(*(one.divided_by_logits for one in plans))
+        lowering = choose_precision(precision, plans, fast, self._resolve(target).contrasts)
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
-        as_built = lower_precision(graph, folded, lowering)
-        self._graph, self._as_built, self._also, self._xla = graph, as_built, tuple(also), xla
-        options = MethodOptions(guided, samples, self._activations, start_of_path, keep)
-        explain = bind_maps(plans, graph, contexts, options, absorb_bias)
-        self._compile(explain, any(plan.rules for plan in plans))
-        several = () if keep < 1 else taking_several(self._rules)
-        self._concepts = ConceptMaps(graph, explain[0], shapes, self.classes, several, xla)
-        self._references = References(
-            graph, explain[0], self.input_shape, self.classes, several, xla,
-            self._concepts.number, self._concepts.seen_tokens,
-        )  # fmt: skip
+        self._as_built = lower_precision(graph, folded, lowering)
+        self._activations = activation_bytes(supports)
+        self._plans = bind(plans, contexts, self._activations, start_of_path)
+        self.rules_by_layer = layer_rules(graph, plans[0].rules)
+        self.follows_rules = tuple(bool(plan.rules) for plan in plans)
+        self.differences = tuple(plan.difference for plan in plans)
+        self.passes = sum(plan.samples for plan in plans)
+        self._graph, self._xla = graph, xla
+        self._signature = signature_of(self.input_shape, self.classes)
+        self._compile()
+        self._shapes = {number: tuple(one.shape) for number, one in supports.items()}
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.
@@ -274,19 +255,17 @@ class Explainer(LayerViews):
         """
         x = self.check_batch(x)
         tensors = self._target(target, len(x))
-        run = self._run if len(tensors[0]) <= len(x) else self._run_shared
-        arrays = run_in_parts(
-            lambda x, *target: run(checks.to_float32(x), *target),
-            (x, *tensors), self.pictures_at_once(),
+        run = self._run if len(tensors.weights) <= len(x) else self._run_shared
+        found: Explained = run_in_parts(
+            lambda x, target: run(checks.to_float32(x), target),
+            (x, tensors), self.pictures_at_once(),
         )  # fmt: skip
-        scores, maps, accounts, _ = tf.nest.pack_sequence_as(self._run.structured_outputs, arrays)
-        if (bad := first_not_finite([scores, *maps])) is not None:
-            raise self.not_finite(*one_pair(x, target, bad))
+        self._check_finite(x, target, found.scores, *found.maps)
         return explanation_of(
-            np.asarray(x, np.float32), scores, self._names, maps, accounts,
+            np.asarray(x, np.float32), found, self._names,
             [any(pair) for pair in zip(self.follows_rules, self.differences, strict=True)],
             targets=self._resolve.canonical_each(
-                self.target if target is None else target, len(scores)
+                self.target if target is None else target, len(found.scores)
             ),
             labels=self._resolve.labels, stride=self.stride, colours=self._colours,
         )  # fmt: skip
@@ -294,11 +273,11 @@ class Explainer(LayerViews):
     def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
         """The scores, float32 [B, classes], without a map; x as in a call."""
         x, most = self.check_batch(x), self.pictures_at_once()
-        return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)[0]
+        return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)
 
     def pictures_at_once(self) -> int:
         """How many pictures of a batch are explained together, as the free memory allows now."""
-        return pictures_at_once(self._activations, len(self._methods))
+        return pictures_at_once(self._activations, len(self._plans))
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.
@@ -334,8 +313,12 @@ class Explainer(LayerViews):
         return find_not_finite(
             self._as_built,
             x,
-            lambda index: self.layer_flows(x, index, target),
-            self.follows_rules,
+            (
+                flow
+                for index, by_rules in enumerate(self.follows_rules)
+                if by_rules
+                for flow in self.layer_flows(x, index, target)
+            ),
             self.precision != "float32",
             self._arguments["absorb_bias"],
         )
@@ -348,50 +331,57 @@ class Explainer(LayerViews):
           target: as in a call.
         """
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
-        drowns = layer in self._divided_by_logits and asked.several
-        return flood_advice(self._arguments["absorb_bias"], drowns)
+        divided = any(layer in plan.divided_by_logits for plan in self._plans)
+        return flood_advice(self._arguments["absorb_bias"], divided and asked.several)
 
     def compile_pipeline(
         self,
         before: Callable[[tf.Tensor], tf.Tensor],
         after: Callable[[tf.Tensor], Any],
         concept_layer: str | None = None,
-    ) -> Callable[..., PipelineOutput]:
+        top: int = 0,
+    ) -> Callable[..., Explained]:
         """Compiles preprocessing, explaining and postprocessing into one function.
 
         Args:
           before: pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C].
           after: relevance float32 [B, H, W, C] -> tensors.
           concept_layer: the layer whose shares by channel are returned as well; only for LRP.
+          top: how many channels of it get a map too, or as many as the layer has.
 
         Returns:
           A function of pictures that explains the explainer's own target, or the targets that its
-          second argument gives. It returns (scores, explained, what `after` made of the map and of
-          each of `also`, these maps, their accounts, the shares of all channels) as tensors that
-          the device may still be computing. `explained` is float32 [B, 2]: what is explained, its
-          sum over the classes and the sum of its magnitude. An account is float32 [B, 3]: the sum
-          of what started, with the sign of the logits where the composite asks for it, the sum of
-          its magnitude, and what biases took.
+          second argument gives; with `top` its third argument is a prior (see `of_layer`). It
+          returns tensors that the device may still be computing. An account is float32 [B, 3]: the
+          sum of what started, with the sign of the logits where the composite asks for it, the sum
+          of its magnitude, and what biases took.
 
         Raises:
           UsageError: as `concepts`, for the layer.
         """
         pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
-        explain: Callable[..., Explained] = self._run
+        signature: list[Any] = [pictures, self._signature[1]]
+        channels, of_layer = 0, None
         if concept_layer is not None:
-            explain = explain_function(
-                self._graph, self._methods, any(self.follows_rules),
-                by_channel=self._concepts.sums(concept_layer),
-            )  # fmt: skip
-        pipeline = pipeline_function(explain, before, after)
-        signature = [pictures, *Target.signature(self.classes)]
+            channels = self.channel_counts().get(concept_layer, 0)
+            of_layer = self._beside_maps(concept_layer, min(top, channels), after)
+        if top:
+            signature.append(tf.TensorSpec([2, channels], tf.float32, name="prior"))
+        pipeline = explain_function(self._plans, before, after, of_layer)
         function, run = compile_once(pipeline, signature, self._xla)
-        self._pipelines.append(function)
+        if not top:  # the others are dropped one by one
+            self._pipelines.append(function)
 
         def explain_pictures(
-            pictures: np.ndarray | tf.Tensor, targets: Targets | None = None
-        ) -> PipelineOutput:
-            return run(tf.constant(pictures), *self._target(targets, len(pictures)))
+            pictures: np.ndarray | tf.Tensor,
+            targets: Targets | None = None,
+            prior: np.ndarray | None = None,
+        ) -> Explained:
+            further = []
+            if top:
+                prior = no_prior(channels) if prior is None else prior
+                further = [tf.constant(prior, tf.float32)]
+            return run(tf.constant(pictures), self._target(targets, len(pictures)), *further)
 
         return explain_pictures
 
@@ -417,34 +407,40 @@ class Explainer(LayerViews):
           TransferError: writing failed; nothing is left.
         """
         export.save(
-            folder, maps_function(self._explain.python_function), self.input_shape, self._default,
-            self._also, self._resolve.labels, explainer_provenance(
-                self._graph.name, self._arguments, self.rules_by_layer, self.target, self.precision
-            ),
+            folder, self._explain.python_function, self.input_shape, self._default,
+            self._names[1:], self._resolve.labels, self.provenance(),
         )  # fmt: skip
+
+    def provenance(self) -> Provenance:
+        """How its maps are made, without what a network's files say."""
+        return explainer_provenance(
+            self._graph.name, self._arguments, self.rules_by_layer, self.target, self.precision
+        )
 
     def __repr__(self) -> str:
         return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {self.target!r}>"
 
     def _repr_html_(self) -> str:
-        target = target_words(self.target, self._resolve.labels)
-        return explainer_html(
-            self._graph, self._rules, maps=self._names, target=target, shape=self.input_shape,
-            classes=self.classes, weights=self.weights, precision=self.precision,
-        )  # fmt: skip
+        about = {
+            "maps": ", ".join(self._names),
+            "target": target_words(self.target, self._resolve.labels),
+            "input": " x ".join(map(str, self.input_shape)),
+            "classes": self.classes,
+            "weights": f"{self.weights:,}",
+            "precision": self.precision,
+        }
+        return explainer_html(self._graph, self._plans[0].rules, about)
 
-    def _compile(self, explain: Sequence[Explain], by_rules: bool) -> None:
+    def _compile(self) -> None:
         """Compiles the function of maps; the others are compiled at their first call."""
-        graph = self._graph
-        signature = signature_of(self.input_shape, self.classes)
-        function = explain_function(graph, explain, by_rules)
-        self._explain, self._run = compile_once(function, signature, self._xla)
+        self._explain, self._run = compile_once(
+            explain_function(self._plans), self._signature, self._xla
+        )
         self._run_shared = Lazy(  # several targets of one picture
-            explain_function(graph, explain, by_rules, shared=True),
+            explain_function(self._plans, shared=True),
             signature_of(self.input_shape, self.classes, pictures=1), self._xla,
         )  # fmt: skip
         self._pipelines: list[PolymorphicFunction] = []
-        self._methods = tuple(explain)
-        self._flows = [flows_function(graph, method) for method in explain]
-        self._layers = Lazy(layers_function(graph, self._as_built, explain[0]), signature)
-        self._scores = Lazy(scores_function(graph), signature[:1])
+        self._flows = [flows_function(plan) for plan in self._plans]
+        self._layers = Lazy(layers_function(self._plans[0], self._as_built), self._signature)
+        self._scores = Lazy(scores_function(self._graph), self._signature[:1])

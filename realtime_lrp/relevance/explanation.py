@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.notebook import figure, html
-from realtime_lrp.relevance.described import SHOWN, explanation_html
 from realtime_lrp.relevance.maps.account import Account
+from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.strength import smoothed
 from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words
@@ -21,6 +21,18 @@ from realtime_lrp.relevance.maps.targets import class_label, target_text, target
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+    from realtime_lrp.relevance.network.graph import Graph
+    from realtime_lrp.relevance.rules.rules import Rule
+
+SHOWN = 4
+"""How many pictures of a batch notebooks show."""
+
+MANY = 24
+"""A longer table of rules is folded."""
+
+ACCOUNT = ("started", "relevance_sum", "taken_by_biases", "lost")
+"""The keys of an account in the order in which it is read."""
 
 ColourTransform = tuple[np.ndarray, np.ndarray]
 """offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""
@@ -242,14 +254,40 @@ class Explanation:
         if not len(self):
             return html.escaped(self)
         shown = self[:SHOWN]
-        return explanation_html(
-            repr(self),
-            shown.plot(),
-            [target_words(target, self.labels) for target in shown.targets],
-            shown.to_dict()["pictures"],
-            shown.accounts,
-            len(self),
-        )
+        pictures = shown.to_dict()["pictures"]
+        answers = [
+            (
+                number,
+                target_words(target, self.labels),
+                ", ".join(f"{one['label']} {one['score']:.3g}" for one in about["top"]),
+            )
+            for number, (target, about) in enumerate(zip(shown.targets, pictures, strict=True))
+        ]
+        text = html.picture(figure.png_of(shown.plot()), repr(self))
+        text += html.table(("picture", "explained", "answers"), answers)
+        sums_of_maps = [
+            (number, name, *(f"{sums[key]:.3g}" for key in ACCOUNT))
+            for number, one in enumerate(pictures)
+            for name, sums in one["maps"].items()
+            if "started" in sums
+        ]
+        if sums_of_maps:
+            head = ("picture", "map", "started", "reached the pixels", "taken by biases", "lost")
+            text += html.folded("account", html.table(head, sums_of_maps))
+        gone = [
+            f"{name} of picture {number}"
+            for number, names in enumerate(shown._vanished())
+            for name in names
+        ]
+        if gone:
+            text += html.remark(
+                f"Almost nothing is left in {', '.join(gone)}: less than 1 % of the relevance that "
+                "started reached pixels and biases. Explainer.layers tells in which layer it was "
+                "lost."
+            )
+        if len(self) > len(shown):
+            text += html.remark(f"The first {len(shown)} of {len(self)} pictures.")
+        return text
 
     def _vanished(self) -> list[list[str]]:
         """For each picture the names of the maps that show almost nothing of what started."""
@@ -280,36 +318,37 @@ class Explanation:
 
 
 def explanation_of(
-    x: np.ndarray,
-    scores: np.ndarray,
-    names: Sequence[str],
-    maps: Sequence[np.ndarray],
-    accounts: Sequence[np.ndarray],
-    accounted: Sequence[bool],
-    **about: Any,
+    x: np.ndarray, found: Explained, names: Sequence[str], accounted: Sequence[bool], **about: Any
 ) -> Explanation:
-    """Makes an explanation of what the compiled function returned.
+    """Makes an explanation of what the compiled function returned, as arrays.
 
-    Args:
-      x: the input, [B, H, W, C]; or one picture that was explained for B targets.
-      scores: [B, classes].
-      names: the names of the maps.
-      maps: [B, H, W, C] each.
-      accounts: [B, 3] each, see `account`.
-      accounted: whether each map has an account.
-      about: further attributes of `Explanation`.
+    x is the input, or one picture that was explained for several targets. `accounted`: whether each
+    map has an account. `about` are further attributes of `Explanation`.
     """
     by_name = {
         name: Account(one[:, 0], map_.sum((1, 2, 3)), one[:, 2])
-        for name, map_, one, known in zip(names, maps, accounts, accounted, strict=True)
+        for name, map_, one, known in zip(names, found.maps, found.accounts, accounted, strict=True)
         if known
     }
+    pictures = len(found.scores)
     return Explanation(
-        scores=scores,
-        relevance=maps[0],
-        maps=dict(zip(names[1:], maps[1:], strict=True)),
+        scores=found.scores,
+        relevance=found.maps[0],
+        maps=dict(zip(names[1:], found.maps[1:], strict=True)),
         name=names[0],
-        x=x if len(x) == len(scores) else np.repeat(x, len(scores), axis=0),
+        x=x if len(x) == pictures else np.repeat(x, pictures, axis=0),
         accounts=by_name,
         **about,
     )
+
+
+def explainer_html(graph: "Graph", rules: "Mapping[int, Rule]", about: Mapping[str, object]) -> str:
+    """An explainer as HTML; rules are by output number, empty for methods without."""
+    text = html.facts(f"Explainer of {graph.name}", about)
+    rows = [
+        (node.layer, node.kind, rules[node.output]) for node in graph.nodes if node.output in rules
+    ]
+    if not rows:
+        return text + html.remark("This method follows no rules.")
+    table = html.table(("layer with weights", "type", "rule"), rows)
+    return text + (html.folded(f"{len(rows)} rules", table) if len(rows) > MANY else table)

@@ -20,6 +20,8 @@ from tensorflow.types.experimental import ConcreteFunction
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import ModelProvenance, Provenance
 from realtime_lrp.errors import TransferError, UsageError, first_line
+from realtime_lrp.relevance.maps.compiled import Explained
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
@@ -32,29 +34,20 @@ NONE_OF_OURS = "/"
 
 PROVENANCE = "provenance.json"
 
-Compute = Callable[..., Sequence[tf.Tensor]]
-"""(x, *target) -> scores, the map, the additional maps."""
+Compute = Callable[[tf.Tensor, Target], Explained]
+"""(x, target) -> scores, the map, the additional maps."""
 
 
 def save(
     folder: str | os.PathLike[str],
     compute: Compute,
     shape: tuple[int, int, int],
-    target: tuple[tf.Tensor, ...],
+    target: Target,
     also: Sequence[str],
     labels: Sequence[str] | None,
     provenance: Provenance,
 ) -> None:
-    """Writes what `Explainer.export` describes.
-
-    Args:
-      folder: an empty folder, or one that does not exist.
-      compute: the explainer's function.
-      shape: (H, W, C) of a picture.
-      target: the tensors of the `Target` that `serving_default` explains.
-      also: the names of the additional maps.
-      labels: class names in order, or None.
-      provenance: how the explainer was built.
+    """Writes what `Explainer.export` describes; `serving_default` explains the target.
 
     Raises:
       UsageError: two outputs would have the same name.
@@ -65,13 +58,19 @@ def save(
     if not isinstance(folder, str) or not folder or "\0" in folder:
         raise UsageError(f"Expected the name of a folder. Received {folder!r}.")
     names = output_names(also)
+
+    def scores_and_maps(x: tf.Tensor, target: Target) -> list[tf.Tensor]:
+        found = compute(x, target)
+        return [found.scores, *found.maps]
+
     pictures = tf.TensorSpec([None, *shape], tf.float32, name="x")
     classes = tf.TensorSpec([None], tf.int32, name="target")
     with onednn.disabled():
-        own = _traced(lambda x: compute(x, *target), pictures)
+        own = _traced(lambda x: scores_and_maps(x, target), pictures)
         by_class = _traced(
-            lambda x, index: compute(x, *_one_each(x, index, target[0].shape[1])), pictures, classes
-        )
+            lambda x, index: scores_and_maps(x, _one_each(x, index, target.weights.shape[1])),
+            pictures, classes,
+        )  # fmt: skip
     weights = _variables(own, by_class)
     signatures = {
         "serving_default": _over_variables(own, weights, names, pictures),
@@ -98,14 +97,7 @@ def save(
 
 
 def output_names(also: Sequence[str]) -> list[str]:
-    """The names of the outputs; other characters than letters, digits and _ become _.
-
-    Args:
-      also: the names of the additional maps.
-
-    Raises:
-      UsageError: two outputs would have the same name.
-    """
+    """The names of the outputs; other characters than letters, digits and _ become _."""
     names = ["scores", "relevance", *(re.sub(r"\W", "_", name) for name in also)]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -117,8 +109,8 @@ def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> Concrete
     return tf.function(function, autograph=False).get_concrete_function(*inputs)
 
 
-def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> tuple[tf.Tensor, ...]:
-    """The tensors of a `Target` that explains class index[b] of picture b; index is int32 [B]."""
+def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> Target:
+    """The target that explains class index[b] of picture b; index is int32 [B]."""
     known = tf.reduce_all((index >= 0) & (index < classes))
     as_many = tf.shape(index)[0] == tf.shape(x)[0]
     refusals = [
@@ -127,7 +119,8 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> tuple[tf.Tensor, 
     ]
     with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
-    return weights, tf.constant([[classes]]), tf.constant([[False]]), tf.constant([[False]])
+    no = tf.constant([[False]])
+    return Target(weights, tf.constant([[classes]]), no, no)
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:
@@ -202,15 +195,7 @@ def explainer_provenance(
     target: str | int,
     precision: str,
 ) -> Provenance:
-    """The record of an explainer.
-
-    Args:
-      model: the name of its network.
-      arguments: see `kept_arguments`.
-      rules: the rule of each layer.
-      target: what it explains at present.
-      precision: in which layers with weights compute.
-    """
+    """The record of an explainer; `arguments` are those of `kept_arguments`."""
     settings = _settings({**arguments, "target": str(target)})
     method = arguments["method"]
     return Provenance(

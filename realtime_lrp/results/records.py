@@ -12,7 +12,7 @@ import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.accounting import has_account
-from realtime_lrp.engine.concept_result import shares_of
+from realtime_lrp.engine.result import shares_of
 from realtime_lrp.engine.wording import top_scores
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.pictures import encode_picture, write_picture
 
 if TYPE_CHECKING:
-    from realtime_lrp.engine.concept_result import ConceptResult
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import Result
+    from realtime_lrp.engine.result import ConceptResult, Result
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from realtime_lrp.config.about import ABOUT
+from realtime_lrp.config.names import ABOUT
 from realtime_lrp.view.blocks import Part, draw_parts, height_of, line
 from realtime_lrp.view.hud import DIM, STEP, WARNING, Colour, percent
 from realtime_lrp.view.text import WHITE, darken, wrapped

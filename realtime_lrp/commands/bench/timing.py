@@ -20,10 +20,9 @@ import numpy as np
 
 from realtime_lrp.commands.bench.networks import TRANSFORMERS, baseline, vision_transformer
 from realtime_lrp.config import Config, Settings, as_yaml
-from realtime_lrp.engine.colouring import colour, painter_for
-from realtime_lrp.engine.device import device
+from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.precision_times import computes_bfloat16
+from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
 from realtime_lrp.relevance.explainer import Explainer

@@ -20,7 +20,7 @@ from realtime_lrp.models.gallery import (
     decode_picture,
     encode_picture,
 )
-from realtime_lrp.relevance.concepts.references import AT_ONCE
+from realtime_lrp.relevance.concepts.concepts import NEURONS_AT_ONCE
 from realtime_lrp.system.progress import Progress
 
 RELEVANT, ACTIVATING = 6, 3
@@ -195,8 +195,8 @@ class Making:
         seen = engine.region(picture.shape[:2]).extract(picture)
         for number, layer in enumerate(self._layers):
             chosen = [neuron for neuron in neurons if neuron.layer == number]
-            for begin in range(0, len(chosen), AT_ONCE[0]):
-                part = chosen[begin : begin + AT_ONCE[0]]
+            for begin in range(0, len(chosen), NEURONS_AT_ONCE[0]):
+                part = chosen[begin : begin + NEURONS_AT_ONCE[0]]
                 maps = engine.position_maps(
                     seen, layer, [one.channel for one in part], [one.position for one in part]
                 )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from realtime_lrp.engine.concept_result import shares_of
+from realtime_lrp.engine.result import shares_of
 
 if TYPE_CHECKING:
-    from realtime_lrp.relevance.concepts.references import Peaks
+    from realtime_lrp.relevance.concepts.concepts import Peaks
 
 KEPT = 256  # pictures that are remembered for each channel; of equal ones a row shows one
 OFTEN = 4  # a channel is often relevant where it is among the four with the largest shares

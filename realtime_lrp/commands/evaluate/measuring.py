@@ -30,9 +30,9 @@ from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.account import FLOOD
+from realtime_lrp.relevance.maps.layer_views import ExplainTargets
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
-from realtime_lrp.relevance.several_targets import ExplainTargets, compile_for_targets
 from realtime_lrp.system.progress import Progress
 
 BATCH = 16  # samples that are explained together, each for two classes
@@ -102,7 +102,7 @@ class Evaluation:
     def measure(self, name: str, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
         """Measures a composite or a method; calls `on_part` after each part of the work."""
         explainer, rng = self._explainer(name), self._rng(name)
-        explain = compile_for_targets(explainer, 2)
+        explain = explainer.compile_for_targets(2)
         measured, compared, flooded = [], [], 0
         for samples in _batches(np.arange(len(self.classes))):
             maps, others, extra = self._map_pairs(explain, name, _parts(samples, explainer))
@@ -187,7 +187,10 @@ class Evaluation:
         return self._engine.variant(target="top1", **explainer_settings(name))
 
     def _map_pairs(
-        self, explain: ExplainTargets, name: str, parts: Sequence[np.ndarray]
+        self,
+        explain: ExplainTargets,
+        name: str,
+        parts: Sequence[np.ndarray],
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """The maps of the class and of the other class of some samples, float32 [n, h, w] twice.
 

@@ -13,7 +13,7 @@ from realtime_lrp.commands.kiosk.captions import LABEL
 from realtime_lrp.commands.kiosk.page import SHORT_NAME, ExhibitPage, Moment
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.viewer.concept_view import described_layers

@@ -13,7 +13,7 @@ import psutil
 
 from realtime_lrp.commands.kiosk.states import Fault, broken
 from realtime_lrp.config import Config
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,

@@ -10,7 +10,7 @@ from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import Captions
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.elements import Element
 

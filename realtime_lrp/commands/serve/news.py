@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.serve.messages import ACTIONS
-from realtime_lrp.config.about import ABOUT
-from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.config.names import ABOUT, COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import RelevanceThread

@@ -23,9 +23,9 @@ from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.commands.video.task import Film
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses
-from realtime_lrp.engine.colouring import look_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
+from realtime_lrp.engine.pictures import look_of
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import answer_line, best_label, top_scores

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import TARGETS as TARGETS_IN_WORDS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
@@ -32,13 +32,6 @@ ESCAPE_NOTICE = "Esc again ends the program"
 NO_MAP = "there is no map yet"
 
 TARGETS = ("all", "top1", "top5")
-METHOD_ORDER = (
-    "lrp", "guided_backprop", "grad_cam", "smoothgrad", "excitation_backprop",
-    "integrated_gradients", "gradient", "input_x_gradient", "deconvnet", "attention_rollout",
-    "attention",
-)  # fmt: skip
-"""The order in which a key goes through the methods: what an audience understands first. Methods
-that a program added come last."""
 
 Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
 
@@ -79,9 +72,8 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
-    known = [name for name in METHODS.known() if name not in state.unsuited]
-    order = [*(name for name in METHOD_ORDER if name in known), *known]
-    method = _next(tuple(dict.fromkeys(order)), state.request.choice.method, by)
+    known = tuple(name for name in METHODS.known() if name not in state.unsuited)
+    method = _next(known, state.request.choice.method, by)
     return choose_method(state, method, now)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.engine.concept_result import ConceptResult
+from realtime_lrp.engine.result import ConceptResult
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow

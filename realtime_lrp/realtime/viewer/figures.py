@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from realtime_lrp.config.about import ABOUT
+from realtime_lrp.config.names import ABOUT
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.explaining import TINY, TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter

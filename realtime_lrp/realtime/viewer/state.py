@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import AUTO
-from realtime_lrp.engine.concept_result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.latest import Item

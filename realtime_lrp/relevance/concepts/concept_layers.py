@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.maps.methods import METHODS, Explain
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, DenseByOutput, Linear
 from realtime_lrp.relevance.network.steps import Activation, Add, Concatenate, Elementwise
@@ -15,13 +15,7 @@ from realtime_lrp.relevance.network.token_grids import TokenGrids
 def concept_layers(
     graph: Graph, shapes: Mapping[int, Sequence[int]], grids: TokenGrids
 ) -> tuple[str, ...]:
-    """What `Explainer.concept_layers` returns.
-
-    Args:
-      graph: the network.
-      shapes: number of a tensor -> its shape for one picture, with the batch.
-      grids: which patch each token of these tensors stands for.
-    """
+    """What `Explainer.concept_layers` returns; shapes are for one picture, with the batch."""
     scores, classes = _scores(graph), graph.last_with_weights(graph.output)
     outputs = graph.outputs()
     found = {
@@ -36,13 +30,10 @@ def concept_layers(
     return tuple(found)
 
 
-def concept_number(graph: Graph, explain: Explain, layer: str) -> int:
-    """The number of the output of a layer whose channels can be concepts.
-
-    Raises:
-      UsageError: the method is not LRP, there is no such layer, or its channels are none.
-    """
-    if explain.method is not METHODS["lrp"]:
+def concept_number(plan: Plan, layer: str) -> int:
+    """The number of the output of a layer whose channels can be concepts; refuses others."""
+    graph = plan.graph
+    if not plan.method.is_lrp:
         raise UsageError(
             "Concepts are defined for layer-wise relevance propagation only. Build the "
             'Explainer with method="lrp".',
@@ -64,13 +55,7 @@ def concept_number(graph: Graph, explain: Explain, layer: str) -> int:
 
 
 def default_layer(graph: Graph, layers: Sequence[str], grids: TokenGrids) -> str | None:
-    """What `Explainer.concept_layer` returns.
-
-    Args:
-      graph: the network.
-      layers: what `concept_layers` returned.
-      grids: as there.
-    """
+    """What `Explainer.concept_layer` returns."""
     if not layers:
         return None
     outputs = graph.outputs()
@@ -93,14 +78,7 @@ def seen_tokens(
 ) -> np.ndarray | None:
     """Which tokens of a layer stand for patches of the picture, bool [tokens].
 
-    Args:
-      layer: the layer's name.
-      number: that of its output.
-      shape: that of its output, with the batch.
-      grids: which patch each token stands for.
-
-    Returns:
-      None where the layer has no tokens.
+    None where the layer has no tokens. `number` and `shape` (with the batch) are its output's.
 
     Raises:
       UsageError: its tokens cannot be laid on a grid, or the answer does not depend on patches.
@@ -141,11 +119,7 @@ def not_reached(layer: str) -> UsageError:
 
 
 def checked_top(top: int, layer: str, known: int) -> int:
-    """The number of channels.
-
-    Raises:
-      UsageError: it is no whole number from 1 to the number of the layer's channels.
-    """
+    """Refuses what is no whole number from 1 to `known`, the channels of the layer."""
     if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= known:
         raise UsageError(
             f"Expected top as a whole number from 1 to {known}, the channels of {layer!r}. "
@@ -156,11 +130,7 @@ def checked_top(top: int, layer: str, known: int) -> int:
 
 
 def checked_channels(channels: Sequence[int], layer: str, known: int) -> np.ndarray:
-    """The channels as int32 [K].
-
-    Raises:
-      UsageError: they are no sequence of channels of the layer.
-    """
+    """The channels as int32 [K]; refuses what is no sequence of channels of the layer."""
     try:
         numbers = np.asarray(channels)
         fits = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)

@@ -1,39 +1,51 @@
 """Concept relevance propagation (Achtibat et al. 2023): maps of single channels of a layer.
 
-Relevance is handed down to the output of a layer once. There each channel is kept by itself and
-handed down to the picture, all channels as one batch. The tensors of the forward pass are computed
-once for each picture.
+`concepts` and `conditional` keep relevance in chosen channels. `peaks` looks at all channels of
+some layers at once, without a map: what each carries, and where most of it is. `position_maps` then
+follows single channels from single positions to the picture, as the receptive field of a neuron.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.concepts.backs import of_copies, past_gates
+from realtime_lrp.relevance.concepts.channels import (
+    concepts_function,
+    conditional_function,
+    of_layer,
+    peaks_function,
+    position_maps_function,
+)
 from realtime_lrp.relevance.concepts.concept_layers import (
     checked_channels,
     checked_top,
     concept_layers,
     concept_number,
     default_layer,
-    not_reached,
     seen_tokens,
 )
 from realtime_lrp.relevance.maps.batches import run_in_parts
-from realtime_lrp.relevance.maps.compiled import Compute, LazyByKey, signature_of
-from realtime_lrp.relevance.maps.methods import Explain
-from realtime_lrp.relevance.network.graph import Graph, Parts, total
+from realtime_lrp.relevance.maps.compiled import ChannelOutput, Compute, Lazy
+from realtime_lrp.relevance.maps.layer_views import LayerViews
+from realtime_lrp.relevance.maps.targets import Targets
+from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.token_grids import TokenGrids
+from realtime_lrp.relevance.rules.rules import taking_several
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
 
 PER_PICTURE = 2
 """How many channels take the memory of a picture (VGG16: 16 channels took that of 8 pictures)."""
+
+NEURONS_AT_ONCE = 8, 4, 2, 1
+"""How many neurons of a picture are followed together, as many as there are left: each number has
+a compiled function, and filling one up would cost as much as the neurons that are missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,104 +75,95 @@ class Concepts:
         return f"<Concepts of {self.layer!r}: {top} channels of {pictures} pictures>"
 
 
-class ConceptMaps:
-    """Computes conditional maps of a network; each function is compiled at its first call.
+@dataclass(frozen=True, eq=False)
+class Peaks:
+    """What the channels of a layer carry. A position counts rows and columns as one axis.
 
-    Args:
-      graph: the network.
-      explain: the method of the explainer's own map.
-      shapes: number of a tensor -> its shape for one picture, with the batch.
-      classes: the number of scores.
-      sharing: the output numbers of layers whose rules take several relevances of each picture at
-        once.
-      xla: whether functions go through XLA.
+    In a layer of tokens it is the number of a token that stands for a patch. There attention has
+    brought relevance together, much of it in the class token, so that no position stands for it.
 
     Attributes:
-      sharing: as given.
+      shares: float32 [B, channels], the relevance of each channel, summed over all positions, and
+        over tokens that stand for no patch.
+      positions: int32 [B, channels], where the relevance of a channel is largest; -1 in a layer of
+        tokens.
+      activations: float32 [B, channels], the largest activation of each channel at a position.
+      active_positions: int32 [B, channels], where that is.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        explain: Explain,
-        shapes: Mapping[int, Sequence[int]],
-        classes: int,
-        sharing: Collection[int],
-        xla: bool,
-    ) -> None:
-        self._graph, self._explain, self._shapes = graph, explain, shapes
-        self.sharing = sharing
-        self._x, *self._target = signature_of(tuple(shapes[0][1:]), classes)
-        self._functions = LazyByKey(xla)
+    shares: np.ndarray
+    positions: np.ndarray
+    activations: np.ndarray
+    active_positions: np.ndarray
+
+
+class ConceptViews(LayerViews):
+    """What an `Explainer` tells about channels; each function is compiled at its first call."""
+
+    _shapes: Mapping[int, Sequence[int]]
+    """Number of a tensor -> its shape for one picture, with the batch."""
 
     @cached_property
-    def layers(self) -> tuple[str, ...]:
-        """What `Explainer.concept_layers` returns."""
+    def concept_layers(self) -> tuple[str, ...]:
+        """The layers with rows and columns whose channels may be concepts, from the input on.
+
+        Layers with weights, sums and joins; what lies between has the same channels. Without those
+        of the last weights, whose channels are classes. There may be none. Of a transformer also
+        layers of tokens, if each patch has one token there and the answer depends on these tokens;
+        of its attention only what is added up behind it.
+        """
         return concept_layers(self._graph, self._shapes, self._grids)
 
     @cached_property
-    def _grids(self) -> TokenGrids:
-        return TokenGrids(self._graph, self._shapes)
+    def concept_layer(self) -> str | None:
+        """The one of `concept_layers` that shows most: the last one.
 
-    @cached_property
-    def default_layer(self) -> str | None:
-        """What `Explainer.concept_layer` returns."""
-        return default_layer(self._graph, self.layers, self._grids)
-
-    def seen_tokens(self, layer: str) -> np.ndarray | None:
-        """Which tokens of a layer stand for patches; see the function.
-
-        Raises:
-          UsageError: as `Explainer.peaks`.
+        Of a transformer it is the last of the hidden layers between two dense layers. In the sums
+        behind them, to which all blocks add, single channels hardly answer to single things.
         """
-        number, shape = self.output_of(layer)
-        return seen_tokens(layer, number, shape, self._grids)
+        return default_layer(self._graph, self.concept_layers, self._grids)
 
-    def sums(self, layer: str) -> Callable[[Parts], tf.Tensor]:
-        """What computes the shares of all channels of a layer, float32 [B, channels].
+    def channel_counts(self) -> dict[str, int]:
+        """Every layer, as `layers` names them -> how many channels its output has."""
+        numbers = self._graph.outputs().items()
+        return {layer: int(self._shapes[number][-1]) for layer, number in numbers}
 
-        It takes what arrived at each tensor on the way to the picture. Where only a gate of a
-        product reads the layer, the shares are 0.
-
-        Raises:
-          UsageError: as `Explainer.concepts`, for the layer or the method.
-        """
-        number = self.number(layer)
-
-        def by_channel(parts: Parts) -> tf.Tensor:
-            return channel_sums(arrived_at(parts, number, layer))
-
-        return by_channel
-
-    def output_of(self, layer: str) -> tuple[int, Sequence[int]]:
-        """The number of a layer's output, and its shape with a batch of 1.
-
-        Raises:
-          UsageError: as `Explainer.concepts`, for the layer or the method.
-        """
-        number = self.number(layer)
-        return number, self._shapes[number]
+    def check_concept_layer(self, layer: str) -> None:
+        """Refuses a layer whose channels cannot be shown in pictures."""
+        self._seen_tokens(layer)
 
     def concepts(
         self,
-        x: tf.Tensor,
-        target: Sequence[tf.Tensor],
+        x: np.ndarray | tf.Tensor,
         layer: str,
-        top: int,
-        channels: Sequence[int] | None,
-        most: int,
+        top: int = 4,
+        target: Targets | None = None,
+        *,
+        channels: Sequence[int] | None = None,
     ) -> Concepts:
-        """What `Explainer.concepts` returns; numbers may be NaN or Inf.
+        """The channels of a layer with the most relevance, each with its map.
+
+        Concept relevance propagation (Achtibat et al. 2023): relevance at the layer's output is
+        kept in one channel alone and handed down from there. Over all channels the shares add up to
+        the relevance at the layer, and the maps to the map of what passes through it. The first
+        call for a layer and a `top` compiles a function; further targets and pictures do not.
 
         Args:
-          x: float32 [B, H, W, C].
-          target: the tensors of a target, of all pictures or one for each.
-          layer: as there.
-          top: as there.
-          channels: as there.
-          most: how many pictures are explained at once without concepts.
+          x: float32 [B, H, W, C], already preprocessed.
+          layer: the layer's name, as `layers` gives it. Its channels are the last axis of its
+            output: units of a dense layer, features of tokens.
+          top: how many channels, those with the largest shares of each picture.
+          target: as in a call.
+          channels: these instead, in this order.
+
+        Raises:
+          UsageError: the method is not LRP, there is no such layer or channel, relevance does not
+            reach the layer, or it computes the scores.
+          NotFiniteError: the network computes NaN or Inf.
         """
-        number = self.number(layer)
+        pictures, tensors = self._pairs(self.check_batch(x), target)
+        most = self.pictures_at_once()
+        number = self._number(layer)
         known = self._shapes[number][-1]
         if channels is None:
             chosen = np.full([1, checked_top(top, layer, known)], -1, np.int32)
@@ -168,17 +171,17 @@ class ConceptMaps:
             chosen = checked_channels(channels, layer, known)[None]
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
         wanted = tf.TensorSpec([None, count], tf.int32, name="channels")
-        function = self._functions.get(
+        function = self._compiled(
             ("concepts", number, count),
-            concepts_function(self._graph, self._explain, layer, number, count, self.sharing),
-            [self._x, wanted, *self._target],
+            concepts_function(self._plans[0], layer, number, count, self._sharing),
+            [self._signature[0], wanted, self._signature[1]],
         )
 
-        def run(chosen: np.ndarray) -> list[np.ndarray]:
+        def run(chosen: np.ndarray) -> tuple[np.ndarray, ...]:
             missing = count - chosen.shape[1]
             padded = np.pad(chosen, ((0, 0), (0, missing)), mode="edge")
-            pictures = max(1, PER_PICTURE * most // (PER_PICTURE + count))
-            return run_in_parts(function, (x, tf.constant(padded), *target), pictures)
+            at_once = max(1, PER_PICTURE * most // (PER_PICTURE + count))
+            return run_in_parts(function, (pictures, tf.constant(padded), tensors), at_once)
 
         scores, by_channel, first = run(chosen[:, :count])
         if channels is None:
@@ -189,7 +192,7 @@ class ConceptMaps:
         for start in range(count, chosen.shape[1], count):
             part = chosen[:, start : start + count]
             maps.append(run(part)[-1][:, : part.shape[1]])
-        return Concepts(
+        found = Concepts(
             layer=layer,
             channels=np.array(chosen),
             shares=np.take_along_axis(by_channel, chosen, 1),
@@ -197,21 +200,32 @@ class ConceptMaps:
             by_channel=by_channel,
             scores=scores,
         )
+        self._check_finite(x, target, scores, by_channel, found.maps)
+        return found
 
     def conditional(
         self,
-        x: tf.Tensor,
-        target: Sequence[tf.Tensor],
+        x: np.ndarray | tf.Tensor,
         conditions: Mapping[str, Sequence[int]],
-        most: int,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The scores, and what `Explainer.conditional` returns; numbers may be NaN or Inf.
+        target: Targets | None = None,
+    ) -> np.ndarray:
+        """The map of the relevance that passes through chosen channels of one layer or several.
+
+        Relevance goes from layer to layer; at the output of each it is kept in the chosen channels
+        and set to 0 in the others. What passes a layer by, as in a residual connection, is left
+        out. With one channel of one layer it is the map of `concepts`.
 
         Args:
-          x: float32 [B, H, W, C].
-          target: the tensors of a target, of all pictures or one for each.
-          conditions: as there.
-          most: how many pictures are explained at once.
+          x: float32 [B, H, W, C], already preprocessed.
+          conditions: layer -> channels, in any order: {"block5_conv3": [3, 17], "fc1": [0]}.
+          target: as in a call.
+
+        Returns:
+          float32 [B, H, W, C].
+
+        Raises:
+          UsageError: as `concepts`; no conditions; or a layer lies beside another one.
+          NotFiniteError: the network computes NaN or Inf.
         """
         if not isinstance(conditions, Mapping) or not conditions:
             raise UsageError(
@@ -220,163 +234,110 @@ class ConceptMaps:
             )
         masks = {}
         for layer, channels in conditions.items():
-            number = self.number(layer)
+            number = self._number(layer)
             known = self._shapes[number][-1]
             kept = np.zeros([1, known], np.float32)
             kept[:, checked_channels(channels, layer, known)] = 1
-            masks[number] = layer, kept
-        numbers = sorted(masks, reverse=True)
-        specs = [tf.TensorSpec([None, self._shapes[number][-1]], tf.float32) for number in numbers]
-        function = self._functions.get(
-            ("conditional", *numbers),
+            masks[number] = layer, tf.constant(kept)
+        layers = {number: masks[number] for number in sorted(masks, reverse=True)}
+        function = self._compiled(
+            ("conditional", *layers),
             conditional_function(
-                self._graph, self._explain, {number: masks[number][0] for number in numbers}
+                self._plans[0], {number: name for number, (name, _) in layers.items()}
             ),
-            [self._x, *specs, *self._target],
+            [
+                self._signature[0],
+                [tf.TensorSpec([None, mask.shape[1]], tf.float32) for _, mask in layers.values()],
+                self._signature[1],
+            ],
         )
-        given = [tf.constant(masks[number][1]) for number in numbers]
-        scores, maps = run_in_parts(function, (x, *given, *target), most)
-        return scores, maps
+        given = [mask for _, mask in layers.values()]
+        pictures, tensors = self._pairs(self.check_batch(x), target)
+        scores, maps = run_in_parts(function, (pictures, given, tensors), self.pictures_at_once())
+        self._check_finite(x, target, scores, maps)
+        return maps
 
-    def channel_counts(self) -> dict[str, int]:
-        """What `Explainer.channel_counts` returns."""
-        numbers = self._graph.outputs().items()
-        return {layer: int(self._shapes[number][-1]) for layer, number in numbers}
+    def peaks(
+        self, x: np.ndarray | tf.Tensor, layers: Sequence[str], target: Targets | None = None
+    ) -> tuple[np.ndarray, dict[str, Peaks]]:
+        """What every channel of some layers carries, and where most of it is; without maps.
 
-    def number(self, layer: str) -> int:
-        """The number of the output of a layer; see `concept_number`."""
-        return concept_number(self._graph, self._explain, layer)
+        Of a batch x and a target, as in a call. Returns the scores, float32 [B, classes], and the
+        peaks of each layer. Tokens of a layer have to lie on a grid of patches.
+        """
+        numbers = {layer: self._number(layer) for layer in layers}
+        seen = {layer: self._seen_tokens(layer) for layer in layers}
+        function = self._compiled(
+            ("peaks", *layers), peaks_function(self._plans[0], numbers, seen), self._signature
+        )
+        pairs = self._pairs(self.check_batch(x), target)
+        scores, found = run_in_parts(function, pairs, self.pictures_at_once())
+        self._check_finite(x, target, scores, *(shares for shares, *_ in found.values()))
+        return scores, {layer: Peaks(*found[layer]) for layer in layers}
 
+    def position_maps(
+        self,
+        x: np.ndarray | tf.Tensor,
+        layer: str,
+        channels: Sequence[int],
+        positions: Sequence[int],
+    ) -> np.ndarray:
+        """The maps of single neurons of a layer for one picture: what each of them looks at.
 
-def concepts_function(
-    graph: Graph,
-    explain: Explain,
-    layer: str,
-    number: int,
-    count: int,
-    sharing: Collection[int] = (),
-) -> Compute:
-    """Makes the function (x, channels, *target) -> scores, shares of all channels, maps.
+        Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x.
+        Where the rules are linear, as all of them are, that is the conditional map of what reaches
+        this neuron, but for its scale. The position (as in `Peaks`) -1 stands for all of them: the
+        map of the channel, as of `concepts`. Returns float32 [neurons, H, W, C].
+        """
+        batch, number = checks.to_float32(self.check_batch(x)), self._number(layer)
+        numbers, places = np.asarray(channels, np.int32), np.asarray(positions, np.int32)
+        maps = np.empty((len(numbers), *self.input_shape), np.float32)
+        for part in in_parts(np.flatnonzero(places < 0)):
+            maps[part] = self.concepts(batch, layer, channels=numbers[part].tolist()).maps[0]
+        for part in in_parts(np.flatnonzero(places >= 0)):
+            function = self._compiled(
+                ("neurons", number, len(part)),
+                position_maps_function(self._plans[0], number, len(part), self._sharing),
+                [self._signature[0], *[tf.TensorSpec([len(part)], tf.int32)] * 2],
+            )
+            maps[part] = function(batch, *map(tf.constant, (numbers[part], places[part]))).numpy()
+        return maps
 
-    Channels are int32 [B or 1, count]; -1 stands for one of those with the largest shares, which
-    come in order. Maps are float32 [B, count, H, W, C].
+    def _beside_maps(
+        self, layer: str, count: int, after: Callable[[tf.Tensor], Any]
+    ) -> Callable[..., ChannelOutput]:
+        """What computes a layer's channels beside the maps; see `of_layer`."""
+        return of_layer(self._plans[0], layer, self._number(layer), self._sharing, count, after)
 
-    Args:
-      graph: the network.
-      explain: LRP, bound to it.
-      layer: the name of the layer.
-      number: the number of its output.
-      count: how many channels are kept, each by itself.
-      sharing: the output numbers of layers whose rules take relevance [K, B, ...].
-    """
+    @cached_property
+    def _sharing(self) -> Collection[int]:
+        plan = self._plans[0]
+        return () if plan.options.keep < 1 else taking_several(plan.rules)
 
-    def concepts(x: tf.Tensor, channels: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        tensors = graph.forward(x)
-        begin = explain.start(tensors, *target)
-        arrived = relevance_at(graph, explain, tensors, begin, None, number, layer)
-        by_channel = channel_sums(arrived)
-        largest = tf.math.top_k(tf.abs(by_channel), count).indices
-        channels = tf.where(channels < 0, largest, channels)
-        maps = channel_maps(graph, explain, tensors, arrived, number, channels, sharing)
-        return tensors[graph.output], by_channel, maps
+    @cached_property
+    def _grids(self) -> TokenGrids:
+        return TokenGrids(self._graph, self._shapes)
 
-    return concepts
+    def _number(self, layer: str) -> int:
+        return concept_number(self._plans[0], layer)
 
+    def _seen_tokens(self, layer: str) -> np.ndarray | None:
+        """Which tokens of a layer stand for patches; see the function."""
+        number = self._number(layer)
+        return seen_tokens(layer, number, self._shapes[number], self._grids)
 
-def channel_maps(
-    graph: Graph,
-    explain: Explain,
-    tensors: Mapping[int, tf.Tensor],
-    arrived: tf.Tensor,
-    number: int,
-    channels: tf.Tensor,
-    sharing: Collection[int] = (),
-) -> tf.Tensor:
-    """The map of each of some channels of a tensor by itself, float32 [B, count, H, W, C].
+    @cached_property
+    def _functions(self) -> dict[tuple[Any, ...], Lazy]:
+        return {}
 
-    Args:
-      graph: the network.
-      explain: LRP, bound to it.
-      tensors: what `Graph.forward` returned.
-      arrived: the relevance that arrived at the tensor, [B, ..., N].
-      number: the tensor's number.
-      channels: int32 [B or 1, count].
-      sharing: as in `concepts_function`.
-    """
-    count, picture = channels.shape[1], tensors[0].shape[1:]
-    kept = _each_alone(arrived, channels)
-    back = of_copies(past_gates(explain.back), count, sharing)
-    relevance = tf.cast(total(graph.backward(tensors, kept, back, number)[0]), tf.float32)
-    return tf.transpose(tf.reshape(relevance, [count, -1, *picture]), [1, 0, 2, 3, 4])
-
-
-def conditional_function(graph: Graph, explain: Explain, layers: Mapping[int, str]) -> Compute:
-    """Makes the function (x, *masks, *target) -> scores, the map.
-
-    Args:
-      graph: the network.
-      explain: LRP, bound to it.
-      layers: number of a layer's output -> its name, the last layer first. There is a mask for
-        each, float32 [B or 1, channels]: 1 for channels whose relevance is kept, else 0.
-    """
-
-    def conditional(x: tf.Tensor, *inputs: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        masks, target = inputs[: len(layers)], inputs[len(layers) :]
-        tensors = graph.forward(x)
-        relevance, start = explain.start(tensors, *target), None
-        for (number, layer), mask in zip(layers.items(), masks, strict=True):
-            arrived = relevance_at(graph, explain, tensors, relevance, start, number, layer)
-            relevance, start = arrived * shaped_as_channels(mask, arrived), number
-        parts = graph.backward(tensors, relevance, past_gates(explain.back), start)
-        return tensors[graph.output], tf.cast(total(parts[0]), tf.float32)
-
-    return conditional
+    def _compiled(self, key: tuple[Any, ...], function: Compute, signature: Sequence[Any]) -> Lazy:
+        """The function of a key: the first that was given for it, compiled at its first call."""
+        return self._functions.setdefault(key, Lazy(function, signature, self._xla))
 
 
-def relevance_at(
-    graph: Graph,
-    explain: Explain,
-    tensors: Mapping[int, tf.Tensor],
-    begin: tf.Tensor,
-    start: int | None,
-    number: int,
-    layer: str,
-) -> tf.Tensor:
-    """The relevance that reaches the output of a layer, `number`, from the tensor `start`."""
-    parts = graph.backward(tensors, begin, past_gates(explain.back), start, number)
-    return arrived_at(parts, number, layer)
-
-
-def arrived_at(parts: Parts, number: int, layer: str) -> tf.Tensor:
-    """The relevance that arrived at the output of a layer, `number`.
-
-    Raises:
-      UsageError: none did.
-    """
-    if number not in parts:
-        raise not_reached(layer)
-    return total(parts[number])
-
-
-def channel_sums(relevance: tf.Tensor) -> tf.Tensor:
-    """The sum of each channel over rows and columns, float32 [B, channels]."""
-    rows_and_columns = list(range(1, relevance.shape.rank - 1))
-    return tf.reduce_sum(tf.cast(relevance, tf.float32), rows_and_columns)
-
-
-def _each_alone(relevance: tf.Tensor, channels: tf.Tensor) -> tf.Tensor:
-    """Relevance [B, ..., N] of channels [B or 1, K], each by itself: [K * B, ..., N].
-
-    All pictures of the first channel come first.
-    """
-    mask = tf.one_hot(channels, relevance.shape[-1], dtype=relevance.dtype)
-    mask = tf.transpose(mask, [1, 0, 2])  # oneDNN prints an error where integers are transposed
-    kept = relevance[None] * shaped_as_channels(mask, relevance)
-    return tf.reshape(kept, [-1, *relevance.shape[1:]])
-
-
-def shaped_as_channels(mask: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
-    """A mask [..., B, N] in a shape that multiplies a tensor [B, ..., N]."""
-    middle = [1] * (tensor.shape.rank - 2)
-    shape = tf.concat([tf.shape(mask)[:-1], middle, tf.shape(mask)[-1:]], 0)
-    return tf.cast(tf.reshape(mask, shape), tensor.dtype)
+def in_parts(neurons: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields the numbers of neurons that are followed together; see `NEURONS_AT_ONCE`."""
+    while len(neurons):
+        count = next(one for one in NEURONS_AT_ONCE if one <= len(neurons))
+        yield neurons[:count]
+        neurons = neurons[count:]

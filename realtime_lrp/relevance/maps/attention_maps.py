@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.network.graph import Graph, Parts, total
 from realtime_lrp.relevance.network.steps import Softmax
 from realtime_lrp.relevance.network.token_grids import TokenGrid, TokenGrids
@@ -49,16 +50,10 @@ def _nearest_softmax(graph: Graph, number: int) -> int | None:
     return node.output if node else None
 
 
-def find_attention(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> Attention:
-    """Finds the attention among the patches of a picture.
-
-    Args:
-      graph: the canonised network.
-      tensors: its tensors by number, of which only the shapes count.
-
-    Raises:
-      UsageError: the network has none.
-    """
+def find_attention(
+    graph: Graph, tensors: Mapping[int, tf.Tensor], options: Options | None = None
+) -> Attention:
+    """Finds the attention among the patches of a picture; of the tensors only the shapes count."""
     weights = attention_weights(graph)
     if not weights:
         raise UsageError(
@@ -104,10 +99,7 @@ def _grid(
 
 
 def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int] | None:
-    """Rows and columns of the patches among which a network attends, or None.
-
-    The arguments are those of `find_attention`.
-    """
+    """Rows and columns of the patches among which a network attends, or None."""
     try:
         return find_attention(graph, tensors).grid[:2]
     except UsageError:
@@ -115,31 +107,20 @@ def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int
 
 
 def last_layer(
-    graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
+    plan: Plan, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
 ) -> tf.Tensor:
-    """How much the answer attends to each patch in the last layer, as a map.
-
-    Args:
-      graph: the network.
-      x: the pictures.
-      tensors: what the forward pass computed.
-      parts: the gradient, down to the last layer's weights.
-    """
-    found = find_attention(graph, tensors)
-    weights = mean_of_heads(tensors[found.weights[-1]])
-    looked = tf.linalg.matvec(weights, _read(parts, found.weights[-1]), transpose_a=True)
-    return _drawn(looked, found.grid, x)
+    """How much the answer attends to each patch in the last layer, as a map."""
+    last = plan.needed.weights[-1]
+    looked = tf.linalg.matvec(mean_of_heads(tensors[last]), _read(parts, last), transpose_a=True)
+    return _drawn(looked, plan.needed.grid, x)
 
 
-def rollout(
-    graph: Graph, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts
-) -> tf.Tensor:
+def rollout(plan: Plan, x: tf.Tensor, tensors: Mapping[int, tf.Tensor], parts: Parts) -> tf.Tensor:
     """Attention rollout (Abnar & Zuidema 2020): weights of all layers multiplied, as a map.
 
-    Half of each token stays what it was, as the residual connection keeps it. The arguments are
-    those of `last_layer`.
+    Half of each token stays what it was, as the residual connection keeps it.
     """
-    found = find_attention(graph, tensors)
+    found: Attention = plan.needed
     looked = _read(parts, found.weights[-1])
     for number in reversed(found.weights):
         weights = mean_of_heads(tensors[number])

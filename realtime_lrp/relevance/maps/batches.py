@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,15 @@ measured for one map, 2.7 for five (VGG16, ResNet50, SqueezeNet; 16 pictures).""
 
 
 def activation_bytes(tensors: Mapping[int, tf.Tensor]) -> int:
-    """The memory of all tensors of a picture in float32.
-
-    Args:
-      tensors: number -> tensor [1, ...].
-    """
+    """The memory of all tensors of a picture, [1, ...] each, in float32."""
     return 4 * sum(math.prod(one.shape) for one in tensors.values())
 
 
 def pictures_at_once(activations: int, maps: int) -> int:
     """How many pictures fit into half of the free memory, at least 1.
 
-    With a GPU its memory counts, which is known when it does not suffice: then there is no limit.
-
-    Args:
-      activations: bytes of one picture's activations.
-      maps: how many maps are computed.
+    `activations` are the bytes of one picture. With a GPU its memory counts, which is known when it
+    does not suffice: then there is no limit.
     """
     if tf.config.list_physical_devices("GPU"):
         return 1 << 30
@@ -39,29 +33,22 @@ def pictures_at_once(activations: int, maps: int) -> int:
     return max(1, int(available_bytes() / 2 / each))
 
 
-def run_in_parts(
-    run: Callable[..., Any], inputs: Sequence[np.ndarray | tf.Tensor], most: int
-) -> list[np.ndarray]:
-    """Runs a function on parts of a batch.
+def run_in_parts(run: Callable[..., Any], inputs: Sequence[Any], most: int) -> Any:
+    """Runs a function on parts of a batch, `most` entries at once or what a device's memory allows.
 
-    Args:
-      run: takes the inputs; returns tensors, [B, ...] each, in any structure.
-      inputs: [B, ...] each; those with one entry are the same for every part.
-      most: how many entries are given to the function at once. Halved where a device's memory does
-        not suffice.
-
-    Returns:
-      The function's tensors as a flat list of arrays.
+    The inputs and what the function returns are arrays or tensors [B, ...] in any structure; inputs
+    with one entry are the same for every part. Returns arrays in the same structure.
 
     Raises:
       UnavailableError: the memory does not suffice for the results, or for one entry.
     """
-    count, begin = max(map(len, inputs)), 0
+    count, begin = max(map(len, tf.nest.flatten(list(inputs)))), 0
     joined: list[np.ndarray] = []
+    outputs = None
     while begin < count:
         part = slice(begin, begin + most)
         try:
-            outputs = run(*(one[part] if len(one) > 1 else one for one in inputs))
+            outputs = run(*tf.nest.map_structure(partial(_part_of, part), list(inputs)))
             arrays = [one.numpy() for one in tf.nest.flatten(outputs)]
         except tf.errors.ResourceExhaustedError:
             if most == 1:
@@ -72,12 +59,16 @@ def run_in_parts(
             most = max(1, min(most, count - begin) // 2)
             continue
         if most >= count:
-            return arrays
+            return tf.nest.pack_sequence_as(outputs, arrays)
         joined = joined or _room_for(arrays, count)
         for whole, array in zip(joined, arrays, strict=True):
             whole[part] = array
         begin += most
-    return joined
+    return tf.nest.pack_sequence_as(outputs, joined)
+
+
+def _part_of(part: slice, one: Any) -> Any:
+    return one[part] if len(one) > 1 else one
 
 
 def _room_for(arrays: Sequence[np.ndarray], count: int) -> list[np.ndarray]:

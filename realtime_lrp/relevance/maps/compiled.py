@@ -1,7 +1,7 @@
 """The functions that an explainer compiles.
 
-They refer to graphs and bound methods only: a compiled method of the explainer itself would keep
-the explainer in memory.
+They refer to plans only: a compiled method of the explainer itself would keep the explainer in
+memory.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,52 +12,59 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
-from realtime_lrp.relevance.maps.account import account
-from realtime_lrp.relevance.maps.methods import Explain
+from realtime_lrp.relevance.maps.layer_records import account
+from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import BIASES, Graph, Parts, total
+from realtime_lrp.relevance.network.graph import Graph
 
-Compute = Callable[..., tuple[tf.Tensor, ...]]
-
-LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
-"""Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
-(number of the node's output, position of its input). What biases took, [B], follows the inputs."""
-
-Explained = tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor], list[tf.Tensor]]
-"""scores, maps, the `account` of each map, and the shares of channels where these are asked for."""
+Compute = Callable[..., Any]
 
 
-class PipelineOutput(NamedTuple):
-    """What a pipeline returns, see `Explainer.compile_pipeline`.
+class ChannelOutput(NamedTuple):
+    """What a compiled function gives of the channels of a layer, first for all, then for some.
+
+    Attributes:
+      shares: float32 [B, channels of the layer], the relevance of each.
+      channels: int32 [B, count], those that were chosen.
+      drawn: what `after` made of their maps, as a batch [B * count].
+      maps: float32 [B, count, H, W, C].
+    """
+
+    shares: tf.Tensor
+    channels: Any = ()
+    drawn: Any = ()
+    maps: Any = ()
+
+
+class Explained(NamedTuple):
+    """What a compiled function gives for a batch; what was not asked for is empty.
 
     Attributes:
       scores: float32 [B, classes].
-      explained: float32 [B, 2].
-      processed: what `after` made of each map.
+      explained: float32 [B, 2]: what is explained, its sum over the classes and the sum of its
+        magnitude.
       maps: float32 [B, H, W, C] each.
-      accounts: float32 [B, 3] each.
-      by_channel: float32 [B, channels] of one layer, or nothing.
+      accounts: float32 [B, 3] each, see `account`.
+      drawn: what `after` made of each map.
+      of_layer: the channels of a layer.
     """
 
     scores: tf.Tensor
     explained: tf.Tensor
-    processed: list[Any]
     maps: list[tf.Tensor]
     accounts: list[tf.Tensor]
-    by_channel: list[tf.Tensor]
+    drawn: list[Any]
+    of_layer: ChannelOutput | tuple[()]
 
 
 def compile_once(
-    function: Callable[..., Any], signature: Sequence[tf.TensorSpec], xla: bool
+    function: Compute, signature: Sequence[Any], xla: bool
 ) -> tuple[PolymorphicFunction, ConcreteFunction]:
-    """Compiles a function and traces it once.
+    """Compiles a function and traces it once; returns it, as it counts its traces, and the trace.
 
     Calling the trace itself never retraces, and TensorFlow does not warn of many traces where a
     program makes several explainers.
-
-    Returns:
-      The function, which counts its traces, and the trace.
     """
     compiled = tf.function(
         function, input_signature=signature, autograph=False, jit_compile=xla or None
@@ -68,116 +75,77 @@ def compile_once(
 
 def signature_of(
     shape: tuple[int, ...], classes: int, pictures: int | None = None
-) -> list[tf.TensorSpec]:
+) -> tuple[tf.TensorSpec, Target]:
     """What compiled functions read: pictures [B, *shape], and the tensors of their targets."""
     picture = tf.TensorSpec([pictures, *shape], tf.float32, name="x")
-    return [picture, *Target.signature(classes)]
+    return picture, Target.signature(classes)
 
 
 class Lazy:
-    """A function that is compiled at its first call.
+    """A function that is compiled at its first call."""
 
-    Args:
-      function: what is compiled.
-      signature: the tensors that it reads.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], signature: Sequence[tf.TensorSpec], xla: bool = False
-    ) -> None:
+    def __init__(self, function: Compute, signature: Sequence[Any], xla: bool = False) -> None:
         self._function, self._signature, self._xla = function, signature, xla
         self._compiled: ConcreteFunction | None = None
 
-    def __call__(self, *inputs: tf.Tensor) -> Any:
+    def __call__(self, *inputs: Any) -> Any:
         """Runs the function, compiled."""
         if self._compiled is None:
             self._compiled = compile_once(self._function, self._signature, self._xla)[1]
         return self._compiled(*inputs)
 
 
-class LazyByKey:
-    """Functions by key, each compiled at its first call.
-
-    Args:
-      xla: whether they go through XLA.
-    """
-
-    def __init__(self, xla: bool) -> None:
-        self._xla = xla
-        self._functions: dict[tuple[Any, ...], Lazy] = {}
-
-    def get(
-        self, key: tuple[Any, ...], function: Compute, signature: Sequence[tf.TensorSpec]
-    ) -> Lazy:
-        """The function of a key: the first that was given for it."""
-        return self._functions.setdefault(key, Lazy(function, signature, self._xla))
-
-
 def explain_function(
-    graph: Graph,
-    methods: Sequence[Explain],
-    by_rules: bool,
+    plans: Sequence[Plan],
+    before: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    after: Callable[[tf.Tensor], Any] | None = None,
+    of_layer: Callable[..., ChannelOutput] | None = None,
     shared: bool = False,
-    by_channel: Callable[[Parts], tf.Tensor] | None = None,
 ) -> Callable[..., Explained]:
-    """Makes the function (x, *target) -> scores, maps, accounts, by channel; all float32.
+    """Makes the function (x, target, ...) -> all maps of a batch; all tensors are float32.
 
     Args:
-      graph: the network.
-      methods: one for each map.
-      by_rules: whether one of them follows rules. Its relevance is NaN where an activation is not
-        finite; without such a map the scores are made NaN there.
+      plans: one for each map.
+      before: pictures uint8 [B, H, W, 3] -> x, where the function is to take pictures.
+      after: relevance float32 [B, H, W, C] -> tensors, computed of each map.
+      of_layer: (tensors, what arrived at each for the first map, further inputs of the function)
+        -> the channels of a layer.
       shared: whether x is one picture that is explained for each target.
-      by_channel: sums up what arrived at a layer, by channel; see `ConceptMaps.sums`.
     """
+    graph = plans[0].graph
 
-    def explain(x: tf.Tensor, *target: tf.Tensor) -> Explained:
+    def explain(x: tf.Tensor, target: Target, *further: tf.Tensor) -> Explained:
+        x = before(x) if before else x
         tensors = graph.forward(x)
         if shared:
-            tensors = _repeated(tensors, tf.shape(target[0])[0])
+            tensors = _repeated(tensors, tf.shape(target.weights)[0])
             x = tensors[0]
-        scores, maps, accounts, parts = explain_tensors(
-            graph, methods, by_rules, x, tensors, target
+        results = [plan(x, tensors, target) for plan in plans]
+        maps = [tf.cast(result.relevance, tf.float32) for result in results]
+        scores = scores_or_nan(plans, tensors)
+        start = start_of_relevance(scores, target)
+        return Explained(
+            scores,
+            tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1),
+            maps,
+            [account(result, graph.output) for result in results],
+            [after(relevance) for relevance in maps] if after else [],
+            of_layer(tensors, results[0].parts, *further) if of_layer else (),
         )
-        return scores, maps, accounts, [by_channel(parts)] if by_channel else []
 
     return explain
 
 
-def explain_tensors(
-    graph: Graph,
-    methods: Sequence[Explain],
-    by_rules: bool,
-    x: tf.Tensor,
-    tensors: dict[int, tf.Tensor],
-    target: Sequence[tf.Tensor],
-) -> tuple[tf.Tensor, list[tf.Tensor], list[tf.Tensor], Parts]:
-    """The scores, maps and accounts of a forward pass; all float32.
-
-    Args:
-      graph: the network.
-      methods: as in `explain_function`.
-      by_rules: as there.
-      x: float32 [B, H, W, C].
-      tensors: what `Graph.forward` returned for x.
-      target: the tensors of a target.
-
-    Returns:
-      These, and what arrived at each tensor for the first map.
-    """
-    results = [method(x, tensors, *target) for method in methods]
-    maps = [tf.cast(result.relevance, tf.float32) for result in results]
-    accounts = [account(result, graph.output) for result in results]
-    return scores_or_nan(graph, tensors, by_rules), maps, accounts, results[0].parts
-
-
-def scores_or_nan(graph: Graph, tensors: dict[int, tf.Tensor], by_rules: bool) -> tf.Tensor:
+def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Tensor:
     """The scores; NaN where an activation is not finite, unless a map by rules is NaN there."""
+    graph = plans[0].graph
     scores = tensors[graph.output]
-    return scores if by_rules else tf.where(graph.finite(tensors)[:, None], scores, np.nan)
+    if any(plan.rules for plan in plans):
+        return scores
+    return tf.where(graph.finite(tensors)[:, None], scores, np.nan)
 
 
-def _repeated(tensors: dict[int, tf.Tensor], times: tf.Tensor) -> dict[int, tf.Tensor]:
+def _repeated(tensors: Numbered, times: tf.Tensor) -> dict[int, tf.Tensor]:
     """Tensors of one picture, [1, ...], as those of a batch of equal pictures.
 
     Numbers of the same tensor get the same repeated one.
@@ -186,67 +154,16 @@ def _repeated(tensors: dict[int, tf.Tensor], times: tf.Tensor) -> dict[int, tf.T
     return {number: repeated[one.ref()] for number, one in tensors.items()}
 
 
-def maps_function(explain: Callable[..., Explained]) -> Callable[..., tuple[tf.Tensor, ...]]:
-    """Makes the function (x, *target) -> scores, the maps."""
+def targets_function(plan: Plan) -> Callable[..., list[tf.Tensor]]:
+    """Makes the function (x, *targets) -> scores, and the map of each target."""
 
-    def scores_and_maps(x: tf.Tensor, *target: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        scores, maps, *_ = explain(x, *target)
-        return scores, *maps
+    def explain_each(x: tf.Tensor, *targets: Target) -> list[tf.Tensor]:
+        tensors = plan.graph.forward(x)
+        explained = plan.for_targets(x, tensors, targets)
+        maps = [tf.cast(one.relevance, tf.float32) for one in explained]
+        return [scores_or_nan([plan], tensors), *maps]
 
-    return scores_and_maps
-
-
-def pipeline_function(
-    explain: Callable[..., Explained],
-    before: Callable[[tf.Tensor], tf.Tensor],
-    after: Callable[[tf.Tensor], Any],
-) -> Callable[..., PipelineOutput]:
-    """Makes the function (pictures, *target) -> what `Explainer.compile_pipeline` describes."""
-
-    def pipeline(pictures: tf.Tensor, *target: tf.Tensor) -> PipelineOutput:
-        return pipeline_output(explain(before(pictures), *target), target, after)
-
-    return pipeline
-
-
-def pipeline_output(
-    found: Explained, target: Sequence[tf.Tensor], after: Callable[[tf.Tensor], Any]
-) -> PipelineOutput:
-    """Adds what is explained, and what `after` makes of each map."""
-    scores, maps, accounts, by_channel = found
-    start = start_of_relevance(scores, *target)
-    explained = tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1)
-    processed = [after(relevance) for relevance in maps]
-    return PipelineOutput(scores, explained, processed, maps, accounts, by_channel)
-
-
-def layers_function(graph: Graph, as_built: Graph, method: Explain) -> Callable[..., LayerTensors]:
-    """Makes the function (x, *target) -> what every layer computed and handed down.
-
-    Args:
-      graph: the network.
-      as_built: the network before batch norms were folded; its tensors are returned.
-      method: the one of the first map.
-    """
-
-    def layers(x: tf.Tensor, *target: tf.Tensor) -> LayerTensors:
-        parts = method(x, graph.forward(x), *target).parts
-        shown = as_built.forward(x, joined=False)
-        arrived = {
-            number: tf.cast(total(handed), tf.float32)
-            for number, handed in parts.items()
-            if number != BIASES
-        }
-        handed_down = {
-            (part.node.output, part.position): tf.cast(part.tensor, tf.float32)
-            for handed in parts.values()
-            for part in handed
-            if part.node
-        }
-        read = {n for node in graph.nodes if node.output in arrived for n in node.inputs}
-        return {n: shown[n] for n in {*arrived, *read}}, arrived, handed_down
-
-    return layers
+    return explain_each
 
 
 def scores_function(graph: Graph) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -38,16 +38,11 @@ def box_mask(
     inner: tuple[int, int, int, int],
     size: tuple[int, int],
 ) -> np.ndarray:
-    """A mask of boxes on a photo, at the network's input.
+    """A mask of boxes on a photo, at the network's input: bool [rows, columns].
 
-    Args:
-      boxes: x0, y0, x1, y1 each, in pixels of the photo.
-      seen: the region of the photo that the network sees, x0, y0, x1, y1.
-      inner: where this region lies in the network's input, x0, y0, x1, y1.
-      size: (rows, columns) of the network's input.
-
-    Returns:
-      bool [rows, columns], True on every pixel that a box touches; boxes are cut off at the region.
+    Boxes are x0, y0, x1, y1 in pixels of the photo; every pixel that one touches is True. The
+    network sees the region `seen` of the photo, where boxes are cut off; it lies at `inner` in the
+    input.
     """
     mask = np.zeros(size, bool)
     for box in boxes:
@@ -129,16 +124,11 @@ def _ranks(entries: np.ndarray) -> np.ndarray:
 
 
 def patch_ranks(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.ndarray:
-    """Ranks the patches of a picture, the most relevant first.
+    """Ranks the patches of pictures float [N, H, W], the most relevant first.
 
-    Args:
-      maps: float [N, H, W].
-      grid: the number of patches in a row and in a column; their sides differ by at most one pixel.
-      rng: orders equal patches; a map that is the same everywhere gives a random order.
-
-    Returns:
-      int [N, H, W]: 0 on the pixels of the patch with the highest mean relevance, up to
-      grid * grid - 1.
+    `grid` is the number of patches in a row and in a column; their sides differ by at most one
+    pixel. `rng` orders equal patches. Returns int [N, H, W]: 0 on the pixels of the patch with the
+    highest mean relevance, up to grid * grid - 1.
     """
     rows, columns = (np.arange(size) * grid // size for size in maps.shape[1:])
     patch = rows[:, None] * grid + columns

@@ -36,12 +36,7 @@ BASELINES = ("zero", "black", "white", "mean", "blur")
 
 
 def chunk_size(samples: int, bytes_each: int) -> int:
-    """How many copies are explained at once: a divisor of `samples` where that wastes less.
-
-    Args:
-      samples: how many copies there are in all.
-      bytes_each: memory for the activations of one of them.
-    """
+    """How many copies are explained at once: a divisor of `samples` where that wastes less."""
     most = max(1, min(samples, CHUNK_BYTES // bytes_each))
     even = max(size for size in range(1, most + 1) if samples % size == 0)
     return even if 2 * even > most else math.ceil(samples / math.ceil(samples / most))
@@ -75,19 +70,11 @@ def mean_gradients(
 ) -> list[tf.Tensor]:
     """The means of what arrives at the copies of each picture, shaped like x, for each beginning.
 
-    Args:
-      graph: the network.
-      back: what each step passes back.
-      perturb: makes the copies.
-      x: [B, H, W, C].
-      origin: the baseline of each picture, shaped like x.
-      tensors: what `graph.forward` made of x.
-      begins: what starts at the output, for all copies of a picture, float32 [B, classes] each.
-        The copies go forward once for all of them.
-      samples: how many copies each picture has.
-      chunk: how many are explained at once.
-      linear: `first_linear(graph)`: they pass the mean of all copies back, which is quicker than
-        the gradient of each. Empty where `back` is not linear there.
+    `origin` is the baseline of each picture, shaped like x, `tensors` what `graph.forward` made of
+    x. `begins` start at the output, for all copies of a picture, float32 [B, classes] each; the
+    copies go forward once for all of them, `chunk` at once. `linear` is `first_linear(graph)`:
+    these layers pass the mean of all copies back, which is quicker than the gradient of each. It is
+    empty where `back` is not linear there.
     """
     others = [node for node in graph.behind(0) if node not in linear]
     ends = [0, *(node.output for node in linear)]
@@ -174,13 +161,8 @@ def on_path(
 def baseline_named(name: str, box: tuple[np.ndarray, np.ndarray] | None) -> Baseline:
     """The function from pictures to the baselines of their paths.
 
-    Args:
-      name: "zero"; "black" or "white", the lowest or highest input; "mean", each picture's mean
-        colour; or "blur", each picture blurred (Sturmfels et al. 2020).
-      box: the lowest and highest input [H, W, C], or None if they are not known.
-
-    Raises:
-      UsageError: there is no such baseline, or it needs the box.
+    "zero"; "black" or "white", the lowest or highest input, for which `box` must be known; "mean",
+    each picture's mean colour; or "blur", each picture blurred (Sturmfels et al. 2020).
     """
     if name not in BASELINES:
         raise unknown("baseline", name, BASELINES)

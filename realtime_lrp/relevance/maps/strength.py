@@ -77,12 +77,7 @@ def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
 
 
 def in_patches(relevance: tf.Tensor, patches: tuple[int, int]) -> tf.Tensor:
-    """Gives each pixel the mean of its patch.
-
-    Args:
-      relevance: float32 [B, H, W, C].
-      patches: rows and columns of patches.
-    """
+    """Gives each pixel the mean of its patch; there are (rows, columns) of patches."""
     means = tf.image.resize(relevance, patches, "area")
     return tf.image.resize(means, relevance.shape[1:3], "nearest")
 

@@ -9,8 +9,7 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 import tensorflow as tf
@@ -21,9 +20,10 @@ Targets = str | int | Sequence[str | int] | np.ndarray
 """What callers may ask for: one target, or a sequence with one for each picture."""
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
+
+    Arrays, or the tensors that compiled functions read.
 
     Attributes:
       weights: float32 [T, classes], the factor of each class.
@@ -32,10 +32,10 @@ class Target:
       by_probability: bool [T, 1], whether gradient methods multiply each class by its score.
     """
 
-    weights: np.ndarray
-    top: np.ndarray
-    rest: np.ndarray
-    by_probability: np.ndarray
+    weights: Any
+    top: Any
+    rest: Any
+    by_probability: Any
 
     @property
     def contrasts(self) -> bool:
@@ -62,65 +62,37 @@ class Target:
     @classmethod
     def joined(cls, targets: Sequence["Target"]) -> "Target":
         """Makes one target of several: of each in turn for one picture."""
-        fields = ("weights", "top", "rest", "by_probability")
-        return cls(*(np.concatenate([getattr(one, name) for one in targets]) for name in fields))
+        return cls(*map(np.concatenate, zip(*targets, strict=True)))
 
-    @staticmethod
-    def signature(classes: int) -> list[tf.TensorSpec]:
-        """The tensors that a compiled function expects for a target."""
-        return [
+    @classmethod
+    def signature(cls, classes: int) -> "Target":
+        """The tensors that a compiled function expects."""
+        return cls(
             tf.TensorSpec([None, classes], tf.float32, name="weights"),
             tf.TensorSpec([None, 1], tf.int32, name="top"),
             tf.TensorSpec([None, 1], tf.bool, name="rest"),
             tf.TensorSpec([None, 1], tf.bool, name="by_probability"),
-        ]
+        )
 
-    def tensors(self) -> tuple[tf.Tensor, ...]:
-        """The values in the order of `signature`."""
-        values = (self.weights, self.top, self.rest, self.by_probability)
-        return tuple(map(tf.constant, values))
-
-
-def start_of_relevance(
-    scores: tf.Tensor,
-    weights: tf.Tensor,
-    top: tf.Tensor,
-    rest: tf.Tensor,
-    by_probability: tf.Tensor,
-) -> tf.Tensor:
-    """The relevance at the output, float32 [B, classes].
-
-    Args:
-      scores: float32 [B, classes].
-      weights: these four make up a `Target`.
-      top: see there.
-      rest: see there.
-      by_probability: not used.
-    """
-    chosen = tf.reduce_sum(scores * weights, axis=-1, keepdims=True)
-    against_rest = chosen * _against_rest(scores, weights)
-    return tf.where(rest, against_rest, scores * weights * _highest(scores, top))
+    def tensors(self) -> "Target":
+        """The same target as tensors."""
+        return Target(*map(tf.constant, self))
 
 
-def start_of_gradient(
-    scores: tf.Tensor,
-    weights: tf.Tensor,
-    top: tf.Tensor,
-    rest: tf.Tensor,
-    by_probability: tf.Tensor,
-) -> tf.Tensor:
-    """The factor t of each logit, float32 [B, classes]; scores are held constant.
+def start_of_relevance(scores: tf.Tensor, target: Target) -> tf.Tensor:
+    """The relevance at the output, float32 [B, classes]."""
+    chosen = tf.reduce_sum(scores * target.weights, axis=-1, keepdims=True)
+    against_rest = chosen * _against_rest(scores, target.weights)
+    plain = scores * target.weights * _highest(scores, target.top)
+    return tf.where(target.rest, against_rest, plain)
 
-    Args:
-      scores: float32 [B, classes].
-      weights: these four make up a `Target`.
-      top: see there.
-      rest: see there.
-      by_probability: see there.
-    """
+
+def start_of_gradient(scores: tf.Tensor, target: Target) -> tf.Tensor:
+    """The factor t of each logit, float32 [B, classes]; scores are held constant."""
     scores = tf.stop_gradient(scores)
-    t = weights * _highest(scores, top) * tf.where(by_probability, scores, tf.ones_like(scores))
-    return tf.where(rest, _against_rest(scores, weights), t)
+    t = target.weights * _highest(scores, target.top)
+    t *= tf.where(target.by_probability, scores, tf.ones_like(scores))
+    return tf.where(target.rest, _against_rest(scores, target.weights), t)
 
 
 def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:
@@ -141,15 +113,7 @@ def _against_rest(scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 class TargetResolver:
-    """Reads targets as users write them.
-
-    Args:
-      classes: the number of outputs.
-      labels: their names in order, or None.
-
-    Attributes:
-      labels: as given.
-    """
+    """Reads targets as users write them; labels are the names of classes in order, or None."""
 
     def __init__(self, classes: int, labels: Sequence[str] | None = None) -> None:
         self._classes = classes
@@ -159,11 +123,7 @@ class TargetResolver:
             self._by_name[_plain(name)].append(index)
 
     def __call__(self, target: str | int) -> Target:
-        """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest".
-
-        Raises:
-          UsageError: there is no such class, or its name occurs twice.
-        """
+        """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest"."""
         target = self.canonical(target)
         if isinstance(target, int):
             return Target.of(self._one(target), self._classes)
@@ -181,12 +141,7 @@ class TargetResolver:
     def for_batch(self, targets: Targets, pictures: int) -> Target:
         """Resolves the target of all pictures, or a sequence with one for each picture.
 
-        Args:
-          targets: what is asked for; of a single picture a sequence may name several targets.
-          pictures: how many pictures there are.
-
-        Raises:
-          UsageError: there are more or fewer targets than pictures, or one of them is wrong.
+        Of a single picture a sequence may name several targets.
         """
         if not is_sequence(targets):
             return self(cast(str | int, targets))
@@ -206,22 +161,13 @@ class TargetResolver:
             raise UsageError(f"Target {number} of the sequence: {error}", error.about) from None
 
     def canonical_each(self, targets: Targets, pictures: int) -> tuple[str | int, ...]:
-        """The target of each picture, as `canonical` writes it.
-
-        Args:
-          targets: one, or a sequence with one for each picture.
-          pictures: how many pictures there are.
-        """
+        """The target of each picture, as `canonical` writes it."""
         if not is_sequence(targets):
             return (self.canonical(cast(str | int, targets)),) * pictures
         return tuple(map(self.canonical, targets))
 
     def canonical(self, target: str | int) -> str | int:
-        """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
-
-        Raises:
-          UsageError: there is no such class, or its name occurs twice.
-        """
+        """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest"."""
         if not isinstance(target, str):
             return self.index(target)
         target = target.strip()
@@ -275,11 +221,7 @@ class TargetResolver:
         return top
 
     def index(self, target: str | int) -> int:
-        """The index of one class, given by index or name.
-
-        Raises:
-          UsageError: there is no such class, or its name occurs twice.
-        """
+        """The index of one class, given by index or name; refuses a name that occurs twice."""
         if isinstance(target, str) and not re.fullmatch(r"\s*-?[0-9]+\s*", target):
             return self._index_of_name(target)
         try:
@@ -330,23 +272,13 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
 
 
 def target_text(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target with names in place of indices, where they are known; it can be asked for again.
-
-    Args:
-      target: as `TargetResolver.canonical` writes it.
-      labels: class names in order, or None.
-    """
+    """A target with names in place of indices, where they are known; it can be asked for again."""
     sides = str(target).split(" - ")
     return " - ".join(labels[int(one)] if labels and one.isdecimal() else one for one in sides)
 
 
 def target_words(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target as people read it: "all classes", "the most probable class", "star - rest".
-
-    Args:
-      target: as `TargetResolver.canonical` writes it.
-      labels: class names in order, or None.
-    """
+    """A target as people read it: "all classes", "the most probable class", "star - rest"."""
     words = {"all": "all classes", "top1": "the most probable class"}
     if str(target) not in words and str(target).startswith("top"):
         return f"the {str(target)[3:]} most probable classes"

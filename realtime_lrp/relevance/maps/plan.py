@@ -1,0 +1,241 @@
+"""A method, and the plan of one map: what was asked for, what was decided, how it is computed."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from realtime_lrp.relevance.maps.perturbed import (
+    Baseline,
+    Perturb,
+    chunk_size,
+    first_linear,
+    mean_gradients,
+)
+from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import Handed, Multiple, Tensors, relevance_of
+from realtime_lrp.relevance.rules.attention import BoundStepRule
+from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
+from realtime_lrp.relevance.rules.rules import Propagate, Rule
+
+Numbered = Mapping[int, tf.Tensor]
+"""The tensors of a network by their numbers."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What users choose about all maps of an explainer; see the arguments of `Explainer`."""
+
+    layers: Mapping[str, str | Rule] = field(default_factory=dict)
+    absorb_bias: bool | None = None
+    keep: float = 1.0
+    guided: Sequence[str] | None = None
+    samples: int | None = None
+    start: str = "probability"
+    grad_cam_layer: str | None = None
+
+
+def _nothing(graph: Graph, tensors: Numbered, options: Options) -> None:
+    """Suits every network."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to explain.
+
+    Attributes:
+      start: (scores, target) -> what starts at the output.
+      back: plan -> the function that passes what arrives at a node back to its inputs.
+      finish: (plan, x, tensors, parts) -> the map, shaped like x.
+      needs: (graph, tensors, options) -> what the method needs of a network, which becomes
+        `Plan.needed`; of the tensors only the shapes count. Raises UsageError where a network has
+        it not: menus, keys and tables leave the method out there.
+      perturb: makes the copies of a picture whose mean gradient is used, or None.
+      samples: how many copies there are unless the user decides.
+      from_baseline: whether the copies begin at a baseline, so that the sum of the map is the
+        difference of the scores.
+      signed: whether maps can have negative entries; for methods that follow no rules.
+      absolute: whether the magnitude of an entry counts, because its sign only says whether the
+        pixel should become brighter or darker.
+      cancels: whether terms of both signs cancel on the way back, so that rounding there changes
+        the map.
+      by_rules: whether relevance follows the rules of a composite.
+      composite: the one to follow instead of the configured one, or None.
+    """
+
+    start: Callable[[tf.Tensor, Target], tf.Tensor]
+    back: Callable[["Plan"], Back]
+    finish: Callable[["Plan", tf.Tensor, Numbered, Parts], tf.Tensor]
+    needs: Callable[[Graph, Numbered, Options], Any] = _nothing
+    perturb: Perturb | None = None
+    samples: int = 20
+    from_baseline: bool = False
+    signed: bool = True
+    absolute: bool = False
+    cancels: bool = False
+    by_rules: bool = False
+    composite: Composite | None = None
+
+    @property
+    def is_lrp(self) -> bool:
+        """Whether it is LRP by any composite; only then channels have relevance of their own."""
+        return self.by_rules and self.composite is None
+
+    @property
+    def starts_with_scores(self) -> bool:
+        """Whether relevance starts with scores, as in LRP, rather than with 1."""
+        return self.start is start_of_relevance
+
+
+class MethodResult(NamedTuple):
+    """What a plan computes for a batch.
+
+    Attributes:
+      relevance: the map, shaped like x.
+      parts: what arrived at each tensor and at biases.
+      difference: float32 [B], what the sum of integrated gradients should be: by how much the
+        explained scores differ from those of the baseline. None for other methods.
+    """
+
+    relevance: tf.Tensor
+    parts: Parts
+    difference: tf.Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One map of a network. Once it is bound it runs inside compiled functions.
+
+    Attributes:
+      method: how it is computed.
+      graph: the network, canonised.
+      options: what the user chose.
+      needed: what `Method.needs` found.
+      composite: which rules it follows.
+      rules: the rule of each layer with weights, by output number; empty where the method follows
+        none.
+      absorbing: the output numbers of layers whose biases take a share of the relevance.
+      keeps_sign: whether the map has no negative entry where the target has none.
+      signs: the number of the tensor whose signs relevance starts with, or None.
+      values: the number of the logits with which relevance starts; None where it starts with
+        probabilities.
+      divided_by_logits: the names of layers that divide the probability of a class by its logit.
+      bound: `rules` as functions that run for every picture.
+      bound_steps: the composite's rules for steps without weights, by output number.
+      activations: bytes of those of one picture; they decide how many copies are explained at once.
+      baseline: pictures -> where the paths of integrated gradients begin.
+    """
+
+    method: Method
+    graph: Graph
+    options: Options = Options()
+    needed: Any = None
+    composite: Composite = EXCITATION
+    rules: Mapping[int, Rule] = field(default_factory=dict)
+    absorbing: frozenset[int] = frozenset()
+    keeps_sign: bool = False
+    signs: int | None = None
+    values: int | None = None
+    divided_by_logits: frozenset[str] = frozenset()
+    bound: Mapping[int, Propagate] = field(default_factory=dict)
+    bound_steps: Mapping[int, BoundStepRule] = field(default_factory=dict)
+    activations: int = 1
+    baseline: Baseline = tf.zeros_like
+
+    @property
+    def difference(self) -> bool:
+        """Whether the map adds up to a difference of scores."""
+        return self.method.from_baseline and self.graph.differentiated() is not None
+
+    @property
+    def samples(self) -> int:
+        """How many copies of a picture are explained; 0 where the method needs none."""
+        return (self.options.samples or self.method.samples) if self.method.perturb else 0
+
+    @cached_property
+    def back(self) -> Back:
+        """What each step passes back."""
+        return _letting_through(self.options.keep, self.method.back(self))
+
+    def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
+        """Returns the map of a target, and what arrived at each tensor and at biases."""
+        (explained,) = self.for_targets(x, tensors, [target])
+        return explained
+
+    def for_targets(
+        self, x: tf.Tensor, tensors: Numbered, targets: Sequence[Target]
+    ) -> list[MethodResult]:
+        """As a call, for each of several targets; perturbed pictures go forward once for all."""
+        method, graph = self.method, self.graph
+        begins = [self.start(tensors, target) for target in targets]
+        parts = [graph.backward(tensors, begin, self.back) for begin in begins]
+        if not method.perturb:
+            return [MethodResult(method.finish(self, x, tensors, one), one) for one in parts]
+        origin = self.baseline(x) if method.from_baseline else tf.zeros_like(x)
+        means = mean_gradients(
+            graph, self.back, method.perturb, x, origin, tensors, begins, self.samples,
+            chunk_size(self.samples, self.activations),
+            first_linear(graph) if self.options.keep >= 1 else [],
+        )  # fmt: skip
+        arrived = [{0: [Part(mean)]} for mean in means]
+        maps = [method.finish(self, x - origin, tensors, one) for one in arrived]
+        differences = self._differences(tensors, origin, begins)
+        return list(map(MethodResult, maps, parts, differences))
+
+    def start(self, tensors: Numbered, target: Target) -> tf.Tensor:
+        """What starts at the output for a target, float32 [B, classes]."""
+        scores = tensors[self.graph.output]
+        if self.values is not None:
+            return start_of_gradient(scores, target) * tf.cast(tensors[self.values], scores.dtype)
+        begin = self.method.start(scores, target)
+        return begin if self.signs is None else with_signs_of(tensors[self.signs], begin)
+
+    def _differences(
+        self, tensors: Numbered, origin: tf.Tensor, begins: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor | None]:
+        """By how much the explained scores differ from those of the baseline, for each target."""
+        number = self.graph.differentiated()
+        if not self.difference or number is None:
+            return [None] * len(begins)
+        end, start = (
+            tf.cast(one[number], tf.float32) for one in (tensors, self.graph.forward(origin))
+        )
+        return [tf.reduce_sum(begin * (end - start), -1) for begin in begins]
+
+
+def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
+    """What starts, [B, classes], times the sign of each logit (0 counts as positive).
+
+    Unchanged where the logits are not shaped like the scores, as before a pool.
+    """
+    if logits.shape[1:] != begin.shape[1:]:
+        return begin
+    return tf.where(logits < 0, -begin, begin)
+
+
+def _letting_through(keep: float, back: Back) -> Back:
+    if keep >= 1:
+        return back
+
+    def filtered(
+        node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
+    ) -> Handed:
+        if isinstance(node.step, Linear):
+            arriving = top_share(relevance_of(arriving), keep)
+        return back(node, inputs, output, arriving)
+
+    return filtered
+
+
+def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
+    """Keeps this share of each picture's entries, the largest by magnitude; the others become 0."""
+    size = math.prod(relevance.shape[1:])
+    magnitude = tf.reshape(tf.abs(relevance), [-1, size])
+    least = tf.math.top_k(magnitude, math.ceil(share * size)).values[:, -1]
+    least = tf.reshape(least, [-1] + [1] * (relevance.shape.rank - 1))
+    return tf.where(tf.abs(relevance) >= least, relevance, 0.0)

@@ -1,0 +1,199 @@
+"""Which maps an explainer computes: the method of each, and the composite that it follows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from realtime_lrp.config import names
+from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
+from realtime_lrp.config.names import AUTO
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.maps.attention_maps import attention_weights
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.maps.perturbed import Baseline
+from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
+from realtime_lrp.relevance.network.canonise import mark_gates
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.rules.attention import BoundStepRule, differ_from_epsilon
+from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite, with_layers
+from realtime_lrp.relevance.rules.rounding import Lowering, choose_lowering, keeps_sign
+from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext, Propagate, Rule
+
+
+def composite_for(
+    name: "str | Composite", graph: Graph, otherwise: str = COMPOSITE
+) -> "str | Composite":
+    """What a composite stands for: "auto" is the one that suits the network.
+
+    For networks without attention that is `otherwise`.
+    """
+    if name != AUTO:
+        return name
+    mark_gates(graph)
+    return ATTENTION_COMPOSITE if attention_weights(graph) else otherwise
+
+
+def advice_on(graph: Graph, composite: Composite) -> str:
+    """What would suit the network better than the composite that its map follows, or ""."""
+    if composite.steps or not attention_weights(graph):
+        return ""
+    name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")
+    suits = ATTENTION_COMPOSITE
+    return f"This network has attention: the composite {suits} follows it, {name} does not."
+
+
+def unsuited(graph: Graph, tensors: Numbered) -> frozenset[str]:
+    """The names of methods and composites that a network refuses, or that equal another one there.
+
+    Of the network's tensors only the shapes count.
+    """
+    names = set()
+    for name, method in METHODS.items():
+        try:
+            method.needs(graph, tensors, Options())
+        except UsageError:
+            names.add(name)
+    if not differ_from_epsilon(graph):
+        names |= {name for name, composite in COMPOSITES.items() if composite.steps}
+    return frozenset(names)
+
+
+Asked = tuple[Method, Composite | None]
+"""A map that a user asked for: how it is computed, and the composite to follow; None is the
+explainer's own with its `layers`."""
+
+
+def asked_maps(method: str, also: Sequence[str]) -> list[Asked]:
+    """Looks up the explainer's method and the names of additional maps."""
+    if method not in METHODS:
+        hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
+        error = unknown("method", method, METHODS, names.METHODS.aliases)
+        raise UsageError(f"{hint}{error}", "method") if hint else error
+    found = [(METHODS[method], METHODS[method].composite)]
+    for name in also:
+        if name in METHODS:
+            found.append((METHODS[name], METHODS[name].composite))
+        elif name in COMPOSITES:
+            found.append((METHODS["lrp"], COMPOSITES[name]))
+        else:
+            raise unknown("map", name, [*METHODS, *COMPOSITES], names.METHODS.aliases)
+    return found
+
+
+def map_names(
+    method: str, composite: str | Composite, options: Options, also: Sequence[str]
+) -> tuple[str, ...]:
+    """The names of all maps, the own one first.
+
+    The own map is called by its composite, or by its method where that is not LRP.
+    """
+    name = method if method != "lrp" else composite if isinstance(composite, str) else "lrp"
+    if method == "lrp" and options.layers:
+        name += " with layers"
+    while name in also:
+        name += " (own)"
+    return name, *also
+
+
+def plan_maps(
+    asked: Sequence[Asked],
+    composite: Composite,
+    options: Options,
+    graph: Graph,
+    supports: Numbered,
+    contexts: Mapping[int, LayerContext],
+) -> list[Plan]:
+    """Decides which rule each layer of the canonised network follows in each map.
+
+    `contexts` are those of layers with weights, by output number.
+    """
+    own = with_layers(composite, options.layers, graph)
+    plans = []
+    for method, other in asked:
+        followed = other or own
+        rules = followed.rules(graph, contexts) if method.by_rules else {}
+        from_logits = options.start == "logit" and method.starts_with_scores
+        values = _logits(graph) if from_logits else None
+        signs = None if from_logits else _signed_logits(rules, graph)
+        divided = {n.layer for n in graph.nodes if n.output in _last_layers(graph, signs)}
+        plans.append(
+            Plan(
+                method, graph, options, method.needs(graph, supports, options), followed, rules,
+                followed.absorbing(graph, contexts, options.absorb_bias),
+                not method.signed or (keeps_sign(rules, graph) and not from_logits),
+                signs, values, frozenset(divided),
+            )
+        )  # fmt: skip
+    return plans
+
+
+def _signed_logits(rules: Mapping[int, Rule], graph: Graph) -> int | None:
+    """The logits, where the last layers with weights divide by a sum with the logit's sign.
+
+    Relevance of a class with a negative logit would change its sign there.
+    """
+    logits = graph.logits()
+    if logits is None or not rules:
+        return None
+    last = _last_layers(graph, logits)
+    return logits if any(rules[number].signed_sum for number in last) else None
+
+
+def _logits(graph: Graph) -> int:
+    """The number of the logits, or of a linear output; refuses scores of several tensors."""
+    number = graph.differentiated()
+    if number is None:
+        raise UsageError(
+            f"The scores of {graph.name!r} are made of several softmaxes or sigmoids, or reshaped: "
+            "it has no logits to start from. Use start=probability.",
+            "start",
+        )
+    return number
+
+
+def _last_layers(graph: Graph, logits: int | None) -> set[int]:
+    return set() if logits is None else graph.last_with_weights(logits)
+
+
+def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts: bool) -> Lowering:
+    """What computes in which precision, given the device's fastest.
+
+    `contrasts`: whether classes count against others.
+    """
+    if precision != "auto":
+        return Lowering(precision)
+    first = plans[0]
+    cancels = first.options.keep < 1 or any(plan.method.cancels for plan in plans)
+    contrasts |= any(plan.values is not None for plan in plans)  # logits may have both signs
+    attends = all(
+        plan.composite.steps
+        and not plan.composite.overrides
+        and all(isinstance(rule, Epsilon) for rule in plan.rules.values())
+        for plan in plans
+    )
+    return choose_lowering(
+        [plan.rules for plan in plans], first.graph, fast, first.absorbing, contrasts, cancels,
+        attends,
+    )  # fmt: skip
+
+
+def bind(
+    plans: Sequence[Plan],
+    contexts: Mapping[int, LayerContext],
+    activations: int,
+    baseline: Baseline,
+) -> tuple[Plan, ...]:
+    """Binds rules to the network, whose weights have the type in which they compute by now.
+
+    They are bound once for each composite.
+    """
+    bound: dict[Composite, tuple[Mapping[int, Propagate], Mapping[int, BoundStepRule]]] = {}
+    ready = []
+    for plan in plans:
+        if plan.rules:
+            composite, given = plan.composite, (plan.graph, contexts, plan.options.absorb_bias)
+            if composite not in bound:
+                bound[composite] = composite.bind(*given), composite.bind_steps(*given)
+            rules, steps = bound[composite]
+            plan = replace(plan, bound=rules, bound_steps=steps)
+        ready.append(replace(plan, activations=activations, baseline=baseline))
+    return tuple(ready)

@@ -255,10 +255,9 @@ def test_keys_of_other_layouts_have_the_names_of_the_table(screen):
 
 def pressed(key, text="", mod=0, scancode=pygame.KSCAN_A):
     """The names of a press."""
-    keyboard = Keyboard()
-    events = [pygame.Event(pygame.KEYDOWN, key=key, mod=mod, scancode=scancode)]
-    events += [pygame.Event(pygame.TEXTINPUT, text=text)] if text else []
-    return [name for event in events if (name := keyboard.name(event))]
+    about = {"key": key, "mod": mod, "scancode": scancode, "unicode": text}
+    name = Keyboard().name(pygame.Event(pygame.KEYDOWN, **about))
+    return [name] if name else []
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,6 @@ KEYPAD = {
 }  # fmt: skip
 """Keys of the keypad that write something only with Num Lock."""
 
-WRITING = {
-    pygame.K_KP5, pygame.K_KP_DIVIDE, pygame.K_KP_MULTIPLY, pygame.K_KP_MINUS, pygame.K_KP_PLUS,
-}  # fmt: skip
 NOT_CHARACTERS = 1 << 30  # SDL's key codes from here on are not characters
 
 MODIFIERS = {pygame.KSCAN_CAPSLOCK, pygame.KSCAN_SCROLLLOCK, pygame.KSCAN_NUMLOCKCLEAR}
@@ -43,8 +40,6 @@ class Keyboard:
 
     def __init__(self) -> None:
         self.repeated = False  # whether the last name came because its key is held
-        self._pressed: pygame.Event | None = None
-        self._new = False
         self._held: dict[int, str] = {}
 
     @property
@@ -57,40 +52,30 @@ class Keyboard:
         None as well for keys that only change others, such as Shift, and for combinations with
         Control, Alt or Super. `UNNAMED` for keys without a name.
         """
-        if event.type == pygame.KEYDOWN:
-            self._pressed, self._new = event, True
-            return self._noted(_named(event))
-        if event.type == pygame.TEXTINPUT and self._pressed:
-            return self._noted(_written(event.text, self._pressed))
         if event.type == pygame.KEYUP:
             self._held.pop(event.scancode, None)
-        return None
-
-    def _noted(self, name: str | None) -> str | None:
-        if name and self._pressed:
-            self.repeated, self._new = not self._new, False
-            self._held[self._pressed.scancode] = name
+        name = _name(event) if event.type == pygame.KEYDOWN else None
+        if name:
+            self.repeated = event.scancode in self._held
+            self._held[event.scancode] = name
         return name
 
 
-def _named(event: pygame.Event) -> str | None:
+def _name(event: pygame.Event) -> str | None:
+    text = event.unicode
     if _is_shortcut(event) or event.scancode in MODIFIERS:
         return None
-    if event.key in KEYPAD:
-        return None if event.mod & pygame.KMOD_NUM else KEYPAD[event.key]
+    if event.key in KEYPAD and not event.mod & pygame.KMOD_NUM:
+        return KEYPAD[event.key]
     if event.key in NAMED:
         return NAMED[event.key]
-    return None if event.key < NOT_CHARACTERS or event.key in WRITING else UNNAMED
-
-
-def _written(text: str, pressed: pygame.Event) -> str | None:
-    if _is_shortcut(pressed) or pressed.key in NAMED:
-        return None
+    if not text:  # such as an accent that waits for its letter
+        return None if event.key < NOT_CHARACTERS else UNNAMED
     if text == " ":
         return "space"
     if len(text) == 1 and (" " < text < "\x7f" or "\xa0" <= text <= "\xff"):
         return text.lower()
-    return US.get(pressed.scancode, UNNAMED)
+    return US.get(event.scancode, UNNAMED)
 
 
 def _is_shortcut(event: pygame.Event) -> bool:

@@ -19,6 +19,8 @@ TITLE_BAR = 48  # rows that a window's title bar may take, in pixels
 MIN_CANVAS, MAX_CANVAS = 240, 4096
 """Limits of the canvas's sides in pixels, whatever the size of the window."""
 
+REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
+
 BUTTONS = {1: "left", 3: "right"}
 
 
@@ -57,6 +59,7 @@ class Window:
         self.on_lost: Callable[[], object] = lambda: None  # completes files when the X server goes
         self._kept = end_if_lost(lambda: self.on_lost())
         self._keyboard, self._stretched = Keyboard(), Buffers()
+        pygame.key.set_repeat(*REPEAT_MS)
         self._canvas = SIZE
         try:
             self._window = self._opened()

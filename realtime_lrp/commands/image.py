@@ -20,13 +20,13 @@ from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.results.companions import Companions, OpenCompanions
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.records import map_record, raw_map_arrays
-from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown
+from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file, refuse_link
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
-from realtime_lrp.video.picture_reader import PictureReader
-from realtime_lrp.video.pictures import mirrored, read_pages, write_picture
+from realtime_lrp.video.pictures import encode_picture, mirrored, read_pages
 from realtime_lrp.video.region import resize
+from realtime_lrp.video.untrusted import PictureReader
 from realtime_lrp.view.overlay import lay_over
 
 log = logging.getLogger(__name__)
@@ -147,11 +147,11 @@ class Batch:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""
         if not (self._options.resume and self._journal and target.exists()):
             return False
-        manifest, made = self._journal.manifest(target), {"picture": target}
+        manifest, state = self._journal.manifest(target), {"picture": state_of(target)}
         known = self._fingerprint(source, page)
         if not self._options.overwrite:
-            refuse_unknown(target, manifest, known, made)
-        return bool(manifest and manifest.fingerprint == known and not manifest.changed(made))
+            refuse_unknown(str(target), manifest, known, state)
+        return bool(manifest and manifest.fingerprint == known and not manifest.changed(state))
 
     def _fingerprint(self, source: Path, page: int) -> str:
         return fingerprint(source, self._config, {"page": page})
@@ -204,7 +204,7 @@ class Batch:
 
     def _note_finished(self, source: Path, target: Path, page: int, part: Path) -> None:
         if self._journal:
-            made = Manifest.of(self._fingerprint(source, page), {"picture": part})
+            made = Manifest(self._fingerprint(source, page), {"picture": state_of(part)})
             self._journal.add(target, made)
 
     def _note_failed(self, source: Path, error: Exception) -> None:
@@ -242,24 +242,21 @@ class Job:
         name: str,
         target: Path,
         picture: np.ndarray,
-        before_publishing: Callable[[Path], None],
+        note_complete: Callable[[Path], None],
     ) -> str:
         """Explains a picture, writes its output and returns the line that reports it.
 
-        `name` is its path, with the number of its page if there are several; for
-        `before_publishing` see `atomic_file`.
+        `name` is its path, with the number of its page if there are several; `note_complete` gets
+        the temporary path of the complete output.
         """
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
         lost_in = self._losses.add(result.region.extract(picture), result)
         if not result.maps[0].scale:
             log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
-        if target.suffix.lower() == ".npz":
-            self._write_map(target, result, before_publishing)
-        else:
-            overlaid = self._overlaid(picture, result)
-            description = self._provenance.as_json()
-            write_picture(target, overlaid, self._overwrite, description, before_publishing)
+        with atomic_file(target, self._overwrite) as part:
+            self._write(part, target.suffix.lower(), picture, result)
+            note_complete(part)
         if self._companions.parts:
             self._add_to_companions(name, picture, result, lost_in)
         best = score_list(top_scores(self._engine, result.scores, 3))
@@ -287,14 +284,14 @@ class Job:
                 self._provenance.as_json(), MAX_THUMBNAILS,
             )  # fmt: skip
 
-    def _write_map(
-        self, target: Path, result: Result, before_publishing: Callable[[Path], None]
-    ) -> None:
-        target_text = self._config.lrp.target
-        arrays = raw_map_arrays(self._engine, target_text, result, self._provenance)
-        publishing = atomic_file(target, self._overwrite, before_publishing)
-        with publishing as part, part.open("wb") as file:
-            np.savez_compressed(file, **arrays)
+    def _write(self, part: Path, suffix: str, picture: np.ndarray, result: Result) -> None:
+        if suffix != ".npz":
+            overlaid = self._overlaid(picture, result)
+            part.write_bytes(encode_picture(suffix, overlaid, self._provenance.as_json()))
+            return
+        made = raw_map_arrays(self._engine, self._config.lrp.target, result, self._provenance)
+        with part.open("wb") as file:
+            np.savez_compressed(file, **made)
 
     def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
         return lay_over(picture, colour(painter_for(self._engine, 0.0), result))

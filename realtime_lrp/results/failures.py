@@ -20,9 +20,7 @@ log = logging.getLogger(__name__)
 class Failures:
     """Counts and names the files that failed.
 
-    Args:
-      total: how many files there are.
-      done: what happens to the others, for example "pictures explained".
+    `done` says what happens to the others, for example "pictures explained".
     """
 
     def __init__(self, total: int, done: str):
@@ -52,14 +50,7 @@ class Failures:
             log.warning("%s: %d of %d %s", why, finished, self._total, self._done)
 
     def raise_worst(self, finished: int) -> None:
-        """Raises an error with the total, if any file failed.
-
-        Args:
-          finished: how many files are done.
-
-        Raises:
-          Error: of the kind, and so with the exit code, of the worst failure.
-        """
+        """Raises an error with the total, if any file failed."""
         if not self._errors:
             return
         worst = min(self._errors, key=lambda error: WORST_FIRST.index(error.exit_code))

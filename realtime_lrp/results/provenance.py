@@ -40,15 +40,7 @@ EVENTS = "*tfevents*"
 
 
 def provenance_of_file(path: Path) -> Provenance:
-    """How an output was made.
-
-    Args:
-      path: a file, or a folder that is one output: a SavedModel, a run for TensorBoard, raw maps.
-
-    Raises:
-      MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: it does not say how it was made.
-    """
+    """How an output was made."""
     found = find_provenance(path)
     if found is None:
         raise DamagedInputError(
@@ -60,12 +52,7 @@ def provenance_of_file(path: Path) -> Provenance:
 
 
 def find_provenance(path: Path) -> Provenance | None:
-    """As `provenance_of_file`, but None for what does not say how it was made.
-
-    Raises:
-      MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: what it says is damaged, or a later version wrote it.
-    """
+    """As `provenance_of_file`, but None for what does not say how it was made."""
     folder = os.path.isdir(path)
     if not os.path.exists(path):
         raise MissingInputError(f"There is no file {str(path)!r}.")
@@ -81,11 +68,7 @@ def find_provenance(path: Path) -> Provenance | None:
 
 
 def outputs_in(folder: Path) -> Iterator[tuple[Path, Provenance]]:
-    """The outputs in a folder, by name, with how they were made; other files are skipped.
-
-    Raises:
-      MissingInputError: the folder cannot be read.
-    """
+    """The outputs in a folder, by name, with how they were made; other files are skipped."""
     try:
         paths = sorted(folder.iterdir())
     except OSError as error:

@@ -28,19 +28,10 @@ def map_record(
 ) -> dict[str, Any]:
     """What a sidecar says of a map.
 
-    Args:
-      engine: it made the map.
-      target: what is explained.
-      result: the map.
-      names: of channels of the engine's concept layer.
-
-    Returns:
-      top5: label and probability, best first; target: what is explained; relevance_sum: of the raw
-      map; started: the relevance at the output; taken_by_biases: what biases took of it, which the
-      map does not have; lost: the rest (started and lost are None for maps without an account);
-      centre: [x, y] in pixels of the picture, the mean position of absolute relevance; spread: its
-      root mean square distance from there, in pixels. The last two are None if the map is zero
-      everywhere. concepts: see `concept_records`; missing unless the engine computes them.
+    relevance_sum is that of the raw map, started the relevance at the output, taken_by_biases what
+    biases took of it, lost the rest (started and lost are None for maps without an account). centre
+    is the mean position [x, y] of absolute relevance, spread its root mean square distance from
+    there, in pixels of the picture; None if the map is zero everywhere.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
@@ -66,13 +57,8 @@ def map_record(
 def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[dict[str, Any]]:
     """What a sidecar says of a map's concepts: the channels with the largest shares, best first.
 
-    Args:
-      by_channel: float32 [channels], the relevance in each channel of the layer.
-      names: those that channels have.
-
-    Returns:
-      channel: its number; share: see `shares_of`; negative where the channel speaks against what is
-      explained. name: missing where the channel has none.
+    A share is negative where the channel speaks against what is explained; a channel without a name
+    has none. `by_channel` is float32 [channels].
     """
     shares = shares_of(by_channel.astype(np.float64))
     if not np.abs(shares).max() > 0:
@@ -90,10 +76,8 @@ def raw_map_arrays(
 ) -> dict[str, Any]:
     """The arrays in an .npz file of one map.
 
-    Returns:
-      relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the
-      five best; target: what is explained; box: x0, y0, x1, y1 of the region in the picture;
-      provenance: how the map was made, JSON.
+    relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the five
+    best; box: x0, y0, x1, y1 of the region in the picture; provenance: JSON.
     """
     return {
         "relevance": result.relevance,

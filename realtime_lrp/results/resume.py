@@ -53,59 +53,44 @@ def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any])
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was made, and from what.
+    """What was made, from what: a fingerprint, and states of files, see `state_of`.
 
-    Attributes:
-      fingerprint: of source and settings, see `fingerprint`.
-      states: of each file by what it is, for example "film"; see `state_of`.
-      replaces: the state of an older film of that name that is overwritten; "" if there is none.
+    `replaces` is the state of an older film of that name that is overwritten; "" if there is none.
     """
 
     fingerprint: str
     states: dict[str, str]
     replaces: str = ""
 
-    @classmethod
-    def of(cls, fingerprint: str, files: Mapping[str, Path], replaces: str = "") -> "Manifest":
-        """The manifest of complete files, whatever their present names."""
-        states = {kind: state_of(path) for kind, path in files.items()}
-        return cls(fingerprint, states, replaces)
+    def is_interrupted(self, film: str) -> bool:
+        """Whether a film of this state is still the one that a killed run was to overwrite."""
+        return film != "" and film == self.replaces != self.states.get("film")
 
-    def is_interrupted(self, film: Path) -> bool:
-        """Whether a film is still the one that a killed run was about to overwrite."""
-        state = state_of(film)
-        return state != "" and state == self.replaces != self.states.get("film")
+    def changed(self, states: Mapping[str, str]) -> list[str]:
+        """Which files of these states were not made, are gone, or have changed since."""
+        return [kind for kind, state in states.items() if not state == self.states.get(kind) != ""]
 
-    def changed(self, wanted: Mapping[str, Path]) -> list[str]:
-        """The names of wanted files that were not made, are gone, or have changed since."""
-        return [
-            path.name
-            for kind, path in wanted.items()
-            if not self.states.get(kind) or state_of(path) != self.states[kind]
-        ]
-
-    def owns(self, files: Mapping[str, Path]) -> bool:
+    def owns(self, states: Mapping[str, str]) -> bool:
         """Whether those of the files that are there are the ones that were made."""
-        states = {kind: state_of(path) for kind, path in files.items()}
         return all(state in ("", self.states.get(kind)) for kind, state in states.items())
 
 
 def refuse_unknown(
-    target: Path, manifest: Manifest | None, fingerprint: str, wanted: Mapping[str, Path]
+    shown: str, manifest: Manifest | None, fingerprint: str, state: Mapping[str, str]
 ) -> None:
     """Refuses to replace an output that was made otherwise, has changed, or is not ours.
 
-    `wanted` is the output alone, by what it is.
+    The `state` is that of the output alone, by what it is.
     """
     if manifest is None:
         what = "exists"
     elif manifest.fingerprint != fingerprint:
         what = "was made from another source or with other settings"
-    elif manifest.changed(wanted):
+    elif manifest.changed(state):
         what = "has changed since it was made"
     else:
         return
-    raise OutputError(f"{str(target)!r} {what}. Add --overwrite to make it again.")
+    raise OutputError(f"{shown!r} {what}. Add --overwrite to make it again.")
 
 
 def manifest_path(target: Path) -> Path:
@@ -142,10 +127,7 @@ def state_of(path: Path) -> str:
 
 
 class Journal:
-    """The manifests of the pictures in a folder, in one hidden file that only grows.
-
-    A line is `{"name": ..., "manifest": ...}`; the last one of a name counts.
-    """
+    """The manifests of the pictures in a folder, in one hidden file that only grows."""
 
     def __init__(self, folder: Path):
         self._path = folder / JOURNAL

@@ -27,19 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What is saved.
+    """What is saved; pictures are uint8 [H, W, 3] RGB.
 
-    Attributes:
-      canvas: uint8 [H, W, 3] RGB, the view as shown, without menus.
-      picture: uint8 [H, W, 3] RGB, the camera picture in it.
-      explained_picture: the picture that the maps explain; None where it is `picture`.
-      engine: made the maps.
-      target: what is explained, in words.
-      result: the maps and scores.
-      names: the method or composite of each map.
-      computed: how the maps were computed, anything that JSON can hold.
-      settings: the configuration that gives this view.
-      further: what further networks explain in the same view; the second network is number 2.
+    The canvas is the view as shown, without menus, the picture that of the camera in it.
+    `explained_picture` is None where it is the same. `computed` says how, in anything that JSON can
+    hold. Further networks have numbers; the second one is number 2.
     """
 
     canvas: np.ndarray
@@ -62,14 +54,6 @@ def save_snapshot(png: Path, snapshot: Snapshot) -> None:
     `explained_picture` (empty where it is the same), `asked` (how the maps were computed, JSON) and
     `config` (YAML). What differs for further networks is there for each of them, the second one's
     with `_2` at the end of its name.
-
-    Args:
-      png: the picture to write; neither file may exist.
-      snapshot: what is saved.
-
-    Raises:
-      OutputError: a file cannot be made.
-      TransferError: a write failed.
     """
     with atomic_file(png.with_suffix(".npz")) as part, part.open("wb") as file:
         write_data(file, snapshot)
@@ -118,9 +102,7 @@ def _arrays_of_network(snapshot: Snapshot) -> dict[str, Any]:
 def concept_arrays(found: ConceptResult | None) -> dict[str, Any]:
     """The channels that are shown; none without them.
 
-    Returns:
-      `concept_layer`, `concept_channels` int [n], `concept_shares` float32 [n] as of `ConceptMap`,
-      and `concept_maps` float32 [n, h, w], the raw maps, summed over colours.
+    Shares are float32 [n] as of `ConceptMap`, maps float32 [n, h, w], raw, summed over colours.
     """
     if found is None or not found.maps:
         return {}

@@ -2,13 +2,12 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.results.figure import figure_png
+from realtime_lrp.video.pictures import encode_picture
 
 COLUMNS = 4
 LABELS = 5
@@ -18,43 +17,19 @@ GAP, GAP_S = 20, 2.0
 """Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
 
 Figure = Any
-_Row = tuple[float, dict[str, float], float]
-"""Position on the axis, probability of each label, sum of relevance."""
-
-
-@dataclass(frozen=True)
-class Curves:
-    """What a timeline draws. All lists are of one length; in gaps and where it is unknown is NaN.
-
-    Attributes:
-      positions: on the horizontal axis.
-      unit: its label.
-      probabilities: of the labels with the highest probability anywhere, highest first.
-      relevance: the sum of relevance.
-    """
-
-    positions: list[float]
-    unit: str
-    probabilities: dict[str, list[float]]
-    relevance: list[float]
 
 
 class Timeline:
     """Probabilities and relevance of explained frames, thinned out if there are too many.
 
-    Args:
-      unit: label of the horizontal axis.
-      style: "-" joins successive frames by a line, "o" draws a dot for each.
-
-    Attributes:
-      most: maximum number of frames.
+    The style "-" joins successive frames by a line, "o" draws a dot for each.
     """
 
     most = 20_000
 
     def __init__(self, unit: str = "seconds", style: str = "-"):
         self._unit, self._style = unit, style
-        self._rows: list[_Row] = []
+        self._rows: list[tuple[float, dict[str, float], float]] = []
         self._step, self._count = 1, 0
 
     def add(self, at: float, row: Mapping[str, Any]) -> None:
@@ -66,69 +41,65 @@ class Timeline:
                 self._rows, self._step = self._rows[::2], 2 * self._step
         self._count += 1
 
-    def curves(self) -> Curves:
-        """What is drawn of the frames so far."""
-        positions, rows, unit = self._positions()
+    def draw(self, probabilities: Figure, relevance: Figure) -> None:
+        """Draws into two axes; lines break where there is a gap in time.
+
+        If most of the axis would be gaps, the frames are drawn side by side instead.
+        """
+        times, tops, sums = zip(*self._rows, strict=True)
+        steps = np.abs(np.diff(times))
+        usual = np.median(steps) if len(steps) else 0.0
+        gaps = (steps > max(GAP_S, GAP * usual)) & (self._style != "o")
+        at, unit = np.array(times, float), self._unit
+        if steps[gaps].sum() > steps.sum() / 2:
+            at = np.arange(len(times)) * float(self._step)
+            first = int(gaps.argmax())
+            jumps = f"{gaps.sum()} gaps, the first" if gaps.sum() > 1 else "a gap"
+            where = f"{times[first]:.2f} to {times[first + 1]:.2f} {self._unit}"
+            unit = f"explained frames ({jumps} from {where})"
+        breaks = np.flatnonzero(gaps) + 1
+
+        def line(axes: Figure, values: list[float], **style: Any) -> None:
+            shown = np.insert(np.array(values, float), breaks, np.nan)
+            axes.plot(np.insert(at, breaks, at[breaks]), shown, self._style, **style)
+
         highest: dict[str, float] = {}
-        for _, top, _ in self._rows:
+        for top in tops:
             for label, share in top.items():
                 highest[label] = max(share, highest.get(label, 0.0))
-        chosen = sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]
-        probabilities = {
-            label: [row[1].get(label, np.nan) if row else np.nan for row in rows]
-            for label in chosen
-        }
-        return Curves(positions, unit, probabilities, [row[2] if row else np.nan for row in rows])
-
-    def draw(self, probabilities: Figure, relevance: Figure) -> None:
-        """Draws into two axes."""
-        curves = self.curves()
-        for label, shares in curves.probabilities.items():
-            probabilities.plot(
-                curves.positions, shares, self._style, label=label.replace("_", " "), linewidth=1.2
-            )
-        largest = float(np.nanmax(next(iter(curves.probabilities.values()))))
+        for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
+            shares = [top.get(label, np.nan) for top in tops]
+            line(probabilities, shares, label=label.replace("_", " "), linewidth=1.2)
+        largest = max(highest.values())
         probabilities.set(ylabel="probability", ylim=(0, min(1.02, 1.1 * largest + 0.02)))
         legend = probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         for text in legend.get_texts():
             text.set_parse_math(False)
-        relevance.plot(
-            curves.positions, curves.relevance, self._style, color="black", linewidth=1.0
-        )
-        relevance.set(ylabel="sum of relevance", xlabel=curves.unit)
+        line(relevance, list(sums), color="black", linewidth=1.0)
+        relevance.set(ylabel="sum of relevance", xlabel=unit)
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)
             if self._style == "o":
                 axes.xaxis.get_major_locator().set_params(integer=True)
 
-    def _positions(self) -> tuple[list[float], list[_Row | None], str]:
-        """Where each row is drawn, with None in every gap in time; and the label of the axis.
 
-        If most of the axis would be gaps, the rows are drawn side by side instead.
-        """
-        times = [row[0] for row in self._rows]
-        steps = np.abs(np.diff(times))
-        usual = np.median(steps) if len(steps) else 0.0
-        gaps = steps > max(GAP_S, GAP * usual)
-        if self._style == "o" or not gaps.any():
-            return times, list(self._rows), self._unit
-        at, unit = times, self._unit
-        if steps[gaps].sum() > steps.sum() / 2:
-            at = [float(number * self._step) for number in range(len(times))]
-            first = int(gaps.argmax())
-            jumps = f"{gaps.sum()} gaps, the first" if gaps.sum() > 1 else "a gap"
-            where = f"{times[first]:.2f} to {times[first + 1]:.2f} {self._unit}"
-            unit = f"explained frames ({jumps} from {where})"
-        positions: list[float] = []
-        rows: list[_Row | None] = []
-        for number, row in enumerate(self._rows):
-            if number and gaps[number - 1]:
-                positions.append(at[number])
-                rows.append(None)
-            positions.append(at[number])
-            rows.append(row)
-        return positions, rows, unit
+def figure_pixels(figure: Figure, dpi: float | None = None) -> np.ndarray:
+    """The figure as it is drawn, uint8 [H, W, 3] RGB; `dpi` None is the figure's."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    if dpi:
+        figure.set_dpi(dpi)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks
+        canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def figure_png(figure: Figure, description: str, dpi: float | None = None) -> bytes:
+    """The PNG file of a figure; the description is kept in it, see `write_picture`."""
+    return encode_picture(".png", figure_pixels(figure, dpi), description)
 
 
 def write_summary(
@@ -141,13 +112,7 @@ def write_summary(
 ) -> None:
     """Writes a PNG: small pictures in rows of `COLUMNS`, below them the timeline.
 
-    Args:
-      path: the file.
-      title: the text at the top.
-      thumbnails: (caption, uint8 [h, w, 3] RGB).
-      timeline: of the same pictures.
-      description: kept in the file, see `write_picture`.
-      most: maximum number of thumbnails; more are thinned out evenly.
+    Of more than `most` thumbnails, (caption, uint8 [h, w, 3] RGB), some are left out evenly.
     """
     from matplotlib.figure import Figure
 

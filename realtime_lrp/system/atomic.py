@@ -4,7 +4,7 @@ import errno
 import glob
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -52,35 +52,22 @@ def refuse_link(path: Path) -> None:
 
 
 @contextmanager
-def atomic_file(
-    target: Path,
-    overwrite: bool = False,
-    before_publishing: Callable[[Path], None] | None = None,
-    part: Path | None = None,
-) -> Iterator[Path]:
+def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
     """Yields the path `target.PID.part`; renames it to `target` on success, else removes it.
 
-    If `target` is a link, the file that it points to is replaced. A `part` that may not lie beside
-    the target is on the same disk; `before_publishing` gets it once it is complete.
-
-    Raises:
-      OutputError: the target cannot be made.
-      TransferError: the disk is full, or a write failed.
+    If `target` is a link, the file that it points to is replaced.
     """
     check_output(target, overwrite)
     target = target.resolve()
-    part = part or part_path(target)
+    part = part_path(target)
     try:
         yield part
-        if before_publishing:
-            before_publishing(part)
         publish(part, target, overwrite)
     except OSError as error:
-        _discard(part)
         raise write_error(target, error) from error
-    except BaseException:
-        _discard(part)
-        raise
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_error(target: Path, error: OSError) -> OutputError | TransferError:
@@ -233,8 +220,3 @@ def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
             raise _folder_exists(target) from None
         raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _discard(part: Path) -> None:
-    with suppress(OSError):
-        part.unlink()

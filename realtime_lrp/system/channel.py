@@ -33,13 +33,9 @@ BUGS = (TypeError, AttributeError, NameError, AssertionError, ImportError)
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The exception that ended the child.
+    """The exception that ended the child, with its traceback.
 
-    Attributes:
-      kind: the name of an error in `errors`, "OSError", "memory", "bug" or "other".
-      message: its text.
-      errno: of an `OSError`.
-      traceback: its traceback.
+    Its kind is the name of an error in `errors`, "OSError", "memory", "bug" or "other".
     """
 
     kind: str
@@ -65,10 +61,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
         return cls(kind, f"{type(error).__name__}: {error}", 0, trace)
 
     def error(self) -> Exception:
-        """The exception that it reports, with the child's traceback as a note.
-
-        For "memory", "bug" and "other" it is a `RuntimeError`.
-        """
+        """The exception with its traceback; a `RuntimeError` for "memory", "bug" and "other"."""
         return self.noted(self._error())
 
     def noted(self, error: Exception) -> Exception:
@@ -89,9 +82,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 class Channel:
     """Messages over two byte streams, sent from any thread.
 
-    Args:
-      incoming, outgoing: the streams.
-      expected: the type of received messages: a tagged `msgspec.Struct`, or several joined by |.
+    `expected` is a tagged `msgspec.Struct`, or several joined by |.
     """
 
     def __init__(self, incoming: IO[bytes], outgoing: IO[bytes], expected: Any):
@@ -111,12 +102,7 @@ class Channel:
             self._outgoing.flush()
 
     def receive(self) -> Any:
-        """Waits for a message.
-
-        Raises:
-          EOFError: no further message will come.
-          ValueError: what came is no message of the expected type.
-        """
+        """Waits for a message; raises `EOFError` at the end, `ValueError` for what is none."""
         size = int.from_bytes(self._exactly(4))
         if size > MOST_BYTES:
             raise ValueError(f"Expected at most {MOST_BYTES} bytes. Received {size}.")

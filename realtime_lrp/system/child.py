@@ -27,17 +27,7 @@ ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 
 
 class Child:
-    """A child process and the channel to it.
-
-    Args:
-      command_line: what starts it, see `module_command`.
-      expected: the type of the messages that it may send, as `Channel` takes it.
-      files: descriptors that it inherits, under the same numbers.
-      variables: further environment variables.
-
-    Raises:
-      UnavailableError: it cannot be started.
-    """
+    """A child process and the channel to it; it inherits the descriptors `files`."""
 
     def __init__(
         self,
@@ -136,15 +126,7 @@ def parent_channel(expected: Any) -> Channel:
 
 
 def failure(file: str, failed: Failed) -> Exception:
-    """The exception for what a child reports, with the child's traceback as a note.
-
-    Args:
-      file: the name of the file that it reads.
-      failed: what it reports.
-
-    Returns:
-      An `Error`, or an `OSError` of the system.
-    """
+    """The `Error` or `OSError` for what the child that reads a file reports."""
     error = failed.error()
     if isinstance(error, Error | OSError):
         return error
@@ -160,12 +142,7 @@ def failure(file: str, failed: Failed) -> Exception:
 
 
 def death(file: str, ended: str) -> Error:
-    """The error for a child that ended without a report.
-
-    Args:
-      file: the name of the file that it reads.
-      ended: how it ended, see `Child.death`.
-    """
+    """The error for a child that ended without a report, in the words of `Child.death`."""
     if ended in ENDED_FROM_OUTSIDE:
         what_to_do = "Try again."
         if ended == "SIGKILL":  # what Linux sends where the memory runs out

@@ -22,10 +22,6 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
     Unlike `python -m` it imports nothing from the current folder, where somebody may have put a
     file with the name of a module.
-
-    Args:
-      module: for example "realtime_lrp.models.untrusted.hdf5_check".
-      arguments: what follows on the command line.
     """
     return [sys.executable, "-P", "-c", _RUN, module, *arguments]
 

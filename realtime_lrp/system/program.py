@@ -31,11 +31,7 @@ _verbosity = 0
 
 
 def run(command: Callable[[], int | None]) -> NoReturn:
-    """Runs a command and raises SystemExit with its exit code, after the message if it failed.
-
-    Args:
-      command: what is run; returns the exit code, None for 0.
-    """
+    """Runs a command; raises SystemExit with its exit code, after the message if it failed."""
     raise_on_signals()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # file names may hold bytes that no encoding knows
@@ -95,12 +91,7 @@ def end_process(main: Callable[[], None]) -> NoReturn:
 
 
 def set_verbosity(verbose: int, quiet: bool) -> None:
-    """Sets up the log on stderr.
-
-    Args:
-      verbose: 0 for warnings, 1 for progress as well, 2 for tracebacks as well.
-      quiet: errors only.
-    """
+    """Sets up the log on stderr; 1 is for progress as well, 2 also for tracebacks."""
     global _verbosity
     _verbosity = verbose
     level = logging.ERROR if quiet else logging.INFO if verbose else logging.WARNING
@@ -125,12 +116,7 @@ class _ErrorHandler(logging.Handler):
 
 
 def print_lines(lines: Iterable[str], secrets: bool = False) -> None:
-    """Prints what a command reports on stdout, line by line; nothing with -q.
-
-    Args:
-      lines: the lines.
-      secrets: whether passwords and tokens in them are to be seen.
-    """
+    """Prints what a command reports on stdout, line by line; nothing with -q."""
     for line in lines:
         if logging.getLogger().isEnabledFor(logging.WARNING):
             try:

@@ -25,7 +25,6 @@ class Progress:
     """Shows the progress of a batch of files; leaving the context removes the bars.
 
     Args:
-      files: how many there are.
       as_json: JSON lines on stdout instead of bars on stderr, which a pipe does not get.
       unit: what is counted in a file.
       logged: whether the log gets a line a minute where stderr is no terminal.
@@ -45,7 +44,7 @@ class Progress:
             redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),
         )  # fmt: skip
         self._files, self._done = files, 0
-        self._frames_before, self._start, self._printed = 0, 0.0, 0.0
+        self._start = self._printed = 0.0
         self._batch = None
         if files > 1:
             self._batch = self._bars.add_task("all files", total=files, rate="", label="")
@@ -60,9 +59,8 @@ class Progress:
     def begin(self, name: str, frames: int) -> None:
         """Begins a file; `frames` is 0 if their number is not known."""
         self._name, self._frames = name, frames
-        self._begun, self._printed, self._count = time.monotonic(), 0.0, 0
-        self._last_logged = self._begun
-        self._start = self._start or self._begun
+        self._begun = self._last_logged = time.monotonic()
+        self._printed = 0.0
         self._task = self._bars.add_task(name, total=frames or None, rate="", label="")
 
     def step(self, count: int, label: str) -> None:
@@ -71,13 +69,6 @@ class Progress:
         rate = count / max(now - self._begun, 1e-9)
         shown = f"{rate:.1f} {self._unit}/s"
         self._bars.update(self._task, completed=count, rate=shown, label=label)
-        if self._batch is not None:
-            part = min(count / self._frames, 1.0) if self._frames else 0.0
-            overall = (self._frames_before + count) / max(now - self._start, 1e-9)
-            self._bars.update(
-                self._batch, completed=self._done + part, rate=f"{overall:.1f} {self._unit}/s"
-            )
-        self._count = count
         if self._logged and now - self._last_logged >= LOG_EVERY_S:
             self._last_logged = now
             of_all = f" of {self._frames}" if self._frames else ""
@@ -85,8 +76,7 @@ class Progress:
             log.warning(
                 "%s: %d%s %s after %.0f min", self._name, count, of_all, self._unit, minutes
             )
-        if self._json and now - self._printed >= EVERY_S:
-            self._printed = now
+        if self._is_due(now):
             left = (self._frames - count) / rate if self._frames and count else None
             self._print(
                 "progress", frames=count, total=self._frames or None, fps=round(rate, 2),
@@ -99,7 +89,6 @@ class Progress:
         self._name = name
         if hasattr(self, "_task"):
             self._bars.remove_task(self._task)
-            self._frames_before += self._count
             del self._task
         if self._batch is not None:
             self._bars.update(self._batch, completed=self._done)
@@ -113,16 +102,20 @@ class Progress:
         rate = frames / max(now - self._start, 1e-9)
         if self._batch is not None:
             self._bars.update(self._batch, rate=f"{rate:.1f} {self._unit}/s")
-        if self._json and now - self._printed >= EVERY_S:
-            self._printed = now
+        if self._is_due(now):
             done = {"files_done": self._done, "files": self._files}
             self._print_row({"event": "progress", **done, "fps": round(rate, 2)})
 
+    def _is_due(self, now: float) -> bool:
+        """Whether a JSON line of progress is to be printed now."""
+        due = self._json and now - self._printed >= EVERY_S
+        self._printed = now if due else self._printed
+        return due
+
     def _print(self, event: str, **facts: Any) -> None:
-        row = {"event": event, "file": self._name, **facts}
-        row |= {"file_number": min(self._done + (event == "progress"), self._files)}
-        row |= {"files": self._files}
-        self._print_row(row)
+        number = min(self._done + (event == "progress"), self._files)
+        of_all = {"file_number": number, "files": self._files}
+        self._print_row({"event": event, "file": self._name, **facts, **of_all})
 
     def _print_row(self, row: dict[str, Any]) -> None:
         try:

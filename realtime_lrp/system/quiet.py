@@ -60,11 +60,7 @@ def captured_stderr() -> Iterator[list[str]]:
 
 
 def write_error(text: str) -> None:
-    """Writes a message to standard error, also while another thread captures that.
-
-    Raises:
-      OSError: standard error is closed.
-    """
+    """Writes a message to standard error, also while another thread captures that."""
     with _switching:
         if _kept is not None:
             os.write(_kept, text.encode(errors="backslashreplace"))

@@ -6,17 +6,7 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError
 
 
 def read_limited(path: Path, limit: int, expected: str) -> bytes:
-    """Reads a whole file. A pipe or a device, which may never end, is refused.
-
-    Args:
-      path: the file.
-      limit: its largest size in bytes.
-      expected: what it should be, for messages, such as "a picture".
-
-    Raises:
-      MissingInputError: the file does not exist, cannot be read, or is not a regular file.
-      DamagedInputError: it is larger than the limit.
-    """
+    """Reads a whole file of at most `limit` bytes; refuses what is no file and may never end."""
     try:
         if path.exists() and not path.is_file():
             raise MissingInputError(f"{str(path)!r} is not a file. Expected {expected}.")

@@ -13,11 +13,7 @@ import numpy as np
 
 
 class SharedPicture:
-    """Memory that holds one array uint8; pages that are never touched cost nothing.
-
-    Args:
-      descriptor: of the memory, from `create` in this process or in the parent.
-    """
+    """Memory that holds one array uint8; pages that are never touched cost nothing."""
 
     def __init__(self, descriptor: int):
         self.descriptor = descriptor

@@ -31,7 +31,6 @@ class _Stops:
 
     Attributes:
       error: the exception of the last signal, or None.
-      discarded: the signal whose exception was discarded and has not been raised again yet.
     """
 
     def __init__(self) -> None:

@@ -7,13 +7,7 @@ from rich.table import Table
 
 
 def new_table(first: str, *headings: str, gap: int = 2) -> Table:
-    """An empty table: the first column stands at the left, all others at the right.
-
-    Args:
-      first: the heading of the first column.
-      headings: those of the others.
-      gap: columns of the terminal between two of the table.
-    """
+    """An empty table: the first column stands at the left, all others at the right."""
     table = Table(first, box=None, padding=(0, gap, 0, 0), pad_edge=False)
     for heading in headings:
         table.add_column(heading, justify="right")

@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 
 from realtime_lrp.system.atomic import runs
@@ -20,26 +19,15 @@ PREFIX = "realtime-lrp-"
 LOCK_S = 1.0
 """Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""
 
-_inside: ContextVar[Path | None] = ContextVar("_inside", default=None)
 _lock = threading.Lock()  # held while a folder is made: none appears after the last removal
 _folders: set[Path] = set()
-
-
-@contextmanager
-def temporary_folders_in(folder: Path) -> Iterator[None]:
-    """Makes the temporary folders of this thread in a folder, as long as the context exists."""
-    token = _inside.set(folder)
-    try:
-        yield
-    finally:
-        _inside.reset(token)
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """Makes a folder that exists as long as the context; raises `OSError` if it cannot be made."""
     with _lock:
-        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=_inside.get()))
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         _folders.add(folder)
     try:
         yield folder
@@ -56,11 +44,7 @@ def remove_temporary_folders() -> None:
 
 
 def remove_abandoned(prefix: str = PREFIX) -> None:
-    """Removes the folders of processes that were killed.
-
-    Args:
-      prefix: how their names begin, before the number of the process.
-    """
+    """Removes the folders of processes that were killed."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         if not runs(folder.name.removeprefix(prefix).split("-")[0]):
             shutil.rmtree(folder, ignore_errors=True)

@@ -33,10 +33,7 @@ log = logging.getLogger(__name__)
 class CameraSettings:
     """How a camera is to film; None leaves it to the camera.
 
-    Attributes:
-      size: (width, height) in pixels.
-      fps: frames a second.
-      format: four letters, for example "MJPG".
+    The size is (width, height) in pixels; a format has four letters, for example "MJPG".
     """
 
     size: tuple[int, int] | None = None
@@ -66,16 +63,7 @@ class CameraSettings:
 
 
 class Camera(Source):
-    """A camera.
-
-    Args:
-      device: its number, its path, or a part of its name.
-      stop: ends every wait.
-      settings: how it is to film.
-
-    Raises:
-      UnavailableError: there is no such camera, or it cannot be opened.
-    """
+    """A camera."""
 
     steady = alive = True
 
@@ -158,11 +146,7 @@ def open_camera(
 
 
 def check_plugged_in(device: int | str) -> None:
-    """Refuses a camera that is not plugged in, if the system says so without opening it.
-
-    Raises:
-      UnavailableError: it is not there.
-    """
+    """Refuses a camera that is not plugged in, if the system says so without opening it."""
     if LINUX:
         node = f"/dev/video{device}" if isinstance(device, int) else node_of(device)
         if not os.path.exists(node):
@@ -203,11 +187,7 @@ def describe_all() -> str:
 
 
 def node_of(device: str) -> str:
-    """The path of a camera, given its path or a part of its name.
-
-    Raises:
-      UnavailableError: no camera or several match.
-    """
+    """The path of a camera, given its path or a part of its name."""
     if device.startswith("/dev/"):
         return os.path.realpath(device)
     found = with_name(device)

@@ -16,10 +16,9 @@ from realtime_lrp.video.picture_process import (
     Control,
     Ended,
     Facts,
+    Given,
     Next,
     PictureProcess,
-    Sent,
-    Shared,
 )
 from realtime_lrp.video.source import Source
 
@@ -37,16 +36,8 @@ class ChildSource(Source):
     """A source in a child process, which is killed once `stop` is set, or if it hangs.
 
     This class notices a hang only after the first picture of a source that is not steady. `Capture`
-    watches the opening, the first picture, and steady sources.
-
-    Args:
-      opener: opens the source, `opener(*arguments, stop)`; a function or class of a module that the
-        child can import.
-      arguments: of the opener, anything that JSON can hold.
-      stop: ends every wait.
-
-    Raises:
-      Error: the source cannot be opened.
+    watches the opening, the first picture, and steady sources. The opener, called there as
+    `opener(*arguments, stop)`, is of a module that the child can import; JSON holds the arguments.
     """
 
     def __init__(
@@ -61,7 +52,7 @@ class ChildSource(Source):
         threading.Thread(target=self._watch, name="source's watch", daemon=True).start()
         try:
             self._process.open(opener, arguments)
-            self._take_facts(self._receive())
+            self._take(self._receive())
         except BaseException:
             self.close()
             raise
@@ -69,15 +60,15 @@ class ChildSource(Source):
 
     def read(self) -> np.ndarray | None:
         self._process.send(Next())
-        while True:
-            message = self._receive()
-            if isinstance(message, Ended) or self.stop.is_set():
-                return None
-            if not isinstance(message, Facts):
-                picture, self.timeline = self._picture(message), message.timeline
-                self._has_pictures = True
-                return picture
-            self._take_facts(message)
+        message = self._receive()
+        if self.stop.is_set() or not isinstance(message, Given):
+            return None
+        picture = self._process.picture(message)
+        if picture is None:
+            raise UnavailableError(f"The process that reads {self._name} sent an invalid picture.")
+        self._take(message.facts)
+        self._has_pictures = True
+        return picture
 
     def close(self) -> None:
         if not self._closed.is_set():
@@ -101,7 +92,7 @@ class ChildSource(Source):
             self.timeline = msgspec.structs.replace(self.timeline, loops=on)
         self._process.send(Control("loop", on))
 
-    def _receive(self) -> Facts | Shared | Sent | Ended:
+    def _receive(self) -> Facts | Given | Ended:
         while isinstance(message := self._next_message(), Alive):
             pass
         if message is None:
@@ -116,7 +107,10 @@ class ChildSource(Source):
                 f"The process that reads {self._name} ended ({self._process.child.death()})."
             )
         if isinstance(message, Failed):
-            raise self._as_ours(message.error())
+            error = message.error()
+            if isinstance(error, Error):
+                raise error
+            raise UnavailableError(f"Reading {self._name} failed ({error}).")
         return message
 
     def _next_message(self) -> Any:
@@ -127,21 +121,11 @@ class ChildSource(Source):
         finally:
             self._wait = None
 
-    def _as_ours(self, error: Exception) -> Error:
-        if isinstance(error, Error):
-            return error
-        return UnavailableError(f"Reading {self._name} failed ({error}).")
-
-    def _picture(self, message: Shared | Sent) -> np.ndarray:
-        picture = self._process.picture(message)
-        if picture is not None:
-            return picture
-        raise UnavailableError(f"The process that reads {self._name} sent an invalid picture.")
-
-    def _take_facts(self, message: Any) -> None:
+    def _take(self, message: object) -> None:
         if isinstance(message, Facts):
             self.described, self.steady = message.described, message.steady
             self.alive, self.files = message.alive, message.files
+            self.timeline = message.timeline
 
     @property
     def _name(self) -> str:

@@ -55,12 +55,7 @@ def description_in(packet: bytes) -> str | None:
 
 
 def description_tags(container: str, description: str) -> dict[str, str]:
-    """The metadata of a film that hold a description.
-
-    Args:
-      container: the ending of its format, for example ".mp4".
-      description: any text.
-    """
+    """The metadata of a film that hold a description; `container` is for example ".mp4"."""
     if not description:
         return {}
     if container == ".mov":  # has no tag for descriptions

@@ -14,24 +14,15 @@ PICTURES = (
     ".tif", ".tiff", ".bmp", ".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".hdr", ".pic", ".ras", ".sr",
 )  # fmt: skip
 """Endings of pictures that OpenCV's wheel reads."""
-MOST_REASONS = 8
-"""How many reasons for skipped files are listed."""
 MOST_NAMED = 4
 """How many inputs or outputs are named that collide."""
-PLURALS = {"folder": "folders", "link to nothing": "links to nothing"}
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
 
 
 def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[Path]:
     """The files that INPUT... names: files, folders (their files with a known ending) and globs.
 
-    Args:
-      words: what the user wrote.
-      suffixes: the known endings, lower case, with the dot.
-      kind: what the files are, for messages, for example "picture".
-
-    Raises:
-      MissingInputError: a word names no file.
+    Suffixes are in lower case with the dot; `kind` is for messages, for example "picture".
     """
     files: list[Path] = []
     for word in words:
@@ -53,12 +44,7 @@ def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[
 
 
 def skipped_in(words: Sequence[str], suffixes: Sequence[str]) -> str:
-    """What `inputs_of` leaves out of folders, in words; "" if nothing.
-
-    Args:
-      words: what the user wrote.
-      suffixes: the known endings, lower case, with the dot.
-    """
+    """What `inputs_of` leaves out of folders, in words; "" if nothing."""
     folders = [Path(word) for word in words if word and os.path.isdir(word)]
     counts = Counter(
         reason
@@ -68,24 +54,19 @@ def skipped_in(words: Sequence[str], suffixes: Sequence[str]) -> str:
     )
     if not counts:
         return ""
-    most = counts.most_common(MOST_REASONS)
-    shown = [f"{count} {PLURALS.get(why, why) if count > 1 else why}" for why, count in most]
-    if others := counts.total() - sum(count for _, count in most):
-        shown.append(f"{others} others")
+    shown = ", ".join(f"{count} {why}" for why, count in counts.most_common())
     where = repr(str(folders[0])) if len(folders) == 1 else f"{len(folders)} folders"
-    return f"{counts.total()} skipped in {where} ({', '.join(shown)})"
+    return f"{counts.total()} skipped in {where} ({shown})"
 
 
 def _why_skipped(path: Path, suffixes: Sequence[str]) -> str:
     """Why a folder's entry is left out: for example "hidden" or ".txt"; "" if it is not."""
     if path.name.startswith("."):  # among them the "._x.jpg" of macOS, which are no pictures
         return "hidden"
-    if path.is_file():
-        suffix = path.suffix.lower()
-        return "" if suffix in suffixes else suffix or "without ending"
-    if path.is_dir():
-        return "folder"
-    return "link to nothing" if path.is_symlink() else "no file"
+    if not path.is_file():
+        return "folder" if path.is_dir() else "no file"
+    suffix = path.suffix.lower()
+    return "" if suffix in suffixes else suffix or "without ending"
 
 
 def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
@@ -105,17 +86,6 @@ def outputs_for(
     """One output for each input, all checked before any work is done.
 
     One whose name is too long for a file is not checked: it fails alone, the others are made.
-
-    Args:
-      inputs: the files to read.
-      output: what the user wrote after -o: a file, or a folder that exists.
-      suffix: the ending of outputs in a folder.
-      suffixes: the endings that an output may have.
-      overwrite: whether existing files may be replaced.
-
-    Raises:
-      UsageError: the output has an unknown ending.
-      OutputError: an output cannot be made, is an input, or belongs to several inputs.
     """
     target = Path(output)
     if os.path.isdir(target):
@@ -139,11 +109,7 @@ def outputs_for(
 
 
 def refuse_inputs(inputs: Iterable[Path], targets: Iterable[Path]) -> None:
-    """Refuses outputs that are inputs, by whatever name.
-
-    Raises:
-      OutputError: an output is an input.
-    """
+    """Refuses outputs that are inputs, by whatever name."""
     inputs_read = {_file_number(source) for source in inputs} - {None}
     for made in targets:
         if _file_number(made) in inputs_read:
@@ -172,34 +138,21 @@ def _file_number(path: Path) -> tuple[int, int] | None:
 
 
 def refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Refuses inputs that are given twice, and different ones with the same output.
-
-    Raises:
-      OutputError: names all of them.
-    """
+    """Refuses inputs that are given twice, and different ones with the same output."""
     if twice := [repr(str(path)) for path, count in Counter(inputs).items() if count > 1]:
-        verb = "is" if len(twice) == 1 else "are"
-        raise OutputError(f"{_listed(twice)} {verb} given twice. Give each input once.")
+        raise OutputError(f"Given twice: {_listed(twice)}. Give each input once.")
     sources: dict[Path, list[str]] = {}
     for source, made in zip(inputs, targets, strict=True):
         sources.setdefault(made, []).append(repr(str(source)))
-    clashes = [
-        f"{_listed(names)} would {'both' if len(names) == 2 else 'all'} be written to {str(made)!r}"
-        for made, names in sources.items()
-        if len(names) > 1
-    ]
-    if clashes:
-        which = "one of them" if len(clashes) == 1 else "one of each"
-        raise OutputError(
-            f"{_listed(clashes, '; ')}. Rename {which}, or write them into different folders."
-        )
+    for made, names in sources.items():
+        if len(names) > 1:
+            raise OutputError(
+                f"{_listed(names)} would be written to {str(made)!r}. Rename one of them, or write "
+                "them into different folders."
+            )
 
 
-def _listed(texts: Sequence[str], separator: str = ", ") -> str:
+def _listed(texts: Sequence[str]) -> str:
     """The first `MOST_NAMED` texts, and how many more there are: "a, b and 3 more"."""
-    shown, more = texts[:MOST_NAMED], len(texts) - MOST_NAMED
-    if more > 0:
-        return f"{separator.join(shown)}{separator.rstrip(', ')} and {more} more"
-    if separator != ", " or len(shown) < 2:
-        return separator.join(shown)
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+    more = len(texts) - MOST_NAMED
+    return ", ".join(texts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

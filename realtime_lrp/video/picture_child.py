@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -20,11 +21,10 @@ from realtime_lrp.video.picture_process import (
     Control,
     Ended,
     Facts,
+    Given,
     Logged,
     Next,
     Open,
-    Sent,
-    Shared,
 )
 from realtime_lrp.video.source import Source
 
@@ -35,106 +35,98 @@ ALIVE_S = 1.0
 def main() -> None:
     """Opens what the parent names, one after the other, and reads it until the parent ends."""
     channel = parent_channel(TO_CHILD)
-    logger = logging.getLogger("realtime_lrp")
-    logger.addHandler(_ToParent(channel))
-    requests = _Requests(channel)
-    threading.Thread(target=requests.listen, daemon=True).start()
-    memory: SharedPicture | None = None
+    logging.getLogger("realtime_lrp").addHandler(_ToParent(channel))
+    reader = _Reader(channel)
+    asked: queue.Queue[Open | Next] = queue.Queue()
+
+    def listen() -> None:
+        with suppress(Exception):
+            while True:
+                message = channel.receive()
+                if not isinstance(message, Control):
+                    asked.put(message)
+                elif source := reader.source:
+                    given = () if message.argument is None else (message.argument,)
+                    getattr(source, message.method)(*given)
+        os._exit(0)  # the parent has gone
+
+    threading.Thread(target=listen, daemon=True).start()
     with suppress(BrokenPipeError):
         while True:
-            order = requests.wait_for_open()
-            logger.setLevel(order.log_level)
-            if memory is None and order.memory is not None:
-                memory = SharedPicture(order.memory)
-            try:
-                _serve(order, requests, memory, channel)
-            except Exception as error:
-                channel.send(Failed.by(error))
+            reader.answer(asked.get())
     os._exit(0)  # a decoder's threads may never end
 
 
-def _serve(
-    order: Open, requests: "_Requests", memory: SharedPicture | None, channel: Channel
-) -> None:
-    opener = getattr(importlib.import_module(order.module), order.name)
-    data = (order.data,) if order.data else ()
-    with opener(*data, *json.loads(order.arguments), threading.Event()) as source:
-        requests.source = source
-        source.on_wait = _SignsOfLife(channel).send
-        sent = _facts(source)
-        channel.send(sent)
-        while requests.wait_for_next() and (picture := source.read()) is not None:
-            facts = _facts(source)
-            if facts != sent:
-                sent = facts
-                channel.send(facts)
-            rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-            if memory and rgb and picture.size and memory.fits(picture.shape):
-                memory.write(picture)
-                rows, columns, _ = picture.shape
-                channel.send(Shared((rows, columns, 3), source.timeline, source.time))
-            else:
-                channel.send(Sent(picture, source.timeline, source.time))
-        channel.send(Ended())
-
-
-def _facts(source: Source) -> Facts:
-    return Facts(source.described, source.steady, source.alive, source.files)
-
-
-class _SignsOfLife:
-    """Tells the parent now and then that the source waits on purpose."""
-
-    def __init__(self, channel: Channel):
-        self._channel, self._sent_at = channel, -ALIVE_S
-
-    def send(self) -> None:
-        """Sends `Alive` unless one was sent within the last `ALIVE_S`."""
-        now = time.monotonic()
-        if now - self._sent_at >= ALIVE_S:
-            self._sent_at = now
-            self._channel.send(Alive())
-
-
-class _Requests:
-    """Carries out what the parent asks for, in a thread of its own.
+class _Reader:
+    """Reads one source after the other.
 
     Attributes:
-      source: the one to control, once it is open.
+      source: the one that is open, or None; after its end, or an error, it is closed.
     """
 
     def __init__(self, channel: Channel):
-        self._channel, self._pictures = channel, threading.Semaphore(0)
-        self._opens: queue.Queue[tuple[Open, threading.Semaphore]] = queue.Queue()
-        self._wanted = self._pictures
+        self._channel = channel
+        self._memory: SharedPicture | None = None
         self.source: Source | None = None
 
-    def wait_for_open(self) -> Open:
-        """Waits for the next source that is wanted."""
-        self.source = None
-        order, self._pictures = self._opens.get()
-        return order
+    def answer(self, message: Open | Next) -> None:
+        try:
+            if isinstance(message, Open):
+                self._close()
+                self.source = self._opened(message)
+                self._channel.send(_facts(self.source))
+            elif self.source:
+                self._channel.send(self._next(self.source))
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            self._close()
+            self._channel.send(Failed.by(error))
 
-    def wait_for_next(self) -> bool:
-        """Waits until a picture of the present source is wanted; always true."""
-        return self._pictures.acquire()
+    def _opened(self, order: Open) -> Source:
+        logging.getLogger("realtime_lrp").setLevel(order.log_level)
+        if self._memory is None and order.memory is not None:
+            self._memory = SharedPicture(order.memory)
+        opener = getattr(importlib.import_module(order.module), order.name)
+        data = (order.data,) if order.data else ()
+        source: Source = opener(*data, *json.loads(order.arguments), threading.Event())
+        source.on_wait = _signs_of_life(self._channel)
+        return source
 
-    def listen(self) -> None:
-        """Receives messages until the parent has gone, then ends this process."""
-        with suppress(Exception):
-            while True:
-                self._carry_out(self._channel.receive())
-        os._exit(0)
+    def _next(self, source: Source) -> Given | Ended:
+        picture = source.read()
+        if picture is None:
+            self._close()
+            return Ended()
+        facts, memory = _facts(source), self._memory
+        rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+        if memory and rgb and picture.size and memory.fits(picture.shape):
+            memory.write(picture)
+            rows, columns, _ = picture.shape
+            return Given(facts, (rows, columns, 3))
+        return Given(facts, picture=picture)
 
-    def _carry_out(self, message: object) -> None:
-        if isinstance(message, Open):
-            self._wanted = threading.Semaphore(0)
-            self._opens.put((message, self._wanted))
-        elif isinstance(message, Next):
-            self._wanted.release()
-        elif isinstance(message, Control) and self.source:
-            given = () if message.argument is None else (message.argument,)
-            getattr(self.source, message.method)(*given)
+    def _close(self) -> None:
+        source, self.source = self.source, None
+        if source:
+            source.close()
+
+
+def _facts(source: Source) -> Facts:
+    return Facts(source.described, source.steady, source.alive, source.files, source.timeline)
+
+
+def _signs_of_life(channel: Channel) -> Callable[[], None]:
+    """Sends `Alive` when it is called, at most once in `ALIVE_S`."""
+    sent_at = -ALIVE_S
+
+    def send() -> None:
+        nonlocal sent_at
+        if time.monotonic() - sent_at >= ALIVE_S:
+            sent_at = time.monotonic()
+            channel.send(Alive())
+
+    return send
 
 
 class _ToParent(logging.Handler):

@@ -33,13 +33,7 @@ log = logging.getLogger(__name__)
 class Open(msgspec.Struct, frozen=True, tag=True):
     """Opens a source; the one before is closed.
 
-    Attributes:
-      module, name: of the opener, a function or class.
-      arguments: its arguments except `data` and `stop`, in JSON, which also holds file names that
-        are not UTF-8.
-      data: its first argument, if there is any.
-      memory: descriptor of the `SharedPicture`, None if there is none.
-      log_level: minimum level of the log records that are sent.
+    The arguments are in JSON, which also holds file names that are not UTF-8.
     """
 
     module: str
@@ -65,28 +59,21 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
 class Facts(msgspec.Struct, frozen=True, tag=True):
-    """The attributes of the source, see `Source`; sent first, and again when one changes."""
+    """The attributes of the source, see `Source`; sent when it is open."""
 
     described: str
     steady: bool
     alive: bool
     files: int
-
-
-class Shared(msgspec.Struct, frozen=True, tag=True):
-    """A picture of this shape lies in the shared memory; `time` and `timeline` as in `Source`."""
-
-    shape: tuple[Side, Side, Literal[3]]
     timeline: Timeline | None = None
-    time: float = 0.0
 
 
-class Sent(msgspec.Struct, frozen=True, tag=True):
-    """A picture, uint8 [H, W, 3] RGB; `time` and `timeline` as in `Source`."""
+class Given(msgspec.Struct, frozen=True, tag=True):
+    """A picture, uint8 [H, W, 3] RGB; only its shape is sent if it lies in the shared memory."""
 
-    picture: np.ndarray
-    timeline: Timeline | None = None
-    time: float = 0.0
+    facts: Facts
+    shape: tuple[Side, Side, Literal[3]] | None = None
+    picture: np.ndarray | None = None
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
@@ -105,15 +92,11 @@ class Logged(msgspec.Struct, frozen=True, tag=True):
 
 
 TO_CHILD = Open | Next | Control
-FROM_CHILD = Facts | Shared | Sent | Ended | Alive | Logged | Failed
+FROM_CHILD = Facts | Given | Ended | Alive | Logged | Failed
 
 
 class PictureProcess:
     """A child process that opens sources and gives their pictures.
-
-    Args:
-      log_lines: how many lines of its log are passed on.
-      variables: further environment variables of the child.
 
     Attributes:
       child: the process.
@@ -133,11 +116,8 @@ class PictureProcess:
     ) -> None:
         """Has the child open a source.
 
-        Args:
-          opener: called as `opener(*arguments, stop)` or `opener(data, *arguments, stop)`; of a
-            module that the child can import.
-          arguments: anything that JSON can hold.
-          data: left out if empty.
+        The opener is called there as `opener(*arguments, stop)`, or with `data` first if there are
+        any; it is of a module that the child can import. JSON holds the arguments.
         """
         memory = self._memory.descriptor if self._memory else None
         module, name = opener.__module__, opener.__qualname__
@@ -157,26 +137,17 @@ class PictureProcess:
                 log.log(message.level, "%s", message.text)
         return message
 
-    def picture(self, message: Shared | Sent) -> np.ndarray | None:
+    def picture(self, message: Given) -> np.ndarray | None:
         """The picture of a message, uint8 [H, W, 3] RGB; None if it is none."""
-        if isinstance(message, Sent):
-            picture = message.picture
+        if (picture := message.picture) is not None:
             shaped = picture.ndim == 3 and picture.shape[2] == 3 and picture.size
             return picture if shaped and picture.dtype == np.uint8 else None
-        fits = self._memory and self._memory.fits(message.shape)
-        return self._memory.read(message.shape) if self._memory and fits else None
+        if message.shape and self._memory and self._memory.fits(message.shape):
+            return self._memory.read(message.shape)
+        return None
 
-    def pictures(self, file: str, hangs_s: float) -> Iterator[tuple[float, np.ndarray]]:
-        """Yields all pictures of the source that was opened, each with its time.
-
-        Args:
-          file: what it is, for messages.
-          hangs_s: a child that needs longer for a picture is killed.
-
-        Raises:
-          Error: what the child reports, or that it crashed or hung.
-          OSError: what the child reports.
-        """
+    def pictures(self, file: str, hangs_s: float) -> Iterator[np.ndarray]:
+        """Yields all pictures of the source that was opened, uint8 [H, W, 3] RGB."""
         while True:
             self.send(Next())
             with self.child.killed_after(hangs_s) as late:
@@ -192,7 +163,7 @@ class PictureProcess:
             picture = self.picture(message)
             if picture is None:
                 raise DamagedInputError(f"{file!r} makes the decoder send an invalid picture.")
-            yield message.time, picture
+            yield picture
 
     def close(self) -> None:
         """Ends the child."""

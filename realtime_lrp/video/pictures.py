@@ -38,26 +38,12 @@ def read_picture(path: Path) -> np.ndarray:
     """Reads a picture as uint8 [H, W, 3] RGB, upright according to its EXIF, without transparency.
 
     Of a file with several pages or of an animation it is the first picture.
-
-    Raises:
-      MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: it is no picture, or has more than 8192 x 8192 pixels.
     """
     return _first_pages(path, 1)[0]
 
 
 def read_pages(path: Path, first_only: bool = False) -> list[np.ndarray]:
-    """Reads every picture of a file with several pages or of an animation, as `read_picture`.
-
-    Args:
-      path: the file.
-      first_only: reads two at most, which shows whether there are several.
-
-    Raises:
-      MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: it is no picture, a page has more than 8192 x 8192 pixels, or all of them
-        together have more than `MOST_BYTES`.
-    """
+    """Reads every picture of a file with several pages or of an animation, as `read_picture`."""
     pages = _first_pages(path, 2)
     if first_only or len(pages) < 2:
         return pages
@@ -124,39 +110,19 @@ def write_picture(
     picture: np.ndarray,
     overwrite: bool = False,
     description: str = "",
-    before_publishing: Callable[[Path], None] | None = None,
 ) -> None:
     """Writes a picture uint8 [H, W, 3] RGB in the format of the file's ending.
 
-    Args:
-      path: the file.
-      picture: what it shows.
-      overwrite: whether it may replace a file.
-      description: kept in the file as XMP, which other programs show.
-      before_publishing: as `atomic_file` takes it.
-
-    Raises:
-      OutputError: the file cannot be made.
-      TransferError: the write failed.
+    The description is kept as XMP, which other programs show.
     """
-    with atomic_file(path, overwrite, before_publishing) as part:
-        encoded = encode_picture(path.suffix.lower(), picture, description)
-        if not encoded:
-            raise OutputError(f"{str(path)!r} cannot be encoded as {path.suffix}.")
-        part.write_bytes(encoded)
+    with atomic_file(path, overwrite) as part:
+        part.write_bytes(encode_picture(path.suffix.lower(), picture, description))
 
 
 def encode_picture(
     suffix: str, picture: np.ndarray, description: str = "", quality: int = 95
 ) -> bytes:
-    """The bytes of a picture file; none if the picture cannot be encoded.
-
-    Args:
-      suffix: the ending of the format, for example ".png".
-      picture: uint8 [H, W, 3] RGB.
-      description: see `write_picture`.
-      quality: of a JPEG, 0 to 100.
-    """
+    """The bytes of a file of a picture uint8 [H, W, 3] RGB; `quality` is of a JPEG, 0 to 100."""
     options = [cv2.IMWRITE_JPEG_QUALITY, quality] if suffix in JPEG else []
     bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     xmp = np.frombuffer(_xmp(suffix, description) if description else b"", np.uint8)
@@ -164,16 +130,14 @@ def encode_picture(
         done, data = cv2.imencodeWithMetadata(suffix, bgr, [cv2.IMAGE_METADATA_XMP], [xmp], options)
     else:
         done, data = cv2.imencode(suffix, bgr, options)
-    return data.tobytes() if done else b""
+    if not done:
+        rows, columns, _ = picture.shape
+        raise OutputError(f"A picture of {columns} x {rows} cannot be written as {suffix}.")
+    return data.tobytes()
 
 
 def read_description(path: Path) -> str | None:
-    """The description that a picture file holds as XMP, or None.
-
-    Raises:
-      MissingInputError: there is no such file, or it cannot be read.
-      DamagedInputError: it is no picture, or has more than 8192 x 8192 pixels.
-    """
+    """The description that a picture file holds as XMP, or None."""
     _, kinds, metadata = _decode(path, cv2.imdecodeWithMetadata)
     found = dict(zip(kinds, metadata, strict=True)).get(cv2.IMAGE_METADATA_XMP)
     return None if found is None else description_in(found.tobytes().removeprefix(JPEG_XMP))

@@ -30,12 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Playback(Source):
-    """Plays recordings at their own speed and pictures for `PICTURE_S` each, in a loop.
-
-    Args:
-      files: recordings and pictures, in playing order.
-      stop: ends every wait.
-    """
+    """Plays recordings at their own speed and pictures for `PICTURE_S` each, in a loop."""
 
     def __init__(self, files: Sequence[Path], stop: threading.Event):
         super().__init__(stop)
@@ -177,10 +172,7 @@ def _timed(
 ) -> Iterator[tuple[np.ndarray, float, Timeline | None]]:
     """Yields (picture, seconds until the next one, timeline); the last has the average duration.
 
-    Args:
-      file: a recording or a picture; the timeline of a picture is None.
-      start: where a recording begins, in seconds; with the frame that is shown there.
-      go_on: see `VideoReader`.
+    A recording begins with the frame that is shown at `start` seconds. A picture has no timeline.
     """
     if file.suffix.lower() in PICTURES and not _is_animation(file):
         yield read_picture(file), PICTURE_S, None

@@ -33,9 +33,6 @@ class Presence:
     The empty room is a mixture of Gaussians for each pixel (Zivkovic 2004, "Improved adaptive
     Gaussian mixture model for background subtraction"), so that noise, flicker and daylight do
     not count.
-
-    Attributes:
-      present: whether somebody is there.
     """
 
     def __init__(self) -> None:
@@ -53,12 +50,7 @@ class Presence:
         self.present = False
 
     def look(self, picture: np.ndarray, now: float) -> bool:
-        """Whether somebody is there.
-
-        Args:
-          picture: uint8 [H, W, 3] RGB.
-          now: time in seconds; a picture within `PERIOD_S` of the previous one is ignored.
-        """
+        """Whether somebody is there, in a picture uint8 [H, W, 3] RGB at a time in seconds."""
         if now - self._seen_at < PERIOD_S:
             return self.present
         self._seen_at = now

@@ -12,11 +12,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
-from realtime_lrp.video.colour import Colour, colour_of, range_read
 from realtime_lrp.video.content import why_unreadable
-from realtime_lrp.video.deinterlace import Deinterlacer
+from realtime_lrp.video.frames import Colour, Deinterlacer, claimed_end, colour_of, range_read
 from realtime_lrp.video.libraries import av
-from realtime_lrp.video.span import Limits, Span, claimed_end, exact_seconds
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +44,37 @@ Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"
 
 
 @dataclass(frozen=True)
-class TimedFrame:
-    """A picture and its time.
+class Span:
+    """A part of a recording, from `start` up to before `end`, in seconds since its first frame.
 
-    Attributes:
-      picture: uint8 [H, W, 3] RGB, upright.
-      pts: presentation time in units of the reader's `time_base`.
-      duration: how long it is shown, in the same units; 0 if the file does not say.
+    `with_shown` begins with the frame that is on the screen at `start`; after the end of the file
+    that is its last frame. Times then count from the first frame of the file.
+    """
+
+    start: float = 0.0
+    end: float | None = None
+    with_shown: bool = False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A span in seconds of the stream; `zero`, in units of its time base, becomes 0."""
+
+    start: Fraction | float
+    end: Fraction | float
+    zero: int
+
+
+def exact_seconds(seconds: float) -> Fraction:
+    """The exact fraction that a user meant: 0.1 is 1 / 10."""
+    return Fraction(seconds).limit_denominator(1_000_000)
+
+
+@dataclass(frozen=True)
+class TimedFrame:
+    """A picture, uint8 [H, W, 3] RGB, upright.
+
+    Its time and duration are in units of the reader's `time_base`; 0 if the file says no duration.
     """
 
     picture: np.ndarray
@@ -63,28 +85,11 @@ class TimedFrame:
 class VideoReader:
     """Reads the frames of a video file in order.
 
-    Args:
-      path: the file.
-      span: the part of the file to read; times then count from its start.
-
-    Attributes:
-      fps: average frames a second, a `Fraction`.
-      time_base: seconds per unit of `TimedFrame.pts`, a `Fraction`.
-      frames: about how many frames the span has, 0 if the file does not say.
-      claimed: how many frames the whole file claims to have, 0 if it does not say.
-      packets: how many packets were read so far.
-      bad_packets: how many of them could not be decoded.
-      container, stream: what is read, and its pictures.
-      sound: the audio streams.
-      metadata: title, creation time and the like.
-      colour: the colour tags; known once the first frame was read.
-      aspect: width of a pixel divided by its height, as shown; known once the first frame was read.
-      go_on: called for each frame that is skipped before the start of a span. If it returns False,
-        reading begins at that frame.
-
-    Raises:
-      MissingInputError: there is no such file.
-      DamagedInputError: the file is no video, or beyond the limits.
+    `fps` and `time_base`, the unit of times in seconds, are fractions. `frames` says about how many
+    the span has, `claimed` how many the whole file claims to have; 0 if the file does not say. The
+    colour tags, and the aspect of a pixel as it is shown, are known once the first frame was read.
+    `go_on` is called for each frame that is skipped before a span; where it gives False, reading
+    begins.
     """
 
     def __init__(self, path: Path, span: Span | None = None):
@@ -125,11 +130,7 @@ class VideoReader:
         self.container.close()
 
     def __iter__(self) -> Iterator[TimedFrame]:
-        """Yields every frame that can be decoded, all at the size of the first.
-
-        Raises:
-          DamagedInputError: nothing in the file can be decoded.
-        """
+        """Yields every frame that can be decoded, all at the size of the first."""
         return (item for item in self._items([]) if isinstance(item, TimedFrame))
 
     def with_sound(self) -> Iterator["TimedFrame | av.Packet[Any]"]:
@@ -137,9 +138,6 @@ class VideoReader:
 
         Times of packets count from the start of the span, like those of frames. A packet without
         bytes ends each stream; it flushes the decoder.
-
-        Raises:
-          DamagedInputError: nothing in the file can be decoded.
         """
         return self._items(self.sound)
 

@@ -61,24 +61,10 @@ class _Put(NamedTuple):
 class Recorder:
     """Records pictures as they are shown; a context that finishes the file.
 
-    Args:
-      target: .mp4, .mov or .mkv.
-      size: (rows, columns) of the film; pictures of other proportions get black borders.
-      overwrite: whether the film and its sidecar may be replaced.
-      sidecar: whether the rows that come with pictures are written beside it as JSON lines.
-      provenance: says how the film is made, for its description and the first row; called once in
-        the recorder's thread, where it may take its time.
-
-    Attributes:
-      frames: how many frames were recorded.
-      seconds: how long they play.
-      dropped: how many pictures were left out because the encoder is too slow.
-      trouble: why recording stopped, one line for the screen; "" while it goes on.
-
-    Raises:
-      UsageError: the name has an unknown ending.
-      OutputError: one of the files cannot be made.
-      TransferError: the disk is nearly full.
+    The film has `size`, (rows, columns); pictures of other proportions get black borders. The
+    thread of the recorder asks once for the provenance, which may take its time. `trouble` says in
+    one line why recording stopped; "" while it goes on. `dropped` pictures were too many for the
+    encoder.
     """
 
     def __init__(
@@ -86,11 +72,10 @@ class Recorder:
         target: Path,
         size: tuple[int, int],
         overwrite: bool = False,
-        sidecar: bool = True,
         provenance: Callable[[], Provenance | None] | None = None,
     ):
         self._provenance = provenance
-        self._files = _Files(target, overwrite, sidecar)
+        self._files = _Files(target, overwrite)
         self._size = size
         self.frames, self.seconds, self.dropped = 0, 0.0, 0
         self.trouble = ""
@@ -112,12 +97,10 @@ class Recorder:
             self.finish()
 
     def put(self, picture: np.ndarray, time: float, row: dict[str, Any] | None = None) -> None:
-        """Records a picture; never waits, and leaves it out if too many are waiting.
+        """Records a picture uint8 [H, W, 3] RGB; never waits, and leaves it out if too many wait.
 
-        Args:
-          picture: uint8 [H, W, 3] RGB; copied.
-          time: `time.monotonic()` in seconds at which it is shown.
-          row: written to the sidecar, after the frame's number and time.
+        The time is that of `time.monotonic()`; the row is written after the frame's number and
+        time.
         """
         with self._changed:
             if not self._taking:
@@ -130,14 +113,10 @@ class Recorder:
             self._changed.notify()
 
     def finish(self) -> list[str]:
-        """Ends the recording; a second call does nothing.
+        """Ends the recording, and gives lines for the user; a second call does nothing.
 
-        Returns:
-          Lines for the user that say what was written.
-
-        Raises:
-          OutputError: another process made the target in the meantime.
-          TransferError: the film is not complete; the message says what is left of it.
+        Raises OutputError if another process has made the target meanwhile, TransferError if the
+        film is not complete; the message says what is left of it.
         """
         if self._finished:
             return []
@@ -245,23 +224,17 @@ class Recorder:
 
 
 class _Files:
-    """The film and its sidecar on the disk, as parts until they are complete.
+    """The film and its sidecar on the disk, as parts until they are complete."""
 
-    Attributes:
-      target: the film's final name.
-      part: the file that is written.
-      container: the ending of its format.
-    """
-
-    def __init__(self, target: Path, overwrite: bool, sidecar: bool):
-        check_film(target, overwrite, sidecar)
+    def __init__(self, target: Path, overwrite: bool):
+        check_film(target, overwrite)
         self.container = target.suffix.lower()
         self.target = target.resolve()
         self.part = part_path(self.target)
-        self._sidecar = self.target.with_suffix(".jsonl") if sidecar else None
+        self._sidecar = self.target.with_suffix(".jsonl")
         self._overwrite = overwrite
         self._lines: TextIO | None = None
-        for one in filter(None, (self.target, self._sidecar)):
+        for one in (self.target, self._sidecar):
             _report_stale_parts(one)
         if shortage := self.shortage():
             raise TransferError(
@@ -275,9 +248,7 @@ class _Files:
         return f"the disk is full ({free >> 20} MiB free)" if free < KEPT_FREE else ""
 
     def write_row(self, row: dict[str, Any]) -> None:
-        """Appends a line to the sidecar, if there is one."""
-        if not self._sidecar:
-            return
+        """Appends a line to the sidecar."""
         if self._lines is None:
             part = part_path(self._sidecar)
             self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
@@ -292,18 +263,9 @@ class _Files:
         return self.shortage()
 
     def put_in_place(self, frames: int, last: float) -> bool:
-        """Gives the parts their final names; a film without frames is removed.
+        """Gives the parts their final names, and says whether there is a film.
 
-        Args:
-          frames: how many were written.
-          last: when the last of them is shown, in seconds.
-
-        Returns:
-          Whether there is a film.
-
-        Raises:
-          Error: the film is not complete, or a file cannot be made.
-          OSError: a write failed.
+        The last of its frames is shown at `last` seconds.
         """
         if self._lines:
             self._lines.close()
@@ -311,8 +273,7 @@ class _Files:
             self.part.unlink(missing_ok=True)
             return False
         verify(self.part, frames, last)
-        beside = [self._sidecar] if self._sidecar and self._lines else []
-        targets = [self.target, *beside]
+        targets = [self.target, *([self._sidecar] if self._lines else [])]
         for path in targets:
             check_output(path, self._overwrite)
         for path in targets:
@@ -320,20 +281,14 @@ class _Files:
         return True
 
 
-def check_film(target: Path, overwrite: bool, sidecar: bool = True) -> None:
-    """Refuses a film that could not be recorded.
-
-    Raises:
-      UsageError: its name has an unknown ending.
-      OutputError: it, or its sidecar, cannot be made.
-    """
+def check_film(target: Path, overwrite: bool) -> None:
+    """Refuses a film that could not be recorded."""
     if target.suffix.lower() not in CONTAINERS:
         known = ", ".join(CONTAINERS)
         raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
     check_output(target, overwrite)
-    if sidecar:
-        refuse_link(target.with_suffix(".jsonl"))
-        check_output(target.with_suffix(".jsonl"), overwrite)
+    refuse_link(target.with_suffix(".jsonl"))
+    check_output(target.with_suffix(".jsonl"), overwrite)
 
 
 def _report_stale_parts(target: Path) -> None:

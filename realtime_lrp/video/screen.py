@@ -17,10 +17,6 @@ class Screen(Source):
 
     Args:
       number: the screen's number, from 1.
-      stop: ends every wait.
-
-    Raises:
-      UnavailableError: there is no such screen, or none can be read.
     """
 
     steady = True

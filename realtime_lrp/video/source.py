@@ -44,7 +44,6 @@ class Source:
         sought; any other has 0.
       timeline: where the picture read last stands; None for one file without a length and for
         sources without files.
-      time: seconds since the first picture, of the one read last; 0 where nobody asks for it.
       described: what it is, in a few words and without secrets.
       on_wait: a source that is not steady calls this at least once a second while it waits on
         purpose, because it is paused or the next frame is not due. Who reads it in another process
@@ -55,7 +54,6 @@ class Source:
     alive = False
     files = 0
     timeline: Timeline | None = None
-    time = 0.0
     described = ""
 
     def __init__(self, stop: threading.Event):
@@ -100,17 +98,11 @@ class Source:
 
 
 class Pictures(Source):
-    """Gives pictures that are decoded already, or while they are read.
+    """Gives pictures, uint8 [H, W, 3] RGB, that are decoded already, or while they are read."""
 
-    Args:
-      pictures: each with its time in seconds.
-      stop: see `Source`.
-    """
-
-    def __init__(self, pictures: Iterable[tuple[float, np.ndarray]], stop: threading.Event):
+    def __init__(self, pictures: Iterable[np.ndarray], stop: threading.Event):
         super().__init__(stop)
         self._pictures = iter(pictures)
 
     def read(self) -> np.ndarray | None:
-        self.time, picture = next(self._pictures, (0.0, None))
-        return picture
+        return next(self._pictures, None)

@@ -33,11 +33,7 @@ class Stream(Source):
     """A network stream.
 
     Args:
-      url: its address.
       stop: as for every source; a read returns after `READ_TIMEOUT_S` at the latest.
-
-    Raises:
-      UnavailableError: the stream cannot be opened.
     """
 
     steady = alive = True

@@ -15,7 +15,6 @@ class Synthetic(Source):
 
     Args:
       fps: frames a second.
-      stop: ends every wait.
     """
 
     size = (480, 640)

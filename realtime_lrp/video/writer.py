@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, OutputError, TransferError, UsageError
-from realtime_lrp.video.colour import Colour
 from realtime_lrp.video.descriptions import description_tags
+from realtime_lrp.video.frames import Colour
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -48,27 +48,10 @@ LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "
 class VideoWriter:
     """Writes a film as MP4, MOV or Matroska; odd sizes are made even by repeating the last line.
 
-    Args:
-      path: the file to write.
-      container: the ending of its format, for example ".mp4".
-      fps: nominal frames a second.
-      time_base: seconds per unit of the times given to `write`.
-      codec: out of `CODECS`.
-      quality: the codec's constant rate factor, lower is better; None is the default in `CODECS`.
-        0 loses nothing with "h264" and "hevc".
-      colour: the colour tags.
-      aspect: width of a pixel divided by its height.
-      metadata: title and the like.
-      description: kept in the file, where players show it.
-      live: everything before the last key frame plays even if the file is never closed; only with
-        "h264".
-
-    Raises:
-      UsageError: the container cannot hold the codec.
-      OSError: the file cannot be written; also from `write` and on leaving the context.
-      OutputError: from `write`, if the codec cannot hold frames of this size.
-      DamagedInputError: from `write`, if the time since the last frame is longer than the container
-        can hold; from `write` and on leaving the context, if the sound cannot be written.
+    Times are in units of `time_base` seconds. The `quality` is the codec's constant rate factor,
+    lower is better; 0 loses nothing with "h264" and "hevc". `aspect` is the width of a pixel
+    divided by its height. What is written `live`, only with "h264", plays up to the last key frame
+    even if the file is never closed.
     """
 
     def __init__(
@@ -168,12 +151,9 @@ class VideoWriter:
             ) from None
 
     def add_sound(self, streams: Sequence["av.AudioStream"]) -> list[str]:
-        """Adds a file's sound: as it is if the container can hold it, else as AAC.
+        """Adds a file's sound before the first `write`; gives a line for each stream that changes.
 
-        To be called before the first `write`.
-
-        Returns:
-          A line for each stream that is not kept as it is.
+        It is kept as it is if the container can hold it, else it becomes AAC.
         """
         notes = []
         for stream in streams:
@@ -203,13 +183,10 @@ class VideoWriter:
         return sum(sound.lost for sound in self._sound.values())
 
     def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
-        """Appends a frame; all frames have the size of the first.
+        """Appends a frame, uint8 [H, W, 3] RGB; all have the size of the first.
 
-        Args:
-          picture: uint8 [H, W, 3] RGB.
-          pts: when it is shown, in units of `time_base`.
-          duration: how long it is shown, in the same units; 0 leaves it to the encoder.
-          key: it can be decoded without the frames before it.
+        Without a duration the encoder chooses it. A `key` frame can be decoded without those before
+        it.
         """
         size = picture.shape[:2]
         if self._size is None:
@@ -341,16 +318,10 @@ class _Reencoded:
 
 
 def verify(path: Path, frames: int, last: float | None = None) -> None:
-    """Checks a finished film by reading it.
+    """Checks a finished film by reading it: how many frames it has, and that the first is there.
 
-    Args:
-      path: the file.
-      frames: how many it should have.
-      last: when its last frame is shown, in seconds; if given, only the beginning, the end and the
-        index of the file are read, however long it is.
-
-    Raises:
-      TransferError: it differs, or its first frame cannot be decoded.
+    Where it is said when the last frame is shown, in seconds, only the beginning, the end and the
+    index are read, however long the film is.
     """
     try:
         with av.open(path) as container:

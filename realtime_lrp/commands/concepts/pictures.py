@@ -14,8 +14,7 @@ import numpy as np
 from realtime_lrp.errors import Error, MissingInputError
 from realtime_lrp.models.drawings import drawings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, skipped_in
-from realtime_lrp.video.frame_reader import read_frames
-from realtime_lrp.video.picture_reader import PictureReader
+from realtime_lrp.video.untrusted import PictureReader, read_frames
 
 APART_S = 2.0  # seconds of a recording of which a channel has at most one picture
 NAMED = 5  # of the files that are left out

@@ -19,7 +19,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.notebook.html import drawable
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.rules.composites import COMPOSITES
-from realtime_lrp.results.figure import figure_pixels, figure_png
+from realtime_lrp.results.summary import figure_pixels, figure_png
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Painter, lay_over

@@ -22,8 +22,8 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.figures import answer_bars, legend_of, setting_rows
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.video.child_decoder import ChildDecoder
 from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.untrusted import ChildDecoder
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
 BATCH = 16  # pictures that are explained at once, at most

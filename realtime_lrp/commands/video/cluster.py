@@ -68,11 +68,7 @@ def _token() -> str:
 
 
 class Cluster:
-    """Ray's workers: of a running cluster if there is an address, else started for this job.
-
-    Attributes:
-      count: how many workers there are.
-    """
+    """Ray's workers: of a running cluster if there is an address, else started for this job."""
 
     def __init__(self, config: Config, options: VideoOptions):
         address = options.ray
@@ -142,11 +138,7 @@ class Cluster:
         return remote.remote(order)
 
     def wait(self, calls: list[Any], timeout_s: float) -> list[Any]:
-        """Waits until at least one call has ended; gives those that have.
-
-        Raises:
-          TemporaryError: Ray itself has ended, on this machine or where it is led from.
-        """
+        """Waits until at least one call has ended; gives those that have."""
         with stops_unchanged():
             done, _ = self._ray.wait(calls, num_returns=1, timeout=timeout_s)
         if not done:
@@ -167,12 +159,7 @@ class Cluster:
             )
 
     def get(self, call: Any) -> Outcome:
-        """What a call that has ended returned.
-
-        Raises:
-          TemporaryError: the worker was lost at each try.
-          UnavailableError: this package is not installed where the worker should run.
-        """
+        """What a call that has ended returned."""
         try:
             with stops_unchanged():
                 return self._ray.get(call)

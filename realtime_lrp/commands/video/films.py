@@ -19,14 +19,9 @@ from realtime_lrp.system.progress import Progress
 class Outcome:
     """What became of a recording.
 
-    Attributes:
-      report: of the film; None if there is none, or a worker that was lost has finished it.
-      error: why there is no film, or None; from a worker as `Failed`, since not every exception can
-        be sent.
-      for_all: it is the same for every recording: the network cannot be loaded.
-      computed: precision and device, for example "float32 on CPU".
-      stats, provenance: None if there is an error.
-      log: what a worker has logged.
+    Without a report there is an error, or a worker that was lost has finished the film. A worker
+    sends `Failed` instead of exceptions, as not every one can be sent. An error `for_all`
+    recordings is that the network cannot be loaded. `computed` is for example "float32 on CPU".
     """
 
     report: Report | None = None

@@ -17,33 +17,13 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
-class Probe(msgspec.Struct, frozen=True, tag=True):
-    """Asks whether a file is a video; answered with `Readable`."""
-
-    source: Path
-
-
 class Job(msgspec.Struct, frozen=True, tag=True):
     """What is done with a recording.
 
-    Attributes:
-      source: the file that is read.
-      part: the file that is written; the parent gives it its final name.
-      parts: all unfinished files; the child removes them if the parent is gone.
-      container: ".mp4", ".mov" or ".mkv".
-      comment: goes into the film's metadata.
-      provenance: how the film is made, JSON; the film's description.
-      span: the part of the recording, None for all of it.
-      stride: every stride-th frame is explained, its map is carried along to the others.
-      batch: maximum number of pictures that are explained together.
-      layout: as `lay_out` takes it.
-      codec, quality: as `VideoWriter` takes them.
-      sound: whether it is kept.
-      size: (rows, columns) of the network's input.
-      fit: the region that the network sees, as `region_of` takes it.
-      mirror: left and right are swapped.
-      look, smoothing: as `Painter` takes them; the look names no colour map but has it.
-      thumbnails: minimum number of small pictures of the result, 0 for none.
+    The child removes all unfinished `parts`, of which the film is the first, if the parent is gone.
+    Every stride-th frame is explained, its map is carried along to the others. `size` is (rows,
+    columns) of the network's input. The look names no colour map but has it. At least `thumbnails`
+    small pictures come back.
     """
 
     source: Path
@@ -81,17 +61,8 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
     maps: tuple[DrawableMap, ...]
 
 
-class Readable(msgspec.Struct, frozen=True, tag=True):
-    """The file is a video."""
-
-
 class Opened(msgspec.Struct, frozen=True, tag=True):
-    """The first frame was decoded.
-
-    Attributes:
-      size: (rows, columns) of the pictures, upright.
-      frames: about how many there will be, 0 if the file does not say.
-    """
+    """The first frame was decoded: (rows, columns) upright, about how many frames or 0."""
 
     size: tuple[Side, Side]
     frames: Count
@@ -100,9 +71,8 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
 class PictureBatch(msgspec.Struct, frozen=True, tag=True):
     """Pictures that the network is to explain.
 
-    Attributes:
-      pictures: uint8 [n, rows, columns, 3] RGB, the extracted region of every stride-th frame.
-      times: seconds, of all frames that were decoded since the last message of this kind.
+    The pictures, uint8 [n, rows, columns, 3] RGB, are the extracted region of every stride-th
+    frame; the times, in seconds, are those of all frames since the last message of this kind.
     """
 
     pictures: np.ndarray
@@ -118,14 +88,9 @@ class Written(msgspec.Struct, frozen=True, tag=True):
 class Report(msgspec.Struct, frozen=True, tag=True):
     """The film is finished.
 
-    Attributes:
-      frames: how many it has.
-      expected: about how many it should have if the source ended early; else 0.
-      times: of the frames after the last `PictureBatch`.
-      bad_packets: how many of the source could not be decoded.
-      lost_sound: how many packets of sound could not be copied.
-      notes: what was not kept as it was.
-      thumbnails: (seconds, uint8 [h, w, 3] RGB), evenly spaced.
+    Of a source that ended early `expected` says about how many frames it should have; else 0.
+    `times` are those of the frames after the last `PictureBatch`, thumbnails (seconds, uint8 [h, w,
+    3] RGB).
     """
 
     frames: Count
@@ -137,5 +102,5 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     thumbnails: list[tuple[float, np.ndarray]] = []
 
 
-TO_CHILD = Probe | Job | Answer
-FROM_CHILD = Readable | Opened | PictureBatch | Written | Report | Failed
+TO_CHILD = Job | Answer
+FROM_CHILD = Opened | PictureBatch | Written | Report | Failed

@@ -216,11 +216,7 @@ class Records:
 
 
 class _FiniteResults:
-    """Waits for the results of batches; None for pictures for which the network gives NaN or Inf.
-
-    Attributes:
-      missing: how many pictures have no map.
-    """
+    """Waits for the results of batches; None for pictures with NaN or Inf in their maps."""
 
     def __init__(self, engine: Engine, region: Region):
         self._engine, self._region = engine, region

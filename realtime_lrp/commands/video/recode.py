@@ -24,8 +24,6 @@ from realtime_lrp.commands.video.messages import (
     Job,
     Opened,
     PictureBatch,
-    Probe,
-    Readable,
     Report,
     Written,
 )
@@ -53,22 +51,15 @@ WRITTEN_EVERY_S = 0.2
 def main() -> None:
     """Does what the parent asks for and sends the outcome."""
     channel = parent_channel(TO_CHILD)
-    request = channel.receive()
+    job = channel.receive()
+    maps: queue.Queue[DrawableMap] = queue.Queue()
+    threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
     try:
-        channel.send(_fulfil(request, channel))
+        channel.send(Recoder(job, channel, maps).run())
     except Exception as error:
         with suppress(OSError):  # the parent is gone
             channel.send(Failed.by(error))
     os._exit(0)  # decoder threads of a damaged file may never end
-
-
-def _fulfil(request: Probe | Job, channel: Channel) -> Readable | Report:
-    if isinstance(request, Probe):
-        with VideoReader(request.source):
-            return Readable()
-    maps: queue.Queue[DrawableMap] = queue.Queue()
-    threading.Thread(target=_listen, args=(channel, request, maps), daemon=True).start()
-    return Recoder(request, channel, maps).run()
 
 
 def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> None:
@@ -86,11 +77,8 @@ def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> Non
 def _alive_while(channel: Channel, progress: Callable[[], int | None]) -> Iterator[None]:
     """Sends a sign of life at once, and each second in which there was progress.
 
-    The parent tells slow work by it from a decoder that hangs.
-
-    Args:
-      channel: to the parent.
-      progress: how much is done, from 0; None once all is decoded, when nothing can hang any more.
+    The parent tells slow work by it from a decoder that hangs. `progress` gives how much is done,
+    and None once all is decoded, when nothing can hang any more.
     """
     ended = threading.Event()
 
@@ -112,13 +100,7 @@ def _alive_while(channel: Channel, progress: Callable[[], int | None]) -> Iterat
 
 
 class Recoder:
-    """Does a job.
-
-    Args:
-      job: what is done.
-      channel: sends `Opened`, `PictureBatch` and `Written`.
-      maps: one map for each picture of the batches that were sent.
-    """
+    """Does a job; `maps` gets one map for each picture of the batches that are sent."""
 
     def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[DrawableMap]"):
         self._job, self._channel, self._maps = job, channel, maps
@@ -131,12 +113,7 @@ class Recoder:
         self._written_at = 0.0
 
     def run(self) -> Report:
-        """Decodes, draws and encodes everything, and reads the film again.
-
-        Raises:
-          Error: the recording cannot be read or the film not be written.
-          OSError: a write failed.
-        """
+        """Decodes, draws and encodes everything, and reads the film again."""
         job = self._job
         with _alive_while(self._channel, self._progress):
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
@@ -204,8 +181,7 @@ class Recoder:
     def _encode(self, reader: VideoReader) -> tuple[int, int, list[str]]:
         """Draws and writes every frame, and the sound between them.
 
-        Returns:
-          How many frames, how many lost packets of sound, what was not kept as it was.
+        Returns how many frames, how many lost packets of sound, and what was not kept as it was.
         """
         job, draw, frames, early = self._job, _Drawer(self._job, self._maps), 0, []
         with ExitStack() as stack:

@@ -1,14 +1,14 @@
 """Recordings and films in object stores.
 
 A worker fetches a recording into a temporary folder, makes the film there, and uploads it. Beside
-each film lies its manifest, `.NAME.mp4.resume.json`: from what the film was made, and how large
-each of its files is. It is uploaded first, the film last. So a film is finished where it and all
-beside it are as large as the manifest says.
+each film lies its manifest, `.NAME.mp4.resume.json`, whose states are the sizes of the files. It is
+uploaded first, the film last. So a film is finished where it and all beside it are as large as the
+manifest says.
 """
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError, UsageError
 from realtime_lrp.results.companions import Companions
-from realtime_lrp.results.resume import fingerprint, manifest_path
+from realtime_lrp.results.resume import Manifest, fingerprint, manifest_path
 from realtime_lrp.system.atomic import MOST_NAME
 from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
 from realtime_lrp.system.temporary import remove_abandoned, temporary_folder
@@ -30,20 +30,18 @@ MOST_MANIFEST = 1 << 20
 """Bytes of the largest manifest that is read."""
 
 
-class StoredManifest(msgspec.Struct, frozen=True):
-    """What was made, and from what: path of each file from the folder, the film's too -> bytes."""
-
-    fingerprint: str
-    sizes: dict[str, int]
-
-
 class StoredFolder:
     """The folder of the films, for example s3://bucket/films, as it is when the job begins."""
 
     def __init__(self, address: str):
         self.address = address.rstrip("/")
-        self._there = ObjectStore(address).names(address)
-        self._manifests: dict[str, bytes] = {}
+        self._there: dict[str, dict[str, int]] = {}
+        """Path of a file -> {"": bytes}, of a folder -> bytes of each file in it."""
+        for name, size in ObjectStore(address).names(address).items():
+            self._there.setdefault(name, {})[""] = size
+            folder, _, file = name.rpartition("/")
+            self._there.setdefault(folder, {})[file] = size
+        self.manifests: dict[str, bytes] = {}
 
     def at(self, path: Path) -> str:
         """The address of a path below it."""
@@ -52,48 +50,18 @@ class StoredFolder:
     def read_manifests(self, films: Iterable[Path]) -> None:
         """Reads the manifests of films."""
         names = [manifest_path(film).name for film in films]
-        names = [name for name in names if 0 < self._there.get(name, 0) <= MOST_MANIFEST]
+        names = [one for one in names if 0 < self._there.get(one, {}).get("", 0) <= MOST_MANIFEST]
         contents = ObjectStore(self.address).read_all([self.at(Path(name)) for name in names])
-        self._manifests = dict(zip(names, contents, strict=True))
+        self.manifests = dict(zip(names, contents, strict=True))
 
-    def is_finished(self, wanted: str, film: Path, *beside: Path) -> bool:
-        """Whether a film and what is wanted beside it are there as this job would make them.
+    def state(self, path: Path) -> str:
+        """The state of a file or folder, see `_state`; "" if there is none."""
+        return _state(self._there.get(path.as_posix(), {}))
 
-        A film that was made otherwise, has changed since, or is not ours is refused; `wanted` is
-        the fingerprint of its source and settings.
-        """
-        try:
-            data = self._manifests.get(manifest_path(film).name, b"")
-            manifest = msgspec.json.decode(data, type=StoredManifest)
-        except (msgspec.MsgspecError, UnicodeError):
-            manifest = None
-        if film.name not in self._there:
-            if manifest is None:
-                self.refuse_existing(beside)
-            return False
-        if manifest is None:
-            what = "exists"
-        elif manifest.fingerprint != wanted:
-            what = "was made from another source or with other settings"
-        elif self._there[film.name] != manifest.sizes.get(film.name):
-            what = "has changed since it was made"
-        else:
-            return all(self._is_as_made(manifest, path.as_posix()) for path in (film, *beside))
-        raise OutputError(f"{self.at(film)!r} {what}. Add --overwrite to make it again.")
 
-    def _is_as_made(self, manifest: StoredManifest, wanted: str) -> bool:
-        """Whether a file, or all files of a folder, are there as they were made."""
-        names = [name for name in manifest.sizes if name == wanted or name.startswith(f"{wanted}/")]
-        return bool(names) and all(self._there.get(one) == manifest.sizes[one] for one in names)
-
-    def refuse_existing(self, outputs: Iterable[Path]) -> None:
-        """Refuses outputs, files or folders, that are there already."""
-        for path in outputs:
-            name = path.as_posix()
-            if any(one == name or one.startswith(f"{name}/") for one in self._there):
-                raise OutputError(
-                    f"{self.at(path)!r} exists. Add --overwrite or choose another name."
-                )
+def _state(sizes: Mapping[str, int]) -> str:
+    """What shows that a file, or the files of a folder, are those that were made: their bytes."""
+    return " ".join(f"{name} {size}".strip() for name, size in sorted(sizes.items()))
 
 
 class StoredTask(Task):
@@ -137,18 +105,31 @@ class StoredTask(Task):
         return fingerprint(None, self._config, self._further_settings() | content)
 
     def _check(self) -> None:
-        folder, outputs = self._folder, self.outputs.values()
-        if folder is None:
-            super()._check()
-        elif self._options.resume:
-            try:
-                self.done = folder.is_finished(self.fingerprint, *outputs)
-            except OutputError:
-                if not self._options.overwrite:
-                    raise
-        elif not self._options.overwrite:
-            folder.refuse_existing(outputs)
+        super()._check()
         self._folder = None  # a listing of the whole folder, which no worker needs
+
+    def _check_outputs(self) -> None:
+        if self._folder is None:
+            super()._check_outputs()
+            return
+        for kind, state in self._states().items():
+            if state and not (self.replace if kind == "film" else self.replace_companions):
+                shown = self._folder.at(self.outputs[kind])
+                raise OutputError(f"{shown!r} exists. Add --overwrite or choose another name.")
+
+    def _manifest(self) -> Manifest | None:
+        if self._folder is None:
+            return super()._manifest()
+        data = self._folder.manifests.get(manifest_path(self.target).name, b"")
+        try:
+            return msgspec.json.decode(data, type=Manifest)
+        except (msgspec.MsgspecError, UnicodeError):
+            return None
+
+    def _states(self) -> dict[str, str]:
+        if self._folder is None:
+            return super()._states()
+        return {kind: self._folder.state(path) for kind, path in self.outputs.items()}
 
     def begin(self) -> None:
         if not self.uploaded:
@@ -182,20 +163,21 @@ class StoredTask(Task):
                     error.args = (shown, *error.args[1:])
                 raise
             if self.uploaded:
-                self._upload(films, task.outputs.values())
+                self._upload(films, task.outputs)
 
-    def _upload(self, folder: Path, outputs: Iterable[Path]) -> None:
+    def _upload(self, folder: Path, outputs: Mapping[str, Path]) -> None:
         """Uploads the manifest, what stands beside the film, and last the film."""
-        store = ObjectStore(self._address)
-        film, *beside = outputs
-        files = [file for path in beside for file in _files_in(path)] + [film]
-        names = {file: file.relative_to(folder).as_posix() for file in files}
-        sizes = {name: file.stat().st_size for file, name in names.items()}
-        manifest = StoredManifest(self.fingerprint, sizes)
+        store, states, files = ObjectStore(self._address), {}, []
+        for kind, path in reversed(list(outputs.items())):
+            own = sorted(path.iterdir()) if path.is_dir() else [path]
+            sizes = {"" if file == path else file.name: file.stat().st_size for file in own}
+            states[kind] = _state(sizes)
+            files += own
         name = manifest_path(self.target).name
-        store.write(msgspec.json.encode(manifest), f"{self._address}/{name}")
-        for file, name in names.items():
-            store.upload(file, f"{self._address}/{name}")
+        manifest = msgspec.json.encode(Manifest(self.fingerprint, states))
+        store.write(manifest, f"{self._address}/{name}")
+        for file in files:
+            store.upload(file, f"{self._address}/{file.relative_to(folder).as_posix()}")
 
 
 def stored_tasks(config: Config, options: VideoOptions) -> Sequence[Task]:
@@ -248,8 +230,3 @@ def _local_name(source: Path) -> str:
     name = source.name
     fits = len(os.fsencode(name)) <= MOST_NAME and name not in ("", ".", "..")
     return name if fits else f"recording{source.suffix[:8]}"
-
-
-def _files_in(path: Path) -> list[Path]:
-    """The file itself, or all files in a folder."""
-    return sorted(path.iterdir()) if path.is_dir() else [path]

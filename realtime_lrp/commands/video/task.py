@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.commands.video.recoding import check_video
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.results.companions import Companions
@@ -29,23 +28,17 @@ from realtime_lrp.system.atomic import (
     write_error,
 )
 from realtime_lrp.video.reader import Span
+from realtime_lrp.video.untrusted import read_frames
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class VideoOptions:
-    """What is asked for on the command line besides the configuration.
+    """What is asked for on the command line besides the configuration; times are in seconds.
 
-    Attributes:
-      inputs: files, folders, globs.
-      output: a file, or a folder, which gets MP4 files.
-      start, end: seconds.
-      resume: outputs that were made from the same source with the same settings are kept.
-      maps: the folder that gets a folder of raw maps for each output, or None.
-      stats: where the figures go, or None.
-      workers: how many processes share the work through Ray, None for this process alone.
-      ray: the address of a Ray cluster whose workers do it, or None.
+    `maps` is the folder that gets a folder of raw maps for each film. Without `workers` and `ray`,
+    the address of a cluster, this process does all.
     """
 
     inputs: Sequence[str]
@@ -77,13 +70,9 @@ class VideoOptions:
 
 @dataclass(eq=False)
 class Film:
-    """A film of a recording, with what is made beside it.
+    """A film of a recording, .mp4, .mov or .mkv, with what is made beside it.
 
-    Attributes:
-      target: .mp4, .mov or .mkv.
-      replace: an existing film may be replaced.
-      replace_companions: so may what is beside it, even if the film may not.
-      span: the part of the recording, None for all of it.
+    What is beside it may be replaced where the film itself may not: a killed run has left it.
     """
 
     source: Path
@@ -137,7 +126,7 @@ class Task(Film):
 
     def check_source(self) -> None:
         """Refuses what is no video."""
-        check_video(self.source)
+        next(read_frames(self.source.resolve(), 0, notes=False))
 
     def refusal(self) -> Error | None:
         """Looks at what is there already; keeps the reason why it cannot be done.
@@ -159,36 +148,46 @@ class Task(Film):
         if self._options.resume:
             self._compare()
         if not self.done:
-            check_output(self.target, self.replace)
-            self.companions.check(self.replace_companions)
-            refuse_link(manifest_path(self.target))
+            self._check_outputs()
+
+    def _check_outputs(self) -> None:
+        check_output(self.target, self.replace)
+        self.companions.check(self.replace_companions)
+        refuse_link(manifest_path(self.target))
+
+    def _manifest(self) -> Manifest | None:
+        return read_manifest(self.target)
+
+    def _states(self) -> dict[str, str]:
+        """The present states of all outputs."""
+        return {kind: state_of(path) for kind, path in self.outputs.items()}
 
     def _compare(self) -> None:
         """Decides whether a film that is there is finished, is made again, or is refused."""
-        manifest = read_manifest(self.target)
-        if not self.target.is_file():
-            self.replace_companions |= manifest is not None and manifest.owns(self.outputs)
+        manifest, states = self._manifest(), self._states()
+        if not (film := states["film"]):
+            self.replace_companions |= manifest is not None and manifest.owns(states)
             return
         same = manifest is not None and manifest.fingerprint == self.fingerprint
-        interrupted = manifest is not None and manifest.is_interrupted(self.target)
+        interrupted = manifest is not None and manifest.is_interrupted(film)
         if self.replace and (interrupted or not same):
             return
         if interrupted and not same:
             raise OutputError(
-                f"An --overwrite of {str(self.target)!r} was interrupted; files beside it may be "
+                f"An --overwrite of {self.shown!r} was interrupted; files beside it may be "
                 "of either run. Add --overwrite to make it with these settings, or resume with "
                 "those of the interrupted run."
             )
         if not self.replace and not interrupted:
-            refuse_unknown(self.target, manifest, self.fingerprint, {"film": self.target})
-        changed = manifest.changed(self.outputs) if manifest else []
+            refuse_unknown(self.shown, manifest, self.fingerprint, {"film": film})
+        changed = manifest.changed(states) if manifest else []
         self.replace = self.replace_companions = True
         self.done = not changed
         if interrupted:
-            log.warning("%s is made again: an --overwrite of it was interrupted", self.target)
+            log.warning("%s is made again: an --overwrite of it was interrupted", self.shown)
         elif changed:
-            names = ", ".join(changed)
-            log.warning("%s is made again: %s is missing or has changed", self.target, names)
+            names = ", ".join(self.outputs[kind].name for kind in changed)
+            log.warning("%s is made again: %s is missing or has changed", self.shown, names)
 
     def begin(self) -> None:
         """Refuses a film that another process writes by now."""
@@ -200,17 +199,18 @@ class Task(Film):
         manifest = read_manifest(self.target)
         if not manifest or manifest == self._before or manifest.fingerprint != self.fingerprint:
             return False
-        self.replace_companions |= manifest.owns(self.outputs)
-        return not manifest.changed(self.outputs)
+        states = self._states()
+        self.replace_companions |= manifest.owns(states)
+        return not manifest.changed(states)
 
     def remove_parts(self) -> bool:
         """Removes what lost workers have left unfinished; gives whether nothing else is left."""
         return all([remove_parts(output) for output in self.outputs.values()])
 
     def note_complete(self, parts: Mapping[str, Path]) -> None:
-        manifest = Manifest.of(self.fingerprint, parts, state_of(self.target))
+        states = {kind: state_of(part) for kind, part in parts.items()}
         try:
-            write_manifest(self.target, manifest)
+            write_manifest(self.target, Manifest(self.fingerprint, states, state_of(self.target)))
         except Error as error:
             log.warning("--resume will not recognise %s: %s", self.target, error)
 

@@ -2,8 +2,9 @@
 
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ import msgspec
 
 from realtime_lrp.config import Config
 from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.temporary import temporary_folders_in
 
 if TYPE_CHECKING:
     from realtime_lrp.commands.video.films import Films, Outcome
@@ -26,11 +26,8 @@ THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"
 class Order:
     """What is asked of a worker.
 
-    Attributes:
-      cwd: the folder that relative paths count from.
-      threads: how many it may compute with.
-      folder: where temporary folders go; None for the usual place of the machine.
-      level: of the log.
+    Relative paths count from `cwd`; temporary folders go into `folder`, or where the machine has
+    them.
     """
 
     config: Config
@@ -52,8 +49,9 @@ def make_film(order: Order) -> "Outcome":
         os.environ[name] = str(order.threads)
     with suppress(OSError):  # another machine may lack it
         os.chdir(order.cwd)
-    inside = temporary_folders_in(order.folder) if order.folder else nullcontext()
-    with _log_lines(order.level) as lines, inside:
+    if order.folder:
+        tempfile.tempdir = str(order.folder)
+    with _log_lines(order.level) as lines:
         outcome = _films(order).make(order.task)
     outcome.log = lines
     if isinstance(outcome.error, Exception):

@@ -1,0 +1,124 @@
+"""What FFmpeg's frames and streams say of a recording: colours, whole pictures, when it ends."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from realtime_lrp.video.libraries import av
+
+UNSPECIFIED = 2
+LIMITED, FULL = 1, 2
+HIGH_DEFINITION_ROWS = 720
+_MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
+"""Matrix coefficients (ITU-T H.273) -> swscale's table for them."""
+
+
+@dataclass(frozen=True)
+class Colour:
+    """The colour tags of a video (ITU-T H.273 numbers).
+
+    Attributes:
+      primaries, transfer, matrix: as tagged; `UNSPECIFIED` if the file says nothing.
+      range: LIMITED (16 to 235) or FULL (0 to 255).
+      table: the matrix that is used for computing; if the file says nothing, BT.709 from 720 rows
+        on, else BT.601.
+    """
+
+    primaries: int = 1
+    transfer: int = 1
+    matrix: int = 1
+    range: int = LIMITED
+    table: int = 1
+
+
+def colour_of(frame: "av.VideoFrame") -> Colour:
+    """The colour tags of a decoded frame; BT.709 in limited range if it holds RGB."""
+    if frame.format.is_rgb:
+        return Colour()
+    matrix = frame.colorspace
+    untagged = 1 if frame.height >= HIGH_DEFINITION_ROWS else 5
+    return Colour(
+        primaries=frame.color_primaries,
+        transfer=frame.color_trc,
+        matrix=matrix if matrix in _MATRICES else UNSPECIFIED,
+        range=FULL if "yuvj" in frame.format.name or frame.color_range == FULL else LIMITED,
+        table=_MATRICES.get(matrix, untagged),
+    )
+
+
+def range_read(frame: "av.VideoFrame", colour: Colour) -> int:
+    """The range of a frame's numbers; untagged grey has full range, as in FFmpeg."""
+    grey = frame.format.name.startswith("gray") and frame.color_range != LIMITED
+    return FULL if grey or frame.format.is_rgb else colour.range
+
+
+class Deinterlacer:
+    """Turns interlaced frames of one size into whole pictures, one for each, at its time."""
+
+    def __init__(self, frame: "av.VideoFrame", time_base: Fraction):
+        self._time_base = time_base
+        self._graph = av.filter.Graph()
+        chain = [
+            self._graph.add_buffer(
+                width=frame.width, height=frame.height, format=frame.format, time_base=time_base
+            ),
+            self._graph.add("bwdif", "mode=send_frame:deint=interlaced"),
+            self._graph.add("buffersink"),
+        ]
+        for source, sink in pairwise(chain):
+            source.link_to(sink)
+        self._graph.configure()
+
+    def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
+        frame.time_base = self._time_base
+        self._graph.push(frame)
+        return self._ready()
+
+    def rest(self) -> Iterator["av.VideoFrame"]:
+        """The pictures of the last frames, after which no more may come."""
+        self._graph.push(None)
+        return self._ready()
+
+    def _ready(self) -> Iterator["av.VideoFrame"]:
+        while True:
+            try:
+                frame = self._graph.vpull()
+            except (av.BlockingIOError, av.EOFError):
+                return
+            unit = (frame.time_base or self._time_base) / self._time_base
+            if frame.pts is not None:
+                frame.pts = round(frame.pts * unit)
+            frame.duration = round((frame.duration or 0) * unit)
+            frame.time_base = self._time_base
+            yield frame
+
+
+def claimed_end(
+    container: "av.container.InputContainer", stream: "av.VideoStream"
+) -> tuple[Fraction | None, Fraction | None]:
+    """When a recording should end according to its container, in seconds: some are cut off.
+
+    Gives the end of the picture, and of everything together; None if the container does not say.
+    """
+    kind = container.format.name
+    whole = Fraction(container.duration, av.time_base) if container.duration else None
+    if kind.startswith("matroska"):  # a stream may give the duration of the whole file
+        tag = _tagged(stream.metadata.get("DURATION", ""))
+        return (tag and whole and min(tag, whole)), whole
+    if kind == "flv":
+        return None, whole
+    base = stream.time_base
+    if not (base and stream.duration and (stream.frames or kind.startswith("mov"))):
+        return None, None  # FFmpeg's estimate
+    length = stream.duration * base
+    if kind == "avi":  # its duration is that of what is left; `length` comes from its header
+        return None, max(length, stream.frames * base)
+    return (stream.start_time or 0) * base + length, None
+
+
+def _tagged(words: str) -> Fraction | None:
+    """Seconds of "00:00:02.920000000"."""
+    time = re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", words)
+    return time and int(time[1]) * 3600 + int(time[2]) * 60 + Fraction(time[3])

@@ -1,0 +1,186 @@
+"""Reads files and pictures of strangers in a child process, which they may crash or hang.
+
+A progressive JPEG of 100 KB can have thousands of scans, each of which goes over the whole picture:
+decoding it takes seconds. Browsers send baseline JPEGs of one scan; no other gets to the child.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.errors import DamagedInputError, Error
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.picture_process import PictureProcess
+from realtime_lrp.video.pictures import read_pages
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.video.source import Pictures
+
+HANGS_S = 60.0
+"""A child that needs longer for a file, or for the next frame of a recording, is killed."""
+
+MOST_NOTES = 5
+"""How much is logged about a recording."""
+
+MOST_PIXELS = 640 * 640
+"""Largest JPEG; checked before it is decoded."""
+
+DECODING_S = 1.0
+"""Maximum time for a JPEG; then the child is killed."""
+
+STARTING_S = 20.0
+"""The same for the first picture of a child, which has to start."""
+
+MOST_SCANS = 4
+"""Scans of a baseline JPEG: one, or one for each component."""
+
+_BASELINE, _SCAN = 0xC0, 0xDA
+_SEGMENTS = frozenset((*range(0xE0, 0xF0), 0xFE, 0xDB, 0xC4, 0xDD, _BASELINE, _SCAN))
+"""Application data, comment, tables, restart interval, frame, scan; no other kind of frame."""
+
+log = logging.getLogger(__name__)
+
+
+def pages(path: str, first_only: bool, stop: threading.Event) -> Pictures:
+    """Opens the pictures of a file in this process."""
+    return Pictures(read_pages(Path(path), first_only), stop)
+
+
+def frames(path: str, every: float, stop: threading.Event) -> Pictures:
+    """Opens what `read_frames` yields, in this process."""
+    return Pictures(_frames_every(Path(path), every), stop)
+
+
+class PictureReader:
+    """Reads pictures; the child decodes one while the caller works on the last."""
+
+    def __init__(self, first_only: bool):
+        self._first_only = first_only
+        self._process: PictureProcess | None = None
+
+    def __enter__(self) -> "PictureReader":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._close()
+
+    def read(self, paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
+        """Yields each path with its pictures, as `read_pages` gives them, or with its error."""
+        for path, following in zip_longest(paths, paths[1:]):
+            process = self._process or self._open(path)
+            outcome: list[np.ndarray] | Exception
+            try:
+                found = list(process.pictures(str(path), HANGS_S))
+                outcome = found or DamagedInputError(f"{str(path)!r} has no pictures.")
+            except (Error, OSError) as error:
+                outcome = error
+            if process.ended:
+                self._close()
+            elif following:
+                self._open(following)
+            yield path, outcome
+
+    def _open(self, path: Path) -> PictureProcess:
+        self._process = self._process or PictureProcess()
+        self._process.open(pages, [os.fspath(path), self._first_only])
+        return self._process
+
+    def _close(self) -> None:
+        process, self._process = self._process, None
+        if process:
+            process.close()
+
+
+def read_frames(path: Path, every: float, notes: bool = True) -> Iterator[np.ndarray]:
+    """Yields the first frame of a recording, then one every so many seconds, uint8 [H, W, 3] RGB.
+
+    `notes` says whether what is wrong with it, though it can be read, is logged.
+    """
+    process = PictureProcess(MOST_NOTES * notes)
+    try:
+        process.open(frames, [os.fspath(path), every])
+        yield from process.pictures(str(path), HANGS_S)
+    finally:
+        process.close()
+
+
+def _frames_every(path: Path, every: float) -> Iterator[np.ndarray]:
+    with VideoReader(path) as reader:
+        begun: Fraction | None = None
+        due = 0  # number of the next frame on the grid of times
+        for frame in reader:
+            time = frame.pts * reader.time_base
+            begun = time if begun is None else begun
+            number = int((time - begun) / Fraction(every)) if every else due
+            if number >= due:
+                due = number + 1
+                yield frame.picture
+        if reader.expected:
+            log.warning("%s: ends early, of about %d frames", path, reader.expected)
+
+
+class ChildDecoder:
+    """Decodes pictures one after the other, for one thread."""
+
+    def __init__(self) -> None:
+        self.crashes = 0
+        self._process: PictureProcess | None = None
+
+    def decode(self, jpeg: bytes) -> np.ndarray | None:
+        """The picture, uint8 [H, W, 3] RGB; None if it cannot be decoded."""
+        if not is_plain_jpeg(jpeg, MOST_PIXELS):
+            return None
+        limit_s = DECODING_S if self._process else STARTING_S
+        if self._process is None:  # OpenCV reads the variable when it is loaded
+            self._process = PictureProcess(
+                variables={"OPENCV_IO_MAX_IMAGE_PIXELS": str(MOST_PIXELS)}
+            )
+        self._process.open(decoded, data=jpeg)
+        try:
+            found = list(self._process.pictures("a visitor's JPEG", limit_s))
+        except (Error, OSError) as error:
+            if self._process.ended:
+                self.crashes += 1
+                log.warning("%s", error)
+                self.close()
+            return None
+        small = len(found) == 1 and found[0].shape[0] * found[0].shape[1] <= MOST_PIXELS
+        return found[0] if small else None
+
+    def close(self) -> None:
+        """Ends the child."""
+        process, self._process = self._process, None
+        if process:
+            process.close()
+
+
+def decoded(jpeg: bytes, stop: threading.Event) -> Pictures:
+    """Opens the picture in this process: none if it is damaged or too large."""
+    try:
+        picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR_RGB)
+    except cv2.error:  # it has too many pixels
+        picture = None
+    return Pictures([] if picture is None else [picture], stop)
+
+
+def is_plain_jpeg(data: bytes, most_pixels: int) -> bool:
+    """Whether something looks like a baseline JPEG of few scans that is not too large.
+
+    Only the segments before the first scan are read.
+    """
+    if data[:2] != b"\xff\xd8" or data.count(bytes((0xFF, _SCAN))) > MOST_SCANS:
+        return False
+    pixels, at = 0, 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] in _SEGMENTS:
+        kind, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
+        if kind == _SCAN:
+            return 0 < pixels <= most_pixels
+        if kind == _BASELINE:
+            pixels = int.from_bytes(data[at + 5 : at + 7]) * int.from_bytes(data[at + 7 : at + 9])
+        at += 2 + length
+    return False

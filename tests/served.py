@@ -17,7 +17,7 @@ from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.news import Examples
 from realtime_lrp.commands.serve.server import Server, listen
 from realtime_lrp.commands.serve.tokens import Role, Tokens
-from realtime_lrp.video import child_decoder
+from realtime_lrp.video import untrusted
 from realtime_lrp.video.pictures import encode_picture
 
 TOKEN = "a-token-of-22-or-more-letters"
@@ -97,7 +97,7 @@ class Served:
 
 LIMITS = (
     (server, "REQUEST_S"), (server, "PING_S"),
-    (child_decoder, "DECODING_S"), (child_decoder, "STARTING_S"),
+    (untrusted, "DECODING_S"), (untrusted, "STARTING_S"),
 )  # fmt: skip
 """What cuts off those who take too long, as clients and decoders on a busy machine do."""
 USUAL = {limit: getattr(*limit) for limit in LIMITS}

@@ -70,11 +70,3 @@ def test_a_file_that_appears_meanwhile_stays(tmp_path, monkeypatch, late):
         if not late:
             target.write_text("theirs")
     assert os.listdir(tmp_path) == ["a.txt"] and target.read_text() == "theirs"
-
-
-def test_without_links_a_new_file_is_renamed(tmp_path, monkeypatch):
-    """FAT and some network drives have none."""
-    monkeypatch.setattr(os, "link", lambda part, name: (_ for _ in ()).throw(OSError(95, "no")))
-    with atomic_file(tmp_path / "a.txt") as part:
-        part.write_text("whole")
-    assert os.listdir(tmp_path) == ["a.txt"]

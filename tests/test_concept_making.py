@@ -28,7 +28,7 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.video.frame_reader import read_frames
+from realtime_lrp.video.untrusted import read_frames
 
 COUNT = 21
 

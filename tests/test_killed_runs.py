@@ -1,11 +1,8 @@
 """Folders whose run was killed at any rename, and folders of damaged recordings."""
 
-import json
-import random
 import shutil
 import subprocess
 import sys
-from fractions import Fraction
 
 import media
 import pytest
@@ -100,44 +97,3 @@ def test_an_overwriting_that_was_killed_at_any_rename_goes_on(run, words, tmp_pa
             assert code == 73 and hashes(folder) == old and "other settings" in err
         number += 1
     assert ends == [(0, False), (73, True), (73, True)]
-
-
-KINDS = {
-    "mp4": {"count": 8, "sound": "aac"},
-    "ts": {"base": Fraction(1, 90000), "pts": [at * 3003 for at in range(8)], "sound": "aac"},
-    "mkv": {"count": 8, "sound": "libopus"},
-    "avi": {"count": 8},
-    "mov": {"count": 8, "sound": "pcm_s16le"},
-}
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("seed", range(4))
-def test_flipped_bits_cost_only_their_recording(seed, run, words, tmp_path):
-    """Of 60 recordings with flipped bits each is done or named; whole ones are done; no 70."""
-    chance = random.Random(seed)
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
-    wholes = {
-        kind: media.recording(tmp_path / f"whole.{kind}", **facts) for kind, facts in KINDS.items()
-    }
-    for number in range(60):
-        kind = list(KINDS)[number % len(KINDS)]
-        data = bytearray(wholes[kind].read_bytes())
-        for _ in range(chance.choice([1, 1, 2, 16])):
-            end = chance.choice([len(data), 600])  # headers matter most
-            data[chance.randrange(end)] ^= 1 << chance.randrange(8)
-        (folder / f"{number:02d}.{kind}").write_bytes(data)
-    for kind, whole in wholes.items():
-        shutil.copy(whole, folder / f"whole_{kind}.{kind}")
-    code, stdout, err = run("video", folder, "-o", out, *words, "--json")
-    events = [json.loads(line) for line in stdout.splitlines()]
-    ends = {event["file"]: event for event in events if event["event"] in ("done", "failed")}
-    assert len(ends) == 65 and "bug in realtime-lrp" not in err
-    failed = {
-        name: event["exit_code"] for name, event in ends.items() if event["event"] == "failed"
-    }
-    assert failed and set(failed.values()) == {65} and code == 65, err
-    assert f"{65 - len(failed)} of 65 videos done, {len(failed)} failed" in err
-    assert not any(name.startswith("whole") for name in failed)
-    assert len([path for path in out.iterdir() if path.suffix == ".mp4"]) == 65 - len(failed)

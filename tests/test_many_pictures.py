@@ -1,6 +1,5 @@
 """`image` with many pictures: one file never costs another, and an interrupted run goes on."""
 
-import errno
 import json
 import sys
 
@@ -12,11 +11,11 @@ import pytest
 from realtime_lrp.errors import DamagedInputError, InternalError, OutputError, UnavailableError
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.resume import Journal
-from realtime_lrp.video import picture_process, picture_reader
+from realtime_lrp.video import picture_process, untrusted
 from realtime_lrp.video.files import PICTURES
-from realtime_lrp.video.picture_reader import PictureReader
 from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.playback import PICTURE_S, _timed
+from realtime_lrp.video.untrusted import PictureReader
 
 pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
 
@@ -63,8 +62,8 @@ def test_maps_that_lost_almost_everything_are_named(run, folders, vanishing_mode
 
 FAULTY = """
 import os, signal, time
-from realtime_lrp.video import picture_child, picture_reader
-read = picture_reader.read_pages
+from realtime_lrp.video import picture_child, untrusted
+read = untrusted.read_pages
 def crash(): os.kill(os.getpid(), signal.SIGSEGV)
 def killed(): os.kill(os.getpid(), signal.SIGKILL)
 def bug(): raise TypeError("odd")
@@ -72,7 +71,7 @@ def hangs(): time.sleep(60)
 def faulty(path, first_only):
     globals().get(path.stem, int)()
     return read(path, first_only)
-picture_reader.read_pages = faulty
+untrusted.read_pages = faulty
 picture_child.main()
 """
 
@@ -88,7 +87,7 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
         for path, outcome in reader.read(paths):
             outcomes[path] = outcome
             # the next one hangs, in a process that has started
-            monkeypatch.setattr(picture_reader, "HANGS_S", 0.5 if path.stem == "bug" else 60.0)
+            monkeypatch.setattr(untrusted, "HANGS_S", 0.5 if path.stem == "bug" else 60.0)
     (first,), *failed, (last,) = [outcomes[path] for path in paths]
     assert (first == media.plain(size=(40, 40))).all() and (last == first).all()
     kinds = [DamagedInputError, UnavailableError, InternalError, DamagedInputError]
@@ -97,18 +96,6 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
     for path, error, text in zip(paths[1:], failed, told, strict=False):
         assert text in str(error) and path.name in str(error)
     assert "in faulty" in failed[2].__notes__[0], "the child's traceback"
-
-
-def test_a_process_that_cannot_be_started_is_told(run, words, folders, monkeypatch):
-    """No memory or no number left for it: one line, exit code 69."""
-    source, target = folders
-
-    def refuse(*command, **options):
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-
-    monkeypatch.setattr("subprocess.Popen", refuse)
-    code, _, err = run("image", source, "-o", target, *words)
-    assert code == 69 and "child process cannot be started (Resource temporarily" in err
 
 
 def test_the_worst_failure_decides_the_exit_code(caplog, tmp_path):

@@ -10,9 +10,6 @@ from jobs import HereCluster
 from media import recording
 
 import realtime_lrp.system.object_store as module
-from realtime_lrp.commands.video.stored import StoredTask
-from realtime_lrp.commands.video.task import VideoOptions
-from realtime_lrp.config import Config
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
@@ -20,10 +17,9 @@ from realtime_lrp.errors import (
     OutputError,
     TemporaryError,
     TransferError,
-    UnavailableError,
     UsageError,
 )
-from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, local_path
+from realtime_lrp.system.object_store import ObjectStore, is_stored, local_path
 
 OUT = "s3://bucket/films"
 VIDEOS = (".mp4", ".mkv")
@@ -80,13 +76,6 @@ def test_addresses_are_told_from_paths():
         assert "secret" not in str(error.value)
     with pytest.raises(UsageError, match="absolute"):
         local_path("file://a.mp4")
-
-
-def test_a_store_without_its_package_names_the_package(monkeypatch):
-    """A missing package is named with the line that installs it."""
-    monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
-    with pytest.raises(UnavailableError, match="pip install gcsfs"):
-        ObjectStore("gs://bucket")
 
 
 def test_inputs_are_found_by_name_folder_and_glob(store, film):
@@ -158,17 +147,6 @@ def test_an_upload_that_breaks_changes_nothing(store, film, monkeypatch):
     assert store.read_all([address]) == [ROOM]
     store.upload(film, address)
     assert store.names("s3://bucket/out") == {"a.mp4": 3 * 2**22}
-
-
-def test_the_objects_of_a_folder_are_listed_at_once(store, film):
-    """Names count from the folder; a folder that is not there has none."""
-    for name in ("a.mp4", "sub/b.mp4", "other"):
-        store.upload(film, f"s3://bucket/out/{name}")
-    assert sorted(store.names("s3://bucket/out/")) == ["a.mp4", "other", "sub/b.mp4"]
-    read = store.read_all([f"s3://bucket/out/{name}" for name in ("other", "a.mp4")])
-    assert read == [ROOM, ROOM]
-    assert store.read_all(["s3://bucket/out/other"]) == [ROOM]
-    assert store.names("s3://bucket/none") == {}
 
 
 def check_keys(server, after):
@@ -304,27 +282,6 @@ def test_an_upload_that_is_killed_at_any_object_is_made_again(job, store, monkey
         assert job("--resume")[0] == 0 and set(store.names(OUT)) == WANTED
 
 
-def test_films_of_stored_recordings_are_told_apart_by_all_that_shapes_them(tmp_path):
-    """Another layer of concepts, other names or another recording give another fingerprint."""
-    names = tmp_path / "names.yaml"
-    names.write_text("{}")
-    plain = {"version": "v1", "sidecar": True, "concepts": {}}
-
-    def mark(**changes):
-        given = plain | changes
-        options = VideoOptions(["s3://bucket/a.mp4"], str(tmp_path), sidecar=given["sidecar"])
-        recording = StoredFile("s3://bucket/a.mp4", 7, given["version"])
-        config = Config(concepts=given["concepts"])
-        return StoredTask(config, options, recording, tmp_path / "a.mp4", None).fingerprint
-
-    layer, named = {"layer": "conv_1"}, {"names": str(names)}
-    marks = [mark(), mark(version="v2"), mark(concepts=layer), mark(concepts=named)]
-    names.write_text("{conv_1: {0: whiskers}}")
-    marks.append(mark(concepts=named))
-    assert len(set(marks)) == 5
-    assert mark(concepts=layer, sidecar=False) == mark(sidecar=False) == mark()
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -343,12 +300,3 @@ def test_wrong_addresses_are_refused_before_any_worker(server, run, words, code,
     assert found == code, told
     assert said in told
     assert "secret" not in told
-
-
-def test_file_addresses_are_paths(tmp_path, run, tiny_model):
-    """A file:// address needs no worker; it is the path that it names."""
-    film = recording(tmp_path / "a b.mp4", count=2)
-    small = ("--model", str(tiny_model), "--preprocess", "tf")
-    code, _, told = run("video", f"file://{film}", "-o", f"file://{tmp_path}/out.mp4", *small)
-    assert code == 0, told
-    assert (tmp_path / "out.mp4").is_file()

@@ -22,7 +22,7 @@ from realtime_lrp.config.provenance import (
 )
 from realtime_lrp.engine.device import computes_bfloat16, cpu
 from realtime_lrp.engine.provenance import hashes, network_files
-from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture
 from realtime_lrp.video.writer import VideoWriter
@@ -88,28 +88,6 @@ def test_an_output_as_configuration_repeats_the_run(run, explained, picture, tmp
     again = tmp_path / "a.png"
     assert run("image", "--config", explained / name, picture, "-o", again)[0] == 0
     assert again.read_bytes() == (explained / "a.png").read_bytes()
-
-
-@pytest.mark.parametrize("method", ["gradient", "excitation_backprop"])
-def test_a_method_without_a_composite_records_none(run, picture, tiny_model, tmp_path, method):
-    """So a repeat does not warn that the composite, which nobody gave, is not used."""
-    made = ("--model", tiny_model, "--preprocess", "none", "--method", method)
-    assert run("image", picture, "-o", tmp_path / "a.npz", *made)[0] == 0
-    assert "lrp.composite" not in provenance_of_file(tmp_path / "a.npz").settings
-    repeat = ("image", picture, "-o", tmp_path / "b.npz", "--config", tmp_path / "a.npz")
-    code, _, err = run(*repeat)
-    assert (code, err) == (0, "")
-    assert (tmp_path / "b.npz").read_bytes() == (tmp_path / "a.npz").read_bytes()
-
-
-def test_settings_of_an_output_are_told_and_overridden_as_those_of_a_file(run, explained):
-    """`--set` and options win; what remains names the output as its origin."""
-    output = explained / "a.png"
-    code, out, _ = run("config", "--config", output, "--target", "all", "--set", "lrp.keep=1.0")
-    lines = {line.split(":")[0].strip(): line for line in out.splitlines()}
-    assert code == 0
-    assert lines["composite"].endswith(f"[from {output}]") and "epsilon" in lines["composite"]
-    assert lines["target"].endswith("[from --target]") and lines["keep"].endswith("[from --set]")
 
 
 def test_another_model_file_is_refused_unless_it_was_chosen(
@@ -343,14 +321,3 @@ def test_settings_are_read_back_as_they_were(example):
     settings = json.loads(json.dumps(recorded_settings(loaded)))
     again = config.load(config.settings_tree(settings, "a.png"))
     assert again.config == loaded and again.origins["model.size"] == "a.png"
-
-
-def test_a_pipe_is_no_output(tmp_path):
-    """It is not opened: that could wait for ever."""
-    import os
-
-    os.mkfifo(tmp_path / "p.png")
-    with pytest.raises(MissingInputError, match="pipe"):
-        find_provenance(tmp_path / "p.png")
-    with pytest.raises(DamagedInputError):
-        provenance_of_file(tmp_path)

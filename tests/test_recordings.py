@@ -12,7 +12,7 @@ import pytest
 from worker import recode
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.video.colour import colour_of, range_read
+from realtime_lrp.video.frames import colour_of, range_read
 from realtime_lrp.video.reader import Span
 from realtime_lrp.video.writer import VideoWriter
 
@@ -289,12 +289,6 @@ def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypa
     assert got == 66 and "pipe" in err
 
 
-def test_colour_of_frames_without_a_tag():
-    """BT.601 below 720 rows, BT.709 from there on, as players do."""
-    for rows, table in ((480, 5), (720, 1), (1080, 1)):
-        assert colour_of(av.VideoFrame(64, rows, "yuv420p")).table == table
-
-
 def test_grey_without_a_tag_has_the_full_range():
     """As FFmpeg reads it; other frames have the range of their file, RGB always the full one."""
     for pixels, expected in (("gray", 2), ("gray16le", 2), ("yuv420p", 1), ("rgb24", 2)):
@@ -318,12 +312,3 @@ def test_quality_0_loses_nothing(tmp_path, rng):
             planes.append([one.to_ndarray(format="yuv420p") for one in container.decode(video=0)])
     assert len(planes[0]) == len(pictures)
     np.testing.assert_array_equal(planes[0], planes[1])
-
-
-def test_hevc_in_mp4_has_the_tag_that_apples_players_know(tmp_path):
-    """hvc1, where FFmpeg would write hev1."""
-    rate = Fraction(30)
-    with VideoWriter(tmp_path / "o.mp4", ".mp4", rate, 1 / rate, codec="hevc") as writer:
-        writer.write(media.plain(size=(64, 64)), 0)
-    with av.open(tmp_path / "o.mp4") as container:
-        assert container.streams.video[0].codec_context.codec_tag == "hvc1"

@@ -24,8 +24,8 @@ from realtime_lrp.commands.serve.visitors import Visitors, encode_layer
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
-from realtime_lrp.video import child_decoder
-from realtime_lrp.video.child_decoder import ChildDecoder, is_plain_jpeg
+from realtime_lrp.video import untrusted
+from realtime_lrp.video.untrusted import ChildDecoder, is_plain_jpeg
 from realtime_lrp.view.overlay import Overlay
 
 
@@ -97,7 +97,7 @@ HEAD = BASELINE[SCAN : SCAN + 14]
 )
 def test_jpegs_that_take_long_to_decode_get_to_no_decoder(data, monkeypatch):
     """A progressive one of 131 KB can take 14 s; browsers send baseline ones of one scan."""
-    monkeypatch.setattr("realtime_lrp.video.child_decoder.PictureProcess", None)
+    monkeypatch.setattr("realtime_lrp.video.untrusted.PictureProcess", None)
     assert ChildDecoder().decode(data) is None
 
 
@@ -123,7 +123,7 @@ def test_a_decoder_that_hangs_is_ended(decoder, monkeypatch):
     """After a limit; nobody waits for ever."""
     assert decoder.decode(jpeg(50)) is not None
     os.kill(decoder._process.child.pid, signal.SIGSTOP)
-    monkeypatch.setattr(child_decoder, "DECODING_S", 0.3)
+    monkeypatch.setattr(untrusted, "DECODING_S", 0.3)
     assert decoder.decode(jpeg(50)) is None
     monkeypatch.undo()
     assert decoder.decode(jpeg(50)) is not None

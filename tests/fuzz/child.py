@@ -68,7 +68,7 @@ def _prepared(folder: Path, plan: dict):
 def _keep_engines() -> None:
     """A picture costs milliseconds: the tiny network is loaded once."""
     from realtime_lrp.commands import image
-    from realtime_lrp.commands.video import run as video
+    from realtime_lrp.commands.video import films as video
 
     load, kept = image.Engine, {}
 

@@ -1,24 +1,21 @@
 """The commands that explain no pictures but tell about machine, settings, networks and outputs."""
 
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
 from realtime_lrp import config
-from realtime_lrp.cli.options import PATH, ConfigFile, cli, complete_files, configured
+from realtime_lrp.cli.options import PATH, cli, complete_files, configured
+from realtime_lrp.errors import Error
 from realtime_lrp.system.program import print_lines, set_verbosity
 
 
-def _load_unchecked(
-    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
-) -> config.Settings:
-    """Loads without checking names: wrong ones are among the things that `doctor` reports."""
-    return config.load(file, sets, options, check=None, command=command)
-
-
 @cli.command()
-@configured("--source", "--display", load=_load_unchecked)
+@configured(
+    "--source", "--display", load=partial(config.load, check=None)
+)  # wrong names are a finding
 def doctor(settings: config.Settings) -> None:
     """Check what works on this machine.
 
@@ -36,12 +33,10 @@ def _print_schema(context: click.Context, option: click.Parameter, asked: bool) 
         context.exit()
 
 
-def _load_and_check_all(
-    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
-) -> config.Settings:
+def _wrong_settings(chosen: config.Config) -> Iterable[tuple[config.KeyPath, Error]]:
     from realtime_lrp.commands.kiosk.settings import wrong_settings
 
-    return config.load(file, sets, options, check=wrong_settings)
+    return wrong_settings(chosen)
 
 
 @cli.command("config")
@@ -53,7 +48,7 @@ def _load_and_check_all(
     callback=_print_schema,
     help="print the schema for editors (JSON Schema) instead",
 )
-@configured(*config.OPTIONS, load=_load_and_check_all)
+@configured(*config.OPTIONS, load=partial(config.load, check=_wrong_settings))
 def config_command(settings: config.Settings) -> None:
     """Check the configuration and print it.
 

@@ -36,8 +36,8 @@ Decorator = Callable[[Command], Command]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 ConfigFile = str | config.Tree | None
 """What --config names: a YAML file, or the settings of an output."""
-Load = Callable[[ConfigFile, tuple[str, ...], dict[str, Any], str], config.Settings]
-"""(file, assignments, options, command) -> the settings."""
+Load = Callable[..., config.Settings]
+"""Takes file, assignments, options, and the name of the `command`, as `config.load` does."""
 
 
 class NoEmptyWords(click.Command):
@@ -71,14 +71,7 @@ def cli() -> None:
     """See, live, what a neural network looks at."""
 
 
-def load_settings(
-    file: ConfigFile, sets: tuple[str, ...], options: dict[str, Any], command: str
-) -> config.Settings:
-    """Loads and checks the configuration of a command."""
-    return config.load(file, sets, options, command=command)
-
-
-def configured(*names: str, load: Load = load_settings) -> Decorator:
+def configured(*names: str, load: Load | None = None) -> Decorator:
     """Adds --config, --set, -v, -q and options of `config.OPTIONS`; the command gets `settings`."""
 
     def decorate(command: Command) -> Command:
@@ -89,16 +82,16 @@ def configured(*names: str, load: Load = load_settings) -> Decorator:
             set_verbosity(verbose, quiet)
             values = {name: given.pop(_variable(name)) for name in names}
             options = {name: value for name, value in values.items() if value is not None}
-            command_name = click.get_current_context().info_name or ""
+            name = click.get_current_context().info_name or ""
+            file: ConfigFile = config_file
             recorded = recorded_in(config_file) if config_file else None
             if config_file and recorded:
-                tree = config.settings_tree(recorded.settings, config_file)
-                settings = load(tree, sets, options, command_name)
+                file = config.settings_tree(recorded.settings, config_file)
+            settings = (load or config.load)(file, sets, options, command=name)
+            if config_file and recorded:
                 check_files(config_file, recorded, settings)
                 exact = any(map(given.get, ("sidecar", "maps")))
                 warn_of_precision(config_file, recorded, settings, exact)
-            else:
-                settings = load(config_file, sets, options, command_name)
             try:
                 return command(settings, **given)
             except UsageError as error:

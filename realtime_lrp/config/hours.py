@@ -1,7 +1,6 @@
 """Opening hours: on which days, from when to when.
 
-The week is a list of open spans in minutes since Monday 00:00, local time. No state is kept, so a
-clock that is set forward or back does no harm.
+No state is kept, so a clock that is set forward or back does no harm.
 """
 
 import re
@@ -16,27 +15,24 @@ WEEK = 7 * DAY
 
 @dataclass(frozen=True)
 class OpeningHours:
-    """When an exhibit is open: sorted spans in minutes of the week, ends excluded; None: always."""
+    """For each minute of the week since Monday 00:00, local time: 1 where it is open, else 0."""
 
-    spans: tuple[tuple[int, int], ...] | None
+    minutes: bytes
 
     def is_open(self, now: datetime) -> bool:
         """Whether it is open at a local time (without time zone)."""
-        return self._open_in(_minute(now))
+        return bool(self._week_from(now)[0])
 
     def next_change(self, now: datetime) -> datetime | None:
         """The next time after `now` at which `is_open` changes, or None if it never does."""
-        spans, minute = self.spans or (), _minute(now)
-        edges = [(edge - minute) % WEEK for span in spans for edge in span]
-        changes = [wait for wait in edges if self._open_in(minute + wait) != self.is_open(now)]
-        if not changes:
-            return None
-        return now.replace(second=0, microsecond=0) + timedelta(minutes=min(changes))
+        week = self._week_from(now)
+        wait = week.find(1 - week[0])
+        this_minute = now.replace(second=0, microsecond=0)
+        return this_minute + timedelta(minutes=wait) if wait >= 0 else None
 
-    def _open_in(self, minute: int) -> bool:
-        if self.spans is None:
-            return True
-        return any(begin <= minute % WEEK < end for begin, end in self.spans)
+    def _week_from(self, now: datetime) -> bytes:
+        minute = now.weekday() * DAY + now.hour * 60 + now.minute
+        return self.minutes[minute:] + self.minutes[:minute]
 
 
 def parse_hours(written: Mapping[str, str]) -> OpeningHours:
@@ -49,7 +45,7 @@ def parse_hours(written: Mapping[str, str]) -> OpeningHours:
       ValueError: a day or a time cannot be read, or a day is given twice.
     """
     if not written:
-        return OpeningHours(None)
+        return OpeningHours(b"\1" * WEEK)
     days_of = {key: list(_days(key)) for key in written}
     named = [day for days in days_of.values() for day in days]
     for day in named:
@@ -61,8 +57,7 @@ def parse_hours(written: Mapping[str, str]) -> OpeningHours:
             for day in days:
                 for minute in range(day * DAY + begin, day * DAY + end):
                     minutes[minute % WEEK] = 1
-    spans = re.finditer(rb"\x01+", minutes)
-    return OpeningHours(tuple(span.span() for span in spans))
+    return OpeningHours(bytes(minutes))
 
 
 def _days(key: str) -> Iterator[int]:
@@ -101,7 +96,3 @@ def _span(hour: int, minute: int, end_hour: int, end_minute: int) -> tuple[int, 
     if max(minute, end_minute) > 59 or begin >= DAY or end > DAY:
         return 0, 0
     return begin, end + DAY if end < begin else end
-
-
-def _minute(now: datetime) -> int:
-    return now.weekday() * DAY + now.hour * 60 + now.minute

@@ -327,15 +327,6 @@ def test_a_nested_model_may_have_an_output_that_nobody_uses(rng):
     assert "inner/conv2d" in next(reversed(explainer.relevance_sums(picture)))
 
 
-def test_a_layer_that_is_called_twice_has_two_sums(rng):
-    """Each call passes on the whole relevance."""
-    twice = layers.Conv2D(3, 3, padding="same", activation="relu", name="twice")
-    x = keras.Input((6, 6, 3))
-    model = keras.Model(x, softmax_of_features(twice(twice(x))))
-    sums = Explainer(model).relevance_sums(rng.uniform(size=(1, 6, 6, 3)))
-    np.testing.assert_allclose([sums["twice"], sums["twice:2"]], 1, atol=1e-3)
-
-
 def test_quantised_weights_are_refused():
     """Integers without their scale would give wrong scores."""
     model = vgg_like()

@@ -116,11 +116,7 @@ def test_every_rule_equals_its_naive_derivation(layer, nonnegative, absorb_bias,
         if isinstance(got, Shares):
             got, taken = got.inputs, got.biases
             missing = relevance.sum((1, 2, 3)) - np.sum(got, (1, 2, 3))
-            if name not in (
-                "zplus",
-                "alpha_beta",
-                "zplus_input",
-            ):  # they lose a part at some outputs
+            if name not in ("zplus", "alpha_beta", "zplus_input"):  # they lose a part
                 differences[f"{name}, biases"] = largest_difference(taken, missing) / 100
         expected = [
             getattr(naive, name)(plain, one.ravel(), r.ravel()).reshape(SHAPE)
@@ -220,13 +216,10 @@ def test_a_rule_is_written_as_it_prints():
     [
         ("epsilonn", "'epsilon'"),
         ("w_square", "'wsquare'"),
-        ("epsilon(1, 2)", "epsilon(epsilon)"),
         ("flat(3)", "flat without brackets"),
         ("gamma(x)", "gamma(gamma)"),
-        ("gamma(,)", "gamma(gamma)"),
         ("epsilon(inf)", "from 0 upwards"),
         ("alpha_beta(2, 2)", "alpha - beta = 1"),
-        ("alpha_beta(0, -1)", "from 0 upwards"),
         ("eps(", "rule"),
     ],
 )

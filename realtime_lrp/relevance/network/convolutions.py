@@ -242,10 +242,10 @@ class DepthwiseConvolution(Convolution):
         return tf.reshape(tf.reduce_sum(kernel, [0, 1]), [-1])
 
 
-class TransposedConvolution(Convolution):
+class TransposedConvolution(Linear):
     """Conv2DTranspose: kernel [rows, columns, out, in]; `size` is (rows, columns) in -> out."""
 
-    sees_whole_windows = False
+    convolves = True
 
     def __init__(
         self,
@@ -256,7 +256,8 @@ class TransposedConvolution(Convolution):
         dilations: Sequence[int],
         size: Callable[[Sequence[int]], Sequence[int]],
     ) -> None:
-        super().__init__(kernel, bias, strides, padding, dilations)
+        super().__init__(kernel, bias)
+        self.geometry = onednn.Geometry(strides=strides, padding=padding, dilations=dilations)
         self._size = size
 
     @property
@@ -270,13 +271,8 @@ class TransposedConvolution(Convolution):
     def output_shape(self, shape: Sequence[int]) -> list[int]:
         return [shape[0], *self._size(shape[1:3]), self.outputs]
 
-    def ready(self, kernel: tf.Tensor) -> Weights:
-        return Weights(kernel, tf.identity)
-
-    def transform(
-        self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
-    ) -> tf.Tensor:
-        return Linear.transform(self, a, weights, bias, activation)
+    def single_channel(self) -> Linear | None:
+        return self._with(tf.ones([*self.kernel.shape[:2], 1, 1]), None)
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
         return tf.nn.conv2d(s, weights.kernel, **self.geometry)

@@ -68,50 +68,25 @@ def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
 def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
     """The places that `at` names, counted in one row; int32. `axes` has sizes without classes."""
     numbers = np.arange(int(np.prod(axes, dtype=int)), dtype=np.int32).reshape(axes)
-    listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
-    array = np.asarray(at) if isinstance(at, np.ndarray | list) else None
-    if array is not None and array.dtype == bool:
-        found = numbers[_checked_mask(array, axes, listed)]
-    elif array is not None and array.dtype.kind in "iuf" and array.shape == tuple(axes) != (1,):
+    mask = np.asarray(at) if isinstance(at, np.ndarray | list) else None
+    try:
+        if mask is not None and mask.dtype == bool:
+            found = numbers[mask] if mask.shape == numbers.shape else None
+        else:
+            parts = tuple(at) if isinstance(at, tuple | list | np.ndarray) else (at,)
+            found = np.ravel(numbers[parts]) if all(map(_is_index, parts)) else None
+    except IndexError:
+        found = None
+    if found is None or not len(found):
+        listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
+        given = f"an array {at.dtype} {at.shape}" if isinstance(at, np.ndarray) else f"{at!r:.100}"
         raise UsageError(
-            f"Expected at as a mask of truth values. Received {_shown(array)}: use mask > 0.", "at"
-        )
-    else:
-        parts = tuple(at) if isinstance(at, tuple | list | np.ndarray) else (at,)
-        if len(parts) > len(axes) or not all(map(_is_index, parts)):
-            raise UsageError(
-                "Expected at as whole numbers and slices, at most one for each axis of the output, "
-                f"or a mask; it has {listed}. Received {_shown(at)}.",
-                "at",
-            )
-        try:
-            found = np.ravel(numbers[parts])
-        except IndexError:
-            raise UsageError(
-                f"There is no place {at!r:.100}: the output has {listed}, counted from 0.", "at"
-            ) from None
-        if not len(found):
-            raise UsageError(f"at={_shown(at)} names no place of the output.", "at")
-    return found
-
-
-def _checked_mask(mask: np.ndarray, axes: Sequence[int], listed: str) -> np.ndarray:
-    if mask.shape != tuple(axes):
-        raise UsageError(
-            f"Expected at as a mask of the shape of the output, {listed}. Received "
-            f"{' x '.join(map(str, mask.shape))}.",
+            "Expected at as whole numbers (from 0) and slices, at most one for each axis of the "
+            f"output, or as a mask of truth values of its shape (mask > 0). It has {listed}. "
+            f"Received {given}, which names no place there.",
             "at",
         )
-    if not mask.any():
-        raise UsageError("The mask is empty: at=mask names no place of the output.", "at")
-    return mask
-
-
-def _shown(at: Any) -> str:
-    """What was given, arrays by their type and shape."""
-    if isinstance(at, np.ndarray):
-        return f"an array of {at.dtype} [{', '.join(map(str, at.shape))}]"
-    return f"{at!r:.100}"
+    return found
 
 
 def _is_index(part: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.convolutions import Convolution
+from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, DenseByOutput
 from realtime_lrp.relevance.network.steps import (
@@ -184,7 +184,7 @@ class TokenGrids:
         """Whether a tensor is feature maps [1, rows, columns, channels] of a picture."""
         if len(self._shapes[node.output]) != 4:
             return False
-        if isinstance(node.step, Convolution):
+        if isinstance(node.step, Convolution | TransposedConvolution):
             return self._tokens.isdisjoint(node.inputs)
         keeps = not isinstance(node.step, Reshape | Permute | Operation)
         return keeps and self._spatial >= set(node.inputs)

@@ -36,7 +36,7 @@ def kept_shape(shape: Sequence[int]) -> list[int]:
 
 
 class Operation(Step):
-    """An operation on tensors and constants, computed in float32.
+    """An operation on tensors and constants, computed in float32 unless a kind says otherwise.
 
     `shapes` are those of its inputs and its output as they were traced, with the batch.
     """
@@ -45,10 +45,12 @@ class Operation(Step):
         self.compute = compute
         self.shapes = [list(shape) for shape in shapes]
 
+    in_float32 = True
+
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         dtype = inputs[0].dtype
         traced = [
-            tf.cast(tf.reshape(a, [-1, *shape[1:]]), tf.float32)
+            tf.cast(tf.reshape(a, [-1, *shape[1:]]), tf.float32 if self.in_float32 else dtype)
             for a, shape in zip(inputs, self.shapes, strict=False)
         ]
         output = tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
@@ -87,13 +89,8 @@ class MatrixProduct(Operation):
     """
 
     shares = multiplies = True
+    in_float32 = False
     gates: frozenset[int] = frozenset()
-
-    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
-        traced = [
-            tf.reshape(a, [-1, *shape[1:]]) for a, shape in zip(inputs, self.shapes, strict=False)
-        ]
-        return tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         factors = self.factors(inputs, output, relevance / stabilise(output), self.gate)

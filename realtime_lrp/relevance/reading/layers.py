@@ -46,7 +46,7 @@ from realtime_lrp.relevance.network.steps import (
     ZeroPadding,
 )
 
-Row = Callable[[keras.Layer], list[Step]]
+Translation = Callable[[keras.Layer], list[Step]]
 
 CHANNELS_FIRST = "its channels come first, only channels last is known"
 
@@ -244,7 +244,7 @@ def _normalization(layer: keras.Layer) -> list[Step]:
     return [Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
-LAYERS: dict[type, Row] = {
+LAYERS: dict[type, Translation] = {
     keras.layers.Conv1D: _convolution,
     keras.layers.Conv2D: _convolution,
     keras.layers.Conv3D: _convolution,
@@ -298,7 +298,7 @@ LAYERS: dict[type, Row] = {
     ),
 }
 
-OF_APPLICATIONS: dict[str, Row] = {
+OF_APPLICATIONS: dict[str, Translation] = {
     "keras.src.applications.inception_resnet_v2.CustomScaleLayer": lambda x: [Add((1, x.scale))],
     "keras.src.applications.convnext.LayerScale": _layer_scale,
     "keras.src.applications.convnext.StochasticDepth": _identity,
@@ -330,7 +330,7 @@ DIVISION = _expression(lambda a, b: a / b)
 """Division; supported only by a constant."""
 
 
-def _row(layer: keras.Operation) -> Row | None:
+def _row(layer: keras.Operation) -> Translation | None:
     full_name = f"{type(layer).__module__}.{type(layer).__qualname__}"
     return LAYERS.get(type(layer)) or OF_APPLICATIONS.get(full_name)
 

@@ -15,10 +15,10 @@ from realtime_lrp.relevance.network.steps import Reshape, Step
 from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.relevance.reading.values import run
 
-DEVIATIONS = {"Rsqrt", "Sqrt"}
+ROOTS = {"Rsqrt", "Sqrt"}
 PARTS = {
     "Mean", "StopGradient", "SquaredDifference", "Square", "Sub", "Neg", "Add", "AddV2", "Mul",
-    "RealDiv", "Reciprocal", "Identity", "Squeeze", "ExpandDims", "Reshape", *DEVIATIONS,
+    "RealDiv", "Reciprocal", "Identity", "Squeeze", "ExpandDims", "Reshape", *ROOTS,
 }  # fmt: skip
 """The types of operations that a normalisation is written with."""
 
@@ -77,7 +77,7 @@ def _parts(
         } & needed
         meets = len(parts) > 1 and read_by <= names
         if meets and operation.outputs[0].shape == root.shape:
-            return parts if any(one.type in DEVIATIONS for one in parts) else []
+            return parts if any(one.type in ROOTS for one in parts) else []
     return []
 
 
@@ -137,7 +137,7 @@ def _gamma_and_beta(
 
 def _epsilon(candidate: Candidate, constant: Callable[[tf.Tensor], tf.Tensor | None]) -> float:
     """What is added to the variance before its root is taken; 0 where nothing is."""
-    root = next(one for one in candidate.operations if one.type in DEVIATIONS)
+    root = next(one for one in candidate.operations if one.type in ROOTS)
     before = root.inputs[0].op
     parts = {one.outputs[0].name for one in candidate.operations}
     read = before.inputs if before.type in ("Add", "AddV2") else []

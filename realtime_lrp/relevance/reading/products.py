@@ -14,7 +14,7 @@ from realtime_lrp.relevance.network.traced_steps import BATCH, MatrixProduct, We
 from realtime_lrp.relevance.reading.reader import Reader, Values, compute_with_constants, shapes_of
 from realtime_lrp.relevance.reading.values import MIXES, CannotReadError, Held
 
-Product = Callable[..., tf.Tensor]
+Compute = Callable[..., tf.Tensor]
 
 
 def matrix_product(reader: Reader, operation: tf.Operation) -> Values:
@@ -51,7 +51,7 @@ def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> Values
 
 
 def _other_product(
-    reader: Reader, operation: tf.Operation, compute: Product | None = None
+    reader: Reader, operation: tf.Operation, compute: Compute | None = None
 ) -> Values:
     """A product of two tensors of the picture, or of one with constants that are no weights.
 
@@ -65,7 +65,7 @@ def _other_product(
     return reader.append(operation, [kind(compute, shapes_of(operation, held))], held)
 
 
-def _as_matrix_product(equation: str) -> Product | None:
+def _as_matrix_product(equation: str) -> Compute | None:
     """An equation as a product of matrices [..., rows, columns]; None where it is none.
 
     So it takes half of the time (DeiT-Tiny, bfloat16), as axes that both passes move are moved

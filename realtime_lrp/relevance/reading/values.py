@@ -168,7 +168,7 @@ def _length(operation: tf.Operation, argument: Any) -> int | None:
     return None
 
 
-NAMED = {
+AS_ACTIVATION = {
     "Relu": ("relu", True), "Relu6": ("relu6", True), "Sigmoid": ("sigmoid", True),
     "Softplus": ("softplus", True), "Exp": ("exponential", True), "Tanh": ("tanh", False),
     "Elu": ("elu", False), "Selu": ("selu", False), "Softsign": ("softsign", False),
@@ -220,8 +220,8 @@ def of_any_batch(constant: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
 
 def step_of(chain: Chain) -> Elementwise:
     """The step that computes a chain."""
-    if chain.types in [(one,) for one in NAMED] and not chain.constants:
-        name, nonnegative = NAMED[chain.types[0]]
+    if chain.types in [(one,) for one in AS_ACTIVATION] and not chain.constants:
+        name, nonnegative = AS_ACTIVATION[chain.types[0]]
         return Activation(name, chain.compute, nonnegative)
     traced, kept = [-1, *chain.shape[1:]], [-1, *kept_shape(chain.shape)]
 

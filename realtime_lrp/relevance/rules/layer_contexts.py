@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, first_line, nearest
-from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
+from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.pools import GlobalPool, Pool
@@ -126,7 +126,7 @@ def _stride(step: Step) -> np.ndarray:
     """The stride of a step over two axes; 1 for steps without."""
     if isinstance(step, Pool):
         return np.array(step.geometry["strides"][1:3])
-    if isinstance(step, Convolution) and not isinstance(step, TransposedConvolution):
+    if isinstance(step, Convolution):
         strides = step.geometry["strides"]
         return np.array(strides if len(strides) == 2 else (1, 1))
     return np.ones(2, int)

@@ -15,38 +15,12 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.network.convolutions import (
-    Convolution,
-    DepthwiseConvolution,
-    TransposedConvolution,
-)
+from realtime_lrp.relevance.network import convolutions, pools, steps
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.onednn import Geometry
-from realtime_lrp.relevance.network.pools import (
-    AveragePool,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-)
-from realtime_lrp.relevance.network.steps import (
-    Activation,
-    Add,
-    Affine,
-    Concatenate,
-    Cropping,
-    Elementwise,
-    Identity,
-    Permute,
-    Product,
-    Reshape,
-    Softmax,
-    Step,
-    Upsample,
-    ZeroPadding,
-)
 
-Translation = Callable[[keras.Layer], list[Step]]
+Translation = Callable[[keras.Layer], list[steps.Step]]
 
 CHANNELS_FIRST = "its channels come first, only channels last is known"
 
@@ -92,7 +66,7 @@ def _geometry(layer: keras.Layer) -> Geometry:
     return Geometry(strides=layer.strides, padding=padding, dilations=layer.dilation_rate)
 
 
-def _activation(layer: keras.Layer) -> list[Step]:
+def _activation(layer: keras.Layer) -> list[steps.Step]:
     function = layer.activation
     if function is keras.activations.linear:
         return []
@@ -101,64 +75,70 @@ def _activation(layer: keras.Layer) -> list[Step]:
     if function not in ACTIVATIONS:
         raise UnsupportedLayerError(layer, f"the activation {own!r} has no rule", "ACTIVATIONS")
     if function is keras.activations.softmax:
-        return [Softmax(function)]
-    return [Activation(own, function, nonnegative=ACTIVATIONS[function])]
+        return [steps.Softmax(function)]
+    return [steps.Activation(own, function, nonnegative=ACTIVATIONS[function])]
 
 
-def _convolution(layer: keras.Layer) -> list[Step]:
+def _convolution(layer: keras.Layer) -> list[steps.Step]:
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
     kernel, bias = _float32(layer, "kernel", "bias")
-    step = Convolution(kernel, bias, **_geometry(layer), groups=layer.groups)
+    step = convolutions.Convolution(kernel, bias, **_geometry(layer), groups=layer.groups)
     return [step, *_activation(layer)]
 
 
-def _depthwise_convolution(layer: keras.Layer) -> list[Step]:
+def _depthwise_convolution(layer: keras.Layer) -> list[steps.Step]:
     kernel, bias = _float32(layer, "kernel", "bias")
-    return [DepthwiseConvolution(kernel, bias, **_geometry(layer)), *_activation(layer)]
+    step = convolutions.DepthwiseConvolution(kernel, bias, **_geometry(layer))
+    return [step, *_activation(layer)]
 
 
-def _separable_convolution(layer: keras.Layer) -> list[Step]:
+def _separable_convolution(layer: keras.Layer) -> list[steps.Step]:
     by_channel, kernel, bias = _float32(layer, "depthwise_kernel", "pointwise_kernel", "bias")
-    depthwise = DepthwiseConvolution(by_channel, None, **_geometry(layer))
-    pointwise = Convolution(kernel, bias, (1, 1), "VALID", (1, 1))
+    depthwise = convolutions.DepthwiseConvolution(by_channel, None, **_geometry(layer))
+    pointwise = convolutions.Convolution(kernel, bias, (1, 1), "VALID", (1, 1))
     return [depthwise, pointwise, *_activation(layer)]
 
 
-def _transposed_convolution(layer: keras.Layer) -> list[Step]:
+def _transposed_convolution(layer: keras.Layer) -> list[steps.Step]:
     def size(rows_and_columns: Sequence[int]) -> Sequence[int]:
         return layer.compute_output_shape((1, *rows_and_columns, layer.kernel.shape[3]))[1:3]
 
     if layer.output_padding is not None:
         raise UnsupportedLayerError(layer, "output_padding has no rule")
     kernel, bias = _float32(layer, "kernel", "bias")
-    return [TransposedConvolution(kernel, bias, **_geometry(layer), size=size), *_activation(layer)]
+    step = convolutions.TransposedConvolution(kernel, bias, **_geometry(layer), size=size)
+    return [step, *_activation(layer)]
 
 
-def _dense(layer: keras.Layer) -> list[Step]:
+def _dense(layer: keras.Layer) -> list[steps.Step]:
     return [Dense(*_float32(layer, "kernel", "bias")), *_activation(layer)]
 
 
-def _flatten_pooled(layer: keras.Layer) -> list[Step]:
-    return [] if layer.keepdims else [Reshape([-1])]
+def _flatten_pooled(layer: keras.Layer) -> list[steps.Step]:
+    return [] if layer.keepdims else [steps.Reshape([-1])]
 
 
-def _upsampling(layer: keras.Layer) -> list[Step]:
+def _upsampling(layer: keras.Layer) -> list[steps.Step]:
     if layer.interpolation not in ("nearest", "bilinear"):
         raise UnsupportedLayerError(layer, f"interpolation {layer.interpolation!r} has no rule")
-    return [Upsample(layer.size, layer.interpolation)]
+    return [steps.Upsample(layer.size, layer.interpolation)]
 
 
-def _average(layer: keras.Layer) -> list[Step]:
+def _average(layer: keras.Layer) -> list[steps.Step]:
     count = len(layer.get_build_config()["input_shape"])
-    return [Add([1 / count] * count)]
+    return [steps.Add([1 / count] * count)]
 
 
-def _identity(layer: keras.Layer) -> list[Step]:
-    return [Identity()]
+def _residual_scale(layer: keras.Layer) -> list[steps.Step]:
+    return [steps.Add((1, layer.scale))]
 
 
-def _relu(layer: keras.Layer) -> list[Step]:
+def _identity(layer: keras.Layer) -> list[steps.Step]:
+    return [steps.Identity()]
+
+
+def _relu(layer: keras.Layer) -> list[steps.Step]:
     function = functools.partial(
         keras.activations.relu,
         negative_slope=layer.negative_slope,
@@ -166,28 +146,28 @@ def _relu(layer: keras.Layer) -> list[Step]:
         threshold=layer.threshold,
     )
     if layer.negative_slope or layer.threshold:
-        return [Activation("leaky_relu", function, nonnegative=not layer.negative_slope)]
+        return [steps.Activation("leaky_relu", function, nonnegative=not layer.negative_slope)]
     name = {None: "relu", 6: "relu6"}.get(layer.max_value, "clipped_relu")
-    return [Activation(name, function, nonnegative=True)]
+    return [steps.Activation(name, function, nonnegative=True)]
 
 
-def _leaky_relu(layer: keras.Layer) -> list[Step]:
+def _leaky_relu(layer: keras.Layer) -> list[steps.Step]:
     function = functools.partial(keras.activations.leaky_relu, negative_slope=layer.negative_slope)
-    return [Activation("leaky_relu", function, nonnegative=False)]
+    return [steps.Activation("leaky_relu", function, nonnegative=False)]
 
 
-def _prelu(layer: keras.Layer) -> list[Step]:
+def _prelu(layer: keras.Layer) -> list[steps.Step]:
     (slope,) = _float32(layer, "alpha")
     function = lambda a: tf.nn.relu(a) - slope * tf.nn.relu(-a)  # noqa: E731
-    return [Activation("prelu", function, nonnegative=False)]
+    return [steps.Activation("prelu", function, nonnegative=False)]
 
 
-def _elu(layer: keras.Layer) -> list[Step]:
+def _elu(layer: keras.Layer) -> list[steps.Step]:
     function = functools.partial(keras.ops.elu, alpha=layer.alpha)
-    return [Activation("elu", function, nonnegative=False)]
+    return [steps.Activation("elu", function, nonnegative=False)]
 
 
-def _batch_normalisation(layer: keras.Layer) -> list[Step]:
+def _batch_normalisation(layer: keras.Layer) -> list[steps.Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
         raise UnsupportedLayerError(layer, CHANNELS_FIRST)
     mean, variance = _float32(layer, "moving_mean", "moving_variance")
@@ -195,10 +175,10 @@ def _batch_normalisation(layer: keras.Layer) -> list[Step]:
     if layer.scale:
         scale *= _float32(layer, "gamma")[0]
     beta = _float32(layer, "beta")[0] if layer.center else 0.0
-    return [Affine(scale, beta - mean * scale)]
+    return [steps.Affine(scale, beta - mean * scale)]
 
 
-def _layer_normalisation(layer: keras.Layer) -> list[Step]:
+def _layer_normalisation(layer: keras.Layer) -> list[steps.Step]:
     if layer.rms_scaling:
         raise UnsupportedLayerError(layer, "rms_scaling has no rule")
     axes = [layer.axis] if isinstance(layer.axis, int) else layer.axis
@@ -206,42 +186,42 @@ def _layer_normalisation(layer: keras.Layer) -> list[Step]:
     return [Normalisation(gamma, beta, layer.epsilon, axes)]
 
 
-def _group_normalisation(layer: keras.Layer) -> list[Step]:
+def _group_normalisation(layer: keras.Layer) -> list[steps.Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
         raise UnsupportedLayerError(layer, CHANNELS_FIRST)
     gamma, beta = _float32(layer, "gamma", "beta")
     return [Normalisation(gamma, beta, layer.epsilon, groups=layer.groups)]
 
 
-def _layer_scale(layer: keras.Layer) -> list[Step]:
+def _layer_scale(layer: keras.Layer) -> list[steps.Step]:
     (gamma,) = _float32(layer, "gamma")
-    return [Affine(gamma, tf.zeros_like(gamma))]
+    return [steps.Affine(gamma, tf.zeros_like(gamma))]
 
 
-def _softmax(layer: keras.Layer) -> list[Step]:
+def _softmax(layer: keras.Layer) -> list[steps.Step]:
     axis = layer.axis if isinstance(layer.axis, int) else list(layer.axis)
 
     def function(a: tf.Tensor) -> tf.Tensor:
         return tf.exp(a - tf.reduce_logsumexp(a, axis, keepdims=True))
 
-    return [Softmax(function, axis)]
+    return [steps.Softmax(function, axis)]
 
 
 def _constant(value: ArrayLike) -> tf.Tensor:
     return tf.constant(np.asarray(value, np.float32))
 
 
-def _rescaling(layer: keras.Layer) -> list[Step]:
+def _rescaling(layer: keras.Layer) -> list[steps.Step]:
     scale, offset = _constant(layer.scale), _constant(layer.offset)
-    return [Elementwise(lambda a: a * scale + offset, keeps_sign=False)]
+    return [steps.Elementwise(lambda a: a * scale + offset, keeps_sign=False)]
 
 
-def _normalization(layer: keras.Layer) -> list[Step]:
+def _normalization(layer: keras.Layer) -> list[steps.Step]:
     mean, variance = _constant(layer.mean), _constant(layer.variance)
     deviation = tf.maximum(tf.sqrt(variance), keras.config.epsilon())
     if layer.invert:
-        return [Elementwise(lambda a: a * deviation + mean, keeps_sign=False)]
-    return [Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
+        return [steps.Elementwise(lambda a: a * deviation + mean, keeps_sign=False)]
+    return [steps.Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
 LAYERS: dict[type, Translation] = {
@@ -252,25 +232,25 @@ LAYERS: dict[type, Translation] = {
     keras.layers.SeparableConv2D: _separable_convolution,
     keras.layers.Conv2DTranspose: _transposed_convolution,
     keras.layers.Dense: _dense,
-    keras.layers.MaxPooling2D: lambda x: [MaxPool(x.pool_size, x.strides, x.padding)],
-    keras.layers.AveragePooling2D: lambda x: [AveragePool(x.pool_size, x.strides, x.padding)],
-    keras.layers.GlobalMaxPooling2D: lambda x: [GlobalMaxPool(), *_flatten_pooled(x)],
-    keras.layers.GlobalAveragePooling2D: lambda x: [GlobalAveragePool(), *_flatten_pooled(x)],
+    keras.layers.MaxPooling2D: lambda x: [pools.MaxPool(x.pool_size, x.strides, x.padding)],
+    keras.layers.AveragePooling2D: lambda x: [pools.AveragePool(x.pool_size, x.strides, x.padding)],
+    keras.layers.GlobalMaxPooling2D: lambda x: [pools.GlobalMaxPool(), *_flatten_pooled(x)],
+    keras.layers.GlobalAveragePooling2D: lambda x: [pools.GlobalAveragePool(), *_flatten_pooled(x)],
     keras.layers.BatchNormalization: _batch_normalisation,
     keras.layers.LayerNormalization: _layer_normalisation,
     keras.layers.GroupNormalization: _group_normalisation,
-    keras.layers.Add: lambda x: [Add()],
+    keras.layers.Add: lambda x: [steps.Add()],
     keras.layers.Average: _average,
-    keras.layers.Subtract: lambda x: [Add((1, -1))],
-    keras.layers.Multiply: lambda x: [Product()],
-    keras.layers.Concatenate: lambda x: [Concatenate(x.axis)],
-    keras.layers.Flatten: lambda x: [Reshape([-1])],
-    keras.layers.Reshape: lambda x: [Reshape(x.target_shape)],
-    keras.layers.Permute: lambda x: [Permute([0, *x.dims])],
-    keras.layers.ZeroPadding2D: lambda x: [ZeroPadding(x.padding)],
-    keras.layers.Cropping2D: lambda x: [Cropping(x.cropping)],
+    keras.layers.Subtract: lambda x: [steps.Add((1, -1))],
+    keras.layers.Multiply: lambda x: [steps.Product()],
+    keras.layers.Concatenate: lambda x: [steps.Concatenate(x.axis)],
+    keras.layers.Flatten: lambda x: [steps.Reshape([-1])],
+    keras.layers.Reshape: lambda x: [steps.Reshape(x.target_shape)],
+    keras.layers.Permute: lambda x: [steps.Permute([0, *x.dims])],
+    keras.layers.ZeroPadding2D: lambda x: [steps.ZeroPadding(x.padding)],
+    keras.layers.Cropping2D: lambda x: [steps.Cropping(x.cropping)],
     keras.layers.UpSampling2D: _upsampling,
-    keras.layers.Activation: lambda x: _activation(x) or [Identity()],
+    keras.layers.Activation: lambda x: _activation(x) or [steps.Identity()],
     keras.layers.ReLU: _relu,
     keras.layers.LeakyReLU: _leaky_relu,
     keras.layers.PReLU: _prelu,
@@ -299,7 +279,7 @@ LAYERS: dict[type, Translation] = {
 }
 
 OF_APPLICATIONS: dict[str, Translation] = {
-    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": lambda x: [Add((1, x.scale))],
+    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": _residual_scale,
     "keras.src.applications.convnext.LayerScale": _layer_scale,
     "keras.src.applications.convnext.StochasticDepth": _identity,
 }
@@ -312,10 +292,10 @@ def _expression(build: Callable[..., keras.KerasTensor], tensors: int = 2) -> ty
     return type(build(*operands)._keras_history.operation)
 
 
-EXPRESSIONS: dict[type, Callable[[], Step]] = {
-    _expression(lambda a, b: a + b): Add,
-    _expression(lambda a, b: a - b): lambda: Add((1, -1)),
-    _expression(lambda a, b: a * b): Product,
+EXPRESSIONS: dict[type, Callable[[], steps.Step]] = {
+    _expression(lambda a, b: a + b): steps.Add,
+    _expression(lambda a, b: a - b): lambda: steps.Add((1, -1)),
+    _expression(lambda a, b: a * b): steps.Product,
 }
 """Expressions of tensors, such as `a + b`: type -> step."""
 
@@ -340,22 +320,22 @@ def has_row(layer: keras.Operation) -> bool:
     return _row(layer) is not None
 
 
-def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[Step]:
+def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[steps.Step]:
     """Translates a built Keras layer, or the operation of an expression, into a chain of steps.
 
     `arguments` are those of an operation's call. Max pools are of the kind "max".
     """
     constants = not all(map(keras.utils.is_keras_tensor, arguments))
     if constants and type(layer) in (*EXPRESSIONS, DIVISION):  # relevance passes `x * 2` unchanged
-        return [Elementwise(lambda a: layer(*_with(a, arguments)), keeps_sign=False)]
+        return [steps.Elementwise(lambda a: layer(*_with(a, arguments)), keeps_sign=False)]
     if type(layer) in EXPRESSIONS:
         if len({len(tensor.shape) for tensor in arguments}) > 1:
             raise UnsupportedLayerError(layer, "its tensors have different ranks; use a layer")
         return [EXPRESSIONS[type(layer)]()]
     if function := FUNCTIONS.get(type(layer)):
         if function is keras.activations.softmax:
-            return [Softmax(layer, layer.axis)]
-        return [Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
+            return [steps.Softmax(layer, layer.axis)]
+        return [steps.Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
     if (row := _row(layer)) is None:
         raise UnsupportedLayerError(layer)
     if getattr(layer, "data_format", None) == "channels_first":

@@ -11,20 +11,10 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.convolutions import Convolution, DepthwiseConvolution
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.pools import AveragePool, MaxPool
-from realtime_lrp.relevance.network.steps import (
-    Add,
-    Affine,
-    Elementwise,
-    Permute,
-    Product,
-    Reshape,
-    Softmax,
-    Step,
-    ZeroPadding,
-)
 from realtime_lrp.relevance.network.traced_steps import (
     BATCH,
     Join,
@@ -130,7 +120,7 @@ def cast(reader: Reader, operation: tf.Operation) -> Values:
     return elementwise(reader, operation)
 
 
-def of_step(make: Callable[[], Step]) -> Row:
+def of_step(make: Callable[[], steps.Step]) -> Row:
     """Makes the row of an operation that becomes such a step on its first input."""
 
     def row(reader: Reader, operation: tf.Operation) -> Values:
@@ -149,7 +139,7 @@ def reshape(reader: Reader, operation: tf.Operation) -> Values:
         if len(operation.inputs[0].consumers()) == 1:
             reader.made.add(operation.outputs[0].name)
         return [Held(held.number, tuple(shape))]
-    return reader.append(operation, [Reshape(kept_shape(shape))], [held])
+    return reader.append(operation, [steps.Reshape(kept_shape(shape))], [held])
 
 
 def transpose(reader: Reader, operation: tf.Operation) -> Values:
@@ -158,7 +148,7 @@ def transpose(reader: Reader, operation: tf.Operation) -> Values:
     order = reader.constant(axes)
     if order is None or order[0] != 0 or tensor.shape[0] != BATCH or reader.turned(tensor):
         return movement(reader, operation)
-    return reader.append(operation, [Permute(order.numpy().tolist())], [reader.held(tensor)])
+    return reader.append(operation, [steps.Permute(order.numpy().tolist())], [reader.held(tensor)])
 
 
 def shape_of(reader: Reader, operation: tf.Operation) -> Values:
@@ -189,7 +179,7 @@ def addition(factors: tuple[int, int]) -> Row:
             return [chain]
         if constant is not None:
             raise CannotReadError("changes the shape of a tensor by a constant")
-        return reader.append(operation, [Add(factors)], _of_one_rank(reader, operation))
+        return reader.append(operation, [steps.Add(factors)], _of_one_rank(reader, operation))
 
     return row
 
@@ -233,7 +223,7 @@ def _prepares(value: Value, constant: tf.Tensor) -> bool:
 
 def _batch_norm(
     reader: Reader, product: tf.Tensor, scaled: Chain, offset: tf.Tensor
-) -> Affine | None:
+) -> steps.Affine | None:
     """The batch norm of a SavedModel that a product and a sum with constants are; None if none.
 
     The end of another normalisation, which divides by a deviation of the picture, is none.
@@ -245,11 +235,11 @@ def _batch_norm(
     if scale.shape.num_elements() != channels or offset.shape.num_elements() != channels:
         return None
     node = reader.graph.producer(scaled.root.number)
-    while node is not None and isinstance(node.step, Reshape | Permute):
+    while node is not None and isinstance(node.step, steps.Reshape | steps.Permute):
         node = reader.graph.producer(node.inputs[0])
-    if node is not None and isinstance(node.step, Product | Quotient):
+    if node is not None and isinstance(node.step, steps.Product | Quotient):
         return None
-    return Affine(tf.reshape(scale, [-1]), tf.reshape(offset, [-1]))
+    return steps.Affine(tf.reshape(scale, [-1]), tf.reshape(offset, [-1]))
 
 
 def bias_add(reader: Reader, operation: tf.Operation) -> Values:
@@ -270,7 +260,7 @@ def _fold(
     if len(tensor.consumers()) > 1 or tensor.name not in reader.made or graph.readers(held.number):
         return False
     node = graph.producer(held.number)
-    if node is not None and isinstance(node.step, Reshape):
+    if node is not None and isinstance(node.step, steps.Reshape):
         before = graph.producer(node.inputs[0])
         alone = len(graph.readers(node.inputs[0])) == 1 and node.inputs[0] in reader.numbers
         node = before if alone else None
@@ -303,7 +293,7 @@ def product(reader: Reader, operation: tf.Operation) -> Values:
         return [chain]
     if scale is not None:
         return weighted_sum(reader, operation)
-    return reader.append(operation, [Product()], _of_one_rank(reader, operation))
+    return reader.append(operation, [steps.Product()], _of_one_rank(reader, operation))
 
 
 def quotient(reader: Reader, operation: tf.Operation) -> Values:
@@ -317,8 +307,8 @@ def quotient(reader: Reader, operation: tf.Operation) -> Values:
 
 def squared_difference(reader: Reader, operation: tf.Operation) -> Values:
     """The square of a difference: the difference in proportion, the square as an activation."""
-    steps = [Add((1, -1)), Elementwise(tf.square, keeps_sign=True)]
-    return reader.append(operation, steps, _of_one_rank(reader, operation))
+    made = [steps.Add((1, -1)), steps.Elementwise(tf.square, keeps_sign=True)]
+    return reader.append(operation, made, _of_one_rank(reader, operation))
 
 
 def padded(reader: Reader, operation: tf.Operation) -> Values:
@@ -347,16 +337,16 @@ def convolution(reader: Reader, operation: tf.Operation) -> Values:
     kernel = tf.cast(kernel, tf.float32)
     padding = operation.get_attr("padding").decode()
     strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
-    steps: list[Step] = []
+    made: list[steps.Step] = []
     if padding == "EXPLICIT":
         border, padding = operation.get_attr("explicit_paddings")[2:-2], "VALID"
-        steps.append(ZeroPadding([border[:2], border[2:]]))
+        made.append(steps.ZeroPadding([border[:2], border[2:]]))
     if operation.type == "DepthwiseConv2dNative":
-        steps.append(DepthwiseConvolution(kernel, None, strides, padding, dilations))
+        made.append(DepthwiseConvolution(kernel, None, strides, padding, dilations))
     else:
         groups = held.shape[-1] // kernel.shape[-2]
-        steps.append(Convolution(kernel, None, strides, padding, dilations, groups))
-    return reader.append(operation, steps, [held])
+        made.append(Convolution(kernel, None, strides, padding, dilations, groups))
+    return reader.append(operation, made, [held])
 
 
 def pool(reader: Reader, operation: tf.Operation) -> Values:
@@ -374,7 +364,7 @@ def batch_norm(reader: Reader, operation: tf.Operation) -> Values:
     held = _picture(reader, operation)
     scale, offset, mean, variance = (reader.constant(one) for one in operation.inputs[1:])
     scale = scale * tf.math.rsqrt(variance + operation.get_attr("epsilon"))
-    step = Affine(scale, offset - mean * scale)
+    step = steps.Affine(scale, offset - mean * scale)
     return [*reader.append(operation, [step], [held]), *[None] * (len(operation.outputs) - 1)]
 
 
@@ -424,7 +414,7 @@ OPERATIONS: dict[str, Row] = {
     "OnesLike": filled(1),
     "PadV2": padded,
     "Shape": shape_of,
-    "Softmax": of_step(lambda: Softmax(tf.nn.softmax)),
+    "Softmax": of_step(lambda: steps.Softmax(tf.nn.softmax)),
     "SquaredDifference": unless_chained(squared_difference),
     "StopGradient": of_step(Stopped),
     "Sub": addition((1, -1)),

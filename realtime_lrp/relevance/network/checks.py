@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
     from realtime_lrp.relevance.explanation import ColourTransform
 
-PRECISIONS = ("float32", "bfloat16", "auto")
-POOLS = ("max", "average")
-STARTS = ("probability", "logit")
-
 MARGIN = 0.1
 """How far values may lie outside the range of the input before they look raw, as a share of it."""
 
@@ -35,12 +31,13 @@ def check_options(
     precision: str, pool: str, start: str, keep: float, samples: int | None, also: Sequence[str]
 ) -> None:
     """Refuses illegal values; the arguments are those of `Explainer`."""
-    if precision not in PRECISIONS:
-        raise unknown("precision", precision, PRECISIONS)
-    if pool not in POOLS:
-        raise unknown("pool", pool, POOLS)
-    if start not in STARTS:
-        raise unknown("start", start, STARTS)
+    for what, value, legal in (
+        ("precision", precision, ("float32", "bfloat16", "auto")),
+        ("pool", pool, ("max", "average")),
+        ("start", start, ("probability", "logit")),
+    ):
+        if value not in legal:
+            raise unknown(what, value, legal)
     if not (isinstance(keep, float | int) and 0 < keep <= 1):
         raise UsageError(f"Expected keep above 0 and up to 1. Received {keep!r}.", "keep")
     if samples is not None and not (isinstance(samples, int) and samples >= 1):
@@ -159,16 +156,11 @@ class BatchCheck:
                 f"Expected a batch of pictures [B, {expected}], at least one. Received the shape "
                 f"{tuple(x.shape)}; a single picture needs x[None]."
             )
-        lowest, highest = (float(np.float32(end)) for end in _range(x))
+        ends = (tf.reduce_min(x), tf.reduce_max(x)) if tf.is_tensor(x) else (x.min(), x.max())
+        lowest, highest = (float(np.float32(end)) for end in ends)
         if not (np.isfinite(lowest) and np.isfinite(highest)):
             raise UsageError("The batch of pictures holds NaN or Inf. Expected finite numbers.")
-        self._warn_if_raw(lowest, highest)
-        return x
-
-    def _warn_if_raw(self, lowest: float, highest: float) -> None:
-        if self._ends is None:
-            return
-        low, high = self._ends
+        low, high = self._ends or (lowest, highest)
         slack = MARGIN * (high - low)
         if lowest < low - slack or highest > high + slack:
             self._ends = None  # once
@@ -177,15 +169,9 @@ class BatchCheck:
                 "%.4g and %.4g: were they prepared, as by network.prepare(pictures)?",
                 lowest, highest, low, high,
             )  # fmt: skip
+        return x
 
 
 def to_float32(x: np.ndarray | tf.Tensor) -> tf.Tensor:
     """Pictures as the tensor that compiled functions read."""
     return tf.cast(tf.convert_to_tensor(x), tf.float32)
-
-
-def _range(x: np.ndarray | tf.Tensor) -> tuple[float, float]:
-    """The lowest and highest value; NaN if there is one."""
-    if tf.is_tensor(x):
-        return tf.reduce_min(x).numpy(), tf.reduce_max(x).numpy()
-    return x.min(), x.max()

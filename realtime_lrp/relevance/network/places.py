@@ -81,8 +81,8 @@ def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
         listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
         given = f"an array {at.dtype} {at.shape}" if isinstance(at, np.ndarray) else f"{at!r:.100}"
         raise UsageError(
-            "Expected at as whole numbers (from 0) and slices, at most one for each axis of the "
-            f"output, or as a mask of truth values of its shape (mask > 0). It has {listed}. "
+            "Expected at as whole numbers and slices, at most one for each axis of the output, or "
+            f"as a mask of truth values of its shape (mask > 0). It has {listed}. "
             f"Received {given}, which names no place there.",
             "at",
         )

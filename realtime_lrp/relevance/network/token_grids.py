@@ -210,7 +210,8 @@ class TokenGrids:
         scales = isinstance(step, WeightedSum) and node.kind in SCALINGS
         if isinstance(step, BY_ENTRY | SEVERAL) or scales:
             alike = [one for one in numbers if one.shape == shape]
-            return _Cells(size, alike[0]) if alike and _agree(alike) else None
+            agree = all(one is alike[0] or np.array_equal(one, alike[0]) for one in alike)
+            return _Cells(size, alike[0]) if alike and agree else None
         if isinstance(step, BY_TOKEN) and len(shape) > 2:
             pixels = size == tuple(self._shapes[0][1:3])
             cells = _of_each_token(known[0]) if pixels else _of_one_cell(known[0])
@@ -230,11 +231,6 @@ def _moved(forward: Callable[..., tf.Tensor], parts: Sequence[np.ndarray]) -> np
             forward(*(tf.constant(sign * part) for part in parts)).numpy() for sign in (1, -1)
         )
     return np.where(there == -back, there, 0)
-
-
-def _agree(several: Sequence[np.ndarray]) -> bool:
-    first, *others = several
-    return all(one is first or np.array_equal(one, first) for one in others)
 
 
 def _of_one_cell(cells: _Cells) -> _Cells | None:

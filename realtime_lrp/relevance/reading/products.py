@@ -4,6 +4,7 @@ A product with constant weights is a layer with weights, whose rule the composit
 of two tensors that depend on the picture, as in attention, is a `MatrixProduct`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -30,16 +31,10 @@ def matrix_product(reader: Reader, operation: tf.Operation) -> Values:
 def batch_product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of matrices, the last two axes of each tensor."""
     kernel = reader.constant(operation.inputs[1])
-    if kernel is not None and not operation.get_attr("adj_x"):
-        matrix = tf.reshape(kernel, kernel.shape[-2:]) if _is_matrix(kernel.shape) else None
-        if matrix is not None:
-            turned = operation.get_attr("adj_y")
-            return _dense(reader, operation, tf.transpose(matrix) if turned else matrix)
+    if kernel is not None and set(kernel.shape[:-2]) <= {1} and not operation.get_attr("adj_x"):
+        matrix, turned = tf.reshape(kernel, kernel.shape[-2:]), operation.get_attr("adj_y")
+        return _dense(reader, operation, tf.transpose(matrix) if turned else matrix)
     return _other_product(reader, operation)
-
-
-def _is_matrix(shape: tf.TensorShape) -> bool:
-    return all(size == 1 for size in shape[:-2])
 
 
 def _dense(reader: Reader, operation: tf.Operation, kernel: tf.Tensor) -> Values:
@@ -112,10 +107,8 @@ def einsum(reader: Reader, operation: tf.Operation) -> Values:
             held, labels[position], labels[1 - position], output, constants[1 - position]
         ):
             return reader.append(operation, steps, [held])
-    if len(constants) > 2:
-        raise CannotReadError("multiplies more than two tensors")
-    if len(constants) == 1:
-        raise CannotReadError(f"computes {equation!r} of one tensor, which has no rule")
+    if len(constants) != 2:
+        raise CannotReadError(f"computes {equation!r} of {len(constants)} tensors, not of two")
     return _other_product(reader, operation, _as_matrix_product(equation))
 
 
@@ -134,18 +127,15 @@ def _dense_steps(held: Held, read: str, weights: str, output: str, kernel: tf.Te
     if held.shape[0] != BATCH or kept[:1] != [read[0]] or output[0] != read[0]:
         return []
     sizes = dict(zip(read + weights, [*held.shape, *kernel.shape], strict=True))
-    count = 1
-    for label in summed:
-        count *= sizes[label]
+    count = math.prod(sizes[label] for label in summed)
     order = [weights.index(label) for label in summed + new]
     matrix = tf.reshape(tf.transpose(tf.cast(kernel, tf.float32), order), [count, -1])
-    dense = Dense(matrix, None)
     steps: list[Step] = []
     if "".join(kept + summed) != read:
         steps.append(Permute([read.index(label) for label in kept + summed]))
     if len(summed) != 1:
         steps.append(Reshape([*(sizes[label] for label in kept[1:]), count]))
-    steps.append(dense)
+    steps.append(Dense(matrix, None))
     if len(new) != 1:
         steps.append(Reshape([sizes[label] for label in (kept + new)[1:]]))
     if "".join(kept + new) != output:

@@ -103,7 +103,9 @@ def pixel_stride(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, i
             continue
         stride = np.max([known[n] for n in node.inputs], axis=0) * _stride(node.step)
         if isinstance(node.step, BY_TOKEN) and len(tensors[node.output].shape) > 2:
-            stride = _size_of_patches(graph, tensors, node.output)
+            shapes = {number: tuple(one.shape) for number, one in tensors.items()}
+            grid = TokenGrids(graph, shapes, node.output).cells_of_patches(node.output)
+            stride = np.ones(2, int) if grid is None else np.array(shapes[0][1:3]) // grid
         if isinstance(node.step, Linear):
             behind[node.output] = stride
             found.append(stride)
@@ -113,13 +115,6 @@ def pixel_stride(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, i
                 found.append(stride)
     rows, columns = np.max(found, axis=0).tolist()
     return rows, columns
-
-
-def _size_of_patches(graph: Graph, tensors: Mapping[int, tf.Tensor], number: int) -> np.ndarray:
-    """Rows and columns of the pixels that each token of a tensor stands for; 1 if not known."""
-    shapes = {n: tuple(one.shape) for n, one in tensors.items()}
-    grid = TokenGrids(graph, shapes, number).cells_of_patches(number)
-    return np.ones(2, int) if grid is None else np.array(shapes[0][1:3]) // grid
 
 
 def _stride(step: Step) -> np.ndarray:

@@ -69,24 +69,19 @@ def choose_lowering(
         to_round = {n.output for n in graph.nodes if n.step.multiplies and not _convolves(n.step)}
         exact = {n.output for n in graph.nodes} - to_round | last
         return Lowering(fast, frozenset(exact), exact_forward=True)
-    if len(rules) == 1 and not contrasts and survives_rounding(rules[0], graph, absorbing):
-        exact = {
-            number
-            for number in layers_behind_convolutions(graph)
-            if isinstance(rules[0].get(number), Epsilon)
-        }
-        return Lowering(fast, frozenset(exact))
+    first = rules[0] if rules else {}
+    behind = layers_behind_convolutions(graph)
+    epsilon = {number for number in behind if isinstance(first.get(number), Epsilon)}
+    if (
+        len(rules) == 1
+        and not contrasts
+        and keeps_sign(first, graph, epsilon.intersection(absorbing))
+    ):
+        return Lowering(fast, frozenset(epsilon))
     exact = layers_behind_convolutions(graph, with_last=True)
     exact |= {n for one in rules for n, rule in one.items() if isinstance(rule, Epsilon)}
     rounded = any(_convolves(node.step) and node.output not in exact for node in graph.nodes)
     return Lowering(fast, frozenset(exact), True) if rounded else Lowering("float32")
-
-
-def survives_rounding(rules: Mapping[int, Rule], graph: Graph, absorbing: Collection[int]) -> bool:
-    """Whether a map of classes is the same if the whole network computes in half precision."""
-    head = layers_behind_convolutions(graph).intersection(absorbing)
-    epsilon = {number for number in head if isinstance(rules.get(number), Epsilon)}
-    return keeps_sign(rules, graph, epsilon)
 
 
 def keeps_sign(

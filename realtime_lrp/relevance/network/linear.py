@@ -41,12 +41,8 @@ class Weights:
 
 
 class Linear(Step):
-    """A layer that computes weighted sums: z = transform(a, weights, bias), bias [out] or None.
+    """A layer that computes weighted sums: z = transform(a, weights, bias), bias [out] or None."""
 
-    `convolves` says whether it sums over windows of its input.
-    """
-
-    convolves = False
     multiplies = True
 
     def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> None:

@@ -38,10 +38,12 @@ class Step:
       shares: whether relevance goes to the inputs in proportion to their values, so that a negative
         input can change the sign of relevance.
       multiplies: whether it sums products, with weights or with another tensor.
+      convolves: whether it has weights and sums over windows of its input.
     """
 
     keeps_sign = False
     multiplies = False
+    convolves = False
     shares = False
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:

@@ -39,7 +39,7 @@ def input_layer(node: Node, context: LayerContext) -> bool:
 
 def convolution(node: Node, context: LayerContext) -> bool:
     """Whether the layer is a convolution of any kind."""
-    return isinstance(node.step, Linear) and node.step.convolves
+    return node.step.convolves
 
 
 def input_convolution(node: Node, context: LayerContext) -> bool:

@@ -66,7 +66,7 @@ def choose_lowering(
         return Lowering("float32")
     if attends:
         last = graph.last_with_weights(graph.output)
-        to_round = {n.output for n in graph.nodes if n.step.multiplies and not _convolves(n.step)}
+        to_round = {n.output for n in graph.nodes if n.step.multiplies and not n.step.convolves}
         exact = {n.output for n in graph.nodes} - to_round | last
         return Lowering(fast, frozenset(exact), exact_forward=True)
     first = rules[0] if rules else {}
@@ -80,7 +80,7 @@ def choose_lowering(
         return Lowering(fast, frozenset(epsilon))
     exact = layers_behind_convolutions(graph, with_last=True)
     exact |= {n for one in rules for n, rule in one.items() if isinstance(rule, Epsilon)}
-    rounded = any(_convolves(node.step) and node.output not in exact for node in graph.nodes)
+    rounded = any(node.step.convolves and node.output not in exact for node in graph.nodes)
     return Lowering(fast, frozenset(exact), True) if rounded else Lowering("float32")
 
 
@@ -109,19 +109,15 @@ def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int
 
     `with_last`: the last convolutions belong to them.
     """
-    convolutions = {node.output for node in graph.nodes if _convolves(node.step)}
+    convolutions = {node.output for node in graph.nodes if node.step.convolves}
     between = graph.depending_on(convolutions) - graph.leading_to(convolutions)
     return {
         node.output
         for node in graph.nodes
         if isinstance(node.step, Linear)
-        and (with_last or not _convolves(node.step))
+        and (with_last or not node.step.convolves)
         and node.output in between
     }
-
-
-def _convolves(step: object) -> bool:
-    return isinstance(step, Linear) and step.convolves
 
 
 def lower_precision(graph: Graph, folded: Sequence[Node], lowering: Lowering) -> Graph:

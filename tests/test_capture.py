@@ -277,6 +277,17 @@ def test_why_a_lost_source_cannot_be_opened_again_is_told_once(clock, caplog):
     assert len(world.opened) > 30
 
 
+def test_a_first_picture_is_not_back(clock, caplog):
+    """A source that could not be opened at first was never lost."""
+    world = World(clock)
+    world.gone = True
+    with Capture(world.open, clock=clock, patient=True) as capture:
+        clock.until(lambda: capture.trouble.startswith(NO_PICTURE))
+        world.gone = False
+        clock.until(lambda: not capture.trouble)
+    assert [record.getMessage() for record in caplog.records][-1] == "pictures come"
+
+
 def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
     """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
     world = World(clock)

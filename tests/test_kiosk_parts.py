@@ -32,9 +32,8 @@ class Thread:
 
     made: ClassVar = []
 
-    def __init__(self, config_, frames, request, stats, engine=None):
-        self.given, self.request = engine, request
-        self.engine, self.maps, self.frames = engine, Slot(), frames
+    def __init__(self, config_, frames, request, stats):
+        self.request, self.engine, self.maps, self.frames = request, None, Slot(), frames
         self.alive, self.failing, self.error, self.ended = True, "", None, False
         Thread.made.append(self)
 

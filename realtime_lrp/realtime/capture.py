@@ -250,11 +250,7 @@ class _Reader(threading.Thread):
     """Opens a source and reads it until it is lost or stopped."""
 
     def __init__(
-        self,
-        history: SourceHistory,
-        transform: Transform,
-        frames: Slot[np.ndarray],
-        clock: Clock,
+        self, history: SourceHistory, transform: Transform, frames: Slot[np.ndarray], clock: Clock
     ):
         super().__init__(name="reader", daemon=True)
         self.history, self._transform, self._frames, self._clock = history, transform, frames, clock

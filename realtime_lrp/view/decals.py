@@ -58,10 +58,7 @@ class Decals:
         self._kept[key].lay_over(canvas)
 
     def _decal_of(
-        self,
-        shape: tuple[int, ...],
-        function: Callable[..., None],
-        arguments: tuple[Hashable, ...],
+        self, shape: tuple[int, ...], function: Callable[..., None], arguments: tuple[Hashable, ...]
     ) -> Decal:
         """What a drawing does; its box is empty where it changes nothing."""
         black = self._buffers.get(shape)

@@ -55,10 +55,7 @@ class ScreenLayout:
 
 
 def layout_of(
-    size: tuple[int, int],
-    swapped: bool,
-    margin: int = 0,
-    shift: tuple[int, int] = (0, 0),
+    size: tuple[int, int], swapped: bool, margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> ScreenLayout:
     """Where picture and page are."""
     rows, columns = size

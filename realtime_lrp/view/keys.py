@@ -67,11 +67,7 @@ BINDINGS: dict[str, tuple[Binding, ...]] = {
         ("e", "next_file", "next file"),
         ("w", "previous_file", "previous file"),
         ("F6", "loop", "start again after the last file: on, off"),
-        (
-            "Page_Down Right Down",
-            "clicker_next",
-            "clicker: next method, or file",
-        ),
+        ("Page_Down Right Down", "clicker_next", "clicker: next method, or file"),
         ("Page_Up Left Up", "clicker_previous", "clicker: previous method, or file"),
         ("]", "larger_brush", "larger brush"),
         ("[", "smaller_brush", "smaller brush"),

@@ -25,12 +25,7 @@ from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.networks import further_threads
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.actions import ESCAPE_NOTICE
-from realtime_lrp.realtime.viewer.events import (
-    Event,
-    KeyPressed,
-    MouseMoved,
-    NoticeGiven,
-)
+from realtime_lrp.realtime.viewer.events import Event, KeyPressed, MouseMoved, NoticeGiven
 from realtime_lrp.realtime.viewer.state import ESCAPE_S, Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
@@ -191,9 +186,7 @@ def run(
         loop = Loop(view, capture, saver, sources, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
-                begun = (
-                    only_remote or view.first.explained
-                )  # else a short film would have no picture
+                begun = only_remote or view.first.explained  # else a film would have no picture
                 if begun and duration_s is not None and figures.seconds() >= duration_s:
                     break
         finally:
@@ -294,21 +287,19 @@ class Loop:
                 self.perform(command)
 
     def perform(self, command: Command | SeekTo | LoopFiles) -> None:
+        view, saver = self._view, self._saver
         try:
-            self._perform(command)
+            if self._sources.perform(command, self._capture, view.send):
+                return
+            match command:
+                case Command.SNAPSHOT:
+                    view.send(NoticeGiven(saver.snapshot(view)))
+                case Command.RECORD:
+                    view.send(NoticeGiven(saver.toggle_recording(view)))
+                case Command.FULL_SCREEN if self._window:
+                    self._window.fill_screen(view.state.full_screen)
         except Error as error:
-            self._view.send(NoticeGiven(first_line(error)))
-
-    def _perform(self, command: Command | SeekTo | LoopFiles) -> None:
-        if self._sources.perform(command, self._capture, self._view.send):
-            return
-        match command:
-            case Command.SNAPSHOT:
-                self._view.send(NoticeGiven(self._saver.snapshot(self._view)))
-            case Command.RECORD:
-                self._view.send(NoticeGiven(self._saver.toggle_recording(self._view)))
-            case Command.FULL_SCREEN if self._window:
-                self._window.fill_screen(self._view.state.full_screen)
+            view.send(NoticeGiven(first_line(error)))
 
 
 def _require_display(config: Config) -> None:

@@ -48,10 +48,7 @@ class Rates:
 
     def limit(self) -> str:
         """The stage that the others wait for: the one that waits least, if it hardly waits."""
-        busy = {
-            "network": 1 - self.network_waits.rate(),
-            "drawing": 1 - self.drawing_waits.rate(),
-        }
+        busy = {"network": 1 - self.network_waits.rate(), "drawing": 1 - self.drawing_waits.rate()}
         stage = max(busy, key=lambda name: busy[name])
         return stage if busy[stage] >= BUSY else "camera"
 
@@ -112,10 +109,7 @@ def old_row(age_ms: float) -> Row:
 
 
 def _below(
-    state: ViewerState,
-    explained: ExplainedFrame,
-    legends: Sequence[Legend | None],
-    problem: str,
+    state: ViewerState, explained: ExplainedFrame, legends: Sequence[Legend | None], problem: str
 ) -> Block:
     """What stands below the setting, or below the bars of the presenter view.
 

@@ -24,8 +24,11 @@ class Uncompiled:
 
     def __call__(self, *inputs):
         """Runs it with tensors of the types of its signature."""
-        pairs = zip(inputs, self._signature, strict=True)
-        tensors = [tf.convert_to_tensor(value, spec.dtype) for value, spec in pairs]
+        tensors = tf.nest.map_structure(
+            lambda spec, value: tf.convert_to_tensor(value, spec.dtype),
+            list(self._signature),
+            list(inputs),
+        )
         self.structured_outputs = self.python_function(*tensors)
         return self.structured_outputs
 

@@ -8,7 +8,8 @@ from keras import layers, ops
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.maps.methods import METHODS, MethodContext, MethodOptions
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
 from realtime_lrp.relevance.network.pools import GlobalMaxPool
@@ -135,7 +136,7 @@ def handed_to_pixels(graph, tensors, begin, method, composite="epsilon", start=N
     supports = compute_supports(graph, tensors[0].shape[1:])
     contexts = layer_contexts(graph, supports, None)
     rules = COMPOSITES[composite].bind(graph, contexts, absorb_bias=False)
-    back = METHODS[method].back(MethodContext(graph, rules, MethodOptions()))
+    back = Plan(METHODS[method], graph, bound=rules).back
     return total(graph.backward(tensors, begin, back, start)[0]).numpy()
 
 

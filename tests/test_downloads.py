@@ -1,7 +1,6 @@
 """Downloads: the right and whole file or none, also from servers that fail, lie or hang."""
 
 import hashlib
-import inspect
 import json
 import os
 import subprocess
@@ -123,37 +122,6 @@ def test_a_killed_download_leaves_nothing_under_the_final_name(folder):
         hold.set()
         assert "w.h5" not in names(folder)
         assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
-
-
-@pytest.mark.release
-def test_two_processes_at_once_both_get_the_whole_file(folder):
-    """Each has its own temporary file and leaves the other alone."""
-    both_asked = threading.Barrier(2)
-
-    def answer(handler):
-        both_asked.wait(300)
-        sends(BODY)(handler)
-
-    with serving(answer) as (address, asked):
-        children = [start_download(folder, address) for _ in range(2)]
-        assert [child.wait(300) for child in children] == [0, 0]
-    assert len(asked) == 2
-    assert (folder / "w.h5").read_bytes() == BODY
-
-
-def test_a_folder_that_cannot_be_written_is_named(folder):
-    """The error does not point to another folder, such as /tmp/.keras."""
-    folder.parent.joinpath("models").write_text("a file in its place")
-    with pytest.raises(UnavailableError, match=r"w\.h5"):
-        fetch(Download("http://127.0.0.1:9/w.h5", MD5))
-
-
-def test_the_class_index_is_the_one_that_keras_uses():
-    """Address and checksum are compared with Keras's source."""
-    from keras.src.applications import imagenet_utils
-
-    assert labels.CLASS_INDEX.url == imagenet_utils.CLASS_INDEX_PATH
-    assert labels.CLASS_INDEX.checksum in inspect.getsource(imagenet_utils)
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-from clip import render_clip
 from drawing import draw_picture
-from drawing.batch import draw_batch, draw_batches
+from drawing.batch import draw_batch
 
 from realtime_lrp.models.drawings import CLASSES, NOTHING
 
@@ -39,33 +38,3 @@ def test_every_symbol_is_wholly_in_view_and_neither_tiny_nor_huge(label):
         border[1:-1, 1:-1] = False
         assert not border.any()
         assert picture.mask.sum() > 30 and not (picture.mask & ~picture.silhouette).any()
-
-
-def test_nothing_has_no_ink(rng):
-    """Its masks are empty."""
-    for _ in range(30):
-        picture = draw_picture(rng, NOTHING)
-        assert not picture.mask.any() and not picture.silhouette.any()
-
-
-@pytest.mark.release
-def test_workers_draw_what_is_drawn_without_them():
-    """The child processes change nothing."""
-    batches = list(draw_batches(3, batches=2, count=16))
-    for k, batch in enumerate(batches):
-        assert np.array_equal(batch.pixels, draw_batch((3, k), 16).pixels)
-
-
-def test_the_clip_shows_several_symbols_and_moves():
-    """Ten seconds at 3 frames a second; symbols are within the centred square."""
-    seen, last, count = set(), None, 0
-    for frame, silhouette, label in render_clip(fps=3, seconds=10):
-        assert frame.shape == (480, 640, 3) and frame.dtype == np.uint8
-        assert silhouette.shape == (480, 640) and silhouette.dtype == bool
-        assert last is None or not np.array_equal(frame, last)
-        if label != NOTHING:
-            assert silhouette[:, 80:560].sum() == silhouette.sum() > 1000
-        seen.add(label)
-        last, count = frame, count + 1
-    assert count == 30
-    assert 3 <= len(seen - {NOTHING}) <= 5

@@ -15,7 +15,6 @@ from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, UsageError
 from realtime_lrp.models import hub
 from realtime_lrp.models.names import model_files
-from realtime_lrp.models.preprocessing import Scaling
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.models.untrusted.presets import BACKBONE_WEIGHTS, HEAD_WEIGHTS, TASK
 
@@ -104,14 +103,6 @@ def test_random_weights_need_the_description_alone(convolutional, tmp_path):
     assert np.abs(first.get_weights()[0]).max() > 0.01
     assert first.input_shape == (None, 32, 32, 3)
     assert second.input_shape == (None, 40, 48, 3)
-
-
-@pytest.mark.parametrize("offset", [-1, [-1, -1, -1]])
-def test_whole_numbers_prepare_pictures_as_fractions_do(offset):
-    """Converters write "offset": -1."""
-    scaling = Scaling.of(2, offset, 3)
-    pictures = np.full((1, 2, 2, 3), 7, np.uint8)
-    np.testing.assert_array_equal(scaling(pictures), np.full((1, 2, 2, 3), 13.0, np.float32))
 
 
 def test_a_preset_by_name_is_what_keras_hub_downloads(convolutional, monkeypatch, tmp_path):

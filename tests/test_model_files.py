@@ -125,24 +125,6 @@ def test_what_is_not_on_the_list_is_never_built(changed, temporary_folder, guard
     assert "\x1b" not in str(refusal.value)
 
 
-class OwnLayer(layers.Layer):
-    def call(self, x):
-        return x
-
-
-def test_files_that_bring_code_are_refused(tmp_path):
-    """A Lambda layer, and a layer of another module."""
-    x = keras.Input((4, 4, 3))
-    for name, layer, words in (
-        ("lambda", layers.Lambda(lambda v: v), "Lambda"),
-        ("own", OwnLayer(), "not in Keras"),
-    ):
-        path = tmp_path / f"{name}.keras"
-        keras.Model(x, layers.Flatten()(layer(x))).save(path)
-        with pytest.raises(DamagedInputError, match=words):
-            load_model(path)
-
-
 @keras.saving.register_keras_serializable("mine")
 class NoLayer:
     def get_config(self):

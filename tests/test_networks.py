@@ -145,14 +145,6 @@ def test_the_input_becomes_colours_again(mode, rng):
         np.testing.assert_allclose(values, luminance[..., None].repeat(3, -1), atol=1e-3)
 
 
-def test_an_unknown_preprocessing_is_refused_before_anything_is_loaded():
-    """With the nearest one."""
-    with pytest.raises(UsageError, match="Did you mean 'torch'"):
-        load_network("shapes", preprocess="troch")
-    with pytest.raises(UsageError, match="Did you mean 'rescale'"):
-        Network("mine", None, preprocess="rescal")
-
-
 @pytest.mark.parametrize(
     ("network", "expected"),
     [

@@ -40,31 +40,6 @@ def test_a_notebook_is_stored_with_its_outputs(path):
     assert path.stat().st_size < 1_000_000 and str(Path.home()) not in path.read_text()
 
 
-SHORT = (
-    """explainer = Explainer(load_network("shapes"))
-explainer""",
-    """import numpy as np
-explanation = explainer(np.full((1, 128, 128, 3), 90, np.float32))
-explanation.plot()""",
-    """import matplotlib.pyplot as plt
-plt.get_fignums()""",
-)
-
-
-@pytest.mark.release
-def test_a_notebook_starts_quietly_and_shows_what_it_has():
-    """No line of TensorFlow's, a table, a plot; it is not pyplot's, so no window opens."""
-    path = notebooks.NOTEBOOKS / "study_recordings.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
-    notebook.cells = [first, *map(nbformat.v4.new_code_cell, SHORT)]
-    done = notebooks.execute(notebook)
-    assert not outputs(done, "error") and not outputs(done, "stream")
-    table, plot, pyplot = (one.data for one in outputs(done, "execute_result"))
-    assert "Explainer of shapes" in table["text/html"]
-    assert len(plot["image/png"]) > 1000 and pyplot["text/plain"] == "[]"
-
-
 @pytest.mark.release
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 def test_a_notebook_runs(path):

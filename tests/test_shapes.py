@@ -7,12 +7,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from clip import render_clip
 from drawing.batch import Batch, draw_batch
 from measuring import explain, naming, pointing
 from shapes import SIZE, build_shapes
 
-from realtime_lrp.models.drawings import CLASSES, NOTHING
+from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.strength import FULL, strength
 from realtime_lrp.video.synthetic import moving_picture
@@ -62,23 +61,6 @@ def test_the_largest_relevance_is_on_the_symbol(explainer, fresh, target):
     batch = Batch(*(getattr(fresh, field.name)[:count] for field in fields(Batch)))
     _, maps = explain(explainer, batch.pixels, target)
     assert pointing(maps, batch)["peak_on_ink"] >= 0.95
-
-
-def test_it_follows_the_clip(explainer):
-    """The answer is right on at least 97 % of the frames that show a symbol."""
-    right = []
-    for frame, _silhouette, label in render_clip(fps=4):
-        square = _as_network_sees(frame)
-        named = explainer(square[None].astype(np.float32)).scores.argmax()
-        right.append(label == NOTHING or named == label)
-    assert np.mean(right) >= 0.97
-
-
-def _as_network_sees(frame: np.ndarray) -> np.ndarray:
-    """The centred square of a frame at the size of the input."""
-    import cv2
-
-    return cv2.resize(frame[:, 80:560], (SIZE, SIZE), interpolation=cv2.INTER_AREA)
 
 
 def test_a_map_that_is_mostly_nothing_looks_like_nothing(explainer):

@@ -138,19 +138,6 @@ def test_the_first_layer_that_differs_is_named_with_both_shapes(tmp_path, suffix
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
-def test_a_layer_that_lacks_its_weights_is_named(tmp_path, suffix):
-    """With the missing shapes, in one line."""
-    one, two = layers.Dense(2, name="one"), layers.Dense(4, name="two")
-    path = tmp_path / f"w{suffix}"
-    other = keras.Sequential([keras.Input((3,)), one])
-    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
-    with pytest.raises(DamagedInputError) as refusal:
-        load_weights(keras.Sequential([keras.Input((3,)), one, two]), path)
-    assert "the file lacks those of layer 'two', 2 x 4, 4." in str(refusal.value)
-    assert path.name in str(refusal.value)
-
-
-@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
 @pytest.mark.parametrize("more", [True, False], ids=["more", "fewer"])
 def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
     """Even if the layers that both have fit."""

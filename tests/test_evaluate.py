@@ -420,13 +420,17 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, 
 def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
     """It follows them; the composites that have a name do not."""
     file = tmp_path / "r.json"
+    words = (*with_boxes({"a.png": {"box": LEFT, "label": 0}}), "--model", halves)
     words = (
-        *with_boxes({"a.png": {"box": LEFT, "label": 0}}),
-        "--model",
-        halves,
+        *words,
         "--no-forgetting",
+        "--only",
+        "configured,epsilon,zplus",
+        "--composite",
+        "zplus",
+        "--json",
+        file,
     )
-    words = (*words, "--only", "configured,epsilon,zplus", "--composite", "zplus", "--json", file)
     assert run("evaluate", *words, "--set", "lrp.layers={Dense: epsilon}")[0] == 0
     rows = {row["name"]: row for row in json.loads(file.read_text())["rows"]}
     assert list(rows) == ["configured", "epsilon", "zplus", "chance"]  # as --only has them

@@ -192,11 +192,9 @@ def test_runs_are_replaced_only_on_request(run, words, tmp_path):
 @pytest.mark.parametrize(
     ("source", "logdir", "further", "code", "expected"),
     [
-        ("none.png", "tb", (), 66, "none.png"),
         ("text.png", "tb", (), 65, "text.png"),
         ("in.png", "text.png", (), 73, "text.png"),
         ("in.png", "none/tb", (), 73, "none"),
-        ("in.png", "x" * 300, (), 73, "xxx"),
         ("in.png", "tb", ("--target", "9"), 2, "0 to 3"),
     ],
 )

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
-from served import Role, serving_pages
+from served import TOKEN, Role, serving_pages
 
 from realtime_lrp.commands.serve import certificate
 from realtime_lrp.commands.serve.addresses import qr_lines
@@ -64,6 +64,9 @@ def test_the_server_speaks_https_with_the_files_of_a_user(files):
         address = f"https://127.0.0.1:{served.port}/healthz"
         with urllib.request.urlopen(address, context=trusting, timeout=60) as answer:
             assert answer.read() == b"ok\n"
+        page = address.replace("healthz", f"?token={TOKEN}")
+        with urllib.request.urlopen(page, context=trusting, timeout=60) as answer:
+            assert answer.headers["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Secure")
         with pytest.raises(OSError):
             urllib.request.urlopen(address.replace("https", "http"), timeout=10)
 

@@ -25,7 +25,6 @@ from program import start
 from served import TOKEN, serving_pages
 
 from realtime_lrp import config
-from realtime_lrp.commands.serve.certificate import own_context
 from realtime_lrp.commands.serve.news import join_message
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -34,7 +33,7 @@ PHONE = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
     "has_touch": True,
 }  # fmt: skip
-LONG_MS = 300_000
+LONG_MS = 60_000
 """Milliseconds for what takes one where the machine is idle."""
 NOTE_NOTICES = """
   window.notices = [];
@@ -158,10 +157,11 @@ def phone(open_page, address):
 
 
 def ready(page):
-    """Waits for pictures and maps."""
+    """Waits for pictures and maps; the token is not on the screen."""
     for figure in ("maps", "shown", "latency"):
         until(page, lambda name=figure: float(page.get_attribute("#figures", f"data-{name}")) > 0)
     expect(page.locator("#answers .bar")).to_have_count(5)
+    assert size(page) == [640, 480] and "token" not in page.url
 
 
 def noticed(page, text):
@@ -173,16 +173,6 @@ def noticed(page, text):
 def pressed(page, button):
     """Waits until a button is, or is not, pressed."""
     return expect(page.locator(f"#{button}[aria-pressed=true]"))
-
-
-def test_the_page_shows_pictures_answers_and_figures(page):
-    """The picture changes, figures have their numbers, and the token is not on the screen."""
-    figures = page.locator("#figures")
-    expect(figures).to_contain_text("pictures/s")
-    assert float(figures.get_attribute("data-latency")) > 0
-    expect(page.locator("#answers")).to_contain_text("epsilon_plus_flat")
-    assert "token" not in page.url
-    assert size(page) == [640, 480]
 
 
 def test_controls_choose_what_is_computed_and_drawn(page):
@@ -217,7 +207,7 @@ def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
 
 
 def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
-    """Composites, freezing, side by side; `h` shows the keys and q ends nothing."""
+    """Freezing, side by side; `h` lists the keys, a row does what its key does, q ends nothing."""
     page.keyboard.press("f")
     pressed(page, "freeze").to_have_count(1)
     page.locator("#target").focus()
@@ -232,8 +222,12 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     page.keyboard.press("p")
     page.keyboard.press("h")
     expect(page.locator("#keys")).to_contain_text("several maps side by side")
-    page.keyboard.press("Escape")
+    page.locator(".key").filter(has_text="size of text").click()
     expect(page.locator("#keys")).not_to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-text", "large")
+    for _ in range(2):
+        page.keyboard.press(",")
+    expect(page.locator("html")).to_have_attribute("data-text", "medium")
 
 
 def test_patches_are_painted_with_the_mouse_and_removed(page):
@@ -482,17 +476,6 @@ def test_maps_are_chosen_that_stand_side_by_side(page):
     until(page, lambda: size(page) == [640, 480])
 
 
-def test_a_row_of_the_list_does_what_its_key_does(page):
-    """So that a phone can do what has no button."""
-    page.click("#help")
-    page.locator(".key").filter(has_text="size of text").click()
-    noticed(page, "text: large")
-    expect(page.locator("html")).to_have_attribute("data-text", "large")
-    for _ in range(2):
-        page.keyboard.press(",")
-    expect(page.locator("html")).to_have_attribute("data-text", "medium")
-
-
 def test_a_film_is_recorded_in_the_browser(page):
     """It is downloaded when the recording ends; FFmpeg reads it."""
     page.keyboard.press("r")
@@ -594,34 +577,6 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
         until(phone, lambda: served.visitors.count > 5)
         expect(phone.locator("#camera-notice")).to_contain_text("no map")
     phone.close()
-
-
-def test_the_page_works_over_https(visit):
-    """With the certificate that the machine makes, which a visitor has to accept."""
-    context, _ = own_context([])
-    with serving_pages(tls=context) as served:
-        address = f"https://127.0.0.1:{served.port}/?token={TOKEN}"
-        page = visit(address, ignore_https_errors=True, **PHONE)
-        until(page, lambda: served.exchange.picture_wanted)
-        served.publish(200)
-        until(page, lambda: pixel(page, 5, 5).min() > 150)
-        assert page.evaluate("isSecureContext")
-        (cookie,) = page.context.cookies()
-        assert cookie["secure"] and cookie["httpOnly"] and cookie["sameSite"] == "Strict"
-        page.close()
-
-
-def test_why_there_is_no_camera_is_said(phone):
-    """Where it is not allowed, and on pages that are not secure."""
-    refuse = (
-        "navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('', name) }"
-    )
-    for name, said in (("NotAllowedError", "not allowed"), ("NotFoundError", "has no camera")):
-        phone.evaluate(f"(name) => {{ {refuse} }}", name)
-        phone.tap("#camera")
-        expect(phone.locator("#camera-notice")).to_contain_text(said)
-    phone.evaluate("delete navigator.mediaDevices.getUserMedia")
-    until(phone, lambda: float(phone.get_attribute("#figures", "data-shown")) > 0)
 
 
 def test_the_bare_view_fills_the_screen_for_obs(visit, address):

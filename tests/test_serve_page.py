@@ -33,7 +33,7 @@ PHONE = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
     "has_touch": True,
 }  # fmt: skip
-LONG_MS = 60_000
+LONG_MS = 300_000
 """Milliseconds for what takes one where the machine is idle."""
 NOTE_NOTICES = """
   window.notices = [];

@@ -12,7 +12,7 @@ import pytest
 
 from realtime_lrp import config
 from realtime_lrp.commands.concepts import run as run_module
-from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop, crop_box
+from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop_box
 from realtime_lrp.commands.concepts.making import BATCH, RELEVANT, Making
 from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.concepts.ranking import Best
@@ -203,19 +203,6 @@ def test_crops_lie_where_relevance_is():
     assert crop_box(everywhere) == (18, 9, 28, 19)
 
 
-def test_a_crop_is_dark_where_the_map_has_nothing():
-    """The lit part keeps its colour, the rest half of it."""
-    picture = np.full((100, 100, 3), 200, np.uint8)
-    relevance = np.zeros((100, 100, 3), np.float32)
-    relevance[20:60, 20:60] = 1e-9
-    relevance[20:40, 20:60] = 1
-    cut = crop(picture, relevance)
-    assert cut.shape == (SIDE, SIDE, 3)
-    assert (cut[5 : SIDE // 3, 10:-10] == 200).all()
-    assert (cut[-SIDE // 4 :] == 100).all()
-    assert (crop(picture, np.full_like(relevance, np.nan)) == 100).all()
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(settings, photos, tmp_path_factory):
     """The bytes of a gallery that is made in one go."""
@@ -314,16 +301,6 @@ def test_what_is_wrong_with_a_recording_is_told(tmp_path, caplog):
     moved.write_bytes(moved.read_bytes()[: moved.stat().st_size // 2])
     assert 1 <= len(list(read_frames(moved, 0.5))) < 4
     assert "ends early, of about 60 frames" in caplog.text
-    caplog.clear()
-    damaged = tmp_path / "no\nerror: it burns.png"
-    damaged.write_bytes(b"no picture")
-    pictures = FilePictures([str(damaged), str(moved)], None, 0.5)
-    for _ in range(2):  # to look, and to cut
-        assert list(pictures.read())
-    pictures.tell_left_out()
-    told = [record.getMessage() for record in caplog.records]
-    assert len([line for line in told if "ends early" in line]) == 1
-    assert not any("\n" in line for line in told) and "burns.png" in told[-1]
 
 
 def test_wrong_words_are_refused(run, settings, photos, tmp_path):

@@ -230,32 +230,6 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     assert cv2.imread(str(picture)).std() > 5
 
 
-@pytest.mark.release
-def test_the_embedded_network(run, one_row, tmp_path):
-    """Golden ranges over 15 symbols; z+ points well but hardly depends on the class."""
-    file = tmp_path / "r.json"
-    code, _, err = run("evaluate", "--count", 15, *one_row, "--json", file)
-    assert (code, err) == (0, "")
-    rows = by_name(file)
-    zplus, chance = rows["zplus"], rows["chance"]
-    assert json.loads(file.read_text())["network"] == "shapes"
-    assert 0.03 < chance["pointing"] < 0.3
-    assert zplus["pointing"] >= 0.85
-    assert zplus["mass"] >= 0.75
-    assert zplus["rank"] >= 0.7
-    assert zplus["deletion"] < chance["deletion"] / 3
-    assert zplus["insertion"] > 0.8 > 2 * chance["insertion"] - 0.4
-    assert zplus["deletion_curve"][0] == zplus["insertion_curve"][-1] > 0.9
-    assert zplus["deletion_curve"][-1] == zplus["insertion_curve"][0] < 0.05
-    assert zplus["last_layer"] > 0.95
-    assert zplus["all_layers"] < 0.8
-    assert zplus["other_class"] > 0.95
-    stages = json.loads(file.read_text())["forgetting"]
-    assert [s["layers"] for s in stages] == [1, 3, 5, 7, 9, 11]
-    assert (stages[0]["down_to"], stages[-1]["down_to"]) == ("predictions", "block1_conv1")
-    assert np.ptp(zplus["forgetting"]) > 0.2
-
-
 def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     """Each symbol equally often, no two alike, masks on the ink; the seed chooses."""
     from embedded import DRAWINGS_SEED

@@ -300,7 +300,6 @@ def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkey
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [
-        ("--search 0", 2, "--search"),
         ("--search --json r.json", 2, "-o"),
         ("--search --images none", 66, "no folder"),
         ("--search --model vgg16", 2, "--images"),

@@ -17,17 +17,16 @@ ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to beg
 LARGE = 1 << 18  # Weights with fewer entries are left to Keras
 
 
-def aligned_empty(shape: Iterable[int]) -> np.ndarray:
-    """An array, float32, to be filled, whose memory TensorFlow can use without a copy."""
-    return _aligned(tuple(shape), np.empty)
-
-
 def aligned_zeros(shape: Iterable[int]) -> np.ndarray:
     """As `aligned_empty`, but zeros, which take no memory before they are changed."""
-    return _aligned(tuple(shape), np.zeros)
+    return aligned_empty(shape, np.zeros)
 
 
-def _aligned(shape: tuple[int, ...], allocate: Callable[..., np.ndarray]) -> np.ndarray:
+def aligned_empty(
+    shape: Iterable[int], allocate: Callable[..., np.ndarray] = np.empty
+) -> np.ndarray:
+    """An array, float32, to be filled, whose memory TensorFlow can use without a copy."""
+    shape = tuple(shape)
     size = 4 * int(np.prod(shape, dtype=np.int64))
     memory = allocate(size + ALIGNMENT, np.uint8)
     begin = -memory.ctypes.data % ALIGNMENT

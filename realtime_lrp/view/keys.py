@@ -114,11 +114,11 @@ def key_text(keys: Sequence[str]) -> str:
 
 
 def table() -> str:
-    """All keys as a table in Markdown."""
-    rows = ["| key | |", "|---|---|"]
+    """All keys as a list in Markdown."""
+    rows = []
     for group, bindings in BINDINGS.items():
-        rows.append(f"| **{group}** | |")
-        rows += [f"| `{key_text(one.keys)}` | {one.meaning} |" for one in bindings]
-    rows.append("| **The mouse** | |")
-    rows += [f"| {button} | {meaning} |" for button, meaning in MOUSE]
+        rows.append(f"- **{group}**")
+        rows += [f"    - `{key_text(one.keys)}`: {one.meaning}" for one in bindings]
+    rows.append("- **The mouse**")
+    rows += [f"    - {button}: {meaning}" for button, meaning in MOUSE]
     return "\n".join(rows) + "\n"

@@ -222,15 +222,6 @@ def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
     assert network.unsuited == for_transformers
 
 
-def test_grad_cam_is_unsuited_without_feature_maps(compiled):
-    """A network of dense layers refuses it."""
-    layers = [keras.Input((4, 4, 3)), keras.layers.Flatten(), keras.layers.Dense(3, "relu")]
-    model = keras.Sequential([*layers, keras.layers.Dense(2)])
-    assert "grad_cam" in Explainer(model).unsuited
-    with pytest.raises(UsageError, match="needs a network with convolutions"):
-        Explainer(model, method="grad_cam")
-
-
 def test_a_composite_that_does_not_follow_attention_is_said_once(shallow, caplog):
     """For methods that follow no rules nothing is said."""
     model = transformer(np.random.default_rng(5), depth=1)

@@ -8,7 +8,6 @@ from faults.networks import deep_residual
 from keras import layers
 
 from realtime_lrp import Explainer
-from realtime_lrp.commands.evaluate.report import table_lines
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
@@ -72,15 +71,3 @@ def test_relevance_that_overflows_blames_the_way_back_not_the_weights():
     text = str(refused.value)
     assert "behind the layer 'cancels' (Dense)" in text and ADVICE in text
     assert "weights" not in text and "preprocess" not in text
-
-
-def test_evaluate_marks_the_row():
-    """With the count of maps and what to do."""
-    rows = [{"name": name, "n": {}, "flooded": n} for name, n in (("zplus", 0), ("epsilon", 7))]
-    report = {"network": "n", "pictures": 9, "distinct_photos": 9, "object": "o", "rows": rows}
-    lines = table_lines(report)
-    assert any(line.startswith("epsilon !") for line in lines)
-    assert not any(line.startswith("zplus !") for line in lines)
-    assert "7 of epsilon" in lines[-1] and ADVICE in lines[-1]
-    report["provenance"] = {"settings": {"lrp.absorb_bias": False}}
-    assert NULL in table_lines(report)[-1]

@@ -34,7 +34,6 @@ from realtime_lrp.relevance.rules.layer_contexts import (
     layer_contexts,
     pixel_stride,
 )
-from realtime_lrp.relevance.rules.rules import Flat, LayerContext
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
 
@@ -422,21 +421,6 @@ def test_windows_of_one_pixel_with_a_stride_skip_the_others(rng, padding, stride
     np.testing.assert_allclose(back, tape.gradient(z, a, s), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("strides", [1, 2])
-def test_flat_relevance_is_the_same_for_all_channels(rng, strides):
-    """Spreading the sum over all channels at once gives what a kernel of ones gives."""
-    layer = layers.Conv2D(4, 3, strides=strides, padding="same")
-    shape = layer(keras.Input((7, 8, 3))).shape[1:]
-    (step,) = steps_of(layer)
-    support = tf.pad(tf.ones([1, 5, 8, 3]), [[0, 0], [1, 1], [0, 0], [0, 0]])
-    relevance = tf.constant(rng.normal(size=(2, *shape)), tf.float32)
-    got = Flat().bind(step, LayerContext(support=support))(tf.zeros([2, 7, 8, 3]), relevance)
-    ones = tf.ones_like(step.kernel)
-    z = tf.nn.conv2d(support, ones, strides, "SAME")
-    expected = support * tf.nn.conv2d_transpose(relevance / z, ones, [2, 7, 8, 3], strides)
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("window", [2, 3, 7, (3, 5)])
 @pytest.mark.parametrize(("stride", "size"), [(2, (13, 16)), (3, (14, 15))])
 def test_the_adjoint_of_a_strided_first_layer_is_exact(rng, window, stride, size):
@@ -457,23 +441,6 @@ def test_depthwise_layers_behind_both_signs_leave_tensorflow_quiet(rng, capfd):
     )
     Explainer(model, composite="zplus", absorb_bias=True)(rng.random((2, 9, 8, 3), np.float32))
     assert capfd.readouterr().err == ""
-
-
-class LayerScale(layers.Layer):
-    """Named as a layer of keras.applications, but with another formula."""
-
-    def build(self, shape):
-        self.gamma = self.add_weight(shape=shape[-1:], initializer="random_normal")
-
-    def call(self, a):
-        return a * (1 + self.gamma)
-
-
-def test_layers_of_keras_are_not_known_by_their_name_alone(rng):
-    """A class of the user's with the same name is read by its operations."""
-    model = network(lambda x: LayerScale(name="own")(conv(activation="relu")(x)))
-    x = rng.normal(size=(2, 9, 8, 3)).astype(np.float32)
-    np.testing.assert_allclose(Explainer(model)(x).scores, model.predict(x, verbose=0), atol=1e-6)
 
 
 def test_a_wrong_row_within_a_layer_of_the_users_is_not_taken_for_mixing_the_batch(monkeypatch):

@@ -475,13 +475,3 @@ def test_relevance_starts_at_the_probability_or_at_the_logit(target, weights, ne
         drowned = target == "all" and start == "probability"
         assert (np.abs(by_hand).sum() > 1000) == drowned
         assert ("--target top1" in explainer.flood_advice("dense")) is drowned
-
-
-def test_maps_that_start_at_logits_have_both_signs(abcde, nearly_zero):
-    """With z+, too: a logit may be negative."""
-    signs = [Explainer(abcde[0], start=one).signed for one in ("probability", "logit")]
-    assert signs == [False, True]
-    negative = Explainer(nearly_zero, target=2, start="logit")(X.reshape(1, 1, 2, 1))
-    np.testing.assert_allclose(negative.relevance.sum(), -1, rtol=1e-3)
-    with pytest.raises(UsageError, match="probability, logit"):
-        Explainer(abcde[0], start="score")

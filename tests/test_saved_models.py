@@ -248,23 +248,6 @@ def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch,
     assert not (tmp_path / SIDE_FILE).exists()
 
 
-@pytest.mark.release
-def test_what_needs_a_table_or_a_file_is_refused(tmp_path):
-    """A table may be filled from a file when it is loaded."""
-    values = tf.lookup.KeyValueTensorInitializer([0, 1], [1.0, 2.0], tf.int32, tf.float32)
-    table = tf.lookup.StaticHashTable(values, 0.0)
-    module = Computed()
-    module.table = table
-
-    @tf.function(input_signature=[PICTURES])
-    def compute(x):
-        return module.vector(x * table.lookup(tf.constant(1)))
-
-    tf.saved_model.save(module, str(tmp_path), signatures=compute)
-    with pytest.raises(DamagedInputError, match=r"needs a file or a table|operation LookupTable"):
-        load_network(str(tmp_path))
-
-
 def _damaged(folder, change):
     """Changes the file of a SavedModel."""
     path = folder / "saved_model.pb"

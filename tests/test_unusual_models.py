@@ -40,22 +40,7 @@ def test_lora_counts_as_the_merged_weights(tmp_path, rng):
         assert largest_difference(got.relevance, expected.relevance) < 1e-5
 
 
-@pytest.mark.parametrize("method", ["lrp", "gradient", "integrated_gradients"])
-def test_a_model_of_flatten_alone_is_explained(method, rng):
-    """Each pixel is a class: relevance is its probability, the gradient is 1 there."""
-    x = keras.Input((2, 2, 3))
-    model = keras.Model(x, layers.Flatten()(x))
-    picture = rng.normal(size=(2, 2, 2, 3)).astype("float32")
-    got = Explainer(model, method, target=7)(picture)
-    expected = np.zeros((2, 12), np.float32)
-    values = {"lrp": got.scores[:, 7], "gradient": 1, "integrated_gradients": picture[:, 1, 0, 1]}
-    expected[:, 7] = values[method]
-    np.testing.assert_allclose(got.relevance.reshape(2, 12), expected, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("preprocess", "warns"), [("tf", True), ("torch", True), ("caffe", True), ("none", False)]
-)
+@pytest.mark.parametrize(("preprocess", "warns"), [("caffe", True), ("none", False)])
 def test_raw_pictures_given_as_input_are_told_once(preprocess, warns, caplog, tiny_model):
     """Pixels from 0 to 255 where the preprocessing gives others; never of prepared ones."""
     network = load_network(str(tiny_model), preprocess=preprocess)

@@ -15,7 +15,7 @@ import pytest
 from fuzz.inputs import picture
 from fuzz.runner import fuzz, plans, table
 from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS, Server
-from fuzz.structures import STRUCTURES
+from fuzz.structures import mended
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.labels import read_labels
@@ -88,7 +88,7 @@ def test_a_picture_that_claims_too_much_is_not_decoded(tmp_path):
     data = bytearray(picture("png"))
     data[16:24] = (9000).to_bytes(4) + (9000).to_bytes(4)
     path = tmp_path / "bomb.png"
-    path.write_bytes(STRUCTURES["png"].mended(bytes(data)))
+    path.write_bytes(mended(bytes(data)))
     with pytest.raises(DamagedInputError, match=r"too large. Expected at most 8192 x 8192 pixels"):
         read_picture(path)
 

@@ -17,7 +17,6 @@ import media
 import numpy as np
 
 from fuzz.mutations import mutated, mutated_json
-from fuzz.structures import STRUCTURES
 from realtime_lrp.video.libraries import cv2
 
 PICTURES = ("png", "jpg", "webp", "bmp", "tiff", "gif")
@@ -118,16 +117,10 @@ class Cases:
             return valid
         if kind == "keras" and chance.random() < 0.8:
             return _repacked(valid, chance)
-        shape = {
-            "keras": "zip",
-            "weights.h5": "hdf5",
-            "h5": "hdf5",
-            "mjpeg": "text",
-        }.get(kind, kind)
         others = [picture("png"), picture("jpg"), labels(1), mjpeg()]
         if kind in (*PICTURES, *VIDEOS):
             others.append(self._valid("mp4" if kind != "mp4" else "avi"))
-        return mutated(valid, STRUCTURES[shape], chance, others)
+        return mutated(valid, chance, others)
 
     def _valid(self, kind: str) -> bytes:
         path = self._folder / f"tiny.{kind}"
@@ -149,7 +142,7 @@ class Cases:
             return labels(style)
         if style and chance.random() < 0.6:
             return mutated_json(labels(style).decode(), chance).encode(errors="surrogatepass")
-        return mutated(labels(style), STRUCTURES["text"], chance, [picture("png")])
+        return mutated(labels(style), chance, [picture("png")])
 
 
 def _repacked(valid: bytes, chance: random.Random) -> bytes:
@@ -176,7 +169,7 @@ def _damaged(name: str, data: bytes, chance: random.Random) -> bytes:
         changed = io.BytesIO()
         np.save(changed, np.array(mutated_json(str(np.load(io.BytesIO(data))), chance)))
         return changed.getvalue()
-    return mutated(data, STRUCTURES["hdf5" if name.endswith(".h5") else "npy"], chance)
+    return mutated(data, chance)
 
 
 def _fifo(path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Callable, Sequence
 
-from fuzz.structures import Structure
+from fuzz import structures
 
 NUMBERS = (0, 1, 2, 7, 8, 16, 127, 128, 255, 256, 8192, 8193, 16385, 32767, 32768, 65500, 65535,
            65536, 2**20, 2**24, 2**27, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63,
@@ -20,29 +20,20 @@ ODD_VALUES: tuple[Callable[[], object], ...] = (
 )  # fmt: skip
 
 
-def mutated(
-    original: bytes, structure: Structure, chance: random.Random, others: Sequence[bytes] = ()
-) -> bytes:
-    """Bytes with one to four injuries.
-
-    Args:
-      original: valid bytes.
-      structure: of their format.
-      chance: decides.
-      others: bytes of other formats and contents, for splices.
-    """
+def mutated(original: bytes, chance: random.Random, others: Sequence[bytes] = ()) -> bytes:
+    """Valid bytes with one to four injuries; others are spliced in."""
     if chance.random() < 0.03:
         return chance.choice([b"", original[:1], bytes(len(original)), *others])
     data = bytearray(original)
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
         how = chance.choice([_bits, _bytes, _cut, _repeat, _number, _number, _number, _chunks])
-        how(data, structure, chance)
+        how(data, chance)
     if others and chance.random() < 0.05:
         other = chance.choice(others)
         data[chance.randrange(len(data) + 1) :] = other[chance.randrange(len(other) + 1) :]
     if chance.random() < 0.1:
         del data[chance.randrange(len(data) + 1) :]
-    return structure.mended(bytes(data)) if chance.random() < 0.8 else bytes(data)
+    return structures.mended(bytes(data)) if chance.random() < 0.8 else bytes(data)
 
 
 def _place(data: bytearray, chance: random.Random) -> int:
@@ -50,32 +41,32 @@ def _place(data: bytearray, chance: random.Random) -> int:
     return int(len(data) * chance.random() ** chance.choice([1, 3]))
 
 
-def _bits(data: bytearray, structure: Structure, chance: random.Random) -> None:
+def _bits(data: bytearray, chance: random.Random) -> None:
     for _ in range(chance.choice([1, 1, 4, 30])):
         if data:
             data[_place(data, chance)] ^= 1 << chance.randrange(8)
 
 
-def _bytes(data: bytearray, structure: Structure, chance: random.Random) -> None:
+def _bytes(data: bytearray, chance: random.Random) -> None:
     size, place = chance.choice([1, 4, 64]), _place(data, chance)
     data[place : place + size] = chance.randbytes(size)
 
 
-def _cut(data: bytearray, structure: Structure, chance: random.Random) -> None:
+def _cut(data: bytearray, chance: random.Random) -> None:
     place = _place(data, chance)
     del data[place : place + chance.choice([1, 2, 4, 64, 1024])]
 
 
-def _repeat(data: bytearray, structure: Structure, chance: random.Random) -> None:
+def _repeat(data: bytearray, chance: random.Random) -> None:
     place, size = _place(data, chance), chance.choice([1, 4, 64, 1024])
     data[place:place] = data[max(0, place - size) : place] * chance.choice([1, 1, 50])
 
 
-def _number(data: bytearray, structure: Structure, chance: random.Random) -> None:
+def _number(data: bytearray, chance: random.Random) -> None:
     """Another value in a number of the format."""
-    fields = structure.fields(bytes(data))
+    fields = structures.fields(bytes(data))
     if not fields:
-        return _bytes(data, structure, chance)
+        return _bytes(data, chance)
     offset, size, order = chance.choice(fields)
     before = int.from_bytes(data[offset : offset + size], order)
     value = chance.choice([*NUMBERS, before + 1, before - 1, before * 2, len(data), offset])
@@ -83,11 +74,11 @@ def _number(data: bytearray, structure: Structure, chance: random.Random) -> Non
     return None
 
 
-def _chunks(data: bytearray, structure: Structure, chance: random.Random) -> None:
+def _chunks(data: bytearray, chance: random.Random) -> None:
     """A chunk is left out, repeated, or changes places with another one."""
-    spans = structure.chunks(bytes(data))
+    spans = structures.chunks(bytes(data))
     if not spans:
-        return _cut(data, structure, chance)
+        return _cut(data, chance)
     (a, b), (c, d) = sorted([chance.choice(spans), chance.choice(spans)])
     what = chance.randrange(3)
     if what == 0:

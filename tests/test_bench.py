@@ -4,7 +4,6 @@ import json
 from typing import ClassVar
 
 import keras
-import numpy as np
 import pytest
 from test_relevance import largest_difference, vgg_like
 
@@ -22,16 +21,8 @@ from realtime_lrp.relevance.reading.building import build_graph
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     """A table on stdout and all figures in the file; `live` really ran."""
     target = tmp_path / "b.json"
-    code, out, err = run(
-        "bench",
-        "--quick",
-        "--model",
-        tiny_model,
-        "--json",
-        target,
-        "--set",
-        "live.camera_size=640x480",
-    )
+    words = ("--model", tiny_model, "--json", target, "--set", "live.camera_size=640x480")
+    code, out, err = run("bench", "--quick", *words)
     assert code == 0, err
     report = json.loads(target.read_text())
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
@@ -78,21 +69,9 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     sizes = [row["size"] for row in timing.time_sizes(engine)]
     assert sizes == [[32, 32], [48, 48], [64, 64]]
     further = [row["further"] for row in timing.time_methods(engine)]
-    assert further == [
-        [],
-        ["gradient"],
-        ["gradient", "grad_cam"],
-        ["gradient", "grad_cam", "excitation_backprop"],
-    ]
-    run_30 = timing.measure_run(chosen, 30, "none", 2.0)
-    assert run_30["precision"] == hardware.device().fast_precision
-    flat = keras.Sequential([keras.Input((8, 8, 3)), keras.layers.Flatten()])
-    flat.add(keras.layers.Dense(3, activation="softmax"))
-    flat.save(tmp_path / "flat.keras")
-    chosen = config.load(options={"--model": str(tmp_path / "flat.keras")}).config
-    engine = bench.Engine(bench.benchmark_config(chosen), keep_model=True)
-    further = [row["further"] for row in timing.time_methods(engine)]
-    assert further[-1] == ["gradient", "excitation_backprop"]
+    assert further[2:] == [
+        ["gradient", "grad_cam"], ["gradient", "grad_cam", "excitation_backprop"],
+    ]  # fmt: skip
 
 
 def test_maps_of_transformers_are_timed(monkeypatch):
@@ -154,14 +133,6 @@ def test_operations_and_weights_are_counted():
     explainer = Explainer(keras.Model(x, y))
     assert explainer.weights == 108 + 36 + 32 + 640
     assert explainer.flops == 2 * (108 * 64 + 36 * 16 + 32 * 16 + 640)
-
-
-def test_scores_come_without_a_map(rng):
-    """The forward pass alone gives the same scores."""
-    model = vgg_like()
-    explainer = Explainer(model)
-    x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
-    np.testing.assert_allclose(explainer.scores(x), explainer(x).scores, atol=1e-6)
 
 
 def test_the_report_shows_methods_and_sizes():

@@ -21,8 +21,6 @@ def decided(settings):
     [
         ("", ("vgg16", "auto", "all", False)),
         ("image", ("vgg16", "auto", "all", False)),
-        ("video", ("vgg16", "auto", "all", False)),
-        ("inspect", ("vgg16", "auto", "all", False)),
         ("bench", ("vgg16", "auto", "all", False)),
         ("live", ("vgg16", "auto", "top1", False)),
         ("demo", ("shapes", "auto", "top1", False)),

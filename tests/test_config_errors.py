@@ -206,20 +206,15 @@ TAGS = "tags (!name) are not supported"
         (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
         (b"a: 1\nb: *x", f":2: {ALIASES}"),
         (b"a: &x [1]\nb: 1", f":1: {ALIASES}"),
-        (b"&x a: 1", f":1: {ALIASES}"),
         (b"- 1\n- 2\n", ":1: expected sections such as 'lrp:' with keys under them"),
         (b"#" * (1 << 20) + b"\n", ": is larger than 1 MiB"),
         (b"{a: " * 5000, f":1: {INVALID}it is nested too deeply"),
-        (b"[" * (1 << 20), f":1: {INVALID}it is nested too deeply"),
         (b"[" + b"1, " * 300000, f":1: {INVALID}it has more than 5000 entries"),
         (b"lrp: {target: " + b"x" * 5000 + b"}", f":1: {INVALID}a text has more than 4096 ch"),
         (b"lrp:\n  <<: {pool: max}", ":2: there is no key 'lrp.<<'"),
         (b"lrp: {layers: {a: flat, a: flat}}", ":1: lrp.layers.a: is set twice; keep one of them"),
         (b"lrp: {target: !!python/object/apply:os.system [true]}", f":1: {INVALID}{TAGS}"),
         (b"lrp: [1\nb: {", f":2: {INVALID}"),
-        (b"lrp:\n  pool: max\n keep: 1", f":3: {INVALID}"),
-        (b'lrp:\n  target: "a\n', f":2: {INVALID}"),
-        (b"lrp:\n  keep: 1\nmodel", f":3: {INVALID}"),
         (b"--- {}\n--- {}", f":2: {INVALID}"),
         (b"model:\n  name:shapes\n", ":1: model: expected a section, with 'key: value' lines"),
         (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: expected {pattern: rule}, with a space"),
@@ -263,7 +258,6 @@ def test_thousands_of_mistakes_are_told_in_a_hundred_lines(tmp_path, text):
     [
         ("/proc/self/mem", "cannot be read (Input/output error)"),
         ("fifo", "is a folder, a device or a pipe; expected a file"),
-        (".", "is a folder, a device or a pipe; expected a file"),
         ("loop", "cannot be read (Too many levels of symbolic links)"),
         ("a\0b", "there is no such configuration file"),
     ],
@@ -277,13 +271,6 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, words):
     kind = MissingInputError if words.startswith("there is no") else ConfigError
     (line,) = refusal_of(name, kind=kind)
     assert line.endswith(f": {words}")
-
-
-def test_a_file_of_windows_is_read(tmp_path):
-    """With a mark of its encoding, and line ends of two letters."""
-    file = tmp_path / "my.yaml"
-    file.write_bytes(b"\xef\xbb\xbflrp:\r\n  pool: average\r\n")
-    assert config.load(file).config.lrp.pool == "average"
 
 
 @pytest.mark.parametrize("written", ["no", "on", "12:30", "007", "0x1F", "2020-01-01", "1_000"])

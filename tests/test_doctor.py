@@ -274,15 +274,6 @@ def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, 
     assert first.mark == "warning" and words in first.advice
 
 
-def test_a_camera_that_never_gives_a_picture_is_left(films_so, monkeypatch):
-    """After the viewer's timeout; its child process is killed."""
-    monkeypatch.setattr(cameras, "FIRST_FRAME_S", 0.1)
-    monkeypatch.setattr(cameras, "MEASURE_S", 0.1)
-    films_so(each_s=None)
-    with pytest.raises(UnavailableError, match="no picture within"):
-        cameras.measure("0", SETTINGS)
-
-
 @pytest.mark.parametrize(
     ("error", "found", "advice"),
     [

@@ -351,15 +351,6 @@ def test_clips_that_do_not_play_are_replaced(tmp_path, rng):
         assert clips.read().shape == (480, 640, 3) and len(noted) == 1
 
 
-def test_letters_that_the_fonts_lack_are_reported(turns):
-    """In the log and in the health file, once."""
-    turns.kiosk.network.engine.network.labels = ["heart", "snow \u2603\u0e01"]
-    turns.kiosk._known_engine = None
-    turns.turn()
-    assert turns.kiosk.last_error[0].startswith("labels: the fonts have no ")
-    assert "\u0e01" in turns.kiosk.last_error[0]
-
-
 def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
     """The map of an earlier picture would be beside what moves."""
     shown = []

@@ -74,16 +74,6 @@ def test_a_held_key_opens(fps):
     assert staff.lock.opened
 
 
-def test_taps_do_not_open():
-    """Also where each look finds the key down; nor other keys that are held."""
-    staff = Staff()
-    for _ in range(100):
-        staff.do("q", down={"q"})
-    assert staff.lock.held == 0
-    staff.hold("w", 9)
-    assert staff.lock.held == 0 and not staff.lock.opened
-
-
 @pytest.mark.parametrize(
     ("corner", "x", "y"),
     [

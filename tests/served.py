@@ -23,18 +23,34 @@ from realtime_lrp.video.pictures import encode_picture
 TOKEN = "a-token-of-22-or-more-letters"
 
 
-class NoVisitors:
-    """Stands for what explains pictures of visitors' cameras, and does not."""
+class StandIn:
+    """Stands for what explains pictures of visitors' cameras: answers with what `reply` makes.
+
+    Attributes:
+      pictures: what visitors have sent; b"harm" ends the connection.
+      joined: how many are there.
+      reply: (number of the visitor's picture, the picture) -> answer; None: no answers.
+    """
+
+    def __init__(self, reply=None):
+        self.pictures, self.joined, self.reply = [], 0, reply
 
     def join(self, answer):
-        """A visitor who gets no maps."""
+        """A visitor who has sent nothing yet."""
+        self.joined += 1
+        return [0, answer]
 
     def put(self, visitor, jpeg):
-        """Forgets a picture."""
-        return True
+        """Takes a picture."""
+        self.pictures.append(jpeg)
+        visitor[0] += 1
+        if self.reply:
+            visitor[1](self.reply(visitor[0], jpeg))
+        return jpeg != b"harm"
 
     def leave(self, visitor):
-        """There is nothing to forget."""
+        """Somebody goes."""
+        self.joined -= 1
 
 
 class Served:
@@ -51,7 +67,7 @@ class Served:
         self.exchange, self.tokens, self.messages = Exchange(), Tokens(token), []
         listening = listen("127.0.0.1", port)
         self.port = listening.getsockname()[1]
-        self.visitors = visitors or NoVisitors()
+        self.visitors = visitors or StandIn()
         self.examples = Examples()
         app = App(
             self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None, self.visitors,
@@ -134,4 +150,4 @@ def picture_of(socket):
     return data[5:]
 
 
-__all__ = ["TOKEN", "Role", "Served", "patience", "picture_of", "serving_pages"]
+__all__ = ["TOKEN", "Role", "Served", "StandIn", "patience", "picture_of", "serving_pages"]

@@ -12,8 +12,6 @@ from realtime_lrp.commands.concepts import sheet
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.concept_names import names_text, read_names
 from realtime_lrp.models.gallery import (
-    MAX_ROW,
-    MAX_SIDE,
     ChannelContents,
     Contents,
     Gallery,
@@ -106,20 +104,6 @@ def test_a_large_picture_in_a_small_file_is_never_decoded(tmp_path):
         write_gallery(path, contents(), [data] * 3)
         with pytest.raises(DamagedInputError, match="another format or size"):
             read_gallery_file(path)
-
-
-def test_decoded_pictures_take_little_memory(monkeypatch):
-    """Of the largest pictures and the longest rows: six of a row, and rows of 32 MB together."""
-    decoded = []
-    flat = np.zeros((MAX_SIDE, MAX_SIDE, 3), np.uint8)
-    monkeypatch.setattr(Gallery, "_decode", lambda self, number: decoded.append(number) or flat)
-    entries = {n: ChannelContents((n, *range(MAX_ROW - 1)), ()) for n in range(MAX_ROW)}
-    layers = (LayerContents("c", MAX_ROW, entries),)
-    gallery = Gallery(Contents(network="mine", side=MAX_SIDE, layers=layers, sizes=(0,) * MAX_ROW))
-    for channel in (*range(MAX_ROW), 0, MAX_ROW - 1):
-        assert len(gallery.pictures("c", channel)) == 6
-    assert decoded[-6:] == [0, 0, 1, 2, 3, 4]  # the first row was decoded again, the last was kept
-    assert len(decoded) == 6 * (MAX_ROW + 1)
 
 
 def test_a_gallery_of_another_network_is_refused(file):

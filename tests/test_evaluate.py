@@ -20,7 +20,6 @@ from realtime_lrp.commands.evaluate.randomising import (
 )
 from realtime_lrp.commands.evaluate.samples import BoxEntry, Samples
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
@@ -129,22 +128,6 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
     assert cv2.imread(str(tmp_path / "paper" / "examples.png")).std() > 5
     code, _, err = run(*words)
     assert code == 73 and "--overwrite" in err
-
-
-def test_nothing_is_written_where_nothing_can_be_measured(
-    run, halves, with_boxes, one_row, tmp_path, monkeypatch
-):
-    """Each row says why it is left out; chance alone is no result."""
-
-    def refuse(*_):
-        raise DamagedInputError("not this one")
-
-    monkeypatch.setattr(measuring.Evaluation, "measure", refuse)
-    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, "-o", tmp_path / "paper")
-    code, out, err = run("evaluate", *words)
-    assert (code, out) == (65, "")
-    assert "zplus is left out: not this one" in err and "No row could be measured" in err
-    assert not (tmp_path / "paper").exists()
 
 
 def test_an_interval_by_hand():
@@ -413,6 +396,8 @@ def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
 
 OK = '{"a.png": {"box": [8, 0, 24, 32]}}'
 BAD = {
+    "files of a search": ("--search --json r.json", OK, 2, "-o"),
+    "photos of a search": ("--search --images none", OK, 66, "no folder"),
     "photos without boxes": ("--images photos", OK, 2, "--boxes"),
     "boxes without photos": ("--boxes boxes.json", OK, 2, "--images"),
     "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),

@@ -295,18 +295,3 @@ def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkey
     assert code == 130
     assert "1 of 20 candidates measured" in out and "composite: zplus" in out
     assert "best so far" in err
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "expected"),
-    [
-        ("--search --json r.json", 2, "-o"),
-        ("--search --images none", 66, "no folder"),
-        ("--search --model vgg16", 2, "--images"),
-    ],
-)
-def test_bad_options(run, words, code, expected):
-    """Exit code and cause."""
-    got, out, err = run("evaluate", *words.split())
-    assert (got, out) == (code, "")
-    assert expected in err

@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -301,22 +300,6 @@ def test_nothing_reaches_out_by_itself(tmp_path):
     assert reached(trace) == set()
 
 
-@pytest.mark.release
-def test_the_watch_sees_a_connection(tmp_path):
-    """The two that look would have seen one."""
-    (tmp_path / "sitecustomize.py").write_text(WATCH)
-    code = "import socket; socket.socket().connect(('127.0.0.1', 9))"
-    environment = {**os.environ, "WATCHED": str(tmp_path / "watched")}
-    watched = {**environment, "PYTHONPATH": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=watched, capture_output=True)
-    assert "socket.connect" in (tmp_path / "watched").read_text()
-    command = traced(tmp_path / "calls", sys.executable, "-c", code)
-    subprocess.run(command, env=environment, capture_output=True)
-    if reached(tmp_path / "calls") is None:
-        pytest.skip("strace is not there or not allowed: Python's own account alone was looked at")
-    assert reached(tmp_path / "calls") == {("127.0.0.1", "9")}
-
-
 # --- Names of outputs
 
 
@@ -475,22 +458,6 @@ def test_exit_codes_hold_where_nobody_listens(line, code):
     """A closed pipe, a log on a full disk, no streams at all."""
     words = ["bash", "-c", f"{sys.executable} -m realtime_lrp {line}"]
     assert subprocess.run(words, capture_output=True, timeout=240).returncode == code
-
-
-@pytest.mark.release
-def test_without_streams_and_places_for_temporary_files_it_computes(tmp_path):
-    """As a service whose disk is full is started."""
-    media.write_picture(tmp_path / "in.png", media.plain())
-    code = (
-        "import tempfile\n"
-        "def full(*words, **options): raise FileNotFoundError('no usable temporary directory')\n"
-        "tempfile._get_default_tempdir = full\n"
-        "from realtime_lrp.__main__ import main; main()"
-    )
-    words = ("image", "in.png", "-o", "out.png", "--model", "shapes")
-    line = f"{shlex.join([sys.executable, '-c', code, *words])} <&- >&- 2>&-"
-    assert subprocess.run(["bash", "-c", line], cwd=tmp_path, timeout=240).returncode == 0
-    assert (tmp_path / "out.png").exists()
 
 
 def test_ctrl_c_while_it_is_loaded_ends_it_without_a_traceback(tmp_path):

@@ -1,8 +1,6 @@
 """Channels on the web page: their message, the gallery's pictures, and who may change them."""
 
 import json
-import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -14,7 +12,7 @@ from served import Role, serving_pages
 from viewer import LOOK
 
 from realtime_lrp.commands.serve.messages import Choice, Follow, event_of, read_message
-from realtime_lrp.commands.serve.news import NO_CONCEPTS, concepts_message
+from realtime_lrp.commands.serve.news import concepts_message
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 
@@ -62,15 +60,6 @@ def test_a_message_has_every_channel_with_its_own_map():
     without, _ = parts_of(concepts_message(panel, None, ("first", "conv")))
     assert without["without_pictures"] == [], "without a gallery no layer stands out"
     assert len(concepts_message(panel, None, ())) < 40_000
-
-
-def test_why_there_are_no_channels_is_said():
-    """Without rows and maps; where a gallery is another network's, above the rows."""
-    fields, maps = parts_of(concepts_message(panel_of(note="preparing conv"), None, ()))
-    assert (fields["why"], fields["rows"], maps) == ("preparing conv", [], None)
-    panel = replace(panel_of((5, 0.125, 2)), warning="Pictures made with other weights")
-    fields, maps = parts_of(concepts_message(panel, gallery_of("conv", 16), ()))
-    assert fields["why"] == panel.warning and len(fields["rows"]) == 1 and maps is not None
 
 
 def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
@@ -143,17 +132,3 @@ def test_files_that_cannot_be_read_are_said_before_the_address(run, tmp_path, op
     file.write_text("conv: 5")
     code, printed, told = run(*words, option, file)
     assert code == (65 if option == "--gallery" else 78) and printed == "" and "damaged" in told
-
-
-def test_who_only_watches_sees_channels_and_changes_none(served):
-    """As with all that is chosen."""
-    served.messages.clear()
-    served.exchange.publish_concepts(NO_CONCEPTS)
-    with served.socket(role=Role.WATCH) as watcher, served.socket() as other:
-        watcher.recv(timeout=300)
-        assert watcher.recv(timeout=300)[1:] == NO_CONCEPTS
-        watcher.send('{"type": "follow", "channel": 5}')
-        time.sleep(0.1)
-        other.send('{"type": "follow", "channel": 6}')
-        served.until(lambda: served.messages)
-        assert served.messages == [Follow(6)]

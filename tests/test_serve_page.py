@@ -22,7 +22,7 @@ from axe_playwright_python.sync_playwright import Axe
 from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
-from served import TOKEN, serving_pages
+from served import TOKEN, StandIn, serving_pages
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.news import join_message
@@ -388,28 +388,6 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(phone):
     phone.tap("#paint")
 
 
-def test_everybody_learns_that_the_view_is_frozen_and_whom_the_controls_are_for(page, watching):
-    """With an own camera they say so, and the snapshot is what the device shows."""
-    page.click("#freeze")
-    for one in (page, watching):
-        expect(one.locator("#figures")).to_have_text("frozen")
-        expect(one.locator("#notice")).to_contain_text("frozen")
-    page.click("#camera")
-    expect(page.locator("#camera")).to_have_text("Stop this device's camera")
-    expect(page.locator("#controls-notice")).to_contain_text("change the view for everybody")
-    expect(page.locator("#notice")).not_to_contain_text("frozen")
-    expect(page.locator("#data")).to_be_disabled()
-    with page.expect_download() as picture:
-        page.click("#snapshot")
-    shown = cv2.imdecode(np.frombuffer(picture.value.path().read_bytes(), np.uint8), 1)
-    assert shown.shape[:2] == tuple(page.evaluate("[view.height, view.width]")) and shown.std() > 9
-    page.click("#camera")
-    page.click("#freeze")
-    expect(page.locator("#controls-notice")).to_have_text("")
-    expect(page.locator("#camera")).to_have_text("Use this device's camera")
-    expect(watching.locator("#figures")).to_contain_text("from camera to screen")
-
-
 def test_controls_wait_for_the_network_and_go_with_the_connection(visit):
     """A line says what is loading; before the first picture there are no figures."""
     news = {
@@ -536,45 +514,26 @@ def test_a_phone_explains_what_is_before_its_own_camera(page, watching):
     expect(phone.locator("#concept-rows")).to_be_hidden()
 
 
-class Numbers:
-    """Answers each visitor's pictures with their numbers; it can be told to wait."""
-
-    def __init__(self):
-        self.count, self.waits = 0, False
-
-    def join(self, answer):
-        """A visitor who has sent nothing yet."""
-        return [0, answer]
-
-    def put(self, visitor, jpeg):
-        """Takes a picture."""
-        self.count += 1
-        visitor[0] += 1
-        if not self.waits:
-            fields = {"type": "map", "number": visitor[0], "reason": f"no map {visitor[0]}"}
-            visitor[1](join_message(fields, b""))
-        return True
-
-    def leave(self, visitor):
-        """Forgets nothing."""
-
-
 def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again(visit):
     """A picture that gets no answer is replaced by a newer one; a new server gets a first one."""
-    with serving_pages(visitors=Numbers()) as served:
-        numbers, port = served.visitors, served.port
+
+    def reply(number, jpeg):
+        return join_message({"type": "map", "number": number, "reason": f"no map {number}"}, b"")
+
+    with serving_pages(visitors=StandIn(reply)) as served:
+        visitors, port = served.visitors, served.port
         phone = visit(f"http://127.0.0.1:{port}/?token={TOKEN}", **PHONE)
         phone.tap("#camera")
-        until(phone, lambda: numbers.count > 5)
+        until(phone, lambda: len(visitors.pictures) > 5)
         expect(phone.locator("#figures")).to_contain_text("no map yet")
-        numbers.waits = True
+        visitors.reply = None
         phone.wait_for_timeout(100)
-        before = numbers.count
-        until(phone, lambda: numbers.count > before + 1)
-        numbers.waits = False
-        until(phone, lambda: numbers.count > before + 9)
-    with serving_pages(port, visitors=Numbers()) as served:
-        until(phone, lambda: served.visitors.count > 5)
+        before = len(visitors.pictures)
+        until(phone, lambda: len(visitors.pictures) > before + 1)
+        visitors.reply = reply
+        until(phone, lambda: len(visitors.pictures) > before + 9)
+    with serving_pages(port, visitors=StandIn(reply)) as served:
+        until(phone, lambda: len(served.visitors.pictures) > 5)
         expect(phone.locator("#camera-notice")).to_contain_text("no map")
     phone.close()
 

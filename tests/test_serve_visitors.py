@@ -3,30 +3,26 @@
 import json
 import os
 import signal
-import threading
-from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
-from viewer import LOOK
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from faults.clock import until
-from served import Role, patience, serving_pages
+from served import Role, StandIn, patience, serving_pages
 from websockets.exceptions import ConnectionClosed
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve import visitors
-from realtime_lrp.commands.serve.visitors import Visitors, encode_layer
+from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.video import untrusted
 from realtime_lrp.video.untrusted import ChildDecoder, is_plain_jpeg
-from realtime_lrp.view.overlay import Overlay
 
 
 def jpeg(brightness, size=(48, 64)):
@@ -226,23 +222,6 @@ def test_an_answer_says_which_picture_it_is_for(relevance):
         assert one.last == ({"type": "map", "number": 6, "reason": visitors.NO_MAP}, b"")
 
 
-def test_a_slow_network_gets_small_batches(relevance, monkeypatch):
-    """So that maps are not old before they are made; nobody watches the view, which gets less."""
-    monkeypatch.setattr(visitors, "BATCH_S", 1e-6)
-    monkeypatch.setattr(visitors, "ACTIVE_S", 600.0)
-    sizes, explain = [], relevance.engine.explain
-    monkeypatch.setattr(
-        relevance.engine, "explain", lambda p, t: sizes.append(len(p)) or explain(p, t)
-    )
-    with Visitors(relevance, lambda: relevance.state, lambda: False) as shared:
-        everybody = [Counter(shared) for _ in range(5)]
-        for one in everybody:
-            one.send()
-        until(lambda: min(len(one.answers) for one in everybody) >= 3)
-        assert relevance.others() == visitors.UNWATCHED
-    assert max(sizes) == 1
-
-
 def test_who_ends_the_decoder_is_served_no_more(relevance):
     """Others are, by the next decoder."""
     with Visitors(relevance, lambda: relevance.state) as shared:
@@ -278,46 +257,12 @@ def test_a_network_that_fails_costs_maps_and_nothing_else(relevance, caplog):
     assert caplog.text.count("out of order") == 1
 
 
-def test_the_layer_is_clear_where_there_is_no_relevance_and_the_map_where_it_is_strong():
-    """Around relevance the picture is darker."""
-    alpha = np.zeros((40, 40), np.float32)
-    alpha[18:22, 18:22] = 1
-    overlay = Overlay(np.full((40, 40, 3), (255, 128, 0), np.uint8), alpha, (0, 0, 40, 40), LOOK)
-    layer = cv2.imdecode(np.frombuffer(encode_layer(overlay), np.uint8), -1)
-    assert layer[20, 20].tolist() == [0, 128, 255, 255]
-    assert layer[15, 20, :3].max() == 0 and layer[15, 20, 3] > layer[0, 0, 3]
-    plain = replace(overlay, alpha=0 * alpha)
-    assert not cv2.imdecode(np.frombuffer(encode_layer(plain), np.uint8), -1)[..., 3].any()
-
-
 # --- Through the server
-
-
-class Kept:
-    """Keeps what visitors send."""
-
-    def __init__(self):
-        self.pictures, self.joined, self.lock = [], 0, threading.Lock()
-
-    def join(self, answer):
-        """A visitor is his answer."""
-        self.joined += 1
-        return answer
-
-    def put(self, visitor, picture):
-        """Answers with the picture's length."""
-        self.pictures.append(picture)
-        visitor(len(picture).to_bytes(4, "little"))
-        return picture != b"harm"
-
-    def leave(self, visitor):
-        """Counts."""
-        self.joined -= 1
 
 
 def test_a_camera_may_be_used_by_who_only_watches():
     """Its map goes to that visitor alone."""
-    kept = Kept()
+    kept = StandIn(lambda number, picture: len(picture).to_bytes(4, "little"))
     with (
         serving_pages(visitors=kept) as served,
         served.socket(role=Role.WATCH) as phone,
@@ -333,7 +278,7 @@ def test_a_camera_may_be_used_by_who_only_watches():
 
 def test_the_connection_of_who_ends_the_decoder_is_closed():
     """With the next picture; the reason says why."""
-    with serving_pages(visitors=Kept()) as served, served.socket() as phone:
+    with serving_pages(visitors=StandIn()) as served, served.socket() as phone:
         phone.send(b"harm")
         with pytest.raises(ConnectionClosed) as closed:
             while True:

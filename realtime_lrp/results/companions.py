@@ -104,13 +104,11 @@ class OpenCompanions:
         self._first_row = {KEY: msgspec.to_builtins(whole)}
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Writes a line of the sidecar."""
         if self._lines:
             self._lines.write(json.dumps({**row, **self._first_row}, ensure_ascii=False) + "\n")
             self._first_row = {}
 
     def keep(self, result: Result, name: int | str, seconds: float = 0.0) -> None:
-        """Saves a raw map."""
         if "maps" not in self.parts:
             return
         relevance = result.relevance.sum(-1, dtype=np.float32)

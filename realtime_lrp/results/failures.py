@@ -40,7 +40,6 @@ class Failures:
 
     @property
     def count(self) -> int:
-        """How many files failed so far."""
         return len(self._errors)
 
     def log_stop(self, stop: BaseException, finished: int) -> None:

@@ -145,7 +145,6 @@ class Journal:
                 yield str(row["name"]), msgspec.convert(row["manifest"], Manifest)
 
     def manifest(self, target: Path) -> Manifest | None:
-        """What is known of an output, or None."""
         return self._manifests.get(target.name)
 
     def add(self, target: Path, manifest: Manifest) -> None:

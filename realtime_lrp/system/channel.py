@@ -45,7 +45,6 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
     @classmethod
     def by(cls, error: Exception) -> "Failed":
-        """The message that reports an exception."""
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, errors.InternalError):  # its message gets its second line again
             return cls("InternalError", errors.first_line(error), 0, trace)

@@ -55,7 +55,6 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Its process number."""
         return self._process.pid
 
     def send(self, message: msgspec.Struct) -> None:

@@ -136,7 +136,6 @@ class ObjectStore:
             raise DamagedInputError(f"{file.address!r} has changed while it was read.")
 
     def read_all(self, addresses: Sequence[str]) -> list[bytes]:
-        """The contents of small objects, many at a time."""
         if not addresses:
             return []
         paths = [_path(address) for address in addresses]
@@ -145,7 +144,6 @@ class ObjectStore:
         return [found[path] for path in paths] if isinstance(found, dict) else [found]
 
     def write(self, content: bytes, address: str) -> None:
-        """Writes a small object."""
         with _errors(address, reading=False, midway=True):
             self._files.pipe_file(_path(address), content)
 

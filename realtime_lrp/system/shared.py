@@ -39,7 +39,6 @@ class SharedPicture:
         return cls(descriptor)
 
     def fits(self, shape: Sequence[int]) -> bool:
-        """Whether there is room for an array of that shape."""
         return math.prod(shape) <= self.size
 
     def write(self, array: np.ndarray) -> None:
@@ -51,7 +50,6 @@ class SharedPicture:
         return self._view(shape).copy()
 
     def close(self) -> None:
-        """Gives the memory back."""
         self._mapped = None  # unmapped once no array of it is left
         os.close(self.descriptor)
 

@@ -42,7 +42,6 @@ class CameraSettings:
 
     @classmethod
     def of(cls, live: "Live") -> "CameraSettings":
-        """The settings in the section `live` of the configuration."""
         return cls(live.camera_size, live.camera_fps, live.camera_format)
 
     def __str__(self) -> str:

@@ -5,27 +5,29 @@ Must not raise: the file may be anything.
 
 from pathlib import Path
 
-PICTURES = {
-    b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF8": "GIF", b"BM": "BMP",
-    b"II*\0": "TIFF", b"MM\0*": "TIFF",
-}  # fmt: skip
-VIDEOS = {b"\x1a\x45\xdf\xa3": "MKV or WebM"}
-INSIDE = {
-    b"ftypavif": ("AVIF", "picture"), b"ftypavis": ("AVIF", "picture"),
-    b"ftyp": ("MP4 or MOV", "video"),
-}  # fmt: skip
-"""What stands behind the first four bytes; longer texts first."""
-
-OTHERS = {
-    b"%PDF": "a PDF document", b"PK\x03\x04": "a ZIP archive", b"\x1f\x8b": "a gzip archive",
-    b"7z\xbc\xaf": "a 7z archive", b"Rar!": "a RAR archive", b"\x89HDF": "an HDF5 file",
-    b"\x93NUMPY": "a NumPy array", b"P7\n": "a PAM picture", b"PF\n": "a PFM picture",
-    b"Pf\n": "a PFM picture",
-}  # fmt: skip
-"""First bytes -> what is not read."""
-
-HEIC = (b"ftypheic", b"ftypheix", b"ftypheim", b"ftypheis")
-"""Pictures of phones, which OpenCV's wheel does not read."""
+KNOWN = (
+    (0, b"\x89PNG\r\n\x1a\n", "PNG", "picture"),
+    (0, b"\xff\xd8\xff", "JPEG", "picture"),
+    (0, b"GIF8", "GIF", "picture"),
+    (0, b"BM", "BMP", "picture"),
+    (0, b"II*\0", "TIFF", "picture"),
+    (0, b"MM\0*", "TIFF", "picture"),
+    (8, b"WEBP", "WebP", "picture"),
+    (4, b"ftypavi", "AVIF", "picture"),
+    (4, b"ftyphei", "a HEIC picture", ""),  # of phones; OpenCV's wheel does not read it
+    (4, b"ftyp", "MP4 or MOV", "video"),
+    (0, b"\x1a\x45\xdf\xa3", "MKV or WebM", "video"),
+    (8, b"AVI ", "AVI", "video"),
+    (0, b"%PDF", "a PDF document", ""),
+    (0, b"PK\x03\x04", "a ZIP archive", ""),
+    (0, b"\x1f\x8b", "a gzip archive", ""),
+    (0, b"\x89HDF", "an HDF5 file", ""),
+    (0, b"\x93NUMPY", "a NumPy array", ""),
+    (0, b"P7\n", "a PAM picture", ""),
+    (0, b"PF\n", "a PFM picture", ""),
+    (0, b"Pf\n", "a PFM picture", ""),
+)
+"""Where which bytes stand, what they say, and whether that is read: as a picture or a video."""
 
 HEAD = 1024
 """Bytes that are looked at."""
@@ -47,34 +49,11 @@ def _reason(head: bytes, kind: str) -> str:
         return "it is empty"
     if not any(head):
         return "it begins with nothing but zeros"
-    for begin, name in OTHERS.items():
-        if head.startswith(begin):
-            return f"it is {name}"
-    if _is_text(head):
-        return "it is text"
-    if head[4:12] in HEIC:
-        return "it is a HEIC picture"
-    found, held = _format(head)
-    if found and held == kind:
-        return f"it begins as {found}, but ends early or is damaged"
-    return f"it is a {held} ({found})" if found else ""
-
-
-def _format(head: bytes) -> tuple[str, str]:
-    """The format of a picture or video, or "", and which of the two it is."""
-    for begin, name in (PICTURES | VIDEOS).items():
-        if head.startswith(begin):
-            return name, "picture" if begin in PICTURES else "video"
-    for inside, known in INSIDE.items():
-        if head[4:].startswith(inside):
-            return known
-    if head.startswith(b"RIFF"):
-        return {b"WEBP": ("WebP", "picture"), b"AVI ": ("AVI", "video")}.get(head[8:12], ("", ""))
-    return "", ""
-
-
-def _is_text(head: bytes) -> bool:
-    """Whether the bytes are UTF-8 text; a letter that is cut off at the end does not count."""
-    text = head.decode("utf-8", "replace").rstrip("\ufffd")
+    for at, begin, name, held in KNOWN:
+        if head[at:].startswith(begin):
+            if held == kind:
+                return f"it begins as {name}, but ends early or is damaged"
+            return f"it is a {held} ({name})" if held else f"it is {name}"
+    text = head.decode("utf-8", "replace").rstrip("\ufffd")  # a letter that is cut off at the end
     shown = all(letter.isprintable() or letter in "\t\n\r\f\ufeff" for letter in text)
-    return bool(text) and shown and "\ufffd" not in text
+    return "it is text" if text and shown and "\ufffd" not in text else ""

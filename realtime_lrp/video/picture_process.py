@@ -166,7 +166,6 @@ class PictureProcess:
             yield picture
 
     def close(self) -> None:
-        """Ends the child."""
         self.child.close()
         if self._memory:
             self._memory.close()

@@ -114,7 +114,6 @@ class Playback(Source):
 
     @property
     def _jumps(self) -> bool:
-        """Whether the file is to be left at once."""
         return bool(self._skipped) or self._sought is not None
 
     def _shown_for(self, duration_s: float) -> bool:

@@ -178,7 +178,6 @@ class VideoReader:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 
     def _limits(self) -> Limits:
-        """The span in the times of the stream."""
         if not self._trimmed:
             return Limits(-inf, inf, 0)
         first = self.stream.start_time or 0

@@ -248,7 +248,6 @@ class _Files:
         return f"the disk is full ({free >> 20} MiB free)" if free < KEPT_FREE else ""
 
     def write_row(self, row: dict[str, Any]) -> None:
-        """Appends a line to the sidecar."""
         if self._lines is None:
             part = part_path(self._sidecar)
             self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")

@@ -153,7 +153,6 @@ class ChildDecoder:
         return found[0] if small else None
 
     def close(self) -> None:
-        """Ends the child."""
         process, self._process = self._process, None
         if process:
             process.close()

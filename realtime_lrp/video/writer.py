@@ -179,7 +179,6 @@ class VideoWriter:
 
     @property
     def lost_sound(self) -> int:
-        """How many packets of sound could not be written."""
         return sum(sound.lost for sound in self._sound.values())
 
     def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
@@ -235,7 +234,6 @@ class VideoWriter:
 
 
 def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, str]:
-    """FFmpeg's options for the container."""
     options = {"flush_packets": "1"} if live else {}
     if CONTAINERS[container] == "matroska":
         options["fflags"] = "+bitexact"  # else each file gets a random number

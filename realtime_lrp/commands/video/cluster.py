@@ -127,7 +127,6 @@ class Cluster:
         self._share = share_of(self.count, cpus, gpus)
 
     def begin(self, task: Task) -> Any:
-        """Has a worker make a film; gives what `wait` and `get` take."""
         share, level = self._share, logging.getLogger().level
         order = Order(
             self._config, self._options, task, Path.cwd(), share.threads, self._folder, level
@@ -159,7 +158,6 @@ class Cluster:
             )
 
     def get(self, call: Any) -> Outcome:
-        """What a call that has ended returned."""
         try:
             with stops_unchanged():
                 return self._ray.get(call)

@@ -43,7 +43,6 @@ class Films:
     def make(
         self, task: Task, stats: Stats | None = None, progress: Progress | None = None
     ) -> Outcome:
-        """Makes the film of a recording, with all that is wanted beside it."""
         try:
             engine = self._engine()
         except Exception as error:

@@ -113,7 +113,6 @@ class Recoder:
         self._written_at = 0.0
 
     def run(self) -> Report:
-        """Decodes, draws and encodes everything, and reads the film again."""
         job = self._job
         with _alive_while(self._channel, self._progress):
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.

@@ -44,11 +44,9 @@ class StoredFolder:
         self.manifests: dict[str, bytes] = {}
 
     def at(self, path: Path) -> str:
-        """The address of a path below it."""
         return f"{self.address}/{path.as_posix()}"
 
     def read_manifests(self, films: Iterable[Path]) -> None:
-        """Reads the manifests of films."""
         names = [manifest_path(film).name for film in films]
         names = [one for one in names if 0 < self._there.get(one, {}).get("", 0) <= MOST_MANIFEST]
         contents = ObjectStore(self.address).read_all([self.at(Path(name)) for name in names])
@@ -98,7 +96,6 @@ class StoredTask(Task):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the source and the settings."""
         if self._recording is None:
             return super().fingerprint
         content = {"size": self._recording.size, "version": self._recording.version}

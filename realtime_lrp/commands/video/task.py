@@ -116,7 +116,6 @@ class Task(Film):
 
     @property
     def beside(self) -> list[str]:
-        """Where the other outputs are in the end."""
         return [str(path) for path in self.companions.by_kind.values()]
 
     @contextmanager
@@ -125,7 +124,6 @@ class Task(Film):
         yield self
 
     def check_source(self) -> None:
-        """Refuses what is no video."""
         next(read_frames(self.source.resolve(), 0, notes=False))
 
     def refusal(self) -> Error | None:
@@ -159,7 +157,6 @@ class Task(Film):
         return read_manifest(self.target)
 
     def _states(self) -> dict[str, str]:
-        """The present states of all outputs."""
         return {kind: state_of(path) for kind, path in self.outputs.items()}
 
     def _compare(self) -> None:
@@ -216,7 +213,6 @@ class Task(Film):
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Of the source and the settings, see `results.resume.fingerprint`."""
         return fingerprint(self.source, self._config, self._further_settings())
 
     def _further_settings(self) -> dict[str, Any]:

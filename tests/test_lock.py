@@ -2,11 +2,10 @@
 
 import time
 
-import numpy as np
 import pytest
 
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
-from realtime_lrp.view.pad import draw_pad, key_boxes
+from realtime_lrp.view.pad import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 SIZE = (720, 1280)
@@ -220,21 +219,3 @@ def test_a_pin_that_cannot_be_typed_is_refused(pin):
     """Letters, spaces, other scripts, too short, too long."""
     with pytest.raises(ValueError, match="4 to 12 digits"):
         hash_pin(pin)
-
-
-@pytest.mark.parametrize("size", [(240, 320), (1080, 1920)])
-def test_the_keys_of_the_pad_are_large_apart_and_drawn(size):
-    """All on the canvas, as large as a finger needs, each with a sign; each digit adds a dot."""
-    boxes = key_boxes(size)
-    assert set(boxes) == {*"0123456789", "back", "enter", "leave"}
-    covered, canvases = np.zeros(size, int), []
-    for typed in range(13):
-        canvases.append(np.full((*size, 3), 200, np.uint8))
-        draw_pad(canvases[-1], "Leave the exhibit", "请输入 PIN 码。", typed)
-    for x0, y0, x1, y1 in boxes.values():
-        assert 0 <= x0 < x1 <= size[1] and 0 <= y0 < y1 <= size[0]
-        assert x1 - x0 == y1 - y0 >= 64 * min(size) / 1080
-        covered[y0:y1, x0:x1] += 1
-        assert (canvases[0][y0 + 4 : y1 - 4, x0 + 4 : x1 - 4].max(axis=2) > 150).any()
-    assert covered.max() == 1
-    assert all(np.diff([int((canvas > 150).sum()) for canvas in canvases]) > 0)

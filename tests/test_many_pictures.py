@@ -1,6 +1,5 @@
 """`image` with many pictures: one file never costs another, and an interrupted run goes on."""
 
-import json
 import sys
 
 import cv2
@@ -14,7 +13,6 @@ from realtime_lrp.results.resume import Journal
 from realtime_lrp.video import picture_process, untrusted
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_pages, read_picture
-from realtime_lrp.video.playback import PICTURE_S, _timed
 from realtime_lrp.video.untrusted import PictureReader
 
 pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
@@ -39,25 +37,6 @@ def folders(tmp_path):
 def shown(folder):
     """Names of what is in a folder, without hidden files."""
     return sorted(path.name for path in folder.glob("[!.]*"))
-
-
-def test_maps_that_lost_almost_everything_are_named(run, folders, vanishing_model, tmp_path):
-    """In `image` by picture, layer and advice; `video` and `inspect` say the same, once."""
-    source, target = folders
-    model = ("--model", vanishing_model, "--preprocess", "none")
-    code, out, err = run("image", source, "-o", target, "--sidecar", *model)
-    rows = [json.loads(line) for line in (target / "pictures.jsonl").read_text().splitlines()]
-    assert code == 0 and out.count("(shows almost nothing: relevance was lost)") == 2
-    assert [row["lost_in"] for row in rows] == ["answer", "answer"]
-    left = "almost nothing is left in {}: less than 1% of the relevance that started reached"
-    most = "the layer 'answer' lost most (100%)"
-    assert err.count("almost nothing") == 1 and most in err
-    assert left.format("2 of 2 maps") in err and "choose another --composite" in err
-    film = media.recording(tmp_path / "in.mp4", count=3)
-    _, _, err = run("video", film, "-o", tmp_path / "out.mp4", *model)
-    assert left.format("3 of 3 maps") in err and most in err
-    _, _, err = run("inspect", source / "a.png", "--logdir", tmp_path / "runs", *model)
-    assert left.format("the map") in err and most in err
 
 
 FAULTY = """
@@ -221,15 +200,3 @@ def test_an_empty_word_is_wrong_words(words, run):
     option = [word for word in words.split("|") if word.startswith("-")] or ["INPUT"]
     assert (code, out) == (2, "") and "is a variable of the shell not set? See " in err
     assert option[-1].rstrip("=") in err
-
-
-def test_a_folder_that_is_played_shows_animations_as_such(tmp_path):
-    """An animated GIF at its own speed, one with a single picture as long as any picture."""
-    frames = cv2.Animation()
-    frames.frames = [page[..., ::-1] for page in media.numbered(3, (40, 40))]
-    frames.durations = [100, 200, 100]
-    assert cv2.imwriteanimation(str(tmp_path / "moving.gif"), frames)
-    media.write_picture(tmp_path / "still.gif", media.plain(size=(40, 40)))
-    shown = [seconds for _, seconds, _ in _timed(tmp_path / "moving.gif")]
-    assert shown[:2] == pytest.approx([0.1, 0.2]) and len(shown) == 3
-    assert [seconds for _, seconds, _ in _timed(tmp_path / "still.gif")] == [PICTURE_S]

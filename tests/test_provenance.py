@@ -171,23 +171,6 @@ def test_a_film_repeats_whether_or_not_numbers_are_written_beside_it(
     assert (f"computed in {fast}; --sidecar" in err) == (fast != "float32")
 
 
-def test_show_prints_an_output_in_lines_and_a_folder_in_one_line_each(run, explained):
-    """--json gives the whole of it; what is no output is left out."""
-    (explained / "notes.txt").write_text("not an output")
-    code, out, err = run("show", explained / "a.png")
-    assert (code, err) == (0, "")
-    assert "\nexplained  lrp, composite epsilon, target top1\n" in out
-    assert '\n           lrp.layers: {"Dense": "epsilon(0.01)"}\n' in out
-    rules = [line.split()[-2] for line in out.splitlines()[-2:]]
-    assert rules == ["epsilon(1e-06):", "epsilon(0.01):"]
-    code, out, _ = run("show", explained)
-    names = [line.partition(": ")[0] for line in out.splitlines()]
-    assert code == 0 and names == sorted(str(explained / n) for n in OUTPUTS if "/" not in n)
-    code, out, _ = run("show", "--json", explained / "maps", explained / "a.npz")
-    made = [json.loads(line)["provenance"] for line in out.splitlines()]
-    assert len(made) == 2 and made[0] == made[1] and made[0]["program"] == "realtime_lrp"
-
-
 INVISIBLE = "\u202e\u2066\u200d\u2028\u2029\ufeff"
 """Direction marks, joiners and separators."""
 

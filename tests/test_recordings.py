@@ -12,7 +12,6 @@ import pytest
 from worker import recode
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.video.frames import colour_of, range_read
 from realtime_lrp.video.reader import Span
 from realtime_lrp.video.writer import VideoWriter
 
@@ -287,16 +286,6 @@ def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypa
     assert got == code and "bug in realtime-lrp" not in err
     got, _, err = run("video", "pipe.mp4", "-o", "x.mp4", *words)
     assert got == 66 and "pipe" in err
-
-
-def test_grey_without_a_tag_has_the_full_range():
-    """As FFmpeg reads it; other frames have the range of their file, RGB always the full one."""
-    for pixels, expected in (("gray", 2), ("gray16le", 2), ("yuv420p", 1), ("rgb24", 2)):
-        frame = av.VideoFrame(64, 48, pixels)
-        assert range_read(frame, colour_of(frame)) == expected, pixels
-    tagged = av.VideoFrame(64, 48, "gray")
-    tagged.color_range = 1
-    assert range_read(tagged, colour_of(tagged)) == 1
 
 
 def test_quality_0_loses_nothing(tmp_path, rng):

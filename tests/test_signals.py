@@ -175,16 +175,6 @@ def test_a_signal_after_the_work_changes_nothing(number):
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
 
-def test_an_exception_that_is_no_stop_is_reported_as_ever():
-    """The hook takes away nothing else."""
-    code = (
-        "from realtime_lrp.system.signals import raise_on_signals\nraise_on_signals()\n"
-        "class A:\n    def __del__(self): raise SystemExit(5)\nA()\nprint('goes on')"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    assert done.stdout == "goes on\n" and "SystemExit: 5" in done.stderr and done.returncode == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
 def test_what_is_ignored_stays_ignored(number):
     """As with nohup, or for a background job of a shell script."""

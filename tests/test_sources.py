@@ -16,7 +16,7 @@ from faults.cameras import Device, played
 from faults.clock import until
 from faults.server import MjpegServer
 
-from realtime_lrp.errors import MissingInputError, UnavailableError, masked
+from realtime_lrp.errors import MissingInputError, UnavailableError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, child_source
@@ -177,13 +177,6 @@ def test_sources_that_are_not_there_are_refused(stop):
 
 def test_credentials_of_a_url_stay_secret(stop):
     """Neither name nor password is in a message or a description."""
-    assert masked("rtsp://me:secret@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
-    assert masked("rtsp://me:p@ss/w@10.0.0.2/a") == "rtsp://***@10.0.0.2/a"
-    assert masked("no rtsp://me:p 'w@10.0.0.2/a here") == "no rtsp://***@10.0.0.2/a here"
-    assert masked("C:/a@b/cat?.jpg") == "C:/a@b/cat?.jpg"
-    assert masked("http:/me:secret@host/a") == "http:/***@host/a"
-    assert masked("http://host/v.cgi?user=me&pwd=secret") == "http://host/v.cgi?***"
-    assert masked("in/cat?.jpg") == "in/cat?.jpg"
     with pytest.raises(UnavailableError) as refusal:
         open_source("http://me:secret@127.0.0.1:9/", stop)
     assert "secret" not in str(refusal.value)

@@ -209,13 +209,16 @@ def _with_warning(loaded: Loaded, name: str) -> Loaded:
 
 def _network_html(network: Network) -> str:
     """A network as HTML: input, preprocessing, labels, layers."""
-    model, preprocess, labels = network.model, network.preprocess, network.labels
+    model, preprocess, labels = network.model, network.preprocess, network.labels or []
+    colours = {1: "luminance", 3: "RGB"}.get(network.channels, f"{network.channels} channels")
+    size = _dimensions(model, "input_shape")
+    first = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
     about = {
-        "input": _input_in_words(model, network.channels),
+        "input": f"{size} ({colours})" if size else colours,
         "preprocess": f"{preprocess}: {PREPROCESSING.get(preprocess, 'scaled as its preset says')}",
-        "classes": _dimensions(_attribute(model, "output_shape")),
+        "classes": _dimensions(model, "output_shape"),
         "weights": _weights(model),
-        "labels": "not known" if labels is None else f"{len(labels)}: {_first(labels)}",
+        "labels": f"{len(labels)}: {first}" if labels else "not known",
         "warning": network.warning or None,
     }
     text = html.facts(network.name, about)
@@ -223,7 +226,12 @@ def _network_html(network: Network) -> str:
         text += html.folded("all labels", html.table(("index", "label"), enumerate(labels)))
     if model is not None:
         rows = [
-            (layer.name, type(layer).__name__, _output_size(layer), _weights(layer))
+            (
+                layer.name,
+                type(layer).__name__,
+                _dimensions(layer, "output", "shape"),
+                _weights(layer),
+            )
             for layer in model.layers
         ]
         head = ("layer", "type", "output", "weights")
@@ -231,33 +239,16 @@ def _network_html(network: Network) -> str:
     return text
 
 
-def _input_in_words(model: keras.Model | None, channels: int) -> str:
-    colours = {1: "luminance", 3: "RGB"}.get(channels, f"{channels} channels")
-    size = _dimensions(_attribute(model, "input_shape"))
-    return f"{size} ({colours})" if size else colours
-
-
-def _first(labels: Sequence[str], count: int = 6) -> str:
-    return ", ".join(labels[:count]) + (", ..." if len(labels) > count else "")
-
-
-def _attribute(thing: object, name: str) -> Any:
-    """An attribute, or None: Keras raises these errors for layers not called exactly once."""
+def _dimensions(thing: Any, *names: str) -> str | None:
+    """A shape, found by attribute names, without the batch; None where there is no single one."""
     try:
-        return getattr(thing, name)
-    except (AttributeError, ValueError):
+        for name in names:
+            thing = getattr(thing, name)
+    except (AttributeError, ValueError):  # Keras's, for layers not called exactly once
         return None
-
-
-def _output_size(layer: keras.Layer) -> str | None:
-    return _dimensions(_attribute(_attribute(layer, "output"), "shape"))
-
-
-def _dimensions(shape: Any) -> str | None:
-    """A shape without the batch; None where there is no single one."""
-    if not isinstance(shape, tuple):
+    if not isinstance(thing, tuple):
         return None
-    return " x ".join("any" if one is None else str(one) for one in shape[1:])
+    return " x ".join("any" if one is None else str(one) for one in thing[1:])
 
 
 def _weights(layer: keras.Layer | None) -> str | None:

@@ -8,7 +8,7 @@
 - child: the process that tries inputs one after the other
 - runner: starts children, notes what kills or hangs them, counts
 
-`python -m fuzz --rounds 500 --seed 1`, in tests/, prints a table.
+`pytest -m release tests/test_fuzz.py` runs them.
 """
 
 import realtime_lrp  # noqa: F401 - it tells OpenCV its limits, before anything loads OpenCV

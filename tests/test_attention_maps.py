@@ -88,7 +88,7 @@ def assert_drawn(relevance, patches):
 
 @pytest.mark.parametrize(
     ("extra", "pooled", "dense"),
-    [(1, False, False), (3, False, False), (0, True, False), (1, False, True)],
+    [(3, False, False), (0, True, False), (1, False, True)],
 )
 def test_maps_are_those_of_the_attention_weights(extra, pooled, dense, pictures, rng):
     """Of a class token, of one with registers behind it, of pooled patches; for every target."""

@@ -264,6 +264,7 @@ def test_nested_models_traced_layers_and_own_rules(pictures):
         assert largest_difference(found.maps.sum(1), whole) < 1e-4, layer
 
 
+@pytest.mark.release
 def test_bfloat16_adds_up(rng):
     """The embedded network, on noise: to 2 % of the largest entry."""
     network = load_network("shapes")

@@ -145,18 +145,6 @@ def test_a_saved_model_says_how_it_was_made(saved, model, tmp_path):
         check_files("saved", one, config.load(config.settings_tree(one.settings, "saved")))
 
 
-def test_bfloat16_is_exported(model, x, tmp_path):
-    """The saved model computes in the same precision."""
-    explainer = Explainer(model, precision="bfloat16")
-    explainer.export(tmp_path / "saved")
-    got = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"](x=tf.constant(x))
-    explanation = explainer(x)
-    np.testing.assert_allclose(got["scores"], explanation.scores, rtol=0.02)
-    flat = np.ravel(got["relevance"]), np.ravel(explanation.relevance)
-    assert np.corrcoef(*flat)[0, 1] > 0.9999
-    assert not np.allclose(explanation.scores, Explainer(model)(x).scores, rtol=1e-6)
-
-
 def test_the_graph_holds_public_operations_and_no_weights(saved):
     """It runs wherever TensorFlow does, and its file stays below the limit of 2 GB."""
     _, folder = saved

@@ -90,17 +90,11 @@ def settings(tiny_model, **words):
     [
         ({"--composite": "zplus"}, True, "bfloat16"),
         ({"--composite": "zplus"}, False, "float32"),
-        ({"--composite": "zplus", "--target": "top1"}, True, "bfloat16"),
         ({"--composite": "zplus", "--target": "1 - 2"}, True, "float32"),
         ({"--composite": "epsilon_plus_flat"}, True, "bfloat16"),
-        ({"--composite": "epsilon_plus_flat", "--target": "1 - rest"}, True, "float32"),
         ({"--composite": "epsilon_plus_flat", "--set": "lrp.absorb_bias=false"}, True, "float32"),
-        ({"--composite": "epsilon_plus"}, True, "bfloat16"),
         ({"--composite": "epsilon_gamma_box"}, True, "float32"),
-        ({"--composite": "epsilon_alpha2_beta1"}, True, "float32"),
-        ({"--method": "excitation_backprop"}, True, "bfloat16"),
         ({"--method": "grad_cam"}, True, "float32"),
-        ({"--precision": "float32"}, True, "float32"),
         ({"--precision": "bfloat16", "--composite": "epsilon"}, False, "bfloat16"),
     ],
 )

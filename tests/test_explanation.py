@@ -164,21 +164,6 @@ def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
     assert mine.axes[1].images[0].cmap(0)[:3] == pytest.approx(COLORMAPS["icefire"].table[0] / 255)
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"pictures": np.zeros((2, 4, 4, 3), np.uint8)}, r"uint8 \[3, h, w, 3\]. Received uint8"),
-        ({"pictures": np.zeros((3, 4, 4, 3))}, "Received float64"),
-        ({"colormap": "vridis"}, "Did you mean 'viridis'"),
-        ({"colormap": 3}, "Expected a colormap of Matplotlib.*Received 3"),
-    ],
-)
-def test_what_cannot_be_plotted_is_refused(explanation, changes, expected):
-    """With what was expected."""
-    with pytest.raises(UsageError, match=expected):
-        explanation.plot(**changes)
-
-
 def test_a_large_batch_is_shown_in_part(network, pictures):
     """Notebooks show the first pictures; a plot of all is refused."""
     large = Explainer(network)(network.prepare(pictures.repeat(9, axis=0)))

@@ -37,10 +37,9 @@ def test_a_processor_is_measured_once(measured, tmp_path):
 @pytest.mark.parametrize(
     "damaged",
     [
-        b"", b"{", b"\xff\xfe", b"[1]", b"null", b'{"KEY": null}', b'{"KEY": {"float32": 1.0}}',
+        b"", b"\xff\xfe", b'{"KEY": {"float32": 1.0}}', b"[" * 100_000,
         b'{"KEY": {"float32": NaN, "bfloat16": 1.0}}', b'{"KEY": {"float32": 1.0, "bfloat16": 0}}',
         b'{"KEY": {"float32": "1", "bfloat16": 1.0}}', b'{"KEY": {"float32": null, "bfloat16": 1}}',
-        b'{"KEY": {"float32": true, "bfloat16": 1.0}}', b"[" * 100_000,
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_measured_again_and_replaced(damaged, measured):

@@ -135,7 +135,9 @@ class Engine:
                 composite=self.composite, precision=precision, also=self.also,
             )  # fmt: skip
             self._flooded: set[str] = set()  # names of maps that were warned of
-            self._check_concept_layer()
+            chosen = config.concepts.layer
+            if chosen and chosen not in self.explainer.channel_counts():
+                raise unknown("concept layer", chosen, self.explainer.concept_layers)
             layer = self.concept_layer if self._by_channel else None
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce, layer)
         self._concepts = ConceptPipelines(
@@ -175,12 +177,6 @@ class Engine:
         """The layer whose channels are concepts; None without one, and for methods but LRP."""
         default = self.explainer.concept_layer if self.config.lrp.method == "lrp" else None
         return default and (self.config.concepts.layer or default)
-
-    def _check_concept_layer(self) -> None:
-        """Refuses a layer of the configuration that the network does not have."""
-        chosen, explainer = self.config.concepts.layer, self.explainer
-        if chosen and chosen not in explainer.channel_counts():
-            raise unknown("concept layer", chosen, explainer.concept_layers)
 
     @property
     def name(self) -> str:
@@ -249,22 +245,16 @@ class Engine:
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
     ) -> Callable[[], list[Result]]:
-        """Starts to explain pictures; the function that is returned waits for the results.
+        """Starts to explain pictures, uint8 [H, W, 3] RGB; returns what waits for the results.
 
         A batch for which the memory is too small is split in halves. Where a GPU's memory is too
         small for one picture, the engine moves to the CPU.
 
-        Args:
-          pictures: uint8 [H, W, 3] RGB each, of any sizes.
-          targets: what is explained of each picture instead of the engine's own target.
-          concepts: the channels that are wanted too. Where they cannot be had, results say why.
-          prior: float32 [2, channels of the layer]. Before the largest shares are chosen, its first
-            row is added to them, then its second row multiplies them; see `SteadyShares`.
-
-        Raises:
-          UsageError: there is no such target, or there are more or fewer targets than pictures.
-          NotFiniteError: the network computes NaN or Inf.
-          UnavailableError: the CPU's memory is too small for one picture.
+        Each picture may have a target of its own instead of the engine's. With `concepts` the
+        channels that are wanted come too; where they cannot be had, results say why. `prior` is
+        float32 [2, channels of the layer]. Before the largest shares are chosen, its first row is
+        added to them, then its second row multiplies them; see `SteadyShares`. UnavailableError:
+        the CPU's memory is too small for one picture.
         """
         regions = [self.region(picture.shape[:2]) for picture in pictures]
         extracted = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]

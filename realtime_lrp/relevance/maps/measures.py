@@ -18,14 +18,10 @@ from realtime_lrp.relevance.maps.methods import METHODS
 
 
 def supporting_relevance(relevance: np.ndarray, name: str) -> np.ndarray:
-    """The part of raw relevance that speaks for the class.
+    """The part of raw relevance [N, H, W, C] that speaks for the class, float [N, H, W].
 
-    Args:
-      relevance: float [N, H, W, C], raw.
-      name: the method or composite that computed it. For an `absolute` method it is the magnitude.
-
-    Returns:
-      float [N, H, W], summed over the channels, then the magnitude or the positive part.
+    Summed over the channels, then the positive part; the magnitude for an `absolute` method. The
+    name is that of the method or composite.
     """
     summed = relevance.sum(axis=-1)
     absolute = name in METHODS and METHODS[name].absolute
@@ -142,17 +138,12 @@ def patch_ranks(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.nda
 
 
 def area_weights(positions: np.ndarray) -> np.ndarray:
-    """Weights w of the points of a curve, so that w @ values is the area under it.
+    """Weights w of the points of a curve, so that w @ values is the area under it; their sum is 1.
 
-    The curve is the natural cubic spline through the points over the square roots of their
-    positions: curves that change most at the start are smooth there, so that few points suffice.
-    The area is taken over the positions themselves, each of which weighs the same.
-
-    Args:
-      positions: float [points], ascending from 0 to 1, at least two.
-
-    Returns:
-      float64 [points], their sum is 1.
+    Positions ascend from 0 to 1, at least two. The curve is the natural cubic spline through the
+    points over the square roots of their positions: curves that change most at the start are smooth
+    there, so that few points suffice. The area is taken over the positions themselves, each of
+    which weighs the same.
     """
     roots = np.sqrt(positions)
     steps, count = np.diff(roots), len(roots)

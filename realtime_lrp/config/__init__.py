@@ -1,8 +1,8 @@
 """The configuration: one schema, read from YAML and the command line, checked and printed.
 
 `schema` has every key, `values` their types, `defaults` what depends on the command, `names` the
-legal names. `reading` reads YAML, `check` looks whether names and files exist, `problems` and
-`messages` say what is wrong, `loading` puts it all together, `printing` and `manual` write it out.
+legal names. `reading` reads YAML, `check` looks whether names and files exist, `problems` says what
+is wrong, `loading` puts it all together, `printing` writes it out.
 Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fast.
 """
 

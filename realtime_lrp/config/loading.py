@@ -104,10 +104,7 @@ def load(
       command: whose defaults hold; "" is for those of the schema.
 
     Raises:
-      MissingInputError: files are missing, and nothing else is wrong.
-      UnavailableError: weights are missing, and nothing else is wrong.
-      UsageError: options have wrong values, and nothing else is wrong.
-      ConfigError: the file or an assignment is wrong.
+      Error: see `as_error` for its kind.
     """
     tree = _sections(file)
     for assignment in sets:

@@ -2,7 +2,7 @@
 
 PyYAML composes the text into nodes that know their lines; what is too large or has anchors stops it
 early. A plain scalar is what JSON would make of it, else text: `no`, `12:30`, `007` and dates are
-text. tests/test_config_files.py tries to break every limit here.
+text.
 """
 
 import os

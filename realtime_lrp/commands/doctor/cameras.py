@@ -97,12 +97,7 @@ class Measurement:
 
 
 def measure(name: str, settings: Settings) -> Measurement:
-    """Opens a source, named as for `--source`, and reads it for `MEASURE_S`.
-
-    Raises:
-      UnavailableError: it cannot be opened, or gives no picture within `FIRST_FRAME_S`.
-      Error: what else `open_source` raises.
-    """
+    """Opens a source, named as for `--source`, and reads it for `MEASURE_S`."""
     live, stop = settings.config.live, threading.Event()
     alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
     alarm.start()
@@ -177,9 +172,6 @@ def formats(node: str) -> list[str] | None:
     """Each format of a camera with its largest size, for example "MJPG up to 1920 x 1080".
 
     None if it is not a camera: video encoders are called /dev/video* as well.
-
-    Raises:
-      OSError: it cannot be opened.
     """
     camera = os.open(node, os.O_RDWR | os.O_NONBLOCK)
     try:

@@ -68,16 +68,10 @@ log = logging.getLogger(__name__)
 
 
 class Kiosk:
-    """The exhibit, on the main thread.
+    """The exhibit, on the main thread: `state`, the name of the `card`, or "", and the `page` shown.
 
-    `open_camera` and the clocks, monotonic seconds and local time, can be replaced.
-
-    Attributes:
-      state: what is shown.
-      card: the name of the card that is shown, or "".
-      page: the page that was drawn last.
-      last_error: (text, time) of the newest error, or None.
-      camera, network: the parts that are watched.
+    `open_camera` and the clocks, monotonic seconds and local time, can be replaced. `last_error` is
+    the text and time of the newest error.
     """
 
     def __init__(

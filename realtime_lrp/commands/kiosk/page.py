@@ -23,30 +23,17 @@ SHORT_NAME = 12
 
 @dataclass(frozen=True)
 class Moment:
-    """What a page depends on.
-
-    Attributes:
-      now: the time, in seconds of a monotonic clock.
-      state: the exhibit's state.
-      since: when it began.
-      left_s: in the state idle, seconds until the exhibit starts over.
-      source: whose pictures are shown: "camera", "clip" or "".
-      captions: those of the present language.
-      engine: that of the newest map; None before the first one.
-      explained: the newest map, or None.
-      failing: whether maps cannot be computed at the moment.
-      answer: the network's answer, or None.
-    """
+    """What a page depends on; times are seconds of a monotonic clock."""
 
     now: float
     state: State
-    since: float
-    left_s: float
-    source: str
+    since: float  # when the state began
+    left_s: float  # in the state idle, until the exhibit starts over
+    source: str  # whose pictures are shown: "camera", "clip" or ""
     captions: Captions
-    engine: Engine | None = None
+    engine: Engine | None = None  # None before the first map
     explained: ExplainedFrame | None = None
-    failing: bool = False
+    failing: bool = False  # whether maps cannot be computed at the moment
     answer: Answer | None = None
 
 

@@ -41,10 +41,7 @@ def load(
 ) -> Settings:
     """`config.load` with all checks that need no network.
 
-    If the file is wrong, the last good copy is used and the settings' `complaint` is set.
-
-    Raises:
-      Error: the configuration is wrong and there is no last good one.
+    If the file is wrong, the last good copy is used, if there is one, with a `complaint`.
     """
     try:
         return config.load(file, sets, options, wrong_settings, command="kiosk")

@@ -46,10 +46,8 @@ def start(
     window, which is closed at the end. Returns a line of figures.
 
     Raises:
-      UnavailableError: an exhibit is already running, or there is no display.
-      ConfigError: the captions are wrong.
       TemporaryError: a part is broken; another process may mend it.
-      Error: the network never loaded, and only another configuration can mend that.
+      Error: another exhibit is running, there is no display, or the configuration is wrong.
     """
     memory.limit_kept_memory()
     draw_in_one_thread()
@@ -174,12 +172,9 @@ def _forbid_core_dumps() -> None:
 
 @contextmanager
 def single_instance() -> Iterator[None]:
-    """Locks the state folder, so that only one exhibit uses it; the lock ends with the process.
+    """Refuses to start if another exhibit uses the state folder, which is locked until the end.
 
     Where folders cannot be locked (Windows, some file systems), nothing is refused.
-
-    Raises:
-      UnavailableError: another exhibit is using the folder.
     """
     lock = _lock(state_folder())
     try:

@@ -68,7 +68,7 @@ log = logging.getLogger(__name__)
 
 
 class Kiosk:
-    """The exhibit, on the main thread: `state`, the name of the `card`, or "", and the `page` shown.
+    """The exhibit, on the main thread: `state`, name of the `card` ("" for none), and `page` shown.
 
     `open_camera` and the clocks, monotonic seconds and local time, can be replaced. `last_error` is
     the text and time of the newest error.

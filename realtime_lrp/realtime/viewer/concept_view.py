@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from realtime_lrp.engine.result import ConceptResult
+from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow
@@ -89,6 +87,7 @@ class ConceptView:
         self, explained: ExplainedFrame, found: ConceptResult
     ) -> tuple[ConceptRow | None, ...]:
         request, engine = explained.request, explained.engine
+        gallery = engine.gallery
         series = engine, request.target, found.layer, explained.frame.source
         if series != self._series:
             self._start_over(series)
@@ -108,7 +107,7 @@ class ConceptView:
                 share=self._shares[one.channel],
                 figure=self._figures[one.channel],
                 intensity=intensity(one.strength, inner, one.scale / scale),
-                pictures=pictures_of(engine, found.layer, one.channel),
+                pictures=gallery.pictures(found.layer, one.channel) if gallery else (),
                 followed=one.channel == followed,
             )
 
@@ -141,11 +140,6 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
     return name or f"channel {channel}"
 
 
-def pictures_of(engine: Engine, layer: str, channel: int) -> Sequence[np.ndarray]:
-    """What a channel answers to; empty without a gallery."""
-    return engine.gallery.pictures(layer, channel) if engine.gallery else ()
-
-
 def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]:
     """The layers whose channels have pictures or names; all that can be shown where none have."""
     layers = engine.concept_layers()
@@ -154,17 +148,16 @@ def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]
     return tuple(one for one in layers if gallery.described(one)) or layers
 
 
-def followed_title(explained: ExplainedFrame) -> str:
-    """What the map is called that is of one channel alone; "" where it is of all."""
+def followed_map(explained: ExplainedFrame) -> ConceptMap | None:
+    """The map that stands alone for that of all channels; None where the whole map is shown."""
     wanted, found = explained.request.concepts, explained.concepts
-    one = found and wanted and found.of(wanted.channel)
-    if not (one and found):
-        return ""
-    return f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"
+    return found.of(wanted.channel) if wanted and found else None
 
 
 def followed_caption(explained: ExplainedFrame) -> str:
-    """The same, and whether the picture has nothing of that channel."""
-    wanted, found, title = explained.request.concepts, explained.concepts, followed_title(explained)
-    one = found and wanted and found.of(wanted.channel)
-    return f"{title}: {ABSENT}" if found and one and found.lacks(one) else title
+    """Its name, and whether the picture has nothing of that channel; "" where there is none."""
+    one, found = followed_map(explained), explained.concepts
+    if not (one and found):
+        return ""
+    title = f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"
+    return f"{title}: {ABSENT}" if found.lacks(one) else title

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from realtime_lrp.realtime.explaining import ExplainedFrame
-from realtime_lrp.realtime.viewer.concept_view import followed_caption, followed_title
+from realtime_lrp.realtime.viewer.concept_view import followed_caption, followed_map
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
 from realtime_lrp.view.scene import ExplainedPicture, Panel
-
-if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
 
 
 class MapScaler:
@@ -24,7 +19,7 @@ class MapScaler:
     """
 
     def __init__(self) -> None:
-        self._series: tuple[Engine, str | int, str, str, bool, float] | None = None
+        self._series: tuple[object, ...] | None = None
         self._scales: list[Scale] = []
         self._previous: list[np.ndarray] = []
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
@@ -34,10 +29,10 @@ class MapScaler:
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
             return None
-        title = followed_title(explained)
+        one = followed_map(explained)
         series = (
-            explained.engine, explained.request.target, explained.frame.source, title, look.paired,
-            look.average,
+            explained.engine, explained.request.target, explained.frame.source,
+            one and (explained.request.concepts, one.channel), look.paired, look.average,
         )  # fmt: skip
         if series != self._series:
             self._series, self._last, self._previous = series, None, []
@@ -54,9 +49,8 @@ class MapScaler:
             (one.strength, one.scale, one.scale * shortfall)
             for one, shortfall in zip(result.maps, explained.shortfalls, strict=True)
         ]
-        names, wanted = explained.names, explained.request.concepts
-        found = result.concepts
-        if wanted and found and (one := found.of(wanted.channel)):
+        names, one, found = explained.names, followed_map(explained), result.concepts
+        if one and found:
             least = found.scale if found.lacks(one) else one.scale  # noise is not drawn as a map
             maps[0] = one.strength, one.scale, least
             names = followed_caption(explained), *names[1:]

@@ -80,7 +80,8 @@ def figure_columns(
     if explained and drawn and not problem:
         legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
     if explained and drawn and state.about:
-        left += _descriptions(explained.names if state.tiled else explained.names[:1])
+        names = explained.names if state.tiled else explained.names[:1]
+        left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
     if explained and drawn and not outdated:
         if "answer" in shown:
             right.append(answer_bars(explained, state.presenting))
@@ -89,23 +90,15 @@ def figure_columns(
         if right:
             right[-1] = (*right[-1], *_below(state, explained, legends[:1], problem))
         if right and not own and (rates.map_ms or 0) >= OLD_ANSWER_MS:
-            right[0] = (old_row(rates.map_ms or 0), *right[0])
+            age = f"of a picture {(rates.map_ms or 0) / 1000:.1f} s ago"
+            right[0] = (Row("old", age, warn=True), *right[0])
         if refusal and state.with_figures:
             right.append((Paragraph("", refusal),))
         if state.request.probe and not further:
             right.append(probe_rows(explained))
     if "rates" in shown:
-        left.append(
-            further_rate_rows(rates, explained)
-            if further
-            else rate_rows(rates, state, source or "...", explained)
-        )
+        left.append(rate_rows(rates, state, source or "...", explained, further))
     return Columns(tuple(left), tuple(right), legends)
-
-
-def old_row(age_ms: float) -> Row:
-    """Marks an answer to a picture that is not shown any more."""
-    return Row("old", f"of a picture {age_ms / 1000:.1f} s ago", warn=True)
 
 
 def _below(
@@ -145,37 +138,32 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
     return sentences
 
 
-def _descriptions(names: Sequence[str]) -> list[Block]:
-    return [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
-
-
 def rate_rows(
-    rates: Rates, state: ViewerState, source: str, explained: ExplainedFrame | None = None
+    rates: Rates,
+    state: ViewerState,
+    source: str,
+    explained: ExplainedFrame | None,
+    further: bool = False,
 ) -> Block:
-    """The rates as rows, below source and device; of a frozen picture only its age."""
-    rows = [Row("source", source)]
-    if explained:
-        rows.append(Row("runs in", explained.engine.computed))
+    """The rates, below source and device; less of a frozen picture and of a further network."""
+    device = Row("runs in", explained.engine.computed if explained else "...")
+    maps = Row("maps", f"{rates.maps.rate():.1f} /s")
+    age = Row("age of map", _milliseconds(rates.map_ms))
+    if further:
+        return device, maps, age
     if state.frozen:
-        return (*rows, Row("frozen for", f"{rates.picture_ms / 1000:.0f} s"))
+        frozen = Row("frozen for", f"{rates.picture_ms / 1000:.0f} s")
+        return Row("source", source), device, frozen
     return (
-        *rows,
+        Row("source", source),
+        device,
         Row("camera", f"{rates.captured.rate():.1f} fps"),
         Row("shown", f"{rates.shown.rate():.1f} fps"),
-        Row("maps", f"{rates.maps.rate():.1f} /s"),
+        maps,
         Row("dropped", f"{rates.dropped}"),
         Row("age of picture", _milliseconds(rates.picture_ms)),
-        Row("age of map", _milliseconds(rates.map_ms)),
+        age,
         Row("slowest part", "..." if rates.map_ms is None else rates.limit()),
-    )
-
-
-def further_rate_rows(rates: Rates, explained: ExplainedFrame | None) -> Block:
-    """The rates that a further network has of its own."""
-    return (
-        Row("runs in", explained.engine.computed if explained else "..."),
-        Row("maps", f"{rates.maps.rate():.1f} /s"),
-        Row("age of map", _milliseconds(rates.map_ms)),
     )
 
 

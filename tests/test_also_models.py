@@ -1,7 +1,6 @@
 """Several networks side by side: what each explains, what is drawn of each, what is refused."""
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -152,25 +151,6 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
     assert abs(left.astype(int) - right).mean() > 10
 
 
-def test_an_answer_to_an_earlier_picture_is_marked_as_old():
-    """A slow second network, at 720p; its answer to the picture shown is not, however old."""
-    viewer = Both(figures=True, size=(720, 1280))
-    before = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
-    before = replace(before, time=before.time - 5)
-    viewer.explain(before, viewer.second, MUG, 1.0)
-    frame = viewer.frame(np.full((120, 160, 3), 60, np.uint8))
-    viewer.explain(frame, viewer.relevance, HEART, 1.0)
-    viewer.press("k")
-    viewer.view.step()
-    first, second = viewer.view.split.scenes
-    assert "old" not in texts(first.right)
-    assert "old" in texts(second.right)
-    viewer.explain(replace(frame, time=frame.time - 5), viewer.second, MUG, 1.0)
-    viewer.press("k")
-    viewer.view.step()
-    assert "old" not in texts(viewer.view.split.scenes[1].right)
-
-
 def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
     """Method, picture and patches are the same, classes go by name."""
     viewer = Both()
@@ -200,27 +180,6 @@ def test_a_class_that_the_second_network_does_not_have_is_said_in_its_part():
     viewer.state_target(2)
     viewer.view.step()
     assert viewer.view.split.scenes[1].look.style == "heat"
-
-
-def test_a_method_that_the_second_network_refuses_stays_with_the_first():
-    """The second one says why its map is another method's."""
-    viewer = Both(figures=True)
-    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
-    viewer.explain(frame, viewer.relevance, HEART, 1.0)
-    viewer.explain(frame, viewer.second, MUG, 1.0)
-    viewer.press("b")
-    viewer.view.step()
-    choice = viewer.request.choice
-    cache = SimpleNamespace(refused=lambda: (choice, "not for this network"), preparing=None)
-    viewer.second.engine_cache = cache
-    viewer.view.note_refusals()
-    viewer.view.step()
-    assert viewer.request.choice == choice
-    assert viewer.state.notice.text == "vgg16: not for this network"
-    right = viewer.view.split.scenes[1].right
-    assert "not for this network" in [
-        one.text for block in right for one in block if hasattr(one, "text")
-    ]
 
 
 def test_a_further_network_rests_while_the_first_does_not_keep_up():

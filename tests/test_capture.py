@@ -288,32 +288,6 @@ def test_a_first_picture_is_not_back(clock, caplog):
     assert [record.getMessage() for record in caplog.records][-1] == "pictures come"
 
 
-def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
-    """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
-    world = World(clock)
-
-    def pauses(count):
-        """The pauses of a loss before that many attempts."""
-        begin = len(world.opened)
-        world.gone, lost = True, clock.now()
-        clock.until(lambda: len(world.opened) == begin + count)
-        world.gone = False
-        return np.diff([lost, *world.opened[begin:]])
-
-    with Capture(world.open, clock=clock) as capture:
-        clock.sleep(2)
-        for count, healthy_s, expected in [
-            (6, 10, [0.5, 1, 2, 3, 3, 3]),
-            (2, 35, [3, 3]),
-            (3, 35, [0.5, 1, 2]),
-        ]:
-            measured, right = pauses(count), np.array(expected)
-            assert (measured >= 0.8 * right).all()
-            assert (measured <= 1.2 * right + 0.2).all()
-            clock.until(lambda: not capture.trouble)
-            clock.sleep(healthy_s)
-
-
 def test_a_switch_goes_over_at_once(clock):
     """The next frame is the other source's; numbers go on, no loss is told or counted."""
     first, second = World(clock, level=50), World(clock, level=200)

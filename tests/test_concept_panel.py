@@ -381,20 +381,6 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     assert MapScaler()(gone, LOOK).panels[0].name == "epsilon_plus_flat", "not in this answer"
 
 
-def test_a_followed_channel_that_is_absent_is_said_to_be():
-    """Its noise is not drawn as strongly as a map; a channel whose parts cancel out is there."""
-    state = handle(showing(), events.Chosen("channel", 17, time=6.0))
-    first, second = found_of(5, 17).maps
-    for share, magnitude, absent in [(0.001, 1e-3, True), (0.001, 0.5, False), (0.2, 0.0, False)]:
-        one = replace(second, share=share, magnitude=magnitude, scale=magnitude)
-        found = ConceptResult("conv2", (first, one))
-        explained = frame_with(found, state.request)
-        drawn = MapScaler()(explained, LOOK)
-        title = compose(state, explained.frame, explained, drawn, Columns()).title
-        assert ("nothing of it" in title) == absent == ("nothing" in drawn.panels[0].name)
-        assert (drawn.panels[0].intensity.max() < 0.2) == (absent or magnitude == 0)
-
-
 def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
     """The map with the largest scale is drawn at full strength; a followed row is marked."""
     picture = np.full((96, 96, 3), 7, np.uint8)

@@ -11,13 +11,12 @@ from viewer import LOOK, Viewer, engine_of, explained_frame
 from realtime_lrp.config.names import ABOUT, COMPOSITES, METHODS
 from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
-from realtime_lrp.realtime.viewer import compose, figures, network_view, view
+from realtime_lrp.realtime.viewer import compose, figures, view
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import keys, menus
 from realtime_lrp.view.help import help_layout
-from realtime_lrp.view.hud import Bar, Legend, Paragraph, Row
-from realtime_lrp.view.scene import Panel
+from realtime_lrp.view.hud import Bar, Paragraph, Row
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -272,47 +271,6 @@ def test_a_map_of_nearly_no_relevance_says_so_once(target, score, total, sentenc
     assert [e.head for e in entries if isinstance(e, Paragraph)] == ([sentence] if sentence else [])
 
 
-def test_a_class_against_another_is_named_on_both_sides():
-    """Warm colours are for the first class, cold ones for the second; both have a bar."""
-    frame, labels = (
-        Viewer().frame(GREY),
-        ("tabby", "tiger_cat", "cup", "star", "fish", "hut", "elk"),
-    )
-    scores = (0.4, 0.3, 0.1, 0.1, 0.06, 0.03, 0.01)
-    signed = Panel("epsilon", np.zeros((9, 9)), True)
-
-    def against(target):
-        request = SimpleNamespace(target=target, mask=None)
-        return explained_frame(frame, drawn_at(30, 30), BOX, scores, labels, request)
-
-    made = against("1 - 6")
-    assert figures.legend_of(signed, LOOK, made) == Legend("icefire", "for elk", "for tiger cat")
-    gradient = figures.legend_of(replace(signed, name="gradient"), LOOK, made)
-    assert gradient == Legend("icefire", "raises elk", "raises tiger cat")
-    assert [bar.name for bar in figures.answer_bars(made)] == [*labels[:5], "elk"]
-    presented = figures.answer_bars(made, presenting=True)
-    assert [bar.name for bar in presented] == ["tabby", "tiger_cat", "elk"]
-    assert presented[2].share == pytest.approx(0.01)
-    rest = figures.legend_of(signed, LOOK, against("tabby - rest"))
-    assert (rest.low, rest.high) == ("for the others", "for tabby")
-
-
-def test_the_old_map_is_marked_until_the_first_one_of_the_chosen_method(monkeypatch):
-    """After a moment; also when its engine is ready and its first map is still computed."""
-    monkeypatch.setattr(network_view, "OLD_MAP_S", 60.0)
-    viewer = seen(Viewer())
-    viewer.press(*"nnnnn")
-    viewer.relevance.engine = engine_of(("heart", "star", "cup"), name="gradient")
-    assert passing(viewer) == "method: gradient"
-    monkeypatch.setattr(network_view, "OLD_MAP_S", 0.0)
-    note = "preparing gradient (still shown: epsilon_plus_flat)"
-    assert passing(viewer) == f"method: gradient\n{note}"
-    frame = viewer.view.frame
-    made = explained_frame(frame, drawn_at(30, 30), BOX, engine=viewer.relevance.engine)
-    viewer.maps.put(made, frame.time)
-    assert passing(viewer) == "method: gradient"
-
-
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     """They change with the map, and not with the request or some time later."""
     monkeypatch.setattr(view, "FIGURES_S", 1e9)
@@ -335,12 +293,6 @@ def named_values(scene):
     """Names and values of all rows of a scene."""
     entries = [entry for block in (*scene.left, *scene.right) for entry in block]
     return [(one.name, one.value) for one in entries if isinstance(one, Row)]
-
-
-def passing(viewer):
-    """The lines for the screen alone, after a step."""
-    viewer.view.step()
-    return viewer.view._passing()[0]
 
 
 def test_every_method_and_composite_has_a_sentence():

@@ -16,7 +16,6 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.state import (
     ESCAPE_S,
     NOTICE_S,
-    WARNING_S,
     Command,
     ViewerState,
     first_state,
@@ -243,15 +242,6 @@ def test_the_table_covers_every_key_and_every_action_is_bound():
     assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)[: len(keys.COMPOSITE_KEYS)]
 
 
-def test_the_help_is_turned_page_by_page():
-    """On a small canvas `h` goes to the second page, and closes after it."""
-    state = handle(started(), events.CanvasResized((480, 640)))
-    pages = [(s.helping, s.help_page) for s in (pressed(state, "h " * n) for n in (1, 2, 3))]
-    assert pages == [(True, 0), (True, 1), (False, 0)]
-    assert not pressed(state, "h Escape").helping
-    assert pressed(state, "h h Escape h").help_page == 0
-
-
 def test_all_methods_colour_maps_and_targets_come_round():
     """All that suit the network: each once, attention last; from five classes on the five best."""
     state, walked = started(), []
@@ -361,15 +351,6 @@ def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it(
     drawn = handle(typed, events.FrameDrawn(FRAME, answer()))
     assert [label for _, label in drawn.menu.found()] == ["cup"]
     assert pressed(drawn, "Return").request.target == 2
-
-
-def test_the_first_answer_brings_the_warning_that_it_may_be_nonsense():
-    """Once, above the hint, and longer than other notices."""
-    chosen = config.load(command="live").config
-    state, doubtful = first_state(chosen, first_request(chosen)), replace(answer(), warning="no!")
-    drawn = handle(state, events.FrameDrawn(FRAME, doubtful, time=3.0))
-    assert (drawn.notice.text, drawn.notice.until) == (f"no!\n{HINT}", 3.0 + WARNING_S)
-    assert handle(drawn, events.FrameDrawn(LATER, doubtful, time=4.0)).notice is drawn.notice
 
 
 def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index():

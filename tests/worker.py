@@ -15,13 +15,7 @@ SIZE = (32, 32)
 
 
 class FakeParent:
-    """Stands for the channel to the parent; answers all `PictureBatch` at once.
-
-    Attributes:
-      map: what every picture is answered with.
-      maps: the answers.
-      sent: all messages but signs of life.
-    """
+    """Stands for the channel to the parent; answers all `PictureBatch` at once."""
 
     def __init__(self, strength=0):
         self.maps, self.sent = queue.Queue(), []

@@ -22,16 +22,7 @@ def missing():
 
 
 def on_a_full_disk(folder, free, commands):
-    """Runs commands that write to a disk with this many free bytes.
-
-    Args:
-      folder: where the disk is mounted.
-      free: bytes.
-      commands: lists of words, "DISK" stands for the folder.
-
-    Returns:
-      For each command: the exit code, what it printed on stderr, the names of the files it left.
-    """
+    """Runs commands that write to a disk with this many free bytes."""
     folder.mkdir()
     mount = f'mount -t tmpfs -o size={SIZE} none {folder} && exec "$@"'
     child = [sys.executable, "-c", "from faults.disk import main; main()"]

@@ -14,9 +14,6 @@ class MjpegServer:
 
     Attributes:
       fps: frames a second.
-      sent: how many frames were sent so far.
-      connections: how often somebody asked for the stream.
-      stalled: while it is set, connections stay open and nothing comes.
     """
 
     def __init__(self, fps=30, size=(240, 320), port=0, broken_every=None, host="127.0.0.1"):

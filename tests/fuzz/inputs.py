@@ -96,12 +96,7 @@ def network(folder: Path) -> None:
 
 
 class Cases:
-    """The inputs of a seed.
-
-    Args:
-      folder: keeps the valid files, so that every child begins with the same.
-      seed: of the damage.
-    """
+    """The inputs of a seed."""
 
     def __init__(self, folder: Path, seed: int):
         self._folder, self._seed = folder, seed

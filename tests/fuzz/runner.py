@@ -28,12 +28,8 @@ class Row:
     """What came of a kind's inputs.
 
     Attributes:
-      tried: how many there were.
-      codes: how many ended with which exit code.
       crashes, hangs: how many killed a child, or took longer than `HANGS_S`.
-      seconds: that they took.
       slowest: seconds of the slowest one.
-      found: what was wrong, with the path of the input that is kept.
     """
 
     tried: int = 0
@@ -46,13 +42,7 @@ class Row:
 
 
 def fuzz(plans: Sequence[Mapping[str, int]], seed: int, folder: Path) -> dict[str, Row]:
-    """Tries inputs, one child process for each plan, all at once.
-
-    Args:
-      plans: how many inputs of which kinds.
-      seed: of the damage.
-      folder: gets what is worked with; `found` in it keeps the inputs that did harm.
-    """
+    """Tries inputs, one child process for each plan, all at once."""
     rows = {kind: Row() for plan in plans for kind in plan}
     (folder / "found").mkdir(parents=True, exist_ok=True)
     threads = []
@@ -177,12 +167,7 @@ def table(rows: Mapping[str, Row]) -> str:
 
 
 def plans(quick: int, slow: int) -> list[dict[str, int]]:
-    """What is tried, for one child that knows TensorFlow and one that does not.
-
-    Args:
-      quick: how many inputs of each format that takes milliseconds.
-      slow: how many of each that takes tenths of a second.
-    """
+    """What is tried, for one child that knows TensorFlow and one that does not."""
     from fuzz.inputs import NO_FILES, ODD_NAMES, PICTURES, VIDEOS
 
     return [

@@ -48,11 +48,7 @@ def serving(*answers: bytes) -> Iterator[str]:
 
 
 class Server:
-    """Answers everybody alike; whom it is sending to when its answer changes, it cuts off.
-
-    Args:
-      answer: makes what is sent, piece by piece.
-    """
+    """Answers everybody alike; whom it is sending to when its answer changes, it cuts off."""
 
     def __init__(self, answer: Answer):
         self.answer: Answer | None = answer
@@ -217,12 +213,7 @@ FLOODS = {"an endless head", "an endless line", "an endless picture"}
 
 
 def tried(name: str) -> tuple[list[str], list[float]]:
-    """A camera that turns hostile, good, and hostile again; what was wrong, and what it took.
-
-    Returns:
-      What was wrong; seconds until the loss was told (-1: it was not), pictures were back, the
-      capture was closed.
-    """
+    """A camera that turns hostile, good, and hostile again; what was wrong, and what it took."""
     wrong, hostile = [], HOSTILE[name]
     most_s = OPEN_TIMEOUT_S + 4 if name in UNTIL_OPENING_ENDS else BACK_S
     with Server(good) as server:

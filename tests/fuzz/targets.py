@@ -35,12 +35,7 @@ Outcome = tuple[int, list[str]]
 
 
 class Bench:
-    """A place to try inputs in: folders that are empty before and after, what is printed caught.
-
-    Args:
-      folder: gets in, out, cwd and tmp.
-      cases: the inputs.
-    """
+    """A place to try inputs in: folders that are empty before and after, what is printed caught."""
 
     def __init__(self, folder: Path, cases: Cases):
         self._cases = cases

@@ -386,15 +386,12 @@ class Graph:
 
     def last_with_weights(self, number: int) -> set[int]:
         """The output numbers of the layers with weights nearest before a tensor."""
-        found: set[int] = set()
-        left, seen = {number}, set[int]()
-        while left:
-            seen.add(number := left.pop())
-            node = self.producer(number)
-            if node is not None and isinstance(node.step, Linear):
-                found.add(number)
-            elif node is not None:
-                left.update(set(node.inputs) - seen)
+        found, left = set[int](), {number}
+        for node in reversed(self.nodes):
+            if node.output in left and isinstance(node.step, Linear):
+                found.add(node.output)
+            elif node.output in left:
+                left.update(node.inputs)
         return found
 
 

@@ -54,8 +54,7 @@ def _other_product(
     """
     held = [reader.held(one) for one in operation.inputs if reader.constant(one) is None]
     kind = MatrixProduct if len(held) == 2 else WeightedSum
-    turned = any(reader.turned(one) for one in operation.inputs)
-    if compute is None or len(held) < 2 or turned:
+    if compute is None or len(held) < 2:
         compute = compute_with_constants(reader, operation)
     return reader.append(operation, [kind(compute, shapes_of(operation, held))], held)
 

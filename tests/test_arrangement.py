@@ -44,27 +44,6 @@ def test_everything_is_on_the_canvas_and_the_picture_keeps_its_shape(
 
 
 @pytest.mark.parametrize(
-    ("size", "shape", "where"),
-    [
-        ((720, 1280), (480, 640), "beside"), ((1080, 1920), (480, 640), "beside"),
-        ((720, 1280), (1280, 720), "beside"), ((480, 640), (720, 1280), "below"),
-        ((1920, 1080), (480, 640), "below"), ((1920, 1080), (720, 1280), "below"),
-    ],
-)  # fmt: skip
-def test_figures_cover_no_picture_where_there_is_room(size, shape, where):
-    """The picture moves to the side or up, so that what is free lies together."""
-    arrangement = arranged(size, shape)
-    (picture,) = arrangement.pictures
-    for area in arrangement.figures:
-        assert common(area, picture) == 0
-        if where == "below":
-            assert area[1] == picture[3] and area[3] == arrangement.marks[1]
-        else:
-            assert picture[2] <= area[0] or area[2] <= picture[0]
-    assert max(picture[2] - picture[0] - size[1], picture[3] - picture[1] - size[0]) == 0
-
-
-@pytest.mark.parametrize(
     ("size", "shape"), [((720, 1280), (720, 1280)), ((1080, 1920), (720, 1280)),
                         ((1920, 1080), (1280, 720)), ((480, 640), (720, 1280))],
 )  # fmt: skip

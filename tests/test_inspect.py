@@ -9,6 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util import tensor_util
 
 from realtime_lrp import config
+from realtime_lrp.commands import inspect
 from realtime_lrp.commands.inspect import run as run_inspect
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
@@ -134,6 +135,9 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
     assert f"{won} of the {24 * 24 * 6} entries read" in line
     assert "first maximum" in out
     assert str(folder) in out
+    records, relevance = explainer.layers(x), explainer(x).relevance
+    assert inspect.loss_line(records, relevance) == ""
+    assert "almost nothing is left in the map" in inspect.loss_line(records, 0 * relevance)
 
 
 def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(

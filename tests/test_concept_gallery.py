@@ -142,17 +142,6 @@ def test_names_lie_over_a_gallery(file, tmp_path):
     assert names_text({}, {"a": {1: "b\nc:\n  2: d"}}, "").splitlines()[-1] == "  1:  # b c: 2: d"
 
 
-def test_the_embedded_transformer_has_a_gallery_too():
-    """At most 0.4 MB, of the layer that is shown first, without names."""
-    gallery = load_gallery(of_model("shapes_vit"))
-    network = (config.ASSETS / "shapes_vit.keras").read_bytes()
-    assert gallery.contents.sha256 == {"model": hashlib.sha256(network).hexdigest()}
-    assert gallery.layers == ("encoder3_dense1",) and gallery.names == {}
-    assert (config.ASSETS / "shapes_vit.concepts").stat().st_size <= 400_000
-    known = gallery.channels("encoder3_dense1")
-    assert len(known) >= 100 and all(one.relevant for one in known.values())
-
-
 def test_the_embedded_gallery_is_of_the_embedded_network():
     """Made with the present shapes.keras, at most 1 MB, with pictures for the last layers."""
     gallery = load_gallery(of_model("Shapes"))

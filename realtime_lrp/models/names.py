@@ -6,6 +6,7 @@ Keep this file light: it must not import TensorFlow before a network is loaded.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.names import HUB
@@ -31,22 +32,21 @@ class Named:
     load: Load
 
 
+def _included() -> ModuleType:
+    from realtime_lrp.models import included  # here, so that the table stays light
+
+    return included
+
+
 def _embedded(name: str, description: str) -> Named:
-    def load(weights: str | None, labels: list[str] | None) -> Loaded:
-        from realtime_lrp.models import included
-
-        return included.load_shapes(EMBEDDED[name], weights)
-
-    return Named(description, load)
+    return Named(description, lambda weights, _: _included().load_shapes(EMBEDDED[name], weights))
 
 
 def _application(name: str) -> Named:
-    def load(weights: str | None, labels: list[str] | None) -> Loaded:
-        from realtime_lrp.models import included
-
-        return included.load_application(name, weights, labels)
-
-    return Named(APPLICATIONS[name].description, load)
+    return Named(
+        APPLICATIONS[name].description,
+        lambda weights, labels: _included().load_application(name, weights, labels),
+    )
 
 
 NETWORKS: dict[str, Named] = {

@@ -28,7 +28,6 @@ from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import ASSETS
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
-from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.view.elements import Pictures, TextBlock
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
@@ -253,12 +252,10 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
 @pytest.mark.parametrize(
     ("gallery", "problem", "message"),
     [
-        (DamagedInputError("it is damaged"), "", "the page is left out: it is damaged"),
         (PermissionError("not readable"), "", "the page is left out: not readable"),
-        (UsageError("it is of another network"), "", "left out: it is of another network"),
         (gallery_of("conv", 16), "too little memory", "left out for 600 s: too little memory"),
     ],
-    ids=["damaged", "unreadable", "of another network", "no maps"],
+    ids=["unreadable", "no maps"],
 )
 def test_what_is_wrong_leaves_the_page_out_with_one_line(
     monkeypatch, caplog, gallery, problem, message

@@ -52,11 +52,12 @@ class Crowd:
     async def viewer(self, number, end):
         """One viewer, until the end."""
         chance = random.Random(number)
+        await asyncio.sleep(chance.uniform(*AWAY_S))
         while not end.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(end.wait(), chance.uniform(*AWAY_S))
             with suppress(OSError, WebSocketException, asyncio.IncompleteReadError):
                 await self.visit(self.kinds[number % 4], chance.uniform(*STAYS_S))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(end.wait(), chance.uniform(*AWAY_S))
 
     async def visit(self, kind, seconds):
         """Somebody is there for a while."""

@@ -174,6 +174,20 @@ def test_a_reader_that_hangs_is_left_behind(clock):
         assert not capture.trouble
 
 
+def test_a_stall_that_ends_by_itself_is_no_reason_to_open_again(clock):
+    """Two seconds without pictures are told; the same reader goes on."""
+    world = World(clock)
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        world.blocked = stall = threading.Event()
+        clock.sleep(2)
+        assert capture.trouble == LOST
+        world.blocked = None
+        stall.set()
+        clock.sleep(0.5)
+        assert (capture.trouble, capture.reconnects, len(world.opened)) == ("", 1, 1)
+
+
 def test_opening_that_hangs_is_left_behind(clock):
     """After a loss the driver opens for ever: given up after 15 s, another attempt succeeds."""
     world = World(clock)
@@ -277,6 +291,32 @@ def test_why_a_lost_source_cannot_be_opened_again_is_told_once(clock, caplog):
     assert len(world.opened) > 30
 
 
+def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
+    """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
+    world = World(clock)
+
+    def pauses(count):
+        """The pauses of a loss before that many attempts."""
+        begin = len(world.opened)
+        world.gone, lost = True, clock.now()
+        clock.until(lambda: len(world.opened) == begin + count)
+        world.gone = False
+        return np.diff([lost, *world.opened[begin:]])
+
+    with Capture(world.open, clock=clock) as capture:
+        clock.sleep(2)
+        for count, healthy_s, expected in [
+            (6, 10, [0.5, 1, 2, 3, 3, 3]),
+            (2, 35, [3, 3]),
+            (3, 35, [0.5, 1, 2]),
+        ]:
+            measured, right = pauses(count), np.array(expected)
+            assert (measured >= 0.8 * right).all()
+            assert (measured <= 1.2 * right + 0.2).all()
+            clock.until(lambda: not capture.trouble)
+            clock.sleep(healthy_s)
+
+
 def test_a_first_picture_is_not_back(clock, caplog):
     """A source that could not be opened at first was never lost."""
     world = World(clock)
@@ -302,6 +342,25 @@ def test_a_switch_goes_over_at_once(clock):
         clock.sleep(2)
         assert set(levels[before:]) == {200}
         assert (capture.trouble, capture.reconnects) == ("", 0)
+
+
+def test_a_hanging_source_is_left_at_once(clock):
+    """Half a second is all that the next one waits; the last word of the old one is ignored."""
+    first, second = World(clock), World(clock, level=200)
+    with Capture(first.open, clock=clock) as capture:
+        levels = recorded(capture)
+        clock.sleep(2)
+        first.blocked = threading.Event()
+        clock.sleep(1.7)
+        assert capture.trouble == LOST
+        before = capture.frames.count
+        capture.switch(second.open)
+        assert capture.trouble == ""
+        assert clock.until(lambda: capture.frames.count > before) <= 0.8
+        first.blocked.set()
+        clock.sleep(2)
+        assert set(levels[before:]) == {200}
+        assert capture.reconnects == 0
 
 
 def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
@@ -330,6 +389,20 @@ def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
         absent.gone = False
         clock.until(lambda: not capture.trouble)
         assert capture.reconnects == 1
+
+
+def test_a_switch_forgets_what_stood_still(clock):
+    """The same still picture from another source is told after 5 s again, and opened again."""
+    picture = media.plain((90, 120, 60))
+    first, second = World(clock, frozen=picture), World(clock, frozen=picture)
+    with Capture(first.open, clock=clock) as capture:
+        clock.sleep(8)
+        assert capture.trouble == FROZEN
+        capture.switch(second.open)
+        assert capture.trouble == ""
+        assert 5 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.3
+        clock.sleep(8)
+        assert len(second.opened) == 2
 
 
 class Player(Source):

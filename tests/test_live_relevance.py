@@ -9,12 +9,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 from faults.clock import until
 from viewer import LOOK
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine.provenance import provenance_of
@@ -235,6 +237,24 @@ def test_an_engine_that_is_kept_no_more_is_freed(monkeypatch):
     until(lambda: prepared[0]() is None)
     assert prepared[2]() is cache.engine_for(choices[2])
     cache.stop()
+
+
+@pytest.mark.release
+def test_memory_stays_flat_while_methods_are_switched(engine):
+    """After 16 engines, 16 more take less than 30 MiB."""
+    base = settings()
+    first = first_request(base).choice
+    picture = np.zeros((480, 640, 3), np.uint8)
+    cache = engine_caches.EngineCache(base, engine, first)
+    cache.start()
+    sizes = []
+    for number in range(32):
+        name, channels = COMPOSITES.known()[number % 7], ("grey", "rgb")[number % 2]
+        choice = replace(first, composite=name, channels=channels)
+        until(lambda choice=choice: cache.engine_for(choice), 60).explain([picture])
+        sizes.append(psutil.Process().memory_info().rss / 2**20)
+    cache.stop()
+    assert sizes[31] - sizes[15] < 30, sizes
 
 
 def test_a_frozen_frame_is_explained_once_for_each_request(frames):

@@ -160,3 +160,81 @@ def test_an_output_is_chosen_when_the_graph_is_built(detector):
     graph = build_graph(detector, "max", "vector")
     with pytest.raises(UsageError, match="build_graph"):
         Explainer(graph, output="boxes")
+
+
+def hub_models():
+    """Networks of KerasHub with random weights: name -> (model, its places)."""
+    hub = pytest.importorskip("keras_hub")
+    keras.utils.set_random_seed(2)
+    models = hub.models
+    image_encoder = models.MiTBackbone(
+        layerwise_depths=[1] * 4, image_shape=(64, 64, 3), hidden_dims=[8, 16, 24, 32],
+        num_layers=4, layerwise_num_heads=[1, 2, 2, 2], layerwise_sr_ratios=[2, 1, 1, 1],
+        max_drop_path_rate=0.1, layerwise_patch_sizes=[7, 3, 3, 3],
+        layerwise_strides=[4, 2, 2, 2],
+    )  # fmt: skip
+    segformer = models.SegFormerImageSegmenter(
+        models.SegFormerBackbone(image_encoder, 16), num_classes=4
+    )
+
+    def resnet(size):
+        return models.ResNetBackbone(
+            [64], [7], [64] * 4, [1] * 4, [1, 2, 2, 2], "basic_block", image_shape=(size, size, 3)
+        )
+
+    deeplab = models.DeepLabV3ImageSegmenter(
+        models.DeepLabV3Backbone(
+            resnet(64), spatial_pyramid_pooling_key="P4", upsampling_size=4,
+            dilation_rates=[1, 2, 3], low_level_feature_key="P2", projection_filters=8,
+            image_shape=(64, 64, 3),
+        ),
+        num_classes=4,
+    )  # fmt: skip
+    from keras_hub.src.models.retinanet.retinanet_label_encoder import RetinaNetLabelEncoder
+
+    anchors = hub.layers.AnchorGenerator(
+        "xyxy", min_level=3, max_level=5, num_scales=1, aspect_ratios=[1.0], anchor_size=4.0
+    )
+    retinanet = models.RetinaNetObjectDetector(
+        backbone=models.RetinaNetBackbone(
+            image_encoder=resnet(128), min_level=3, max_level=5, use_p5=False,
+            image_shape=(128, 128, 3),
+        ),
+        anchor_generator=anchors, num_classes=3, bounding_box_format="xyxy",
+        label_encoder=RetinaNetLabelEncoder(anchors, bounding_box_format="xyxy"),
+    )  # fmt: skip
+    mask = np.zeros((64, 64), bool)
+    mask[10:20, 3:9] = True
+    return {
+        "SegFormer": (segformer, {None: mask}),
+        "DeepLabV3": (deeplab, {None: mask}),
+        "RetinaNet": (retinanet, {"bbox_regression": 7, "cls_logits": slice(3, 9)}),
+    }
+
+
+@pytest.mark.release
+def test_heads_of_keras_hub_are_explained(rng):
+    """SegFormer's and DeepLabV3's regions, RetinaNet's boxes and classes."""
+    for name, (model, places) in hub_models().items():
+        x = rng.normal(size=(1, *model.input_shape[1:])).astype(np.float32)
+        for output, at in places.items():
+            whole = keras.Model(
+                model.inputs, model.output if output is None else model.output[output]
+            )
+            gradient = Explainer(model, "gradient", output=output, at=at, target=1)(x)
+            with tf.GradientTape() as tape:
+                pictures = tf.constant(x)
+                tape.watch(pictures)
+                values = chosen_of(whole(pictures, training=False), at)
+                scores = tf.reduce_mean(tf.reshape(values, [-1, values.shape[-1]]), 0)
+                explained = scores[1]
+            expected = tape.gradient(explained, pictures).numpy()
+            atol = 1e-4 * np.abs(expected).max()
+            np.testing.assert_allclose(gradient.relevance, expected, atol=atol, err_msg=name)
+            np.testing.assert_allclose(gradient.scores[0], scores, rtol=1e-3, atol=1e-5)
+            relevance = Explainer(model, composite="epsilon_plus", output=output, at=at, target=1)(
+                x
+            )
+            (account,) = relevance.accounts.values()
+            np.testing.assert_allclose(account.started, scores[1], rtol=1e-3)
+            np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=0.02)

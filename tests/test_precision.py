@@ -1,5 +1,9 @@
 """bfloat16 and XLA against float32: the same maps within their bits."""
 
+import os
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -188,3 +192,52 @@ def test_only_what_lies_between_weights_computes_in_bfloat16(rng):
     np.testing.assert_allclose(scores, tf.nn.softmax([[1.0, -1.0]]), rtol=1e-5)
     records = explainer.layers(np.full((1, 2, 2, 1), 1000.25, "float32"))
     assert {record.arrived.dtype for record in records} == {np.dtype("float32")}
+
+
+WITHOUT_ONEDNN = """
+import sys
+from functools import cache
+import keras
+import numpy as np
+from realtime_lrp import Explainer
+
+model, x = keras.models.load_model(sys.argv[1]), np.load(sys.argv[2])
+np.savez(sys.argv[3], relevance=Explainer(model)(x).relevance)
+"""
+
+
+@pytest.fixture(scope="module")
+def grouped_maps(tmp_path_factory):
+    """The map of a network with groups and dilations; its maps without oneDNN's kernels."""
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential(
+        [
+            layers.Input((16, 16, 3)),
+            layers.Conv2D(8, 3, padding="same", activation="relu"),
+            layers.Conv2D(8, 3, padding="same", groups=2, activation="relu"),
+            layers.Conv2D(8, 3, padding="same", dilation_rate=2, activation="relu"),
+            layers.Conv2D(8, (2, 3), dilation_rate=(1, 2), activation="relu"),
+            layers.Conv2D(8, 3, strides=2, groups=4, activation="relu"),
+            layers.Reshape((35, 8)),
+            layers.Conv1D(6, 2, groups=2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(4, activation="softmax"),
+        ]
+    )
+    x = np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype(np.float32)
+    folder = tmp_path_factory.mktemp("grouped")
+    model.save(folder / "model.keras")
+    np.save(folder / "x.npy", x)
+    files = [folder / name for name in ("model.keras", "x.npy", "maps.npz")]
+    variables = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"}
+    words = [sys.executable, "-c", WITHOUT_ONEDNN, *files]
+    subprocess.run(words, check=True, env=variables, capture_output=True)
+    return Explainer(model, precision="float32")(x).relevance, np.load(files[2])
+
+
+@pytest.mark.release
+def test_groups_and_dilations_need_no_kernels_of_one_processor(grouped_maps):
+    """TensorFlow's own gradients of such convolutions exist on some processors only."""
+    exact, got = grouped_maps[0], grouped_maps[1]["relevance"]
+    np.testing.assert_allclose(got.sum((1, 2, 3)), 1, rtol=2e-3)
+    assert largest_difference(got, exact) < 1e-5

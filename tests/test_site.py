@@ -56,3 +56,16 @@ def test_a_diagram_of_states_becomes_a_table(hooks):
     page = "before\n\n```mermaid\nstateDiagram-v2\n    [*] --> a\n    a --> b: why\n```\n\nafter\n"
     rows = ["| from | to | when |", "|---|---|---|", "| start | a |  |", "| a | b | why |"]
     assert hooks.with_tables_for_diagrams(page).split("\n\n")[1].splitlines() == rows
+
+
+def test_a_notebook_becomes_a_page(hooks):
+    """With its code, its outputs and a link to the file."""
+    files = hooks.notebook_page(SITE.parent / "notebooks" / "study_recordings.ipynb")
+    page = files.pop("study_recordings.md")
+    title, _, link = page.splitlines()[:3]
+    assert title == "# Study a folder of recordings"
+    assert link == "[Download this notebook](study_recordings.ipynb)"
+    assert "```python" in page and "load_network(" in page and "<td>" in page
+    assert len(files) >= 3
+    for name, content in files.items():
+        assert name in page and content.startswith(b"\x89PNG")

@@ -50,11 +50,20 @@ def build_explainer(
     model: keras.Model | Graph, network: Network, config: Config, device: Device, **changes: Any
 ) -> Explainer:
     """Builds the explainer that a configuration describes, but for `changes` of its arguments."""
-    same = (
-        "method", "target", "layers", "absorb_bias", "keep", "guided", "samples", "baseline",
-        "grad_cam_layer", "start", "pool", "xla",
-    )  # fmt: skip
-    arguments = {name: getattr(config.lrp, name) for name in same} | {
+    lrp = config.lrp
+    arguments: dict[str, Any] = {
+        "method": lrp.method,
+        "target": lrp.target,
+        "layers": lrp.layers,
+        "absorb_bias": lrp.absorb_bias,
+        "keep": lrp.keep,
+        "guided": lrp.guided,
+        "samples": lrp.samples,
+        "baseline": lrp.baseline,
+        "grad_cam_layer": lrp.grad_cam_layer,
+        "start": lrp.start,
+        "pool": lrp.pool,
+        "xla": lrp.xla,
         "labels": network.labels,
         "size": config.model.size,
         "output_activation": config.model.output_activation,

@@ -217,6 +217,17 @@ def test_a_picture_at_once_after_another_changes_nothing():
     assert (rows[14], rows[15], rows[29]) == ([0, 1], [0, 1], [0, 2])
 
 
+def test_shares_fade_with_time():
+    """After 0.2 s a share counts 1 / e of what it was, the new one the rest."""
+    steady, kept = SteadyShares(), np.exp(-1)
+    for shares, now in (([1.0, 0.0], 0.0), ([0.0, 1.0], 0.2)):
+        steady.add("film", ConceptResult("conv", (), np.array(shares)), now)
+    weight = kept / (1 - kept)
+    np.testing.assert_allclose(
+        steady.prior("film", 0.4)[0], [kept * weight, (1 - kept) * weight], rtol=1e-5
+    )
+
+
 def test_a_picture_that_stands_alone_has_its_largest_channels():
     """A frozen one, or the first of another target or file."""
     pictures = [[0.4, 0.3, 0.2]] * 10 + [[0.3, 0.3, 0.4]]

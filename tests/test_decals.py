@@ -32,6 +32,17 @@ def test_a_kept_drawing_is_what_drawing_it_gives(name, rng):
         assert np.abs(picture.astype(int) - drawn).max() <= 3
 
 
+def test_a_drawing_fits_each_canvas(rng):
+    """A smaller canvas gets a drawing of its own."""
+    decals = Decals()
+    for size in ((360, 640, 3), (240, 320, 3), (360, 640, 3)):
+        picture = rng.integers(0, 256, size, np.uint8)
+        drawn = picture.copy()
+        draw_help(drawn, 0)
+        decals.draw(picture, draw_help, 0)
+        assert np.abs(picture.astype(int) - drawn).max() <= 3
+
+
 def test_memory_is_used_again_only_when_nobody_holds_it():
     """Neither the array nor a part of it."""
     buffers = Buffers()

@@ -9,6 +9,7 @@ import pytest
 
 from realtime_lrp import COLORMAPS, Explainer, Network
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.account import Account
 
 LABELS = ["<script>alert(1)</script>", "$x^2$", "moon & sun", "\N{CAT FACE}"]
 
@@ -191,3 +192,13 @@ def test_notebooks_show_an_explainer(explainer, network):
         assert text in html
     html = Explainer(network, "gradient", target="moon & sun")._repr_html_()
     assert "follows no rules" in html and "moon &amp; sun" in html
+
+
+def test_a_map_has_vanished_where_neither_pixels_nor_biases_received_a_hundredth():
+    """Of 1: 0.5 in the pixels, 0.5 in the biases, 0.004 in each, 0.02 below 0."""
+    started, reached, biases = np.array(
+        [[1, 1, 1, 1], [0.5, 0, 0.004, -0.02], [0, 0.5, 0.004, 0]], np.float32
+    )
+    account = Account(started, reached, biases)
+    np.testing.assert_allclose(account.lost, [0.5, 0.5, 0.992, 1.02], rtol=1e-6)
+    assert account.vanished.tolist() == [False, False, True, False]

@@ -13,7 +13,6 @@ from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import (
     COLOUR_ONLY,
-    LUMINANCE,
     PREPROCESSING,
     preprocess,
 )
@@ -24,7 +23,10 @@ from realtime_lrp.models.preprocessing import (
     [
         ('["cat", "tiger cat"]', ["cat", "tiger cat"]),
         ('{"0": ["n01", "tench"], "1": ["n02", "goldfish"]}', ["tench", "goldfish"]),
-        ('{"1": "b", "0": "a"}', ["a", "b"]),
+        (
+            str({str(n): "abcdefghijkl"[n] for n in range(11, -1, -1)}).replace("'", '"'),
+            [*"abcdefghijkl"],
+        ),
         ("\ufeffcat\r\ntiger cat\n\n", ["cat", "tiger cat"]),
     ],
 )
@@ -141,7 +143,7 @@ def test_the_input_becomes_colours_again(mode, rng):
         grey = Network("grey", None, preprocess=mode, channels=1)
         offset, matrix = grey.colours()
         values = (grey.prepare(pictures).numpy() - offset) @ matrix
-        luminance = pictures @ LUMINANCE
+        luminance = pictures @ [0.299, 0.587, 0.114]  # ITU-R BT.601
         np.testing.assert_allclose(values, luminance[..., None].repeat(3, -1), atol=1e-3)
 
 

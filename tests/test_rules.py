@@ -18,7 +18,7 @@ from realtime_lrp.relevance.rules.rules import (
     ZBox,
     rule_named,
 )
-from realtime_lrp.relevance.rules.sharing import Shares
+from realtime_lrp.relevance.rules.sharing import Shares, weighted
 
 SHAPE = (6, 5, 3)
 
@@ -237,3 +237,10 @@ def test_zbox_needs_an_input_layer_and_a_box():
         ZBox().bind(step, LayerContext(name="fc1"))
     with pytest.raises(UsageError, match=r"low=.*high="):
         ZBox().bind(step, LayerContext(is_input=True, support=tf.ones([1, 3])))
+
+
+def test_what_biases_took_is_weighted_as_what_inputs_got():
+    """Alpha-beta's two terms: 2 * 3 - 1 * 4 for inputs, 2 * 5 - 1 * 7 for biases."""
+    shares = [Shares(tf.constant([[x]]), tf.constant([b])) for x, b in ((3.0, 5.0), (4.0, 7.0))]
+    inputs, biases = weighted([(2.0, shares[0]), (-1.0, shares[1])])
+    assert (float(inputs[0, 0]), float(biases[0])) == (2.0, 3.0)

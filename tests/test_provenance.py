@@ -21,7 +21,7 @@ from realtime_lrp.config.provenance import (
     recorded_settings,
 )
 from realtime_lrp.engine.device import computes_bfloat16, cpu
-from realtime_lrp.engine.provenance import hashes, network_files
+from realtime_lrp.engine.hashes import hashes, network_files
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture

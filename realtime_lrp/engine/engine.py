@@ -16,13 +16,13 @@ from realtime_lrp.config.defaults import COMPOSITE
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
+from realtime_lrp.engine.hashes import network_files
 from realtime_lrp.engine.loading import (
     build_explainer,
     choose_precision,
     load,
     load_configured,
 )
-from realtime_lrp.engine.provenance import network_files
 from realtime_lrp.engine.result import ConceptRequest, Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown

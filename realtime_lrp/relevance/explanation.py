@@ -17,6 +17,7 @@ from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.strength import smoothed
 from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words
+from realtime_lrp.relevance.network.checks import ColourTransform
 
 if TYPE_CHECKING:
     import pandas
@@ -33,9 +34,6 @@ MANY = 24
 
 ACCOUNT = ("started", "relevance_sum", "taken_by_biases", "lost")
 """The keys of an account in the order in which it is read."""
-
-ColourTransform = tuple[np.ndarray, np.ndarray]
-"""offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""
 
 
 class Answer(NamedTuple):

@@ -9,7 +9,8 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names
-from realtime_lrp.engine.provenance import begin_hashing, provenance_of
+from realtime_lrp.engine.hashes import begin_hashing
+from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.progress import Progress

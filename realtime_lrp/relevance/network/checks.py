@@ -16,7 +16,9 @@ from realtime_lrp.relevance.network.graph import Graph
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
-    from realtime_lrp.relevance.explanation import ColourTransform
+
+ColourTransform = tuple[np.ndarray, np.ndarray]
+"""offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""
 
 MARGIN = 0.1
 """How far values may lie outside the range of the input before they look raw, as a share of it."""

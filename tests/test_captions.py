@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.captions import load_captions, opening_text
-from realtime_lrp.errors import ConfigError
+from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, wrong_captions
+from realtime_lrp.config import Config, problems_of
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.view.text import undrawable
 
@@ -23,11 +23,11 @@ def flat(value, at=()):
     return {key: text for name, one in pairs for key, text in flat(one, (*at, name)).items()}
 
 
-def problems_of(folder, *languages):
+def told_of(folder, *languages):
     """The lines of the error about a folder, without its path."""
-    with pytest.raises(ConfigError) as refusal:
-        load_captions(languages or ["en"], folder)
-    return str(refusal.value).replace(f"{folder}/", "").splitlines()
+    chosen = Config().changed(kiosk={"languages": [*languages] or ["en"], "captions": str(folder)})
+    found = [one for path, error in wrong_captions(chosen) for one in problems_of(path, error)]
+    return [f"{one.location}: {one.text}".replace(f"{folder}/", "") for one in found]
 
 
 def written(folder, old, new, name="en.yaml"):
@@ -108,7 +108,7 @@ def test_a_mistake_is_reported_with_its_line_and_key(tmp_path, old, new, message
     """One line that says what was expected."""
     written(tmp_path, old, new)
     line = line_of("heart: heart" if "twice" in message else old)
-    (told,) = problems_of(tmp_path)
+    (told,) = told_of(tmp_path)
     assert told.startswith(f"en.yaml:{line}: {message}")
 
 
@@ -118,7 +118,7 @@ def test_all_mistakes_of_all_files_are_reported_at_once(tmp_path):
     bad = "name: X\nattract: Come\nlittel: x\ncode: xx\ncards:\n"
     bad += "privacy: {button: [a]}\nlabels: 3\ntri: x\n"
     (tmp_path / "xx.yaml").write_text(bad)
-    lines = problems_of(tmp_path, "en", "xx", "tlh", "../en")
+    lines = told_of(tmp_path, "en", "xx", "tlh", "../en")
     for expected in (
         f"en.yaml:{line_of('  hot:')}: cards.hot.title: is missing",
         f"en.yaml:{line_of('  hot:') + 1}: there is no key 'cards.hot.titel'; "
@@ -154,11 +154,11 @@ def test_all_mistakes_of_all_files_are_reported_at_once(tmp_path):
 def test_a_file_without_captions_is_refused(tmp_path, data, words):
     """In one line, whatever it contains."""
     (tmp_path / "en.yaml").write_bytes(data)
-    (line,) = problems_of(tmp_path)
+    (line,) = told_of(tmp_path)
     assert words in line
 
 
 def test_a_missing_folder_is_reported(tmp_path):
     """The included captions do not replace a misspelt folder."""
-    (line,) = problems_of(tmp_path / "none")
+    (line,) = told_of(tmp_path / "none")
     assert line == f"kiosk.captions: expected a folder that can be read; received {tmp_path}/none"

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from realtime_lrp.commands.kiosk.captions import LABEL
 from realtime_lrp.commands.kiosk.page import SHORT_NAME, ExhibitPage, Moment
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
@@ -136,7 +135,7 @@ class ConceptPage(ExhibitPage):
         answer = moment.captions.label(engine.label(self._turns.answer))
         return [
             TextBlock(texts.part, 0.9, SOFT), TextBlock(name, size, ACCENT), *pictures,
-            Gap(0.5), TextBlock(texts.took_part.replace(LABEL, answer), 0.9),
+            Gap(0.5), TextBlock(texts.took_part.format(label=answer), 0.9),
             Gap(0.2), TextBlock(texts.where, 0.9),
         ]  # fmt: skip
 

@@ -68,7 +68,7 @@ def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path,
         xdotool(display, "key", "p")
         until(lambda: (screenshot(display, shot) != card).mean() > 0.02)
         health = json.loads((tmp_path / "health.json").read_text())
-        assert health["card"] == "starting" and health["computes"] is None
+        assert (health["state"], health["card"]) == ("card", "starting")
         process.terminate()
         assert process.wait(300) == 0
 

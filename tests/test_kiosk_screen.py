@@ -37,7 +37,7 @@ class Pages:
 
     def __init__(self, drawing=True, signed=False):
         chosen = config.load(sets=(f"model.name={'shapes' if drawing else 'vgg16'}",)).config
-        self._idle, self._answer, self._attract = pages_of(chosen, str)
+        self._idle, self._answer, self._attract = pages_of(chosen)
         self._engine = SimpleNamespace(explainer=SimpleNamespace(signed=signed))
 
     def drawn(self, page, language, state, now, **more):

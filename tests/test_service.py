@@ -1,5 +1,7 @@
 """systemd: messages to a real socket, and the unit as systemd reads it."""
 
+import json
+import logging
 import os
 import re
 import shutil
@@ -8,10 +10,13 @@ import subprocess
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from realtime_lrp.commands.kiosk.report import ServiceNotifier, unit
+from realtime_lrp import config
+from realtime_lrp.commands.kiosk.report import Report, unit
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -34,31 +39,54 @@ def heard(listening):
             return messages
 
 
-def test_ready_status_and_stopping_are_sent(manager):
-    """Ready once; a status only when it changed, and in one line."""
+@pytest.fixture
+def reports(tmp_path):
+    """Makes a report with some environment."""
+    made = []
+
+    def make(environ):
+        made.append(Report(config.load(command="kiosk"), tmp_path, environ))
+        return made[-1]
+
+    yield make
+    for report in made:
+        report.ended(exhibit(""))
+
+
+def exhibit(described):
+    """An exhibit in a state."""
+    camera = SimpleNamespace(described="")
+    return SimpleNamespace(described=described, state=described, card="", camera=camera)
+
+
+def test_ready_status_and_stopping_are_sent(manager, reports, tmp_path, caplog):
+    """At once when the state changes, in the health file too; the newest warning stands there."""
     address, listening = manager
-    service = ServiceNotifier({"NOTIFY_SOCKET": address})
-    service.drawn("nobody there", 0.0)
-    assert heard(listening) == ["READY=1", "STATUS=nobody there"]
-    service.drawn("nobody there", 100.0)
+    report, file = reports({"NOTIFY_SOCKET": address}), tmp_path / "health.json"
+    report.drawn(exhibit("attract"), 0.0)
+    assert heard(listening) == ["READY=1\nSTATUS=attract\nWATCHDOG=1"]
+    assert json.loads(file.read_text())["last_warning"] is None
+    report.drawn(exhibit("attract"), 4.9)
     assert heard(listening) == []
-    service.drawn("camera lost:\nno such device\r\n\udc80", 100.0)
-    assert heard(listening) == ["STATUS=camera lost: no such device ?"]
-    service.drawn("nobody there", 100.0)
-    service.stopping()
-    assert heard(listening) == ["STATUS=nobody there", "STOPPING=1"]
+    logging.getLogger("realtime_lrp.video").warning("no http://me:secret@camera")
+    report.drawn(exhibit("card (camera)"), 4.9)
+    assert heard(listening) == ["READY=1\nSTATUS=card (camera)\nWATCHDOG=1"]
+    assert json.loads(file.read_text())["last_warning"]["what"] == "no http://***@camera"
+    report.ended(exhibit("attract"))
+    assert heard(listening) == ["STOPPING=1"]
+    assert json.loads(file.read_text())["state"] == "ended"
 
 
-def test_the_watchdog_is_fed_twice_within_its_timeout(manager):
-    """A minute of 60 turns a second with 15 s: at 0, 7.5, 15 and so on."""
+@pytest.mark.parametrize(("timeout_s", "period_s"), [(15, 5.0), (6, 3.0)])
+def test_the_watchdog_is_fed_twice_within_its_timeout(manager, reports, timeout_s, period_s):
+    """Half a minute of 60 turns a second."""
     address, listening = manager
-    watch = {"WATCHDOG_USEC": "15000000", "WATCHDOG_PID": "1"}
-    service = ServiceNotifier({"NOTIFY_SOCKET": address, **watch})
-    times = []
-    for number in range(60 * 60 + 1):
-        service.drawn("", 1000 + number / 60)
-        times += [number / 60] * heard(listening).count("WATCHDOG=1")
-    assert times == [7.5 * n for n in range(9)]
+    watch = {"WATCHDOG_USEC": f"{timeout_s}000000", "WATCHDOG_PID": "1"}
+    report, times = reports({"NOTIFY_SOCKET": address, **watch}), []
+    for number in range(60 * 30 + 1):
+        report.drawn(exhibit("attract"), 1000 + number / 60)
+        times += [number / 60] * len(heard(listening))
+    assert times == pytest.approx(np.arange(0, 30.1, period_s))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +99,9 @@ def test_the_watchdog_is_fed_twice_within_its_timeout(manager):
         {"NOTIFY_SOCKET": "vsock:2:1234", "WATCHDOG_USEC": ""},
     ],
 )
-def test_without_a_manager_nothing_happens(environ):
+def test_without_a_manager_nothing_happens(environ, reports):
     """No socket is set, or it is missing."""
-    service = ServiceNotifier(environ)
-    service.drawn("a", 1.0)
-    service.stopping()
+    reports(environ).drawn(exhibit("attract"), 1.0)
 
 
 FILE = Path("/srv/my exhibit/kiosk.yaml")

@@ -54,11 +54,9 @@ def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
 class ClipSource(Source):
     """The configured clips in a loop; the included clip if there are none, or they do not play."""
 
-    def __init__(
-        self, clips: Sequence[str], note_error: Callable[[str], None], stop: threading.Event
-    ):
+    def __init__(self, clips: Sequence[str], stop: threading.Event):
         super().__init__(stop)
-        self._has_fallback, self._note_error = bool(clips), note_error
+        self._has_fallback = bool(clips)
         try:
             files = inputs_of(clips or [str(CLIP)], PICTURES + VIDEOS, "clip")
             self._playback = open_files(files, stop)
@@ -81,7 +79,6 @@ class ClipSource(Source):
 
     def _fall_back(self, error: Error) -> None:
         self._has_fallback, self._playback = False, open_files([CLIP], self.stop)
-        self._note_error(f"clips: {first_line(error)}")
         log.warning("the clips cannot be played, using the included one: %s", first_line(error))
 
 
@@ -93,14 +90,11 @@ class SourcePart:
         name: str,
         open_source: OpenSource,
         transform: Callable[[np.ndarray], np.ndarray],
-        note_error: Callable[[str], None],
     ):
         self._name, self._open, self._transform = name, open_source, transform
-        self._note_error = note_error
         self._capture: Capture | None = None
         self._opened_at = self._healthy_at = 0.0
         self._last_number = 0
-        self._noted = ""
         self._reconnects = self._captured = 0
 
     def newest(self, timeout_s: float) -> Item[np.ndarray] | None:
@@ -153,12 +147,9 @@ class SourcePart:
         if not capture.frames.count and trouble in ("", WAITING):
             late = now - self._opened_at > OPENING_S
             return Fault("camera" if late else "starting", RETRY_S)
-        noted, self._noted = self._noted, trouble
         if not trouble:
             self._healthy_at = now
             return None
-        if trouble != noted:
-            self._note_error(trouble)
         card = {FROZEN: "frozen", DARK: "dark"}.get(trouble, "camera")
         if card == "camera" and now - self._healthy_at > GONE_S:
             card = "staff"

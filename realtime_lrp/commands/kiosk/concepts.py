@@ -111,8 +111,8 @@ class ConceptPage(ExhibitPage):
 
     setting = "concepts"
 
-    def __init__(self, config: Config, note_error: Callable[[str], None]):
-        super().__init__(config, note_error)
+    def __init__(self, config: Config):
+        super().__init__(config)
         self._turns = ConceptTurns(self._described)
         self._gallery: Gallery | None = None
         self._layer = ""
@@ -198,9 +198,7 @@ class ConceptPage(ExhibitPage):
 
     def _tell(self, why: str, what: str) -> None:
         if why != self._problem:
-            text = f"concepts: {what}: {why}"
-            log.warning("%s", text)
-            self.note_error(text)
+            log.warning("concepts: %s: %s", what, why)
         self._problem = why
 
     def _described(self, channel: int) -> ShownConcept | None:

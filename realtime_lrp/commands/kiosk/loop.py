@@ -31,7 +31,6 @@ from realtime_lrp.commands.kiosk.screen import (
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
-from realtime_lrp.errors import masked
 from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
@@ -70,8 +69,7 @@ log = logging.getLogger(__name__)
 class Kiosk:
     """The exhibit, on the main thread: `state`, name of the `card` ("" for none), and `page` shown.
 
-    `open_camera` and the clocks, monotonic seconds and local time, can be replaced. `last_error` is
-    the text and time of the newest error.
+    `open_camera` and the clocks, monotonic seconds and local time, can be replaced.
     """
 
     def __init__(
@@ -94,18 +92,16 @@ class Kiosk:
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
         self._heat = Heat(kiosk.hot)
-        self.last_error: tuple[str, float] | None = None
         self.camera = SourcePart(
             "camera",
             open_camera or camera_opener(config),
             lambda picture: checked_and_mirrored(picture, config.input.mirror),
-            self._note_error,
         )
-        open_clips = functools.partial(ClipSource, kiosk.clips, self._note_error)
-        self._clip = SourcePart("clip", open_clips, lambda picture: picture, self._note_error)
+        open_clips = functools.partial(ClipSource, kiosk.clips)
+        self._clip = SourcePart("clip", open_clips, lambda picture: picture)
         self._look = Look.of(config.overlay)
         self._artist, self._scale_maps = ScreenArtist(self._look), MapScaler()
-        self._pages = pages_of(config, self._note_error)
+        self._pages = pages_of(config)
         self.page = self._pages[-1]
         self._known_engine: object = None
         self.state, self.card = self._machine.state, "starting"
@@ -115,11 +111,10 @@ class Kiosk:
         self._shown: Item[np.ndarray] | None = None
         self._maps_after = 0  # maps of earlier pictures belong to another source
         self._moved_at = self._touched_at = -SYMBOL_S
-        self._screen_fault = ""
         self._swapped = False
         self._drawn_at = -1.0
         self._show_first_card(now)
-        self.network = RelevancePart(config, stats, self._note_error, now)
+        self.network = RelevancePart(config, stats, now)
 
     @property
     def left(self) -> bool:
@@ -157,12 +152,6 @@ class Kiosk:
         return self._answer.answer.name if self._answer.answer else ""
 
     @property
-    def opens(self) -> datetime | None:
-        """When it opens next; None while it is open."""
-        now = self._wall_clock()
-        return None if self._hours.is_open(now) else self._hours.next_change(now)
-
-    @property
     def described(self) -> str:
         """The state, with the card."""
         return f"{self.state} ({self.card})" if self.card else str(self.state)
@@ -196,7 +185,6 @@ class Kiosk:
             self._known_engine = engine
             if missing := missing_letters(engine):
                 log.warning("%s", missing)
-                self._note_error(missing)
 
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""
@@ -349,11 +337,6 @@ class Kiosk:
             return
         used = self._lock.asking or now - self._touched_at < AWAKE_S
         self._window.switch_screen(self.state == State.CLOSED and not used)
-        fault = self._window.screen_fault
-        if fault and fault != self._screen_fault:
-            log.warning("%s", fault)
-            self._note_error(fault)
-        self._screen_fault = fault
 
     def _newest_map(self) -> ExplainedFrame | None:
         """The newest map of the source that is shown."""
@@ -398,6 +381,3 @@ class Kiosk:
             self._stats.frame_age_ms.append(1000 * (now - self._shown.time))
             if explained:
                 self._stats.map_age_ms.append(1000 * (now - explained.frame.time))
-
-    def _note_error(self, error: str) -> None:
-        self.last_error = masked(error), self._clock()

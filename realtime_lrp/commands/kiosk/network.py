@@ -44,8 +44,8 @@ LOADING_S = 900.0
 ASLEEP_S = 2.0
 """After a gap this long between two looks the process itself was stopped: waiting starts anew."""
 
-OFFLINE_S = (10.0, 30.0, 60.0, 300.0)
-"""Seconds until the next try after a failed download of weights, each time longer."""
+OFFLINE_S = 30.0
+"""Seconds until the next try after a failed download of weights."""
 
 PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
 """Loading errors that no retry mends."""
@@ -68,13 +68,12 @@ log = logging.getLogger(__name__)
 class RelevancePart:
     """The relevance thread; `engine` is that of the newest map, None before the first one."""
 
-    def __init__(self, config: Config, stats: Stats, note_error: Callable[[str], None], now: float):
+    def __init__(self, config: Config, stats: Stats, now: float):
         self.engine: Engine | None = None
         # What is wrong with a gallery must not keep the network from loading; see `ConceptPage`.
         self._config = config.changed(concepts={"gallery": None, "names": None})
-        self._stats, self._note_error = stats, note_error
+        self._stats = stats
         self._frames: Slot[np.ndarray] = Slot()
-        self._failed_downloads = 0
         self._start(now)
 
     def _start(self, now: float) -> None:
@@ -172,7 +171,6 @@ class RelevancePart:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = now
-            self._note_error(self._thread.failing)
 
     def _why_stuck(self, now: float) -> str:
         """Why the running thread must be given up; "" if it need not."""
@@ -193,17 +191,10 @@ class RelevancePart:
                 raise
             why = first_line(error)
             if self.engine is None and isinstance(error, UnavailableError):
-                self._wait_for_weights(why, now)
+                log.warning("the network cannot be loaded, trying again: %s", masked(why))
+                self._restart_at = now + OFFLINE_S  # another process would not help
                 return
         raise broken("network", why)
-
-    def _wait_for_weights(self, why: str, now: float) -> None:
-        """Tries again later, without limit: restarting the process would not help."""
-        pause_s = OFFLINE_S[min(self._failed_downloads, len(OFFLINE_S) - 1)]
-        self._failed_downloads += 1
-        self._note_error(f"network: {why}")
-        log.warning("the network cannot be loaded, next try in %.0f s: %s", pause_s, masked(why))
-        self._restart_at = now + pause_s
 
 
 class Heat:

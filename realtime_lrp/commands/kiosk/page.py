@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -51,8 +50,8 @@ class ExhibitPage:
     request: ConceptRequest | None = None
     channel: int | None = None
 
-    def __init__(self, config: Config, note_error: Callable[[str], None]):
-        self.config, self.note_error = config, note_error
+    def __init__(self, config: Config):
+        self.config = config
 
     def update(self, moment: Moment) -> None:
         """Takes in what happened; called before each drawing, whether or not the page is due."""

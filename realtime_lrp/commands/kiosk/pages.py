@@ -1,6 +1,6 @@
 """The pages of the exhibit: what stands beside the picture, and when."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from realtime_lrp.commands.kiosk.answer import Answer
 from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
@@ -115,10 +115,10 @@ PAGES: tuple[type[ExhibitPage], ...] = (IdlePage, ConceptPage, AnswerPage, Attra
 """All pages; the first one that is due is shown."""
 
 
-def pages_of(config: Config, note_error: Callable[[str], None]) -> list[ExhibitPage]:
+def pages_of(config: Config) -> list[ExhibitPage]:
     """The pages that a configuration asks for."""
     wanted = [page for page in PAGES if not page.setting or getattr(config.kiosk, page.setting)]
-    return [page(config, note_error) for page in wanted]
+    return [page(config) for page in wanted]
 
 
 def drawn_page(page: ExhibitPage, moment: Moment, languages: Sequence[Captions]) -> Page:

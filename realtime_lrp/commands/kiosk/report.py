@@ -7,10 +7,11 @@ docs/kiosk.md lists the keys of the health file, which says nothing about visito
 
 import json
 import logging
+import math
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,87 +22,65 @@ from realtime_lrp.commands.kiosk.settings import write_failure
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.errors import Error, masked
 from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.version import __version__
 
 TEMPLATE = ASSETS / "realtime-lrp.service.in"
 
-HEALTH_S = 5.0
-"""Seconds after which the health file is written again though the state is the same."""
+REPORT_S = 5.0
+"""Seconds after which the exhibit reports again though its state is the same."""
 
 log = logging.getLogger(__name__)
 
 
-class ServiceNotifier:
-    """Sends the exhibit's state to systemd, as NOTIFY_SOCKET and WATCHDOG_USEC say.
+class Report:
+    """Tells the service manager and the health file what the exhibit does.
 
-    It never raises and never blocks: what cannot be sent now is sent again later.
+    `environ` has NOTIFY_SOCKET, where systemd listens, and WATCHDOG_USEC, its timeout. What cannot
+    be sent or written now is tried again with the next report; the exhibit goes on.
     """
 
-    def __init__(self, environ: Mapping[str, str] = os.environ):
+    def __init__(self, settings: Settings, folder: Path, environ: Mapping[str, str] = os.environ):
+        named, runtime = settings.config.kiosk.health, environ.get("RUNTIME_DIRECTORY")
+        self._file = Path(named) if named else Path(runtime or folder) / "health.json"
+        self._settings, self._failing = settings, False
         address = environ.get("NOTIFY_SOCKET", "")
-        self.managed = bool(address)
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        if self.managed:
+        if address:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
         timeout_us = environ.get("WATCHDOG_USEC", "")
-        self._watchdog_period_s = int(timeout_us) / 2e6 if timeout_us.isdecimal() else None
-        self._watchdog_sent: float | None = None
-        self._ready = False
-        self._status: str | None = None
+        twice_s = int(timeout_us) / 2e6 if timeout_us.isdecimal() else REPORT_S
+        self._period_s = min(REPORT_S, twice_s)
+        self._reported_at, self._state = -math.inf, ""
+        self._warnings = _LastWarning(logging.WARNING)
+        logging.getLogger("realtime_lrp").addHandler(self._warnings)
 
-    def drawn(self, status: str, now: float) -> None:
-        """Reports that the screen was drawn, and in one line what the exhibit does.
-
-        It is ready after the first time. The watchdog is fed twice within its timeout.
-        """
-        self._ready = self._ready or self._send("READY=1")
-        status = " ".join(status.splitlines())
-        if status != self._status and self._send(f"STATUS={status}"):
-            self._status = status
-        if self._watchdog_period_s is None:
+    def drawn(self, kiosk: Kiosk, now: float) -> None:
+        """The screen was drawn: reports every few seconds, and when the state changes."""
+        if kiosk.described == self._state and now - self._reported_at < self._period_s:
             return
-        sent = self._watchdog_sent
-        due = sent is None or now - sent >= self._watchdog_period_s
-        if due and self._send("WATCHDOG=1"):
-            self._watchdog_sent = now
+        self._reported_at, self._state = now, kiosk.described
+        self.send(f"READY=1\nSTATUS={self._state}\nWATCHDOG=1")
+        self.write(self._health(kiosk))
 
-    def stopping(self) -> None:
+    def ended(self, kiosk: Kiosk) -> None:
         """Reports that the exhibit ends."""
-        self._send("STOPPING=1")
+        self.send("STOPPING=1")
+        self.write(self._health(kiosk) | {"state": "ended"})
+        logging.getLogger("realtime_lrp").removeHandler(self._warnings)
 
-    def _send(self, message: str) -> bool:
-        """Whether the message was sent; the socket may be full."""
-        if self.managed:
+    def send(self, message: str) -> None:
+        """Sends a message to systemd, if it has started this process and takes it now."""
+        if self._address:
             with suppress(OSError):
                 self._socket.sendto(message.encode("utf-8", "replace"), self._address)
-                return True
-        return False
 
-
-class HealthFile:
-    """A JSON file that is replaced every few seconds, and when the state changes.
-
-    Its folder is created if missing. If the file cannot be written, the old one stays, the log says
-    so once, and the exhibit goes on; the next write is tried as usual.
-    """
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._written_at = 0.0
-        self._state: str | None = None
-        self._failing = False
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-
-    def write(self, state: str, now: float, facts: Callable[[], Mapping[str, Any]]) -> None:
-        """Writes the facts if that is due."""
-        if state == self._state and now - self._written_at < HEALTH_S:
-            return
-        self._written_at, self._state = now, state
+    def write(self, facts: Mapping[str, Any]) -> None:
+        """Replaces the health file; if that fails, it stays as it is and the log says so once."""
         try:
-            with atomic_file(self._path, overwrite=True) as part:
-                part.write_text(json.dumps(facts(), indent=2) + "\n", encoding="utf-8")
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._file, overwrite=True) as part:
+                part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+            self._failing = False
         except (Error, OSError) as error:
             if not self._failing:
                 log.warning(
@@ -109,36 +88,32 @@ class HealthFile:
                     write_failure(error),
                 )
             self._failing = True
-        else:
-            self._failing = False
+
+    def _health(self, kiosk: Kiosk) -> dict[str, Any]:
+        config, last = self._settings.config, self._warnings.last
+        source, described = masked(config.live.source), masked(kiosk.camera.described)
+        return {
+            "state": str(kiosk.state),
+            "card": kiosk.card or None,
+            "last_warning": last and {"what": last[0], "when": _local_time(last[1])},
+            "camera": described if source in described else f"{source}: {described}".rstrip(": "),
+            "network": config.model.name,
+            "configuration": masked(self._settings.complaint) or "as written",
+            "written": _local_time(time.time()),
+        }
 
 
-def health(kiosk: Kiosk, settings: Settings, ended: bool = False) -> dict[str, Any]:
-    """What the health file says."""
-    config, engine, opens = settings.config, kiosk.network.engine, kiosk.opens
-    source, described = masked(config.live.source), masked(kiosk.camera.described)
-    error = None
-    if kiosk.last_error:
-        text, at = kiosk.last_error
-        error = {"what": text, "when": _timestamp(time.monotonic() - at)}
-    return {
-        "state": "ended" if ended else str(kiosk.state),
-        "card": kiosk.card or None,
-        "opens": opens and opens.isoformat(timespec="minutes"),
-        "last_error": error,
-        "camera": described if source in described else f"{source}: {described}".rstrip(": "),
-        "network": config.model.name,
-        "computes": f"{engine.precision} on {engine.device}" if engine else None,
-        "configuration": masked(settings.complaint) or "as written",
-        "version": __version__,
-        "pid": os.getpid(),
-        "written": _timestamp(0.0),
-    }
+class _LastWarning(logging.Handler):
+    """Keeps the newest warning or error of the log, and when it came."""
+
+    last: tuple[str, float] | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = masked(record.getMessage()), record.created
 
 
-def _timestamp(seconds_ago: float) -> str:
-    moment = datetime.fromtimestamp(time.time() - seconds_ago).astimezone()
-    return moment.isoformat(timespec="seconds")
+def _local_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="seconds")
 
 
 def unit(config_file: Path | None, user: str, program: str) -> str:

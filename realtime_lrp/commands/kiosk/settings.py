@@ -1,7 +1,7 @@
 """The exhibit's settings: what the schema cannot see is checked, and what worked is kept.
 
-A configuration that worked is copied with its captions. If a later version of the file is wrong,
-the copy is used and the error reported, so that the exhibit still starts after a typing error.
+A configuration that worked is saved with its captions. If a later version of the file is wrong,
+what was saved is used and the error reported, so that the exhibit starts after a typing error.
 Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
 """
 
@@ -9,16 +9,15 @@ import hashlib
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_state_path
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.captions import folder_of, missing_in_font, wrong_captions
+from realtime_lrp.commands.kiosk.captions import Captions, missing_in_font, wrong_captions
 from realtime_lrp.config import Config, KeyPath, Problem, Settings, errors_of, wrong_names
 from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import Error, first_line
@@ -31,6 +30,9 @@ TOLERATED = (
 )  # fmt: skip
 """Keys that may be wrong in a restored configuration: the exhibit runs without them."""
 
+Given = tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]]
+"""File, assignments and options, as in `Settings.given`."""
+
 log = logging.getLogger(__name__)
 
 
@@ -41,12 +43,12 @@ def load(
 ) -> Settings:
     """`config.load` with all checks that need no network.
 
-    If the file is wrong, the last good copy is used, if there is one, with a `complaint`.
+    If the file is wrong, what last worked is used, if there is such, with a `complaint`.
     """
     try:
         return config.load(file, sets, options, wrong_settings, command="kiosk")
     except Error as error:
-        if restored := restore(file, sets, options, str(error)):
+        if restored := restore((file, sets, options or {}), str(error)):
             return restored
         raise
 
@@ -93,63 +95,44 @@ def state_folder() -> Path:
     return folder
 
 
-class GoodCopy:
-    """A configuration file and its captions as they are now, to be saved once they have worked."""
-
-    def __init__(self, settings: Settings):
-        file, captions = settings.given[0], folder_of(settings.config)
-        self._contents: dict[Path, bytes] = {}
-        if file and not settings.complaint:  # else it is the copy already
-            folder = _folder(file)
-            sources = {folder / "config.yaml": Path(file)}
-            for path in captions.glob("*.yaml") if captions else ():
-                sources[folder / "captions" / path.name] = path
-            self._contents = {copy: source.read_bytes() for copy, source in sources.items()}
-
-    def save(self) -> None:
-        """Writes the copy; if that fails, the log says so."""
-        try:
-            for path, data in self._contents.items():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with atomic_file(path, overwrite=True) as part:
-                    part.touch(mode=0o600)  # camera addresses may contain passwords
-                    part.write_bytes(data)
-        except (Error, OSError) as error:
-            log.warning("the working configuration could not be saved: %s", write_failure(error))
-
-    def is_saved(self) -> bool:
-        """Whether the saved copy has the same contents already."""
-        try:
-            return all(path.read_bytes() == data for path, data in self._contents.items())
-        except OSError:
-            return False
-
-
-def restore(
-    file: str | Path | None,
-    sets: tuple[str, ...],
-    options: Mapping[str, Any] | None,
-    complaint: str,
-) -> Settings | None:
-    """The saved copy of a wrong configuration file, loaded; None if there is none that works."""
-    if not file:
-        return None
-    folder = _folder(file)
+def keep(settings: Settings, captions: Sequence[Captions]) -> None:
+    """Saves a configuration file that has worked, with its captions; or the log says why not."""
+    config, file = settings.config, settings.given[0]
+    if not file or settings.complaint:
+        return
+    folder, texts = _folder(settings.given), {}
+    if config.kiosk.captions:
+        for code, one in zip(config.kiosk.languages, captions, strict=True):
+            text = one.model_dump_json(by_alias=True, exclude_none=True)
+            texts[folder / "captions" / f"{code}.yaml"] = text  # JSON is YAML
+        config = config.changed(kiosk={"captions": str(folder / "captions")})
+    texts[folder / "config.json"] = config.model_dump_json()
     try:
-        settings = config.load(folder / "config.yaml", sets, options, check=None, command="kiosk")
-    except Error:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(path, overwrite=True) as part:
+                part.touch(mode=0o600)  # camera addresses may contain passwords
+                part.write_text(text, encoding="utf-8")
+    except (Error, OSError) as error:
+        log.warning("the working configuration could not be saved: %s", write_failure(error))
+
+
+def restore(given: Given, complaint: str) -> Settings | None:
+    """What worked with the same file, assignments and options; None if nothing still does."""
+    try:
+        text = (_folder(given) / "config.json").read_text(encoding="utf-8")
+        chosen = Config.model_validate_json(text)
+    except (OSError, ValueError):
         return None
-    if settings.config.kiosk.captions:
-        captions = settings.config.changed(kiosk={"captions": str(folder / "captions")})
-        settings = replace(settings, config=captions)
-    wrong = [where for where, _ in wrong_settings(settings.config) if where[:2] not in TOLERATED]
-    return None if wrong else replace(settings, complaint=complaint)
+    wrong = [where for where, _ in wrong_settings(chosen) if where[:2] not in TOLERATED]
+    return None if wrong else Settings(chosen, {}, given, complaint, "kiosk")
 
 
-def _folder(file: str | Path) -> Path:
-    """Where the copy of a configuration file is."""
-    name = hashlib.sha256(str(Path(file).absolute()).encode()).hexdigest()[:12]
-    return state_folder() / f"good-{name}"
+def _folder(given: Given) -> Path:
+    """Where the copy is."""
+    file, sets, options = given
+    words = repr((file and str(Path(file).absolute()), sets, sorted(options.items())))
+    return state_folder() / f"good-{hashlib.sha256(words.encode()).hexdigest()[:12]}"
 
 
 def write_failure(error: Exception) -> str:

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -12,10 +12,10 @@ from typing import Any
 
 from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.loop import Kiosk
-from realtime_lrp.commands.kiosk.report import HealthFile, ServiceNotifier, health
-from realtime_lrp.commands.kiosk.settings import GoodCopy, restore, state_folder
+from realtime_lrp.commands.kiosk.report import Report
+from realtime_lrp.commands.kiosk.settings import keep, restore, state_folder
 from realtime_lrp.commands.kiosk.states import broken
-from realtime_lrp.config import Config, Settings
+from realtime_lrp.config import Settings
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.realtime.stats import Stats
@@ -56,44 +56,28 @@ def start(
         headless = settings.config.live.display == "none"
         shown = window or (NullWindow() if headless else FullScreen())
         arguments = {"window": shown, **kiosk_arguments}
+        worked = threading.Event()
         try:
-            return _run_or_restore(settings, duration_s, stats_file, arguments)
+            return _run(settings, duration_s, stats_file, worked, arguments)
+        except Error as error:
+            if isinstance(error, UsageError):
+                error = settings.located(error)
+            good = None
+            if not (worked.is_set() or settings.complaint):
+                good = restore(settings.given, str(error))
+            if good is None:
+                log.info("ended: %s", masked(str(error)))
+                raise error from None
+            return _run(good, duration_s, stats_file, worked, arguments)
         finally:
             shown.close()
-
-
-def _run_or_restore(
-    settings: Settings,
-    duration_s: float | None,
-    stats_file: Path | None,
-    arguments: dict[str, Any],
-) -> list[str]:
-    """Runs with these settings, or with the last good ones if no map was made with these."""
-    worked, copy = threading.Event(), GoodCopy(settings)
-
-    def on_working() -> None:
-        worked.set()
-        copy.save()
-
-    try:
-        return _run(settings, duration_s, stats_file, on_working, arguments)
-    except Error as error:
-        if isinstance(error, UsageError):
-            error = settings.located(error)
-        good = None
-        if not (worked.is_set() or settings.complaint or copy.is_saved()):
-            good = restore(*settings.given, str(error))
-        if good is None:
-            log.info("ended: %s", masked(str(error)))
-            raise error from None
-    return _run(good, duration_s, stats_file, lambda: None, arguments)
 
 
 def _run(
     settings: Settings,
     duration_s: float | None,
     stats_file: Path | None,
-    on_working: Callable[[], None],
+    worked: threading.Event,
     arguments: dict[str, Any],
 ) -> list[str]:
     config = settings.config
@@ -110,25 +94,25 @@ def _run(
     _forbid_core_dumps()
     threading.excepthook = _log_ended_thread
     stats = Stats("", "", frames_dropped=None, reconnects=0)
-    service, file = ServiceNotifier(), HealthFile(health_file(config))
+    report = Report(settings, state_folder())
     with stop_signals() as stopped:
         kiosk = Kiosk(config, captions, stats=stats, **arguments)
-        working = False
         try:
             while not (stopped.is_set() or kiosk.left):
-                if _step(kiosk):
-                    now = time.monotonic()
-                    service.drawn(kiosk.described, now)
-                    file.write(kiosk.described, now, lambda: health(kiosk, settings))
-                if not working and stats.maps and kiosk.camera.captured:
-                    working = True
-                    on_working()
+                if kiosk.step():
+                    report.drawn(kiosk, time.monotonic())
+                if not worked.is_set() and stats.maps and kiosk.camera.captured:
+                    worked.set()
+                    keep(settings, captions)
                 if duration_s is not None and stats.seconds() >= duration_s:
                     break
+        except Error:
+            raise
+        except Exception as error:  # only a new process mends it
+            raise broken("screen", first_line(error)) from error
         finally:
-            service.stopping()
+            report.ended(kiosk)
             kiosk.end()
-            file.write("ended", time.monotonic(), lambda: health(kiosk, settings, ended=True))
     if engine := kiosk.network.engine:
         stats.device, stats.precision = engine.device, engine.precision
         stats.traces = engine.explainer.traces
@@ -136,24 +120,6 @@ def _run(
             stats.write(stats_file, live=True, provenance=provenance_of(engine))
     log.info("ended: by staff, a signal or --duration")
     return [stats.summary()] if stats.maps else []
-
-
-def _step(kiosk: Kiosk) -> bool:
-    """One turn; what fails unexpectedly needs a new process."""
-    try:
-        return kiosk.step()
-    except Error:
-        raise
-    except Exception as error:
-        raise broken("screen", first_line(error)) from error
-
-
-def health_file(config: Config) -> Path:
-    """Where the health file is written."""
-    if config.kiosk.health:
-        return Path(config.kiosk.health)
-    runtime = os.environ.get("RUNTIME_DIRECTORY")
-    return (Path(runtime) if runtime else state_folder()) / "health.json"
 
 
 def _log_ended_thread(ended: threading.ExceptHookArgs) -> None:

@@ -1,5 +1,6 @@
 """The window of an exhibit: it fills the screen and comes back whatever is done to it."""
 
+import logging
 import os
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ INHIBIT = (
 )  # fmt: skip
 """Keeps the session awake until its standard input closes, which is when this program ends."""
 
+log = logging.getLogger(__name__)
+
 CANNOT, OFF = "the screen cannot be switched off: ", "Monitor is Off"
 
 
@@ -31,8 +34,8 @@ class ScreenPower:
 
     def apply(self) -> None:
         """Switches the screen as wanted; input that woke it has no lasting effect."""
-        self.fault = ""
         if not self.off:
+            self.fault = ""
             self.restore()
             return
         state, problem = _xset("q")
@@ -43,7 +46,10 @@ class ScreenPower:
             _, problem = _xset("+dpms", "dpms", "force", "off")
             if not problem and OFF not in _xset("q")[0]:
                 problem = "DPMS has no effect"
-        self.fault = problem and CANNOT + problem
+        fault = problem and CANNOT + problem
+        if fault and fault != self.fault:
+            log.warning("%s", fault)
+        self.fault = fault
 
     def restore(self) -> None:
         if self._switched_off:
@@ -86,11 +92,6 @@ class FullScreen(Window):
         rows, columns = screen_size()
         return self._window.size == (columns, rows) and self._window.position == (0, 0)
 
-    @property
-    def screen_fault(self) -> str:
-        """Why the screen could not be switched off, or ""."""
-        return self._power.fault
-
     def switch_screen(self, off: bool) -> None:
         """Switches the screen off, or on again, within a second if `tend` is called."""
         self._power.off = off
@@ -110,7 +111,6 @@ class NullWindow:
 
     size = (720, 1280)
     held: frozenset[str] = frozenset()
-    screen_fault = ""
 
     def events(self) -> list[str | Mouse]:
         return []

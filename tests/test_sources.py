@@ -291,22 +291,22 @@ def test_a_paused_player_waits_and_steps(two_films, stop):
     """Each step is exactly the next frame; afterwards nothing is made up for."""
     paths, a, _ = two_films
     with Playback(paths[:1], stop) as source:
-        source.step()  # not paused: nothing to do
+        source.control("step")  # not paused: nothing to do
         assert np.array_equal(source.read(), a[0])
-        source.pause(True)
+        source.control("pause", True)
         reading, came = waits(source)
         assert reading.is_alive()
-        source.step()
+        source.control("step")
         reading.join(300)
-        source.step()
-        source.step()
+        source.control("step")
+        source.control("step")
         came += [source.read(), source.read()]
         for frame, right in zip(came, a[1:], strict=True):
             np.testing.assert_array_equal(frame, right)
         reading, came = waits(source)
         assert reading.is_alive()
         begin = time.monotonic()
-        source.pause(False)
+        source.control("pause", False)
         reading.join(300)
         came += [source.read() for _ in range(3)]
         assert time.monotonic() - begin > 0.19, "four frames, 50 ms apart"
@@ -321,19 +321,19 @@ def test_files_are_skipped_forwards_and_backwards(two_films, tmp_path, stop):
     with Playback([paths[0], tmp_path / "bad.mp4", paths[1]], stop) as source:
         assert np.array_equal(source.read(), a[0])
         assert source.described == "a.mp4 (1 of 3)"
-        source.skip(-1)
+        source.control("skip", -1)
         assert np.array_equal(source.read(), b[0])
         assert source.described == "b.mp4 (3 of 3)"
-        source.pause(True)
-        source.skip(-1)
+        source.control("pause", True)
+        source.control("skip", -1)
         assert np.array_equal(source.read(), a[0])
         assert source.described == "a.mp4 (1 of 2)"
         reading, came = waits(source)
         assert reading.is_alive()
-        source.skip(3)
+        source.control("skip", 3)
         reading.join(300)
         assert np.array_equal(came[0], b[0])
-        source.pause(False)
+        source.control("pause", False)
         rest = [source.read() for _ in range(3)]
         for frame, right in zip(rest, [*b[1:], a[0]], strict=True):
             np.testing.assert_array_equal(frame, right)
@@ -346,16 +346,16 @@ def test_a_seek_gives_the_frame_that_is_shown_then(name, tmp_path, stop):
     times = [float(frame.pts * reader.time_base) for reader, frame in read_with(path)]
     frames = [frame.picture for _, frame in read_with(path)]
     with Playback([path], stop) as source:
-        source.pause(True)
+        source.control("pause", True)
         source.read()
         for sought, number in ((1.0, 20), (0.98, 19), (1.93, 38), (0.26, 5), (0.0, 0), (99.0, 39)):
-            source.seek(sought)
+            source.control("seek", sought)
             assert np.array_equal(source.read(), frames[number]), sought
             assert source.timeline.position == pytest.approx(times[number] - times[0], abs=1e-3)
             assert source.timeline.length == pytest.approx(2.0, abs=0.11)
         reading, came = waits(source)
         assert reading.is_alive(), "paused"
-        source.seek(0.5)
+        source.control("seek", 0.5)
         reading.join(300)
         assert np.array_equal(came[0], frames[10])
 
@@ -372,13 +372,13 @@ def test_without_the_loop_the_last_frame_stays_until_something_is_asked_for(two_
     with Playback(paths, stop) as source:
         assert np.array_equal(source.read(), a[0])
         assert source.timeline.loops
-        source.loop(False)
+        source.control("loop", False)
         films = [source.read() for _ in range(6)]
         assert np.array_equal(films[-1], b[-1]) and not source.timeline.loops
         for ask, expected in (
-            (lambda: source.seek(0.1), b[2]),
-            (lambda: source.skip(-1), a[0]),
-            (lambda: source.loop(True), a[0]),
+            (lambda: source.control("seek", 0.1), b[2]),
+            (lambda: source.control("skip", -1), a[0]),
+            (lambda: source.control("loop", True), a[0]),
         ):
             reading, came = waits(source)
             assert reading.is_alive()
@@ -395,7 +395,7 @@ def test_a_stopped_player_ends_its_wait(tmp_path, stop):
     media.write_picture(tmp_path / "a.png", media.plain())
     with open_source(str(tmp_path), stop) as source:
         assert (source.read() == media.RED).all()
-        source.pause(True)
+        source.control("pause", True)
         reading, came = waits(source)
         stop.set()
         reading.join(300)
@@ -461,8 +461,8 @@ def test_a_source_that_waits_on_purpose_is_not_killed(tmp_path, stop, children, 
     with ChildSource(played, [str(path), 5.0], stop) as source:
         begin = time.monotonic()
         source.read()
-        source.pause(True)
-        threading.Timer(4.0, source.pause, [False]).start()
+        source.control("pause", True)
+        threading.Timer(4.0, source.control, ["pause", False]).start()
         assert source.read() is not None
         assert time.monotonic() - begin > 3.5
         assert children[0].poll() is None
@@ -522,24 +522,29 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
     with open_source(str(paths[0].parent), stop) as source:
         assert np.array_equal(source.read(), a[0])
         assert (source.described, source.files) == ("a.mp4 (1 of 2)", 2)
-        source.pause(True)
+        source.control("pause", True)
         reading, came = waits(source)
         assert reading.is_alive()
-        source.step()
+        source.control("step")
         reading.join(300)
         assert np.array_equal(came[0], a[1])
-        source.skip(1)
+        source.control("skip", 1)
         assert np.array_equal(source.read(), b[0])
         assert source.described == "b.mp4 (2 of 2)"
-        source.seek(0.11)
+        source.control("seek", 0.11)
         assert np.array_equal(source.read(), b[2])
         assert source.timeline == Timeline(0.1, 0.15, "seconds", True)
-        source.loop(False)
+        source.control("loop", False)
         assert not source.timeline.loops
-        source.seek(0.05)
-        source.pause(False)
+        source.control("seek", 0.05)
+        source.control("pause", False)
         assert np.array_equal(source.read(), b[1])
-    source.pause(True), source.step(), source.skip(1), source.seek(1.0)  # of no use, and no error
+    (
+        source.control("pause", True),
+        source.control("step"),
+        source.control("skip", 1),
+        source.control("seek", 1.0),
+    )  # of no use, and no error
 
 
 def test_a_child_ends_with_its_parent(tmp_path, stop, children):

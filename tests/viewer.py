@@ -82,9 +82,7 @@ class Viewer:
         state = first_state(chosen, first_request(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)
         self.capture.source = SimpleNamespace(files=3, described="", timeline=None)
-        for name in ("pause", "step", "skip", "seek", "loop"):
-            tell = lambda *words, name=name: self.told.append((name, *words))  # noqa: E731
-            setattr(self.capture.source, name, tell)
+        self.capture.source.control = lambda *words: self.told.append(words)
         self.window = SimpleNamespace(full=False, heard=[], closed=False)
         self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
         self.window.fill_screen = lambda on: setattr(self.window, "full", on)

@@ -20,7 +20,7 @@ from realtime_lrp.video.picture_process import (
     Next,
     PictureProcess,
 )
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Action, Source
 
 POLL_S = 0.2
 """How often the watching thread looks at the child and at `stop`."""
@@ -75,22 +75,10 @@ class ChildSource(Source):
             self._closed.set()
             self._process.close()
 
-    def pause(self, paused: bool) -> None:
-        self._process.send(Control("pause", paused))
-
-    def step(self) -> None:
-        self._process.send(Control("step"))
-
-    def skip(self, files: int) -> None:
-        self._process.send(Control("skip", files))
-
-    def seek(self, position: float) -> None:
-        self._process.send(Control("seek", position))
-
-    def loop(self, on: bool) -> None:
-        if self.timeline:  # at once, though no picture may come for a while
-            self.timeline = msgspec.structs.replace(self.timeline, loops=on)
-        self._process.send(Control("loop", on))
+    def control(self, action: Action, value: float = 0) -> None:
+        if action == "loop" and self.timeline:  # at once, though no picture may come for a while
+            self.timeline = msgspec.structs.replace(self.timeline, loops=bool(value))
+        self._process.send(Control(action, value))
 
     def _receive(self) -> Facts | Given | Ended:
         while isinstance(message := self._next_message(), Alive):

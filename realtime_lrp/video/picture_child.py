@@ -46,8 +46,7 @@ def main() -> None:
                 if not isinstance(message, Control):
                     asked.put(message)
                 elif source := reader.source:
-                    given = () if message.argument is None else (message.argument,)
-                    getattr(source, message.method)(*given)
+                    source.control(message.action, message.value)
         os._exit(0)  # the parent has gone
 
     threading.Thread(target=listen, daemon=True).start()

@@ -22,7 +22,7 @@ from realtime_lrp.system.child import Child, death, failure, hang
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.reader import MOST_PIXELS
-from realtime_lrp.video.source import Source, Timeline
+from realtime_lrp.video.source import Action, Source, Timeline
 
 MOST_LOG_LINES = 1000
 """Maximum number of log lines from one child; a hostile one must not fill the disk."""
@@ -49,10 +49,10 @@ class Next(msgspec.Struct, frozen=True, tag=True):
 
 
 class Control(msgspec.Struct, frozen=True, tag=True):
-    """Calls a method of the source that changes what comes next."""
+    """For `Source.control`."""
 
-    method: Literal["pause", "step", "skip", "seek", "loop"]
-    argument: bool | int | float | None = None
+    action: Action
+    value: bool | int | float
 
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]

@@ -13,7 +13,7 @@ from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
-from realtime_lrp.video.source import MOST_SECONDS, Source, Timeline
+from realtime_lrp.video.source import MOST_SECONDS, Action, Source, Timeline
 
 PICTURE_S = 3.0
 """How long a picture is shown."""
@@ -49,29 +49,19 @@ class Playback(Source):
     def close(self) -> None:
         self._frames.close()
 
-    def pause(self, paused: bool) -> None:
+    def control(self, action: Action, value: float = 0) -> None:
         with self._changed:
-            self._paused, self._steps = paused, 0
-            self._changed.notify()
-
-    def step(self) -> None:
-        with self._changed:
-            self._steps += 1  # counts while paused only
-            self._changed.notify()
-
-    def skip(self, files: int) -> None:
-        with self._changed:
-            self._skipped += files
-            self._changed.notify()
-
-    def seek(self, position: float) -> None:
-        with self._changed:
-            self._sought = max(0.0, position)
-            self._changed.notify()
-
-    def loop(self, on: bool) -> None:
-        with self._changed:
-            self._loops = on
+            match action:
+                case "pause":
+                    self._paused, self._steps = bool(value), 0
+                case "step":
+                    self._steps += 1  # counts while paused only
+                case "skip":
+                    self._skipped += int(value)
+                case "seek":
+                    self._sought = max(0.0, value)
+                case "loop":
+                    self._loops = bool(value)
             self._changed.notify()
 
     def _played(self, files: Sequence[Path]) -> Generator[np.ndarray, None, None]:

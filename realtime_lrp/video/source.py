@@ -1,7 +1,6 @@
 """The interface of live sources.
 
-One thread opens, reads and closes a source; other threads may call `pause`, `step`, `skip`, `seek`
-and `loop`.
+One thread opens, reads and closes a source; other threads may call `control`.
 """
 
 import threading
@@ -16,19 +15,19 @@ MOST_SECONDS = 1e9
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """Where a source of files stands.
+    """Where a source of files stands: in a film in seconds, at a picture in files.
 
-    Attributes:
-      position: seconds since the film began; for a picture how many files come before it.
-      length: how many seconds the film lasts; for a picture the number of files.
-      unit: "seconds" for a film, "files" for a picture.
-      loops: whether the files begin again at their end.
+    `loops` says whether the files begin again at their end.
     """
 
     position: Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
     length: Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
     unit: Literal["seconds", "files"]
     loops: bool = True
+
+
+Action = Literal["pause", "step", "skip", "seek", "loop"]
+"""What changes how files are played: see `Source.control`."""
 
 
 class Source:
@@ -71,23 +70,13 @@ class Source:
     def close(self) -> None:
         """Releases the device or file."""
 
-    def pause(self, paused: bool) -> None:
-        """Stops giving frames while `paused`, else goes on."""
+    def control(self, action: Action, value: float = 0) -> None:
+        """Changes what comes next, in a source of files.
 
-    def step(self) -> None:
-        """Gives one more frame while paused."""
-
-    def skip(self, files: int) -> None:
-        """Skips this many files; backwards if negative."""
-
-    def seek(self, position: float) -> None:
-        """Goes on from a position of the timeline, with the frame that is shown there."""
-
-    def loop(self, on: bool) -> None:
-        """Chooses what happens at the end of the files.
-
-        Args:
-          on: whether they begin again; else the last frame stays.
+        "pause" stops giving frames while the value is true, "step" then gives one more, "skip"
+        passes files (backwards if negative), "seek" goes to a position of the timeline, with
+        the frame that is shown there, and "loop" says whether the files begin again at their end;
+        else the last frame stays.
         """
 
     def __enter__(self) -> "Source":

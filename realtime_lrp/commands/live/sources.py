@@ -40,14 +40,14 @@ class Sources:
         source = capture.source
         match command:
             case Command.PAUSE | Command.RESUME:
-                source.pause(command is Command.PAUSE)
+                source.control("pause", command is Command.PAUSE)
             case Command.STEP:
-                source.step()
+                source.control("step")
             case Command.NEXT_FILE | Command.PREVIOUS_FILE if source.files < 2:
                 one, none = "there is only one file", "this source has no files to go through"
                 send(NoticeGiven(one if source.files else none))
             case Command.NEXT_FILE | Command.PREVIOUS_FILE:
-                source.skip(1 if command is Command.NEXT_FILE else -1)
+                source.control("skip", 1 if command is Command.NEXT_FILE else -1)
                 send(FileSkipped())
             case Command.NEXT_SOURCE if len(self._names) < 2:
                 send(NoticeGiven("there is one source; name others with live.sources"))
@@ -56,9 +56,9 @@ class Sources:
                 capture.switch(self.opener())
                 send(SourceChanged(f"source: {masked(self._names[self._present])}"))
             case SeekTo(position):
-                source.seek(position)
+                source.control("seek", position)
             case LoopFiles(on):
-                source.loop(on)
+                source.control("loop", on)
             case _:
                 return False
         return True

@@ -118,7 +118,7 @@ def test_an_object_is_fetched_whole_or_refused(store, film, tmp_path, monkeypatc
             store.fetch(found, target)
     full = shutil.disk_usage(tmp_path)._replace(free=module.KEPT_FREE)
     with monkeypatch.context() as patch:
-        patch.setattr(module.shutil, "disk_usage", lambda path: full)
+        patch.setattr(shutil, "disk_usage", lambda path: full)
         with pytest.raises(TransferError, match="TMPDIR"):
             store.fetch(found, target)
     film.write_bytes(ROOM[::-1])

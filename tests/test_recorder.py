@@ -179,13 +179,13 @@ def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
     free[0] = 480 * 2**20
     put_all(recording, [2.5, 3, 3.5])
     until(lambda: recording.trouble)
-    line = "recording stopped: the disk is full (480 MiB free); kept as view.mp4"
+    line = "recording stopped: the disk is full; kept as view.mp4"
     assert recording.trouble == line
     assert media.times_of(target) == [0, 1, 2, 2.5, 3]
     put_all(recording, [4])
     assert recording.finish() == [f"5 frames, 3.5 s -> {target}", line]
     assert len(rows_of(tmp_path / "view.jsonl")) == 5
-    with pytest.raises(TransferError, match="480 MiB free"):
+    with pytest.raises(TransferError, match="480 MiB are free"):
         Recorder(tmp_path / "other.mp4", SIZE)
 
 

@@ -1,6 +1,7 @@
 """The viewer as a user has it: a real window under Xvfb, real keys, real files that it keeps."""
 
 import json
+import shutil
 import signal
 import time
 import types
@@ -207,9 +208,7 @@ def run_scripted(script, tmp_path, model="shapes", **words):
 
 def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, tiny_model):
     """A line on the screen, the film is whole, a second one is refused with a line."""
-    from realtime_lrp.video import recorder
-
-    monkeypatch.setattr(recorder.shutil, "disk_usage", disk := Disk())
+    monkeypatch.setattr(shutil, "disk_usage", disk := Disk())
 
     def script(window):
         yield from window.pictures(15)

@@ -8,13 +8,29 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from realtime_lrp.errors import OutputError, TransferError, masked
+from realtime_lrp.errors import FullDiskError, OutputError, TransferError, masked
 
 CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
 """Error numbers that mean that a file cannot be created, as opposed to a failed write."""
 
 MOST_NAME = 255
 """Bytes of the longest name of a file, on the usual file systems."""
+
+
+KEPT_FREE = 64 * 2**20
+"""Bytes of a disk that stay free."""
+
+
+def check_room(
+    folder: Path, needed: int = KEPT_FREE, what_to_do: str = "choose another folder"
+) -> None:
+    """Refuses to write into a folder with less room than `needed` bytes."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise FullDiskError(
+            f"The disk of {str(folder)!r} is full: {free >> 20} MiB are free, {needed >> 20} MiB "
+            f"are needed. Make room, or {what_to_do}."
+        )
 
 
 def check_output(target: Path, overwrite: bool) -> None:

@@ -8,7 +8,6 @@ An object appears whole or not at all: a store shows an upload when it is comple
 import errno
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from typing import Any
 from realtime_lrp.errors import (
     DamagedInputError,
     Error,
-    FullDiskError,
     MissingInputError,
     OutputError,
     TemporaryError,
@@ -28,12 +26,10 @@ from realtime_lrp.errors import (
     first_line,
     masked,
 )
+from realtime_lrp.system.atomic import KEPT_FREE, check_room
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}
 """Schemes of object stores -> the package that fsspec needs for them."""
-
-KEPT_FREE = 64 * 2**20
-"""Bytes of the local disk that stay free when a file is fetched."""
 
 CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
 """Maximum wait for a connection and for an answer, in seconds, and how often it is tried."""
@@ -122,13 +118,7 @@ class ObjectStore:
 
     def fetch(self, file: StoredFile, target: Path) -> None:
         """Copies an object to a local file; refuses one that has changed since it was found."""
-        free = shutil.disk_usage(target.parent).free
-        if free < file.size + KEPT_FREE:
-            raise FullDiskError(
-                f"{file.address!r} needs {file.size + KEPT_FREE >> 20} MiB in "
-                f"{str(target.parent)!r}, {free >> 20} MiB are free. Make room, or set TMPDIR to "
-                "another folder."
-            )
+        check_room(target.parent, file.size + KEPT_FREE, "set TMPDIR to another folder")
         with _errors(file.address, reading=True, midway=True):
             self._files.get_file(_path(file.address), str(target))
             now = self._info(file.address)

@@ -9,14 +9,13 @@ If the process is killed, the film plays up to its last second.
 import json
 import logging
 import os
-import shutil
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
+from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple, TextIO
 
@@ -24,8 +23,22 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.errors import Error, OutputError, TransferError, UsageError, first_line
-from realtime_lrp.system.atomic import check_output, part_path, publish, refuse_link, stale_parts
+from realtime_lrp.errors import (
+    Error,
+    FullDiskError,
+    OutputError,
+    TransferError,
+    UsageError,
+    first_line,
+)
+from realtime_lrp.system.atomic import (
+    check_output,
+    check_room,
+    part_path,
+    publish,
+    refuse_link,
+    stale_parts,
+)
 from realtime_lrp.video.pictures import fitted
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
@@ -63,8 +76,7 @@ class Recorder:
 
     The film has `size`, (rows, columns); pictures of other proportions get black borders. The
     thread of the recorder asks once for the provenance, which may take its time. `trouble` says in
-    one line why recording stopped; "" while it goes on. `dropped` pictures were too many for the
-    encoder.
+    one line why recording stopped; "" while it goes on.
     """
 
     def __init__(
@@ -74,18 +86,23 @@ class Recorder:
         overwrite: bool = False,
         provenance: Callable[[], Provenance | None] | None = None,
     ):
-        self._provenance = provenance
-        self._files = _Files(target, overwrite)
-        self._size = size
-        self.frames, self.seconds, self.dropped = 0, 0.0, 0
+        check_film(target, overwrite)
+        self._target, self._overwrite = target.resolve(), overwrite
+        self._sidecar = self._target.with_suffix(".jsonl")
+        self._part = part_path(self._target)
+        for path in (self._target, self._sidecar):
+            _report_stale_parts(path)
+        check_room(self._target.parent, KEPT_FREE)
+        self._size, self._provenance = size, provenance
+        self.frames, self.seconds = 0, 0.0
+        self._refused = self._left_out = 0  # counted by the caller, and by the thread
         self.trouble = ""
         self._failure: Error | None = None
-        self._changed = threading.Condition()
-        self._waiting: deque[_Put] = deque()
-        self._bytes, self._taking = 0, True
+        self._waiting: SimpleQueue[_Put | None] = SimpleQueue()
+        self._ended, self._finished = threading.Event(), False
         self._until = float("inf")
         self._zero, self._last, self._next_key = 0.0, 0, 0
-        self._finished = False
+        self._lines: TextIO | None = None
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
@@ -96,21 +113,23 @@ class Recorder:
         with suppress(*[Error] if kind else []):
             self.finish()
 
+    @property
+    def dropped(self) -> int:
+        """How many pictures were too many for the encoder."""
+        return self._refused + self._left_out
+
     def put(self, picture: np.ndarray, time: float, row: dict[str, Any] | None = None) -> None:
         """Records a picture uint8 [H, W, 3] RGB; never waits, and leaves it out if too many wait.
 
         The time is that of `time.monotonic()`; the row is written after the frame's number and
         time.
         """
-        with self._changed:
-            if not self._taking:
-                return
-            if self._bytes + picture.nbytes > MOST_BYTES:
-                self.dropped += 1
-                return
-            self._waiting.append(_Put(picture.copy(), time, row))
-            self._bytes += picture.nbytes
-            self._changed.notify()
+        if self._ended.is_set():
+            return
+        if (self._waiting.qsize() + 1) * picture.nbytes > MOST_BYTES:
+            self._refused += 1
+            return
+        self._waiting.put(_Put(picture.copy(), time, row))
 
     def finish(self) -> list[str]:
         """Ends the recording, and gives lines for the user; a second call does nothing.
@@ -120,23 +139,19 @@ class Recorder:
         """
         if self._finished:
             return []
-        self._finished = True
-        with self._changed:
-            self._taking, self._until = False, monotonic() + DRAIN_S
-            self._changed.notify()
+        self._finished, self._until = True, monotonic() + DRAIN_S
+        self._ended.set()
+        self._waiting.put(None)
         self._thread.join(DRAIN_S + CLOSING_S)
         if self._thread.is_alive():
             raise TransferError(
-                f"The disk does not answer. {self._files.part.name!r} holds what was recorded."
+                f"The disk does not answer. {self._part.name!r} holds what was recorded."
             )
         if self._failure:
             raise self._failure
-        return self._summary()
-
-    def _summary(self) -> list[str]:
         if not self.frames:
-            return [f"no picture came: {self._files.target} is not written"]
-        lines = [f"{self.frames} frames, {self.seconds:.1f} s -> {self._files.target}"]
+            return [f"no picture came: {self._target} is not written"]
+        lines = [f"{self.frames} frames, {self.seconds:.1f} s -> {self._target}"]
         if self.dropped:
             are = "picture is" if self.dropped == 1 else "pictures are"
             lines.append(f"{self.dropped} {are} left out: they came too fast")
@@ -147,10 +162,8 @@ class Recorder:
             why = self._record()
         except Exception as error:
             why = _reason(error)
-        with self._changed:
-            self._taking = False
-            left, self._waiting = self._waiting, deque()
-        left.clear()
+        self._ended.set()
+        self._waiting = SimpleQueue()  # what still waits is not needed
         self._end(why)
 
     def _record(self) -> str:
@@ -164,34 +177,31 @@ class Recorder:
         if made and first.row is not None:
             first = first._replace(row={**first.row, KEY: msgspec.to_builtins(made)})
         with VideoWriter(
-            self._files.part, self._files.container, Fraction(NOMINAL_FPS), Fraction(1, SECOND),
+            self._part, self._target.suffix.lower(), Fraction(NOMINAL_FPS), Fraction(1, SECOND),
             quality=QUALITY, description=made.as_json() if made else "", live=True,
         ) as writer:  # fmt: skip
             for put in chain([first], pictures):
-                # A key frame flushes everything before it to the file.
-                if self._write(writer, put) and (shortage := self._files.sync()):
-                    return shortage
+                if self._write(writer, put):
+                    try:
+                        self._synchronise()
+                    except FullDiskError:
+                        return "the disk is full"
         return ""
 
     def _pictures(self) -> Iterator[_Put]:
         """Yields the pictures; those that still wait `DRAIN_S` after the end are left out."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or not self._taking)
-                if not self._waiting or monotonic() > self._until:
-                    self.dropped += len(self._waiting)
-                    return
-                put = self._waiting.popleft()
-                self._bytes -= put.picture.nbytes
-            yield put
+        while (put := self._waiting.get()) is not None:
+            if monotonic() > self._until:
+                self._left_out += 1
+            else:
+                yield put
 
     def _write(self, writer: VideoWriter, put: _Put) -> bool:
         """Writes a frame; returns whether it is a key frame, of which there is one a second."""
         pts = round((put.time - self._zero) * SECOND)
         step = pts - self._last if self.frames else SECOND // NOMINAL_FPS
         if step < LEAST_STEP:
-            with self._changed:
-                self.dropped += 1
+            self._left_out += 1
             return False
         key, shown = pts >= self._next_key, min(step, SECOND)
         writer.write(fitted(put.picture, self._size), pts, shown, key=key)
@@ -200,84 +210,49 @@ class Recorder:
         self._last, self.seconds = pts, (pts + shown) / SECOND
         self.frames += 1
         if put.row is not None:
-            self._files.write_row(
-                {"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row}
-            )
+            if self._lines is None:
+                part = part_path(self._sidecar)
+                self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
+            row = {"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row}
+            self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
         return key
+
+    def _synchronise(self) -> None:
+        """Brings to the disk what is written: a key frame flushes everything before it."""
+        if self._lines:
+            self._lines.flush()
+        with self._part.open("r+b") as written:
+            _sync(written.fileno())
+        check_room(self._target.parent, KEPT_FREE)
 
     def _end(self, why: str) -> None:
         """Gives the film its name if it is complete, and reports what went wrong."""
         kind: type[Error] = TransferError
-        kept, complete = "nothing is kept", False
+        kept = f"kept as {self._target.name}" if self.frames else "nothing is kept"
+        complete = self.frames > 0
         try:
-            if complete := self._files.put_in_place(self.frames, self._last / SECOND):
-                kept = f"kept as {self._files.target.name}"
+            self._put_in_place()
         except Exception as error:
-            why, kept = why or _reason(error), f"kept as {self._files.part.name}"
+            why, kept, complete = why or _reason(error), f"kept as {self._part.name}", False
             kind = OutputError if isinstance(error, OutputError) else TransferError
-        if not why:
-            return
-        trouble = f"recording stopped: {why}; {kept}"
-        self._failure = None if complete else kind(trouble)
-        self.trouble = trouble
-        log.warning("%s", trouble)
+        if why:
+            self.trouble = f"recording stopped: {why}; {kept}"
+            self._failure = None if complete else kind(self.trouble)
+            log.warning("%s", self.trouble)
 
-
-class _Files:
-    """The film and its sidecar on the disk, as parts until they are complete."""
-
-    def __init__(self, target: Path, overwrite: bool):
-        check_film(target, overwrite)
-        self.container = target.suffix.lower()
-        self.target = target.resolve()
-        self.part = part_path(self.target)
-        self._sidecar = self.target.with_suffix(".jsonl")
-        self._overwrite = overwrite
-        self._lines: TextIO | None = None
-        for one in (self.target, self._sidecar):
-            _report_stale_parts(one)
-        if shortage := self.shortage():
-            raise TransferError(
-                f"Nothing is recorded into {str(self.target.parent)!r}: {shortage}. "
-                f"{KEPT_FREE >> 20} MiB are left free; make room or choose another folder."
-            )
-
-    def shortage(self) -> str:
-        """A text that says that the disk is full; "" while it has room."""
-        free = shutil.disk_usage(self.target.parent).free
-        return f"the disk is full ({free >> 20} MiB free)" if free < KEPT_FREE else ""
-
-    def write_row(self, row: dict[str, Any]) -> None:
-        if self._lines is None:
-            part = part_path(self._sidecar)
-            self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
-        self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-    def sync(self) -> str:
-        """Makes sure that everything written is on the disk; returns what `shortage` returns."""
-        if self._lines:
-            self._lines.flush()
-        with self.part.open("r+b") as written:
-            _sync(written.fileno())
-        return self.shortage()
-
-    def put_in_place(self, frames: int, last: float) -> bool:
-        """Gives the parts their final names, and says whether there is a film.
-
-        The last of its frames is shown at `last` seconds.
-        """
+    def _put_in_place(self) -> None:
+        """Gives the parts their final names, if there is a film."""
         if self._lines:
             self._lines.close()
-        if not frames:
-            self.part.unlink(missing_ok=True)
-            return False
-        verify(self.part, frames, last)
-        targets = [self.target, *([self._sidecar] if self._lines else [])]
+        if not self.frames:
+            self._part.unlink(missing_ok=True)
+            return
+        verify(self._part, self.frames, self._last / SECOND)
+        targets = [self._target, *([self._sidecar] if self._lines else [])]
         for path in targets:
             check_output(path, self._overwrite)
         for path in targets:
             publish(part_path(path), path, self._overwrite)
-        return True
 
 
 def check_film(target: Path, overwrite: bool) -> None:

@@ -10,9 +10,6 @@ from realtime_lrp.system.channel import Failed
 from realtime_lrp.video.reader import Span
 from realtime_lrp.view.look import Look
 
-KEPT_FREE = 64 * 2**20
-"""Bytes of the disk that stay free."""
-
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 

@@ -1,7 +1,6 @@
 """Overlays one recording: explains what the child process decodes, and keeps what is asked for."""
 
 import logging
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,6 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.video.messages import (
-    KEPT_FREE,
     DrawableMap,
     Job,
     PictureBatch,
@@ -29,12 +27,12 @@ from realtime_lrp.engine.pictures import look_of
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import answer_line, best_label, top_scores
-from realtime_lrp.errors import FullDiskError, NotFiniteError
+from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import OpenCompanions
 from realtime_lrp.results.records import map_record
 from realtime_lrp.results.summary import Timeline, write_summary
-from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.atomic import KEPT_FREE, atomic_file, check_room
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.region import Region
@@ -157,12 +155,7 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
     frames = min(frames, source_size // LEAST_BYTES)  # a damaged file may claim any number
     pixels = frames * size[0] * size[1] * panels
     needed = round(pixels * BITS_A_PIXEL / 8) if frames else source_size
-    free = shutil.disk_usage(job.part.parent).free
-    if free < needed + KEPT_FREE:
-        raise FullDiskError(
-            f"About {needed + KEPT_FREE >> 20} MiB are needed in {str(job.part.parent)!r}, "
-            f"{free >> 20} MiB are free. Make room, or choose another folder."
-        )
+    check_room(job.part.parent, needed + KEPT_FREE)
 
 
 class Records:

@@ -17,7 +17,6 @@ from contextlib import ExitStack, contextmanager, suppress
 import numpy as np
 
 from realtime_lrp.commands.video.messages import (
-    KEPT_FREE,
     TO_CHILD,
     Answer,
     DrawableMap,
@@ -27,7 +26,8 @@ from realtime_lrp.commands.video.messages import (
     Report,
     Written,
 )
-from realtime_lrp.errors import DamagedInputError, FullDiskError
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.system.atomic import check_room
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
 from realtime_lrp.video.descriptions import film_metadata
@@ -219,12 +219,7 @@ class Recoder:
         if now - self._written_at > WRITTEN_EVERY_S:
             self._written_at = now
             self._channel.send(Written(frames))
-            free = shutil.disk_usage(self._job.part.parent).free
-            if free < KEPT_FREE:
-                raise FullDiskError(
-                    f"The disk of {str(self._job.part.parent)!r} is full ({free >> 20} MiB are "
-                    "free). Nothing is left of the unfinished file; make room and start again."
-                )
+            check_room(self._job.part.parent)
 
     def _progress(self) -> int | None:
         """For `_alive_while`: what is drawn and read, None once all is decoded."""

@@ -118,7 +118,7 @@ def test_a_token_file_that_is_a_pipe_or_a_folder_is_refused(tmp_path):
     """Nobody waits for somebody to write."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     for file in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(MissingInputError, match=r"no regular file|directory"):
+        with pytest.raises(MissingInputError, match="is not a file"):
             read_token(str(file))
 
 
@@ -406,9 +406,9 @@ def test_a_port_in_use_is_an_error_that_says_so(run, tiny_model):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, told = run("serve", "--model", tiny_model, "--port", port)
-    assert code == 69 and f"Port {port} of 127.0.0.1 is in use" in told and "--port" in told
+    assert code == 69 and f"port {port} of '127.0.0.1' (Address already in use)" in told
     code, _, told = run("serve", "--model", tiny_model, "--host", "192.0.2.1", "--port", 0)
-    assert code == 69 and "'192.0.2.1' is no address of this machine" in told
+    assert code == 69 and "'192.0.2.1'" in told and "--host" in told
     assert run("serve", "--port", "70000")[0] == 2
     assert run("serve", "--token-file", "nothing")[0] == 66
 

@@ -40,8 +40,8 @@ def panel_of(*rows, note=""):
 
 def parts_of(message):
     """The fields of a message, and its picture, uint8 [H, W, 3] BGR, or None."""
-    length = int.from_bytes(message[:4], "little")
-    fields, data = json.loads(message[4 : 4 + length]), message[4 + length :]
+    length = int.from_bytes(message[1:5], "little")
+    fields, data = json.loads(message[5 : 5 + length]), message[5 + length :]
     return fields, cv2.imdecode(np.frombuffer(data, np.uint8), 1) if data else None
 
 
@@ -86,16 +86,16 @@ def test_a_viewer_gets_the_newest_channels_once_it_has_shown_the_picture():
         served.publish(50)
         assert viewer.recv(timeout=300)[:1] == b"v"
         for number in range(5):
-            served.exchange.publish_concepts(b"%d" % number)
+            served.exchange.say("concepts", b"%d" % number)
         with pytest.raises(TimeoutError):
             viewer.recv(timeout=0.2)
         viewer.send('{"type": "shown"}')
-        assert viewer.recv(timeout=300) == b"c4"
+        assert viewer.recv(timeout=300) == b"4"
         with pytest.raises(TimeoutError):
             viewer.recv(timeout=0.2)
         with served.socket() as later:
             later.recv(timeout=300)
-            assert later.recv(timeout=300) == b"c4"
+            assert later.recv(timeout=300) == b"4"
 
 
 def test_a_row_and_a_layer_that_are_chosen_are_events():

@@ -89,7 +89,7 @@ class Crowd:
     async def use_camera(self):
         """Sends the next picture when the map of the last one is there."""
         async for socket, message in self.connected():
-            is_map = message[:1] == b"m"
+            is_map = message[:1] == b"j"
             if is_map or (isinstance(message, str) and json.loads(message)["type"] == "role"):
                 self.maps += is_map
                 await socket.send(random.choice(self.jpegs))

@@ -148,8 +148,8 @@ class Counter:
     @property
     def last(self):
         """The fields and the PNG of the last answer."""
-        length = int.from_bytes(self.answers[-1][:4], "little")
-        return json.loads(self.answers[-1][4 : 4 + length]), self.answers[-1][4 + length :]
+        length = int.from_bytes(self.answers[-1][1:5], "little")
+        return json.loads(self.answers[-1][5 : 5 + length]), self.answers[-1][5 + length :]
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +270,7 @@ def test_a_camera_may_be_used_by_who_only_watches():
     ):
         phone.recv(timeout=300), other.recv(timeout=300)
         phone.send(b"a picture")
-        assert phone.recv(timeout=300) == b"m\x09\x00\x00\x00"
+        assert phone.recv(timeout=300) == b"\x09\x00\x00\x00"
         with pytest.raises(TimeoutError):
             other.recv(timeout=0.2)
     assert kept.pictures == [b"a picture"] and kept.joined == 0

@@ -15,10 +15,12 @@ from importlib.resources import files
 from typing import Any
 
 import msgspec
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route, Router, WebSocketRoute
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -48,9 +50,8 @@ SENDING_S = 30.0  # a viewer that takes nothing for this long is gone
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
 
-VIEW, OWN_MAP, CONCEPTS = b"v", b"m", b"c"
-"""First byte of what is no text: a picture of the view, the map of the viewer's own picture, or
-channels with their maps."""
+VIEW = b"v"
+"""First byte of a picture of the view; other bytes are those of `news.join_message`."""
 
 TRY_AGAIN, POLICY = 1013, 1008  # why a WebSocket is closed
 
@@ -78,8 +79,8 @@ class App:
 
     def routes(self) -> ASGIApp:
         """The application."""
-        return Router(
-            redirect_slashes=False,
+        app = Starlette(
+            exception_handlers={TimeoutError: _no_answer},
             routes=[
                 *(_page(path, name, kind) for path, (name, kind) in PAGES.items()),
                 Route(OPEN, self._health),
@@ -92,6 +93,8 @@ class App:
                 WebSocketRoute("/ws", self._socket),
             ],
         )
+        app.router.redirect_slashes = False
+        return app
 
     async def _health(self, request: Request) -> Response:
         hangs = time.monotonic() - self._exchange.turned > HUNG_S
@@ -99,22 +102,18 @@ class App:
 
     async def _qr_code(self, request: Request) -> Response:
         """The QR code of the address for watching. The page knows under which name it is opened."""
-        if request.scope["role"] is not Role.CONTROL:
-            return PlainTextResponse("403: with this token you can only watch.\n", 403)
+        _check_control(request)
         address = request.query_params.get("address", "")
         if not address.endswith(f"token={self._tokens[Role.WATCH]}"):
-            return PlainTextResponse("400: that is not the address for watching.\n", 400)
+            raise HTTPException(400, "400: that is not the address for watching.\n")
         try:
             body = await run_in_threadpool(qr_code, address)
         except ValueError as error:
-            return PlainTextResponse(f"400: {error}\n", 400)
+            raise HTTPException(400, f"400: {error}\n") from None
         return Response(body, media_type="image/svg+xml")
 
     async def _answer_figures(self, request: Request) -> Response:
-        try:
-            figures = await self._exchange.in_render_loop(self._figures)
-        except TimeoutError:
-            return PlainTextResponse("503: the viewer does not answer.\n", 503)
+        figures = await self._exchange.in_render_loop(self._figures)
         return Response(msgspec.json.encode(figures), media_type="application/json")
 
     async def _examples_picture(self, request: Request) -> Response:
@@ -122,21 +121,17 @@ class App:
         asked = [request.query_params.get(name, "") for name in ("layer", "channel")]
         body = await run_in_threadpool(self._examples, *asked)
         if not body:
-            return PlainTextResponse("404: there are no pictures of that channel.\n", 404)
+            raise HTTPException(404, "404: there are no pictures of that channel.\n")
         return Response(body, media_type="image/jpeg")
 
     async def _file(
         self, suffix: str, encode: Callable[[Snapshot], bytes], request: Request
     ) -> Response:
         """What is shown now, as a file to download."""
-        if request.scope["role"] is not Role.CONTROL:
-            return PlainTextResponse("403: with this token you can only watch.\n", 403)
-        try:
-            snapshot = await self._exchange.in_render_loop(self._snapshot)
-        except TimeoutError:
-            return PlainTextResponse("503: the viewer does not answer.\n", 503)
+        _check_control(request)
+        snapshot = await self._exchange.in_render_loop(self._snapshot)
         if snapshot is None:
-            return PlainTextResponse("404: there is no map yet.\n", 404)
+            raise HTTPException(404, "404: there is no map yet.\n")
         body = await run_in_threadpool(encode, snapshot)
         name = time.strftime(f"realtime_lrp-%Y%m%d-%H%M%S{suffix}")
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
@@ -145,7 +140,7 @@ class App:
     async def _film(self, request: Request) -> Response:
         viewer = self._exchange.join(request.scope["role"] is Role.CONTROL)
         if viewer is None:
-            return PlainTextResponse(f"503: {MOST_VIEWERS} others are watching.\n", 503)
+            raise HTTPException(503, f"503: {MOST_VIEWERS} others are watching.\n")
         return _Film(self._exchange, viewer, request.scope)
 
     async def _socket(self, socket: WebSocket) -> None:
@@ -176,22 +171,15 @@ class App:
         own: dict[str, Any] = {"type": "role", "control": role is Role.CONTROL}
         if role is Role.CONTROL:
             own["watch"] = self._tokens[Role.WATCH]
-        await _in_time(socket.send_text(msgspec.json.encode(own).decode()))
-        labels = b""
+        await _in_time(socket.send_json(own))
         while True:
-            due = await viewer.next(self._exchange)
-            if labels != self._exchange.labels:
-                labels = self._exchange.labels
-                await _in_time(socket.send_text(labels.decode()))
-            if due.news:
-                await _in_time(socket.send_text(due.news.decode()))
-            if due.concepts:
-                await _in_time(socket.send_bytes(CONCEPTS + due.concepts))
-            if due.picture:
+            messages, picture = await viewer.next(self._exchange)
+            if picture:
                 latency = LATENCY.pack(min(round(10 * viewer.latency_ms), 2**32 - 1))
-                await _in_time(socket.send_bytes(VIEW + latency + due.picture.value))
-            if due.own_map:
-                await _in_time(socket.send_bytes(OWN_MAP + due.own_map))
+                messages.append(VIEW + latency + picture.value)
+            for message in messages:
+                send: Any = socket.send_text if isinstance(message, str) else socket.send_bytes
+                await _in_time(send(message))
 
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends wrong ones."""
@@ -231,7 +219,8 @@ class _Film(StreamingResponse):
             body = {"type": "http.response.body", "body": b"--picture\r\n", "more_body": True}
             await send(body)
             while True:
-                if picture := (await self._viewer.next(self._exchange)).picture:
+                _, picture = await self._viewer.next(self._exchange)
+                if picture:
                     head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
                     part = head % len(picture.value) + picture.value + b"\r\n--picture\r\n"
                     await _in_time(send({**body, "body": part}))
@@ -249,6 +238,15 @@ def _page(path: str, name: str, kind: str) -> Route:
         return Response(body, media_type=kind)
 
     return Route(path, answer)
+
+
+def _check_control(request: Request) -> None:
+    if request.scope["role"] is not Role.CONTROL:
+        raise HTTPException(403, "403: with this token you can only watch.\n")
+
+
+def _no_answer(request: Request, error: Exception) -> Response:
+    return PlainTextResponse("503: the viewer does not answer.\n", 503)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer: bytes) -> None:

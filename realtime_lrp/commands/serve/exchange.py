@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from realtime_lrp.commands.serve.messages import Message
 from realtime_lrp.realtime.latest import Item
@@ -25,23 +25,15 @@ WATCHED_S = 2.0
 T = TypeVar("T")
 
 
-class Due(NamedTuple):
-    """What a viewer gets next; b"" or None: nothing of that kind."""
-
-    news: bytes
-    own_map: bytes  # the map of a picture of its own camera
-    picture: Item[bytes] | None  # of the view, as JPEG
-    concepts: bytes  # channels with their maps
-
-
 class Viewer:
     """One viewer's side; for the server's thread, but `waits`."""
 
     def __init__(self) -> None:
         self.latency_ms = 0.0  # from capture to screen of the last picture that was confirmed
         self._wake = asyncio.Event()
-        self._map = b""
-        self._shows, self._knows, self._concepts = 0, b"", b""
+        self._map = b""  # of the newest picture of its own camera
+        self._shows = 0
+        self._knows: dict[str, str | bytes] = {}
         self._sent: Item[bytes] | None = None
 
     def waits(self, newest: int) -> bool:
@@ -64,28 +56,29 @@ class Viewer:
         self._map = message
         self._wake.set()
 
-    async def next(self, exchange: "Exchange") -> Due:
-        """Waits for something to send.
+    async def next(self, exchange: "Exchange") -> tuple[list[str | bytes], Item[bytes] | None]:
+        """Waits for something to send: messages, and a picture of the view.
 
         A picture that is returned has to be confirmed before another one is, or concepts are.
         """
-        while not any(due := self._due(exchange)):
+        while True:
+            newest, free = exchange.picture, self._sent is None
+            news = {
+                kind: message
+                for kind, message in exchange.said.items()
+                if message != self._knows.get(kind, "") and (free or kind != "concepts")
+            }
+            picture = newest if newest and free and newest.number != self._shows else None
+            if news or self._map or picture:
+                break
             await self._wake.wait()
             self._wake.clear()
+        self._knows |= news
+        messages = [*news.values(), *([self._map] if self._map else [])]
         self._map = b""
-        self._knows, self._concepts = due.news or self._knows, due.concepts or self._concepts
-        if due.picture:
-            self._sent, self._shows = due.picture, due.picture.number
-        return due
-
-    def _due(self, exchange: "Exchange") -> Due:
-        newest, free = exchange.picture, self._sent is None
-        return Due(
-            exchange.news if exchange.news != self._knows else b"",
-            self._map,
-            newest if newest and free and newest.number != self._shows else None,
-            exchange.concepts if free and exchange.concepts != self._concepts else b"",
-        )
+        if picture:
+            self._sent, self._shows = picture, picture.number
+        return messages, picture
 
 
 class Exchange:
@@ -93,9 +86,8 @@ class Exchange:
 
     def __init__(self) -> None:
         self.picture: Item[bytes] | None = None  # the newest one, as JPEG
-        self.news = b""  # the newest figures and settings, JSON
-        self.concepts = b""  # the newest channels with their maps, see `news.concepts_message`
-        self.labels = b""  # what the page needs to know once, JSON; b"" until there is a network
+        # The newest message of each kind, "" while there is none; JSON, with a picture as bytes.
+        self.said: dict[str, str | bytes] = {"choices": "", "news": "", "concepts": ""}
         self.turned = time.monotonic()  # when the render loop last took its turn
         self.confirmed = time.monotonic()  # when a picture was last on somebody's screen
         self._viewers: set[Viewer] = set()
@@ -128,16 +120,11 @@ class Exchange:
         self.picture = Item(jpeg, self._published, captured)
         self._wake_all()
 
-    def publish_news(self, news: bytes) -> None:
-        """Offers figures and settings to everybody who is ready for them."""
-        if news != self.news:
-            self.news = news
+    def say(self, kind: str, message: str | bytes) -> None:
+        """Offers a message to everybody who is ready for it."""
+        if message != self.said[kind]:
+            self.said[kind] = message
             self._wake_all()
-
-    def publish_concepts(self, message: bytes) -> None:
-        """Offers channels and their maps to everybody who is ready for them."""
-        self.concepts = message
-        self._wake_all()
 
     def messages(self) -> list[Message]:
         """What pages have sent since the last call."""

@@ -39,7 +39,7 @@ QUALITY = 80  # of JPEGs
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 
 
-def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> bytes:
+def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> str:
     """What the page shows at this moment."""
     state, choice = view.state, view.state.choice
     explained = view.first.explained
@@ -69,10 +69,10 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> by
             "loading": relevance.doing if relevance.engine_cache is None else "",
             "maps": round(view.first.rates.maps.rate(), 1),
         }
-    )
+    ).decode()
 
 
-def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> bytes:
+def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> str:
     """What the page offers this network; it does not change."""
     return msgspec.json.encode(
         {
@@ -84,7 +84,7 @@ def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> bytes:
             "targets": (*targets_for(len(labels)), *labels),
             "keys": _keys(),
         }
-    )
+    ).decode()
 
 
 def _keys() -> list[tuple[str, list[tuple[str, str, str]]]]:
@@ -124,9 +124,9 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
 
 
 def join_message(fields: dict[str, object], picture: bytes) -> bytes:
-    """JSON and a picture as one message: the JSON's length in 4 bytes, the JSON, the picture."""
+    """JSON and a picture as one message: "j", the JSON's length in 4 bytes, JSON, picture."""
     text = msgspec.json.encode(fields)
-    return len(text).to_bytes(4, "little") + text + picture
+    return b"j" + len(text).to_bytes(4, "little") + text + picture
 
 
 NO_CONCEPTS = join_message({"type": "concepts", "shown": False}, b"")

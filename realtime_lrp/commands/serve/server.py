@@ -5,9 +5,7 @@ token are few, and the frames of a WebSocket are counted. A public page stands b
 """
 
 import asyncio
-import errno
 import logging
-import os
 import socket
 import ssl
 import threading
@@ -69,25 +67,12 @@ def listen(host: str, port: int) -> socket.socket:
             address[:2], family=family, backlog=BACKLOG, dualstack_ipv6=both
         )
     except (OSError, UnicodeError) as error:
-        raise UnavailableError(_why_not(host, port, error)) from None
-
-
-def _why_not(host: str, port: int, error: Exception) -> str:
-    number = getattr(error, "errno", None)
-    if number == errno.EADDRINUSE:
-        return (
-            f"Port {port} of {host} is in use. "
-            f"Choose another one with --port, or end the program that uses it."
-        )
-    if number == errno.EACCES:
-        return f"Port {port} is only for the administrator. Choose one above 1023 with --port."
-    reason = getattr(error, "strerror", None) or error
-    if number and not isinstance(error, socket.gaierror):
-        reason = os.strerror(number)  # without what Python adds
-    return (
-        f"{host!r} is no address of this machine ({reason}). "
-        f"Expected 127.0.0.1, 0.0.0.0 or one that the machine has; see --host."
-    )
+        reason, _, _ = str(getattr(error, "strerror", error)).partition(" (while")
+        raise UnavailableError(
+            f"The page cannot be served at port {port} of {host!r} ({reason}). Expected an address "
+            "of this machine (127.0.0.1, 0.0.0.0, see --host) and a port above 1023 that no other "
+            "program uses (--port)."
+        ) from None
 
 
 class Server:

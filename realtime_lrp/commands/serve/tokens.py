@@ -17,8 +17,9 @@ from pathlib import Path
 
 from platformdirs import user_state_path
 
-from realtime_lrp.errors import ConfigError, Error, MissingInputError, UsageError
+from realtime_lrp.errors import ConfigError, Error, UsageError
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.reading import read_limited
 from realtime_lrp.system.temporary import temporary_folder
 
 VARIABLE = "REALTIME_LRP_TOKEN"
@@ -82,20 +83,9 @@ def read_token(file: str | None, new: bool = False) -> str:
 
 
 def _read(file: Path) -> str:
-    try:
-        number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
-        with os.fdopen(number, "rb") as opened:
-            mode = os.fstat(number).st_mode
-            if not stat.S_ISREG(mode):
-                raise ValueError("it is no regular file")
-            text = opened.read(2 * MOST).decode(errors="replace").strip()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise MissingInputError(
-            f"The token file {str(file)!r} cannot be read ({reason}). Make one: "
-            "openssl rand -hex 24 > FILE && chmod 600 FILE"
-        ) from None
-    if not is_private(mode):
+    expected = "a token, as made by: openssl rand -hex 24 > FILE && chmod 600 FILE"
+    text = read_limited(file, 1 << 20, expected).decode(errors="replace").strip()
+    if not is_private(file.stat().st_mode):
         raise ConfigError(
             f"Others can read the token file {str(file)!r}. Run: chmod 600 {str(file)!r}"
         )

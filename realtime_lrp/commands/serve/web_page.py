@@ -115,8 +115,8 @@ class PageTurns:
         required: bool,
     ):
         self._view, self._capture, self._relevance = view, capture, relevance
-        self._exchange, self._server, self._required = exchange, server, required
-        self._examples = examples
+        self._exchange, self._server, self._examples = exchange, server, examples
+        self._required = required
         self._concepts: ConceptPanel | None = None
         self._concepts_due = 0.0
         self._artist = SplitArtist(len(view.networks))
@@ -165,10 +165,10 @@ class PageTurns:
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
         if not exchange.watched:
             return
-        exchange.publish_news(news(view, self._relevance, self._capture.trouble, now))
+        exchange.say("news", news(view, self._relevance, self._capture.trouble, now))
         answer = view.state.answer
-        if answer and not exchange.labels:
-            exchange.labels = choices(answer.labels, answer.unsuited)
+        if answer and not exchange.said["choices"]:
+            exchange.say("choices", choices(answer.labels, answer.unsuited))
 
     def _publish_concepts(self, now: float) -> None:
         """Renews the channels where they are due: at once when they appear or go."""
@@ -181,11 +181,11 @@ class PageTurns:
         self._concepts, self._concepts_due = panel, now + NEWS_S
         engine = self._relevance.engine
         if panel is None or engine is None:
-            exchange.publish_concepts(NO_CONCEPTS)
+            exchange.say("concepts", NO_CONCEPTS)
             return
         self._examples.gallery = engine.gallery
         layers = engine.concept_layers()
-        exchange.publish_concepts(concepts_message(panel, engine.gallery, layers))
+        exchange.say("concepts", concepts_message(panel, engine.gallery, layers))
 
     def _end_of_server(self) -> list[Event]:
         """A notice, once, when the server has ended."""

@@ -13,7 +13,7 @@ from realtime_lrp.results.resume import Journal
 from realtime_lrp.video import picture_process, untrusted
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_pages, read_picture
-from realtime_lrp.video.untrusted import PictureReader
+from realtime_lrp.video.untrusted import read_pictures
 
 pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
 
@@ -62,11 +62,10 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
     command = [sys.executable, "-P", "-c", FAULTY]
     monkeypatch.setattr(picture_process, "module_command", lambda module: command)
     outcomes = {}
-    with PictureReader(first_only=True) as reader:
-        for path, outcome in reader.read(paths):
-            outcomes[path] = outcome
-            # the next one hangs, in a process that has started
-            monkeypatch.setattr(untrusted, "HANGS_S", 0.5 if path.stem == "bug" else 60.0)
+    for path, outcome in read_pictures(paths, first_only=True):
+        outcomes[path] = outcome
+        # the next one hangs, in a process that has started
+        monkeypatch.setattr(untrusted, "HANGS_S", 0.5 if path.stem == "bug" else 60.0)
     (first,), *failed, (last,) = [outcomes[path] for path in paths]
     assert (first == media.plain(size=(40, 40))).all() and (last == first).all()
     kinds = [DamagedInputError, UnavailableError, InternalError, DamagedInputError]

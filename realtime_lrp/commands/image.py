@@ -26,7 +26,7 @@ from realtime_lrp.system.atomic import atomic_file, refuse_link
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import encode_picture, mirrored, read_pages
 from realtime_lrp.video.region import resize
-from realtime_lrp.video.untrusted import PictureReader
+from realtime_lrp.video.untrusted import read_pictures
 from realtime_lrp.view.overlay import lay_over
 
 log = logging.getLogger(__name__)
@@ -162,8 +162,7 @@ class Batch:
         if self._single:  # if it makes the decoder crash, no other suffers
             yield from ((source, read_pages(source, first_only)) for source in sources)
             return
-        with PictureReader(first_only) as reader:
-            yield from reader.read(sources)
+        yield from read_pictures(sources, first_only)
 
     def _explained(self, source: Path, pages: list[np.ndarray] | Exception) -> Iterator[str]:
         """Explains the pictures of a file and yields a line for each."""

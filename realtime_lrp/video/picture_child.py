@@ -6,8 +6,6 @@ import logging
 import os
 import queue
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
@@ -27,9 +25,6 @@ from realtime_lrp.video.picture_process import (
     Open,
 )
 from realtime_lrp.video.source import Source
-
-ALIVE_S = 1.0
-"""How often the child of a source that waits on purpose sends `Alive`."""
 
 
 def main() -> None:
@@ -57,11 +52,7 @@ def main() -> None:
 
 
 class _Reader:
-    """Reads one source after the other.
-
-    Attributes:
-      source: the one that is open, or None; after its end, or an error, it is closed.
-    """
+    """Reads one `source` after the other; after its end, or an error, it is closed and None."""
 
     def __init__(self, channel: Channel):
         self._channel = channel
@@ -89,7 +80,7 @@ class _Reader:
         opener = getattr(importlib.import_module(order.module), order.name)
         data = (order.data,) if order.data else ()
         source: Source = opener(*data, *json.loads(order.arguments), threading.Event())
-        source.on_wait = _signs_of_life(self._channel)
+        source.on_wait = lambda: self._channel.send(Alive())
         return source
 
     def _next(self, source: Source) -> Given | Ended:
@@ -113,19 +104,6 @@ class _Reader:
 
 def _facts(source: Source) -> Facts:
     return Facts(source.described, source.steady, source.alive, source.files, source.timeline)
-
-
-def _signs_of_life(channel: Channel) -> Callable[[], None]:
-    """Sends `Alive` when it is called, at most once in `ALIVE_S`."""
-    sent_at = -ALIVE_S
-
-    def send() -> None:
-        nonlocal sent_at
-        if time.monotonic() - sent_at >= ALIVE_S:
-            sent_at = time.monotonic()
-            channel.send(Alive())
-
-    return send
 
 
 class _ToParent(logging.Handler):

@@ -96,20 +96,26 @@ FROM_CHILD = Facts | Given | Ended | Alive | Logged | Failed
 
 
 class PictureProcess:
-    """A child process that opens sources and gives their pictures.
+    """A `child` process that opens sources and gives their pictures.
 
-    Attributes:
-      child: the process.
-      ended: `pictures` has found that it has ended, or has killed it.
+    It has `ended` once `pictures` has found that, or has killed it; another one is started then.
     """
 
     def __init__(self, log_lines: int = MOST_LOG_LINES, variables: Mapping[str, str] | None = None):
         self._memory = SharedPicture.create(MOST_PIXELS * 3)
+        self._log_lines, self._variables = log_lines, variables
+        self._start()
+
+    def _start(self) -> None:
         inherited = [self._memory.descriptor] if self._memory else []
         command = module_command("realtime_lrp.video.picture_child")
-        self.child = Child(command, FROM_CHILD, inherited, variables)
-        self._log_lines = log_lines
-        self.ended = False
+        self.child, self.ended = Child(command, FROM_CHILD, inherited, self._variables), False
+
+    def __enter__(self) -> "PictureProcess":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     def open(
         self, opener: Callable[..., Source], arguments: Sequence[Any] = (), data: bytes = b""
@@ -119,6 +125,9 @@ class PictureProcess:
         The opener is called there as `opener(*arguments, stop)`, or with `data` first if there are
         any; it is of a module that the child can import. JSON holds the arguments.
         """
+        if self.ended:
+            self.child.close()
+            self._start()
         memory = self._memory.descriptor if self._memory else None
         module, name = opener.__module__, opener.__qualname__
         level = log.getEffectiveLevel()

@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -56,57 +55,36 @@ def frames(path: str, every: float, stop: threading.Event) -> Pictures:
     return Pictures(_frames_every(Path(path), every), stop)
 
 
-class PictureReader:
-    """Reads pictures; the child decodes one while the caller works on the last."""
+def read_pictures(
+    paths: Sequence[Path], first_only: bool
+) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
+    """Yields each path with its pictures, as `read_pages` gives them, or with its error.
 
-    def __init__(self, first_only: bool):
-        self._first_only = first_only
-        self._process: PictureProcess | None = None
-
-    def __enter__(self) -> "PictureReader":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._close()
-
-    def read(self, paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
-        """Yields each path with its pictures, as `read_pages` gives them, or with its error."""
-        for path, following in zip_longest(paths, paths[1:]):
-            process = self._process or self._open(path)
+    The child decodes one while the caller works on the last.
+    """
+    with PictureProcess() as process:
+        for number, path in enumerate(paths):
+            if number == 0:
+                process.open(pages, [os.fspath(path), first_only])
             outcome: list[np.ndarray] | Exception
             try:
                 found = list(process.pictures(str(path), HANGS_S))
                 outcome = found or DamagedInputError(f"{str(path)!r} has no pictures.")
             except (Error, OSError) as error:
                 outcome = error
-            if process.ended:
-                self._close()
-            elif following:
-                self._open(following)
+            for following in paths[number + 1 : number + 2]:
+                process.open(pages, [os.fspath(following), first_only])
             yield path, outcome
-
-    def _open(self, path: Path) -> PictureProcess:
-        self._process = self._process or PictureProcess()
-        self._process.open(pages, [os.fspath(path), self._first_only])
-        return self._process
-
-    def _close(self) -> None:
-        process, self._process = self._process, None
-        if process:
-            process.close()
 
 
 def read_frames(path: Path, every: float, notes: bool = True) -> Iterator[np.ndarray]:
-    """Yields the first frame of a recording, then one every so many seconds, uint8 [H, W, 3] RGB.
+    """Yields the first frame of a recording, then one in each `every` seconds, uint8 [H, W, 3] RGB.
 
     `notes` says whether what is wrong with it, though it can be read, is logged.
     """
-    process = PictureProcess(MOST_NOTES * notes)
-    try:
+    with PictureProcess(MOST_NOTES * notes) as process:
         process.open(frames, [os.fspath(path), every])
         yield from process.pictures(str(path), HANGS_S)
-    finally:
-        process.close()
 
 
 def _frames_every(path: Path, every: float) -> Iterator[np.ndarray]:
@@ -135,19 +113,19 @@ class ChildDecoder:
         """The picture, uint8 [H, W, 3] RGB; None if it cannot be decoded."""
         if not is_plain_jpeg(jpeg, MOST_PIXELS):
             return None
-        limit_s = DECODING_S if self._process else STARTING_S
+        starts = self._process is None or self._process.ended
         if self._process is None:  # OpenCV reads the variable when it is loaded
             self._process = PictureProcess(
                 variables={"OPENCV_IO_MAX_IMAGE_PIXELS": str(MOST_PIXELS)}
             )
         self._process.open(decoded, data=jpeg)
+        limit_s = STARTING_S if starts else DECODING_S
         try:
             found = list(self._process.pictures("a visitor's JPEG", limit_s))
         except (Error, OSError) as error:
             if self._process.ended:
                 self.crashes += 1
                 log.warning("%s", error)
-                self.close()
             return None
         small = len(found) == 1 and found[0].shape[0] * found[0].shape[1] <= MOST_PIXELS
         return found[0] if small else None

@@ -1,7 +1,6 @@
 """Cameras that fail on request: by a script, by their state, by files in a folder."""
 
 import fcntl
-import sys
 import threading
 import time
 from pathlib import Path
@@ -140,9 +139,8 @@ class Awaited(threading.Event):
 
 
 def played(path, picture_s, stop):
-    """A recording or picture whose child says ten times a second that it waits on purpose."""
-    child = sys.modules["__main__"]
-    child.ALIVE_S, playback.PICTURE_S = 0.1, picture_s
+    """A recording or picture, each shown for so long."""
+    playback.PICTURE_S = picture_s
     return playback.Playback([Path(path)], stop)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from realtime_lrp.errors import Error, MissingInputError
 from realtime_lrp.models.drawings import drawings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, skipped_in
-from realtime_lrp.video.untrusted import PictureReader, read_frames
+from realtime_lrp.video.untrusted import read_frames, read_pictures
 
 APART_S = 2.0  # seconds of a recording of which a channel has at most one picture
 NAMED = 5  # of the files that are left out
@@ -108,12 +108,12 @@ class FilePictures(Pictures):
 
     def _stills(self, numbers: Sequence[int]) -> Iterator[Found]:
         paths = [self.files[number] for number in numbers]
-        with PictureReader(first_only=True) as reader:
-            for number, (_, pages) in zip(numbers, reader.read(paths), strict=True):
-                if isinstance(pages, Exception):
-                    self._left_out[number] = pages
-                else:
-                    yield (number, 0), pages[0]
+        read = read_pictures(paths, first_only=True)
+        for number, (_, pages) in zip(numbers, read, strict=True):
+            if isinstance(pages, Exception):
+                self._left_out[number] = pages
+            else:
+                yield (number, 0), pages[0]
 
     def _frames(self, numbers: Sequence[int]) -> Iterator[Found]:
         for number in numbers:

@@ -90,7 +90,7 @@ class Cluster:
             if address is not None:
                 _check_listens(address)
             _with_our_handlers(lambda: self._start(address))
-        except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+        except Exception as error:  # Ray raises just that where its start takes too long
             self.close()
             if address is None:
                 raise UnavailableError(f"Ray cannot be started ({first_line(error)}).") from error

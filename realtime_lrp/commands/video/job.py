@@ -3,8 +3,9 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
 
 from realtime_lrp.commands.video.films import Films, Outcome
 from realtime_lrp.commands.video.overlay import notes_of
@@ -16,38 +17,13 @@ from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.progress import Progress
 
-if TYPE_CHECKING:
-    from realtime_lrp.commands.video.cluster import Cluster
-
 TICK_S = 0.5
 LEAVING_S = 10.0
 """Maximum wait for workers that end because Ray has, in seconds."""
 
 log = logging.getLogger(__name__)
 
-
-class _Here:
-    """This process as the only worker; a film is made when its outcome is asked for."""
-
-    count = 1
-
-    def __init__(self, config: Config, options: VideoOptions, progress: Progress):
-        self._films, self._progress = Films(config, options), progress
-        self._stats: Stats | None = None
-
-    def begin(self, task: Task) -> Task:
-        return task
-
-    def wait(self, calls: list[Task], timeout_s: float) -> list[Task]:
-        return calls
-
-    def get(self, task: Task) -> Outcome:
-        outcome = self._films.make(task, self._stats, self._progress)
-        self._stats = self._stats or outcome.stats
-        return outcome
-
-    def close(self) -> None:
-        pass
+Outcomes = Generator[tuple[Task, Outcome], None, None]
 
 
 class Job:
@@ -59,7 +35,6 @@ class Job:
         self._config, self._options, self._progress = config, options, progress
         self._tasks, self._finished = tasks, 0
         self._failures = Failures(len(tasks), "videos done")
-        self._running: dict[Any, Task] = {}
         self._last: Outcome | None = None
         self._stats: Stats | None = None
 
@@ -74,52 +49,54 @@ class Job:
                 raise waiting[0].refused
             waiting[0].check_source()
         try:
-            if waiting:
-                yield from self._make(waiting)
+            shared = bool(self._options.workers or self._options.ray)
+            with closing(self._by_workers(waiting) if shared else self._here(waiting)) as outcomes:
+                for task, outcome in outcomes:
+                    yield from self._ended(task, outcome)
         except (KeyboardInterrupt, TransferError, TemporaryError) as stop:
             self._failures.log_stop(stop, self._finished)
             raise
         self._write_stats()
         self._failures.raise_worst(self._finished)
 
-    def _make(self, waiting: deque[Task]) -> Iterator[str]:
-        workers, begin = self._workers(), time.monotonic()
+    def _here(self, waiting: deque[Task]) -> Outcomes:
+        """Makes the films in this process, one after the other."""
+        films = Films(self._config, self._options)
+        for task in waiting:
+            if self._begun(task):
+                yield task, films.make(task, self._stats, self._progress)
+
+    def _by_workers(self, waiting: deque[Task]) -> Outcomes:
+        """Has Ray's workers make the films, and gives each when it is done."""
+        if not waiting:
+            return
+        from realtime_lrp.commands.video.cluster import Cluster
+
+        check_names(self._config)
+        workers, begin = Cluster(self._config, self._options), time.monotonic()
+        running: dict[Any, Task] = {}
         try:
-            while waiting or self._running:
-                while waiting and len(self._running) < workers.count:
+            while waiting or running:
+                while waiting and len(running) < workers.count:
                     task = waiting.popleft()
                     if self._begun(task):
-                        self._running[workers.begin(task)] = task
-                if not isinstance(workers, _Here):
-                    self._progress.all_files(self._stats.frames_shown if self._stats else 0)
-                for call in workers.wait(list(self._running), TICK_S) if self._running else ():
-                    task = self._running.pop(call)
+                        running[workers.begin(task)] = task
+                self._progress.all_files(self._stats.frames_shown if self._stats else 0)
+                for call in workers.wait(list(running), TICK_S) if running else ():
+                    task = running.pop(call)
                     try:
                         outcome = workers.get(call)
                     except TemporaryError as lost:
                         outcome = Outcome(error=lost)
-                    yield from self._ended(task, outcome, begin)
+                    if outcome.stats and self._stats is None:  # the rates are those of all workers
+                        device, precision = outcome.stats.device, outcome.stats.precision
+                        self._stats = Stats(device, precision, first_map=begin)
+                    yield task, outcome
         finally:
             try:
                 workers.close()
             finally:
-                self._remove_parts()
-
-    def _workers(self) -> "_Here | Cluster":
-        if not (self._options.workers or self._options.ray):
-            return _Here(self._config, self._options, self._progress)
-        from realtime_lrp.commands.video.cluster import Cluster
-
-        check_names(self._config)
-        return Cluster(self._config, self._options)
-
-    def _remove_parts(self) -> None:
-        """Removes what is left of the films under way, once their workers have ended."""
-        deadline = time.monotonic() + LEAVING_S
-        while not all([task.remove_parts() for task in self._running.values()]):
-            if time.monotonic() > deadline:
-                return
-            time.sleep(TICK_S / 5)
+                _remove_parts(running.values())
 
     def _begun(self, task: Task) -> bool:
         try:
@@ -131,7 +108,7 @@ class Job:
             return False
         return True
 
-    def _ended(self, task: Task, outcome: Outcome, begin: float) -> Iterator[str]:
+    def _ended(self, task: Task, outcome: Outcome) -> Iterator[str]:
         for line in outcome.log:
             log.warning("%s", line)
         error = outcome.error
@@ -147,7 +124,7 @@ class Job:
             if isinstance(error, TransferError) and not task.stored:
                 raise error  # the disk of the films
             return
-        self._count(outcome, begin)
+        self._count(outcome)
         yield self._done(task, outcome) if outcome.report else self._skipped(task)
 
     def _skipped(self, task: Task) -> str:
@@ -176,14 +153,12 @@ class Job:
         if not isinstance(error, TransferError) or task.stored:
             self._failures.add(task.source, error)
 
-    def _count(self, outcome: Outcome, begin: float) -> None:
-        new = outcome.stats
+    def _count(self, outcome: Outcome) -> None:
+        new, self._last = outcome.stats, outcome
         assert new is not None
-        self._last = outcome
         if self._stats is None:
-            here = not (self._options.workers or self._options.ray)
-            self._stats = new if here else Stats(new.device, new.precision, first_map=begin)
-        if new is not self._stats:
+            self._stats = new
+        elif new is not self._stats:
             self._stats.frames_captured += new.frames_captured
             self._stats.frames_shown += new.frames_shown
             self._stats.maps += new.maps
@@ -196,6 +171,15 @@ class Job:
             self._stats.write(path, live=False, provenance=made)
         elif path:
             log.warning("nothing was done: %s is not written", path)
+
+
+def _remove_parts(tasks: Iterable[Task]) -> None:
+    """Removes what is left of the films under way, once their workers have ended."""
+    deadline = time.monotonic() + LEAVING_S
+    while not all([task.remove_parts() for task in tasks]):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(TICK_S / 5)
 
 
 def with_float32(config: Config) -> Config:

@@ -3,9 +3,9 @@
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 """Environment variables that say how many threads libraries compute with."""
+
+MOST_LINES = 10_000
+"""Of the log of a film, after which its earlier ones are left out."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,14 @@ def make_film(order: Order) -> "Outcome":
         os.chdir(order.cwd)
     if order.folder:
         tempfile.tempdir = str(order.folder)
-    with _log_lines(order.level) as lines:
+    ours, lines = logging.getLogger("realtime_lrp"), BufferingHandler(MOST_LINES)
+    logging.getLogger().setLevel(order.level)
+    ours.addHandler(lines)
+    try:
         outcome = _films(order).make(order.task)
-    outcome.log = lines
+    finally:
+        ours.removeHandler(lines)
+    outcome.log = [record.getMessage() for record in lines.buffer]
     if isinstance(outcome.error, Exception):
         outcome.error = Failed.by(outcome.error)
     if outcome.report:
@@ -69,26 +77,3 @@ def _films(order: Order) -> "Films":
         _kept.clear()
         _kept[wanted] = Films(order.config, order.options)
     return _kept[wanted]
-
-
-class _Lines(logging.Handler):
-    """Keeps lines of the log."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("realtime_lrp"):
-            self.kept.append(record.getMessage())
-
-
-@contextmanager
-def _log_lines(level: int) -> Iterator[list[str]]:
-    lines, root = _Lines(), logging.getLogger()
-    root.setLevel(level)
-    root.addHandler(lines)
-    try:
-        yield lines.kept
-    finally:
-        root.removeHandler(lines)

@@ -44,6 +44,7 @@ class Pages:
         """A page as it is drawn, `now` seconds after the state began."""
         words = CAPTIONS[language]
         moment = Moment(now, state, 0.0, 10.0, "camera", words, self._engine, **more)
+        page.update(moment)
         return drawn_page(page, moment, CAPTIONS)
 
     def attract(self, language, now):
@@ -109,22 +110,21 @@ def test_every_page_fits(size, swapped, monkeypatch):
             assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
 
 
-def test_covering_a_part_is_proposed_only_with_an_answer(exhibit):
-    """Hints take turns every 12 seconds; one that does not fit gives way to the next."""
+def test_what_to_try_fits_the_moment():
+    """Who has an answer is asked to change what they show; a list begins when its moment does."""
     for drawing in (True, False):
-        pages = Pages(drawing)
-        for language in range(len(LANGUAGES)):
-            words = CAPTIONS[language]
-            always = words.try_drawing if drawing else words.try_objects
-            (cover,) = words.try_answer_drawing if drawing else words.try_answer_objects
-
-            for given, expected in (
-                (answer("cup", 0.9), [cover, cover, *always[1:]]),
-                (answer("cup", 0.2), [cover, cover, *always[1:]]),
-                (None, [always[0], always[1], *always[1:]]),
+        for language, words in enumerate(CAPTIONS):
+            pages = Pages(drawing)
+            nothing = words.try_drawing if drawing else words.try_objects
+            answered = words.try_answer_drawing if drawing else words.try_answer_objects
+            for given, hints, begin in (
+                (None, nothing, 0.0),
+                (answer("cup", 0.9), answered, 100.0),
+                (answer("cup", 0.2), answered, 100.0),
+                (None, nothing, 200.0),
             ):
-                turns = range(len(expected))
-                made = [pages.active(language, given, 12.0 * turn) for turn in turns]
+                made = [pages.active(language, given, begin + 12.0 * turn) for turn in range(4)]
+                expected = [hints[turn % len(hints)] for turn in range(4)]
                 assert [page.top[-1].text for page in made] == expected
 
 

@@ -61,6 +61,14 @@ class IdlePage(ExhibitPage):
 class AnswerPage(ExhibitPage):
     """Says what the network sees in the camera's picture, and what to try."""
 
+    _answered, _since = False, 0.0
+
+    def update(self, moment: Moment) -> None:
+        """Begins with the first hint when an answer comes or goes."""
+        answered = moment.answer is not None
+        if answered != self._answered:
+            self._answered, self._since = answered, moment.now
+
     def due(self, moment: Moment) -> bool:
         """While the camera's pictures are shown."""
         return moment.source == "camera"
@@ -76,7 +84,12 @@ class AnswerPage(ExhibitPage):
                 TextBlock(captions.nothing, 1.5, one_line=True),
                 Gap(2),
             ]
-        hint = self._hint(captions, answer is not None, moment.now - moment.since)
+        if _knows_drawings(self.config):
+            hints = captions.try_answer_drawing if answer else captions.try_drawing
+        else:
+            hints = captions.try_answer_objects if answer else captions.try_objects
+        begin = max(self._since, moment.since)
+        hint = hints[int((moment.now - begin) / HINT_S) % len(hints)]
         return [*top, TextBlock(captions.try_, 0.9, SOFT), TextBlock(hint, 1.0)]
 
     def _answer(self, moment: Moment, answer: Answer) -> list[Element]:
@@ -96,19 +109,6 @@ class AnswerPage(ExhibitPage):
             Legend(Look.of(self.config.overlay).named(signed), *ends),
             Gap(0.6),
         ]
-
-    def _hint(self, captions: Captions, answered: bool, seconds: float) -> str:
-        """What to try: hints in turn. The first is for no answer, others need one.
-
-        Their order does not depend on the answer, so that a hint stays when the answer goes.
-        """
-        drawing = _knows_drawings(self.config)
-        first, *others = captions.try_drawing if drawing else captions.try_objects
-        for_answer = captions.try_answer_drawing if drawing else captions.try_answer_objects
-        order = [(first, not answered), *((hint, answered) for hint in for_answer)]
-        order += [(hint, True) for hint in others]
-        begin = int(seconds / HINT_S) % len(order)
-        return next((hint for hint, fits in [*order[begin:], *order] if fits), first)
 
 
 PAGES: tuple[type[ExhibitPage], ...] = (IdlePage, ConceptPage, AnswerPage, AttractPage)

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.usefixtures("uncompiled")
 
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
-QUICK = {"mobilenet_v3_small": (0.05, 1e-3)}
-OTHERS = {
+LOSSES = {
+    "mobilenet_v3_small": (0.05, 1e-3),
     "mobilenet": (0.4, 0.4),
     "mobilenet_v2": (0.4, 0.4),
     "mobilenet_v3_large": (0.1, 0.01),
@@ -55,13 +55,8 @@ def network(name):
     return model, x[:2]
 
 
-@pytest.mark.parametrize(
-    ("name", "losses"),
-    [
-        *QUICK.items(),
-        *(pytest.param(*item, marks=pytest.mark.release) for item in OTHERS.items()),
-    ],
-)
+@pytest.mark.release
+@pytest.mark.parametrize(("name", "losses"), LOSSES.items())
 def test_a_network_by_name_builds_runs_and_conserves(name, losses):
     """Keras's scores, the tape's gradient, nearly all relevance accounted for."""
     model, x = network(name)

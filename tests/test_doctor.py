@@ -35,6 +35,7 @@ def only(rows):
     return row
 
 
+@pytest.mark.release
 def test_everything_is_found_on_one_page(run):
     """Symbols are named, films are written and read back; exit code 0, at most 100 columns."""
     code, out, err = run("doctor", "--source", "synthetic", "--display", "none")

@@ -113,6 +113,7 @@ def same(got, explanation):
     return got.keys() == expected.keys() and all(near(got[n], expected[n]) for n in expected)
 
 
+@pytest.mark.release
 def test_a_process_without_this_package_gets_the_same_numbers(saved, x, tmp_path):
     """Scores and all maps, for batches of 1 and 3, of the explainer's target and other classes."""
     explainer, folder = saved

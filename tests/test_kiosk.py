@@ -57,6 +57,7 @@ class OpenFiles:
             return
 
 
+@pytest.mark.release
 @pytest.mark.gui
 def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path, new_processes):
     """And the window answers: `p` shows the privacy card before there is an engine."""

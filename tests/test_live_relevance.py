@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 from faults.clock import until
+from uncompiled import uncompiled
 from viewer import LOOK
 
 from realtime_lrp import Explainer, config
@@ -203,7 +204,8 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
 )
 def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected):
     """What is named stays as it is; provenance has what it became."""
-    made = engines.Engine(settings(**{"--model": network}), **otherwise)
+    with uncompiled():
+        made = engines.Engine(settings(**{"--model": network}), **otherwise)
     assert made.name == made.config.lrp.composite == expected
     record = provenance_of(made, settings(**{"--model": network}))
     assert record.composite == record.settings["lrp.composite"] == expected

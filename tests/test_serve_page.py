@@ -33,8 +33,10 @@ PHONE = {
     "viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True,
     "has_touch": True,
 }  # fmt: skip
-LONG_MS = 300_000
-"""Milliseconds for what takes one where the machine is idle."""
+LONG_S = 100.0
+"""How long is waited for what takes a second where the machine is idle."""
+LOST = []
+"""Requests of pages that got no answer."""
 NOTE_NOTICES = """
   window.notices = [];
   addEventListener("DOMContentLoaded", () => {
@@ -79,7 +81,9 @@ def browser(tmp_path_factory):
     if not os.geteuid():
         words.append("--no-sandbox")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=words, timeout=LONG_MS)
+        launched = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=words, timeout=1000 * LONG_S
+        )
         yield launched
         launched.close()
 
@@ -91,16 +95,17 @@ def open_page(browser):
 
     def open_page(address, **options):
         context = browser.new_context(**options)
-        context.set_default_timeout(LONG_MS)
+        context.set_default_timeout(1000 * LONG_S)
         context.add_init_script(NOTE_NOTICES)
         page, host = context.new_page(), address.split("/")[2]
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda said: said.type == "error" and faults.append(said.text))
         page.on("request", lambda asked: is_own(asked.url, host) or faults.append(asked.url))
+        page.on("requestfailed", lambda lost: LOST.append(f"{lost.url} ({lost.failure})"))
         page.goto(address)
         return page
 
-    expect.set_options(timeout=LONG_MS)
+    expect.set_options(timeout=1000 * LONG_S)
     yield open_page
     for context in browser.contexts:
         context.close()
@@ -140,26 +145,23 @@ def page(open_page, address):
     return opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def watching(open_page, page):
     """The page of who only watches, on a phone."""
     opened = open_page(page.get_attribute("#watch", "href"), **PHONE)
     ready(opened)
-    return opened
-
-
-@pytest.fixture(scope="module")
-def phone(open_page, address):
-    """The page of who controls, on a phone."""
-    opened = open_page(address, **PHONE)
-    ready(opened)
-    return opened
+    yield opened
+    opened.context.close()
 
 
 def ready(page):
     """Waits for pictures and maps; the token is not on the screen."""
+
+    def counts(figure):
+        return float(page.get_attribute("#figures", f"data-{figure}") or 0) > 0
+
     for figure in ("maps", "shown", "latency"):
-        until(page, lambda name=figure: float(page.get_attribute("#figures", f"data-{name}")) > 0)
+        until(page, lambda name=figure: counts(name), f"no {figure}")
     expect(page.locator("#answers .bar")).to_have_count(5)
     assert size(page) == [640, 480] and "token" not in page.url
 
@@ -270,42 +272,6 @@ FOCUS_LARGEST = """() => {
 step, as rows are replaced at any time. Returns its name."""
 
 
-def test_channels_have_rows_that_can_be_followed(page, watching):
-    """With name, share, own map and the gallery's pictures, also for who only watches."""
-    page.click("#concepts")
-    rows = page.locator("#concept-rows button")
-    expect(rows).to_have_count(4)
-    pressed(page, "concepts").to_have_count(1)
-    expect(rows.first.locator(".name")).to_contain_text("channel ")
-    expect(rows.first.locator(".percent")).to_contain_text(" %")
-    expect(page.locator("#concept-rows .examples:visible")).to_have_count(4)
-    until(page, lambda: first_map(page).std() > 10)
-    page.click("#freeze")
-    pressed(page, "freeze").to_have_count(1)
-    name = page.evaluate(FOCUS_LARGEST)
-    page.keyboard.press("Enter")
-    followed = page.locator("#concept-rows button[aria-pressed=true]")
-    expect(followed).to_have_text(re.compile(re.escape(name)))
-    expect(watching.locator("#concept-rows button[aria-pressed=true]")).to_have_count(1)
-    assert watching.evaluate("document.documentElement.scrollWidth") == 390
-    watching.locator("#concept-rows button").first.click(force=True)
-    expect(followed).to_be_focused()
-    expect(followed).to_have_attribute("aria-disabled", "false")
-    page.keyboard.press("Enter")
-    expect(followed).to_have_count(0)
-    layers = page.locator("#concept-layer option")
-    expect(layers.filter(has_text="no pictures")).to_have_count(8)
-    expect(layers.last).to_have_text("block5_conv2")
-    page.select_option("#concept-layer", "block4_conv2")
-    expect(page.locator("#concept-title")).to_have_text("Channels of block4_conv2")
-    page.select_option("#concept-layer", "block5_conv2")
-    expect(rows).to_have_count(4)
-    page.click("#concepts")
-    expect(page.locator("#concept-rows")).to_be_hidden()
-    expect(watching.locator("#concept-rows")).to_be_hidden()
-    page.click("#freeze")
-
-
 def first_map(page):
     """The map of the first channel, int [pixels]."""
     canvas = "document.querySelector('#concept-rows canvas')"
@@ -333,12 +299,92 @@ def middle(page):
     )
 
 
-def until(page, condition):
-    """Waits until something holds."""
-    end = time.monotonic() + LONG_MS / 1000
+def until(page, condition, missing=""):
+    """Waits until something holds; else it says what the page shows, and what got no answer."""
+    end = time.monotonic() + LONG_S
     while not condition():
-        assert time.monotonic() < end
+        if time.monotonic() > end:
+            shown = [page.inner_text(f"#{name}") for name in ("notice", "figures")]
+            raise AssertionError(f"waited in vain: {missing or condition}; {shown}; {LOST}")
         page.wait_for_timeout(50)
+
+
+class TestTheAudience:
+    """Who only watches, on a phone, while another page controls."""
+
+    def test_channels_have_rows_that_can_be_followed(self, page, watching):
+        """With name, share, own map and the gallery's pictures, also for who only watches."""
+        page.click("#concepts")
+        rows = page.locator("#concept-rows button")
+        expect(rows).to_have_count(4)
+        pressed(page, "concepts").to_have_count(1)
+        expect(rows.first.locator(".name")).to_contain_text("channel ")
+        expect(rows.first.locator(".percent")).to_contain_text(" %")
+        expect(page.locator("#concept-rows .examples:visible")).to_have_count(4)
+        until(page, lambda: first_map(page).std() > 10)
+        page.click("#freeze")
+        pressed(page, "freeze").to_have_count(1)
+        name = page.evaluate(FOCUS_LARGEST)
+        page.keyboard.press("Enter")
+        followed = page.locator("#concept-rows button[aria-pressed=true]")
+        expect(followed).to_have_text(re.compile(re.escape(name)))
+        expect(watching.locator("#concept-rows button[aria-pressed=true]")).to_have_count(1)
+        assert watching.evaluate("document.documentElement.scrollWidth") == 390
+        watching.locator("#concept-rows button").first.click(force=True)
+        expect(followed).to_be_focused()
+        expect(followed).to_have_attribute("aria-disabled", "false")
+        page.keyboard.press("Enter")
+        expect(followed).to_have_count(0)
+        layers = page.locator("#concept-layer option")
+        expect(layers.filter(has_text="no pictures")).to_have_count(8)
+        expect(layers.last).to_have_text("block5_conv2")
+        page.select_option("#concept-layer", "block4_conv2")
+        expect(page.locator("#concept-title")).to_have_text("Channels of block4_conv2")
+        page.select_option("#concept-layer", "block5_conv2")
+        expect(rows).to_have_count(4)
+        page.click("#concepts")
+        expect(page.locator("#concept-rows")).to_be_hidden()
+        expect(watching.locator("#concept-rows")).to_be_hidden()
+        page.click("#freeze")
+
+    def test_the_audience_watches_and_has_no_controls(self, page, watching):
+        """At the address that the page shows, also as a code for phones; keys do nothing."""
+        page.click("#show-code")
+        picture = page.locator("#code-picture")
+        until(page, lambda: picture.evaluate("one => one.naturalWidth > 0"))
+        shown = cv2.imdecode(np.frombuffer(picture.screenshot(), np.uint8), 1)
+        assert media.code_in(shown) == page.get_attribute("#watch", "href")
+        page.keyboard.press("Escape")
+        expect(watching.locator("#controls")).to_be_hidden()
+        watching.keyboard.press("f")
+        page.click("#freeze")
+        pressed(page, "freeze").to_have_count(1)
+        page.click("#freeze")
+        pressed(page, "freeze").to_have_count(0)
+
+    def test_a_phone_explains_what_is_before_its_own_camera(self, page, watching):
+        """Its video is shown with its own map, also to who only watches; then the view is back.
+
+        The view's channels are hidden on the phone meanwhile, and only there.
+        """
+        phone = watching
+        page.click("#concepts")
+        expect(phone.locator("#concept-rows button")).to_have_count(4)
+        phone.tap("#camera")
+        expect(phone.locator("#figures")).to_contain_text("this device's camera")
+        expect(phone.locator("#film")).to_be_hidden()
+        expect(phone.locator("#concept-rows")).to_be_hidden()
+        expect(page.locator("#concept-rows button")).to_have_count(4)
+        until(phone, lambda: float(phone.get_attribute("#figures", "data-maps")) > 0)
+        expect(phone.locator("#answers .bar")).to_have_count(5)
+        before = pixel(phone, 320, 240)
+        until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
+        expect(phone.locator("#concept-rows")).to_be_hidden()
+        phone.tap("#camera")
+        expect(phone.locator("#figures")).to_contain_text("from camera to screen")
+        expect(phone.locator("#concept-rows button")).to_have_count(4)
+        page.click("#concepts")
+        expect(phone.locator("#concept-rows")).to_be_hidden()
 
 
 def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
@@ -357,24 +403,29 @@ def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
     page.click("#freeze")
 
 
-def test_the_audience_watches_and_has_no_controls(page, watching):
-    """At the address that the page shows, also as a code that a phone reads; keys do nothing."""
-    page.click("#show-code")
-    picture = page.locator("#code-picture")
-    until(page, lambda: picture.evaluate("one => one.naturalWidth > 0"))
-    shown = cv2.imdecode(np.frombuffer(picture.screenshot(), np.uint8), 1)
-    assert media.code_in(shown) == page.get_attribute("#watch", "href")
-    page.keyboard.press("Escape")
-    expect(watching.locator("#controls")).to_be_hidden()
-    watching.keyboard.press("f")
-    page.click("#freeze")
-    pressed(page, "freeze").to_have_count(1)
-    page.click("#freeze")
-    pressed(page, "freeze").to_have_count(0)
+def violations(page):
+    """What axe finds: names, contrast, roles, order."""
+    found = Axe().run(page).response["violations"]
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]
 
 
-def test_on_a_phone_everything_is_within_reach_of_a_thumb(phone):
+def test_the_page_is_accessible(page):
+    """Also the channels and the dialogs."""
+    page.click("#concepts")
+    expect(page.locator("#concept-rows button")).to_have_count(4)
+    assert violations(page) == []
+    for button in ("#help", "#choose-panels"):
+        page.click(button)
+        assert violations(page) == []
+        page.keyboard.press("Escape")
+    page.click("#concepts")
+    expect(page.locator("#concept-rows")).to_be_hidden()
+
+
+def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
     """Nothing is wider than the screen, buttons are 44 pixels high, and a finger paints."""
+    phone = visit(address, **PHONE)
+    ready(phone)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     heights = phone.eval_on_selector_all(
         "#controls button", "all => all.map(one => one.getBoundingClientRect().height)"
@@ -386,10 +437,14 @@ def test_on_a_phone_everything_is_within_reach_of_a_thumb(phone):
     expect(phone.locator("#uncover")).to_be_enabled()
     phone.tap("#uncover")
     phone.tap("#paint")
+    assert violations(phone) == []
 
 
-def test_controls_wait_for_the_network_and_go_with_the_connection(visit):
-    """A line says what is loading; before the first picture there are no figures."""
+def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(visit):
+    """A line says what is loading; before the first picture there are no figures.
+
+    With the same token it comes back by itself; with a new one it says what to do.
+    """
     news = {
         "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
         "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
@@ -412,6 +467,14 @@ def test_controls_wait_for_the_network_and_go_with_the_connection(visit):
         served.exchange.say("news", json.dumps(news | {"loading": "", "trouble": "lost"}))
         expect(page.locator("#figures")).to_contain_text("- ms")
     expect(page.locator("#freeze")).to_be_disabled()
+    expect(page.locator("#notice")).to_contain_text("The view was ended")
+    with serving_pages(served.port) as served:
+        until(page, lambda: served.exchange.picture_wanted)
+        served.publish(200)
+        until(page, lambda: pixel(page, 5, 5).min() > 150)
+        expect(page.locator("#notice")).to_have_text("")
+    with serving_pages(served.port, token="the-token-of-another-start"):
+        expect(page.locator("#notice")).to_contain_text("open the address that it printed")
     page.close()
 
 
@@ -475,45 +538,7 @@ def test_a_film_is_recorded_in_the_browser(page):
     pressed(page, "record").to_have_count(0)
 
 
-def test_the_page_is_accessible(page, phone):
-    """By axe: names, contrast, roles, order; also the channels and the dialogs."""
-    page.click("#concepts")
-    expect(page.locator("#concept-rows button")).to_have_count(4)
-    for shown, button in ((phone, ""), (page, ""), (page, "#help"), (page, "#choose-panels")):
-        if button:
-            shown.click(button)
-        found = Axe().run(shown).response["violations"]
-        assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
-        shown.keyboard.press("Escape")
-    page.click("#concepts")
-    expect(page.locator("#concept-rows")).to_be_hidden()
-
-
-def test_a_phone_explains_what_is_before_its_own_camera(page, watching):
-    """Its video is shown with its own map, also to who only watches; then the view is back.
-
-    The view's channels are hidden on the phone meanwhile, and only there.
-    """
-    phone = watching
-    page.click("#concepts")
-    expect(phone.locator("#concept-rows button")).to_have_count(4)
-    phone.tap("#camera")
-    expect(phone.locator("#figures")).to_contain_text("this device's camera")
-    expect(phone.locator("#film")).to_be_hidden()
-    expect(phone.locator("#concept-rows")).to_be_hidden()
-    expect(page.locator("#concept-rows button")).to_have_count(4)
-    until(phone, lambda: float(phone.get_attribute("#figures", "data-maps")) > 0)
-    expect(phone.locator("#answers .bar")).to_have_count(5)
-    before = pixel(phone, 320, 240)
-    until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
-    expect(phone.locator("#concept-rows")).to_be_hidden()
-    phone.tap("#camera")
-    expect(phone.locator("#figures")).to_contain_text("from camera to screen")
-    expect(phone.locator("#concept-rows button")).to_have_count(4)
-    page.click("#concepts")
-    expect(phone.locator("#concept-rows")).to_be_hidden()
-
-
+@pytest.mark.release
 def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again(visit):
     """A picture that gets no answer is replaced by a newer one; a new server gets a first one."""
 
@@ -548,20 +573,3 @@ def test_the_bare_view_fills_the_screen_for_obs(visit, address):
     with urllib.request.urlopen(address.replace("/?", "/figures?")) as answer:
         figures = json.load(answer)
     assert set(figures) >= {"frames_shown", "maps", "map_age_ms", "display_fps", "device"}
-
-
-def test_the_page_comes_back_when_the_server_does(visit):
-    """With the same token by itself; with a new one it says what to do."""
-    with serving_pages() as served:
-        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
-        port = served.port
-        until(page, lambda: served.exchange.picture_wanted)
-    expect(page.locator("#notice")).to_contain_text("The view was ended")
-    with serving_pages(port) as served:
-        until(page, lambda: served.exchange.picture_wanted)
-        served.publish(200)
-        until(page, lambda: pixel(page, 5, 5).min() > 150)
-        expect(page.locator("#notice")).to_have_text("")
-    with serving_pages(port, token="the-token-of-another-start"):
-        expect(page.locator("#notice")).to_contain_text("open the address that it printed")
-    page.close()

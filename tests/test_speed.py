@@ -69,7 +69,7 @@ def test_compiled_layers_give_what_keras_gives(name, activation, dtype, rng):
     adjoint = tape.gradient(plain, a, tf.cast(s, tf.float32))
     forward = graph_function(lambda a: step.forward(a, activation))
     back = graph_function(lambda s: step.transpose(s, step.weights, tf.shape(a)))
-    tolerance = 1e-5 if dtype == tf.float32 else 0.01
+    tolerance = 1e-5 if dtype == tf.float32 else 0.03  # some processors add in bfloat16
     got = tf.cast(forward(tf.cast(a, dtype)), tf.float32)
     assert largest_difference(got, rectify(plain)) < tolerance
     assert largest_difference(tf.cast(back(s), tf.float32), adjoint) < tolerance

@@ -80,7 +80,7 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
-        screen.press("p", "i", "i", "f", "k", pause_s=0.4)
+        screen.press("f", "p", "i", "i", "k", pause_s=0.2)  # frozen, no other picture is explained
         npz = kept_with_further_maps(screen, tmp_path)
         picture = npz.with_suffix(".png")
         until(picture.exists)  # the maps are kept before it

@@ -38,7 +38,8 @@ export function connect(canvas, heard) {
     try {
       picture = await createImageBitmap(jpeg);
     } catch {
-      return; // the connection ended half-way
+      confirm(from); // it cannot be decoded: the next one may be
+      return;
     }
     requestAnimationFrame(() => {
       if (holds) {
@@ -52,8 +53,13 @@ export function connect(canvas, heard) {
       context.drawImage(picture, 0, 0);
       picture.close();
       heard.shown(latency);
-      if (from.readyState === WebSocket.OPEN) from.send('{"type":"shown"}');
+      confirm(from);
     });
+  }
+
+  /** Asks for the next picture. */
+  function confirm(from) {
+    if (from.readyState === WebSocket.OPEN) from.send('{"type":"shown"}');
   }
 
   function open() {

@@ -1,14 +1,12 @@
 """Composites for transformers on a vision transformer, against input times a modified gradient."""
 
-from dataclasses import replace
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
 
-from realtime_lrp import COMPOSITES, Explainer
+from realtime_lrp import Explainer
 from realtime_lrp.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
@@ -201,17 +199,6 @@ def test_the_composite_that_nobody_names_suits_the_network(model, tiny_model):
     assert rules.pop("patches") == "gamma(0.25)" and set(rules.values()) == {"gamma(0.05)"}
 
 
-def test_gamma_0_is_attnlrp(model, pictures, explained):
-    """The rules of other steps are the same."""
-    named, rows = COMPOSITES["attnlrp_gamma"], []
-    for applies, rule in named.rows:
-        rows.append((applies, replace(rule, gamma=0.0)))
-    without = Explainer(model, composite=replace(named, rows=tuple(rows)), target=TARGET)
-    expected = explained["attnlrp"]
-    difference = np.abs(without(pictures).relevance - expected).max()
-    assert difference < 1e-3 * np.abs(expected).max()
-
-
 def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
     """A transformer has no ReLU; a network of convolutions has no attention."""
     assert shallow.unsuited == {"guided_backprop", "deconvnet"}
@@ -220,15 +207,3 @@ def test_what_a_network_refuses_is_unsuited(shallow, tiny_model):
     network = Explainer(keras.models.load_model(tiny_model))
     for_transformers = {"attnlrp", "attnlrp_gamma", "cp_lrp", "attention", "attention_rollout"}
     assert network.unsuited == for_transformers
-
-
-def test_a_composite_that_does_not_follow_attention_is_said_once(shallow, caplog):
-    """For methods that follow no rules nothing is said."""
-    model = transformer(np.random.default_rng(5), depth=1)
-    assert shallow.advice == Explainer(model, "gradient").advice == ""
-    assert "attention" not in caplog.text
-    for _ in range(2):
-        advice = Explainer(model, composite="zplus").advice
-    expected = "This network has attention: the composite attnlrp_gamma follows it, zplus does not."
-    assert advice == expected and caplog.text.count(expected) == 1
-    assert caplog.text.count("a softmax is added") <= 2  # of each network

@@ -9,9 +9,6 @@ from test_relevance import largest_difference, vgg_like
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UnavailableError
 from realtime_lrp.relevance.maps import batches, perturbed
-from realtime_lrp.relevance.maps.perturbed import chunk_size
-
-MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +29,6 @@ def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, mo
     path, all_at_once = (one.maps["integrated_gradients"] for one in (got, expected))
     assert largest_difference(path, all_at_once) < 1e-5
     assert parts.traces == 1
-
-
-def test_chunks_waste_little():
-    """Divisors where one is large enough, else as even as possible; at least one sample."""
-    each = perturbed.CHUNK_BYTES // 8
-    assert [chunk_size(samples, each) for samples in (20, 40, 7, 1000, 997, 1)] == [
-        5, 8, 7, 8, 8, 1,
-    ]  # fmt: skip
-    assert chunk_size(1000, 1 << 40) == 1
 
 
 def test_a_large_batch_is_explained_in_parts(model, monkeypatch, rng):

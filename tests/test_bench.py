@@ -11,9 +11,7 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.commands.bench import timing
 from realtime_lrp.commands.bench.networks import baseline
-from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.engine import device as hardware
-from realtime_lrp.engine import engine as engines
 from realtime_lrp.relevance.reading.building import build_graph
 
 
@@ -74,33 +72,6 @@ def test_bench_measures_other_sizes_and_methods(run, tmp_path):
     ]  # fmt: skip
 
 
-def test_maps_of_transformers_are_timed(monkeypatch):
-    """A row for each size and composite, without a download; with random weights of any size."""
-    monkeypatch.setattr(timing, "TRANSFORMERS", {"tiny": (8, 2, 1)})
-    rows = timing.time_transformers(turns=1)
-    assert [(row["model"], row["map"]) for row in rows] == [("tiny", "cp_lrp"), ("tiny", "attnlrp")]
-    assert all(row["ms"] > 0 and row["forward_ms"] > 0 for row in rows)
-
-
-@pytest.mark.release
-def test_bench_compares_xla_on_a_gpu(tiny_model, monkeypatch):
-    """A pretended GPU adds a row for each batch, and the transfer."""
-    older = hardware.Device("/GPU:0", "Small GPU", "float32")
-    for module in (bench, timing, engines):
-        monkeypatch.setattr(module, "device", lambda: older)
-    chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
-    monkeypatch.setattr(bench, "measure_live", lambda config, quick: [])
-    report = bench.measure(bench.benchmark_config(chosen), quick=True)
-    rows = [(row["what"], row["precision"], row["batch"]) for row in report["maps"]]
-    assert sorted(rows) == sorted(
-        [("origin", "float32", 1)]
-        + [(what, "float32", b) for what in ("map", "forward", "xla") for b in (1, 8)]
-    )
-    text = "\n".join(report_lines(report))
-    assert text.count("map through XLA") == 2
-    assert f"map back: {report['transfer']['ms']:.2f} ms" in text
-
-
 def test_bench_refuses_an_output_before_it_measures(run, tmp_path):
     """An existing file stays; an unknown composite is an error."""
     target = tmp_path / "b.json"
@@ -133,41 +104,6 @@ def test_operations_and_weights_are_counted():
     explainer = Explainer(keras.Model(x, y))
     assert explainer.weights == 108 + 36 + 32 + 640
     assert explainer.flops == 2 * (108 * 64 + 36 * 16 + 32 * 16 + 640)
-
-
-def test_the_report_shows_methods_and_sizes():
-    """The lines for given figures."""
-    times = {"ms": 2.0, "p10": 1.0, "p90": 3.0}
-    report = {
-        "machine": "m", "device": "CPU", "tensorflow": "t", "model": "n", "weights": "random",
-        "map": "zplus", "gflops": 1.0, "million_weights": 1.0, "seconds": 1.0,
-        "fast_precision": "bfloat16", "typical_layers_ms": {"float32": 20.0, "bfloat16": 9.6},
-        "maps": [
-            {"what": what, "precision": "float32", "batch": 1, **times}
-            for what in ("origin", "map", "forward")
-        ],
-        "methods": [
-            {"further": further, "precision": "float32", "forward_ms": 1.5, **times}
-            for further in ([], ["gradient"])
-        ],
-        "resolution": [{"size": [32, 48], "precision": "float32", "gflops": 0.1, **times}],
-        "transformers": [
-            {"model": "DeiT-Tiny", "map": "cp_lrp", "precision": "float32", "forward_ms": 0.8,
-             **times}
-        ],
-        "live": [],
-        "pictures": {"720p": {"colour": times, "overlay": times, "carry": times}},
-        "window": {"1920 x 1080": {"draw": times, "show": times}},
-        "files": {"encode_ms": 1.0, "decode_ms": 1.0},
-    }  # fmt: skip
-    text = "\n".join(report_lines(report))
-    assert "zplus + gradient" in text and "32 x 48" in text
-    assert "window of 1920 x 1080: drawing a picture takes 2.0 ms of a core" in text
-    assert "2.50" in text  # a transformer's map / its forward pass
-    measured = "typical layers: float32 20.0 ms, bfloat16 9.6 ms; precision auto is bfloat16"
-    assert measured in text
-    assert "typical" not in "\n".join(report_lines({**report, "typical_layers_ms": None}))
-    assert "1.33" not in text and "1.00" in text  # map / forward pass
 
 
 class Screen:

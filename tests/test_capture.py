@@ -1,7 +1,6 @@
 """The hand-over between threads, and a source that comes and goes."""
 
 import functools
-import logging
 import signal
 import subprocess
 import sys
@@ -271,26 +270,6 @@ def test_a_picture_of_exact_black_is_dark_and_does_not_stand_still(reopened, clo
         assert 4.9 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.2
 
 
-def test_why_a_lost_source_cannot_be_opened_again_is_told_once(clock, caplog):
-    """Not with each try; another reason is told again, and its return counts as one."""
-    world = World(clock)
-    caplog.set_level(logging.WARNING)
-    with Capture(world.open, clock=clock) as capture:
-        for number in (1, 2):
-            clock.sleep(2)
-            caplog.clear()
-            world.gone = True
-            clock.until(lambda: capture.trouble == LOST)
-            clock.sleep(60)
-            assert capture.trouble == NO_PICTURE + "No camera http://***@host."
-            world.gone = False
-            clock.until(lambda: not capture.trouble)
-            assert capture.reconnects == number
-            told = [record.getMessage() for record in caplog.records]
-            assert told == [LOST, NO_PICTURE + "No camera http://***@host.", "the picture is back"]
-    assert len(world.opened) > 30
-
-
 def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
     """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
     world = World(clock)
@@ -315,17 +294,6 @@ def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
             assert (measured <= 1.2 * right + 0.2).all()
             clock.until(lambda: not capture.trouble)
             clock.sleep(healthy_s)
-
-
-def test_a_first_picture_is_not_back(clock, caplog):
-    """A source that could not be opened at first was never lost."""
-    world = World(clock)
-    world.gone = True
-    with Capture(world.open, clock=clock, patient=True) as capture:
-        clock.until(lambda: capture.trouble.startswith(NO_PICTURE))
-        world.gone = False
-        clock.until(lambda: not capture.trouble)
-    assert [record.getMessage() for record in caplog.records][-1] == "pictures come"
 
 
 def test_a_switch_goes_over_at_once(clock):
@@ -389,20 +357,6 @@ def test_a_switch_to_what_cannot_be_opened_says_why_and_goes_on_trying(clock):
         absent.gone = False
         clock.until(lambda: not capture.trouble)
         assert capture.reconnects == 1
-
-
-def test_a_switch_forgets_what_stood_still(clock):
-    """The same still picture from another source is told after 5 s again, and opened again."""
-    picture = media.plain((90, 120, 60))
-    first, second = World(clock, frozen=picture), World(clock, frozen=picture)
-    with Capture(first.open, clock=clock) as capture:
-        clock.sleep(8)
-        assert capture.trouble == FROZEN
-        capture.switch(second.open)
-        assert capture.trouble == ""
-        assert 5 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.3
-        clock.sleep(8)
-        assert len(second.opened) == 2
 
 
 class Player(Source):

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from realtime_lrp import config
-from realtime_lrp.commands.concepts import sheet
-from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
+from realtime_lrp.errors import ConfigError, DamagedInputError, UsageError
 from realtime_lrp.models.concept_names import names_text, read_names
 from realtime_lrp.models.gallery import (
     ChannelContents,
@@ -179,59 +178,3 @@ def test_wrong_names_are_refused_with_their_line(tmp_path, text, message):
     (tmp_path / "names.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         read_names(tmp_path / "names.yaml").check({"conv": 8})
-
-
-def test_all_problems_of_names_are_told_together(tmp_path):
-    """Those of the file and those that only the network shows, by line; the rest is readable."""
-    file = tmp_path / "names.yaml"
-    file.write_text("conv:\n  9: a\n  eye: b\n  3: c\nlost:\n  1: d\n  2: [e]\n")
-    names = read_names(file)
-    assert names.names == {"conv": {9: "a", 3: "c"}, "lost": {1: "d"}}
-    with pytest.raises(ConfigError) as error:
-        names.check({"conv": 8})
-    lines = str(error.value).splitlines()
-    assert [int(line.split("names.yaml:")[1].split(":")[0]) for line in lines] == [2, 3, 5, 7]
-    assert "no 9" in lines[0] and "'eye'" in lines[1] and "no layer 'lost'" in lines[2], lines
-    with pytest.raises(ConfigError) as error:
-        names.check({"conv": 8}, partly=True)
-    assert str(error.value).splitlines() == [*lines[:2], lines[3]]
-
-
-def test_missing_files_are_named(tmp_path):
-    """A gallery or names that do not exist: exit code 66, and how to make them."""
-    with pytest.raises(MissingInputError, match="concepts --model shapes -o"):
-        config.load(None, (f"concepts.gallery={tmp_path}/x.concepts", "model.name=shapes"))
-    chosen = config.load(None, (f"concepts.names={tmp_path}/x.yaml",)).config
-    with pytest.raises(MissingInputError, match="concepts --gallery GALLERY --names"):
-        load_gallery(chosen)
-    with pytest.raises(MissingInputError, match="--model vgg16 --images FOLDER -o"):
-        config.load(None, (f"concepts.gallery={tmp_path}/x.concepts", "model.name=vgg16"))
-    assert load_gallery(config.Config()).layers == ()
-
-
-def test_the_sheet_and_the_template_list_channels_that_matter(monkeypatch):
-    """Those relevant for a picture, most often first, at most so many, and those with a name."""
-    entries = {
-        0: ChannelContents((0,), (0,), often=1),
-        1: ChannelContents((), (1,), often=9),
-        2: ChannelContents((1,), (2,), (("windsor_tie", 0.4), ("x", 0.009)), often=7),
-        3: ChannelContents((2,), (0,), often=3),
-        4: ChannelContents((), (0,)),
-    }
-    made = Contents(network="mine", side=16, layers=(LayerContents("c", 8, entries),))
-    data = [encode_picture(one, 90) for one in plain_pictures(3)]
-    made = msgspec.structs.replace(made, sizes=tuple(map(len, data)))
-    gallery = Gallery(made, b"".join(data))
-    monkeypatch.setattr(sheet, "MOST_CHANNELS", 2)
-    listed = sheet.listed_channels(gallery, "c", {"c": {4: "rims"}})
-    assert [number for number, _ in listed] == [2, 3, 4]
-    assert sheet.class_words(entries[2]) == ["windsor tie 40%"]
-    drawn = sheet.gallery_sheet(gallery, {"c": {4: "rims"}})
-    first, last = (
-        drawn[sheet.HEADING + n * (sheet.TILE + sheet.GAP) :][: sheet.TILE] for n in (0, 2)
-    )
-    left = slice(sheet.TEXT_WIDTH, sheet.TEXT_WIDTH + sheet.TILE)
-    assert (first[:, left] != sheet.BACKGROUND).all() and (last[:, left] == sheet.BACKGROUND).all()
-    monkeypatch.setattr(sheet, "MOST_WITH_NAMES", 2)
-    with pytest.raises(UsageError, match="would have 3 rows, more than 2"):
-        sheet.gallery_sheet(gallery, {"c": {4: "rims"}})

@@ -4,14 +4,12 @@ from itertools import pairwise
 from types import SimpleNamespace
 
 import cv2  # isort: skip
-import av  # isort: skip
 import media
 import msgspec
 import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.concepts import run as run_module
 from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop_box
 from realtime_lrp.commands.concepts.making import BATCH, RELEVANT, Making
 from realtime_lrp.commands.concepts.pictures import FilePictures
@@ -28,7 +26,6 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.video.untrusted import read_frames
 
 COUNT = 21
 
@@ -269,38 +266,6 @@ def test_a_gallery_of_another_network_is_told_or_refused(
     assert sheet.exists() == (not told)
     if told:
         assert run("concepts", "--gallery", file, "--sheet", sheet)[0] == 0
-
-
-def test_names_and_size_are_checked_before_a_picture_is_looked_at(
-    run, settings, photos, tmp_path, monkeypatch
-):
-    """Names of layers that the network lacks, and more channels than a file can hold."""
-    network = ("--model", settings.model.name, "--preprocess", "tf")
-    target, names = tmp_path / "g.concepts", tmp_path / "n.yaml"
-    monkeypatch.setattr(Making, "run", lambda self: pytest.fail("it looked"))
-    names.write_text("conf1:\n  0: wheel\n")
-    code, _, told = run("concepts", *network, photos, "-o", target, "--names", names)
-    assert code == 78 and "n.yaml:1" in told and "no layer 'conf1'" in told, told
-    monkeypatch.setattr(run_module, "MAX_BYTES", 3 * run_module.LEAST_CROP)
-    code, _, told = run("concepts", *network, photos, "-o", target)
-    assert code == 73 and "channels, which is more than can be read" in told, told
-
-
-def test_what_is_wrong_with_a_recording_is_told(tmp_path, caplog):
-    """Its frames are taken as far as they go, and it is said that it ends early."""
-    film = media.write_video(tmp_path / "f.mp4", media.numbered(60), fps=30, crf="1")
-    whole = [picture.shape for picture in read_frames(film, 0.5)]
-    assert whole == [(48, 64, 3)] * 4 and not caplog.records
-    moved = tmp_path / "cut.mp4"
-    with av.open(film) as source, av.open(moved, "w", options={"movflags": "faststart"}) as copy:
-        stream = copy.add_stream_from_template(source.streams.video[0])
-        for packet in source.demux(video=0):
-            if packet.size:
-                packet.stream = stream
-                copy.mux(packet)
-    moved.write_bytes(moved.read_bytes()[: moved.stat().st_size // 2])
-    assert 1 <= len(list(read_frames(moved, 0.5))) < 4
-    assert "ends early, of about 60 frames" in caplog.text
 
 
 def test_wrong_words_are_refused(run, settings, photos, tmp_path):

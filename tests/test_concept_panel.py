@@ -31,7 +31,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, compose
-from realtime_lrp.realtime.viewer.concept_view import ConceptView, steady_rows
+from realtime_lrp.realtime.viewer.concept_view import steady_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
@@ -40,7 +40,7 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.results.records import concept_records
 from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view.overlay import SOFTNESS, intensity
+from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.window.window import Mouse
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
@@ -208,13 +208,6 @@ def test_a_shown_channel_gives_way_to_one_that_is_30_percent_larger(period):
         pictures = [[0.4, 0.2, 0.1, 0.1]] * 3 + [[0.4, 0.2, 0.2 * larger, 0]] * 60
         found = chosen(Scripted(*pictures), SteadyShares(), np.arange(63) * period)
         assert (found[2], found[-1]) == ([0, 1], rows)
-
-
-def test_a_picture_at_once_after_another_changes_nothing():
-    """One frame counts for what it lasts; the same lasting half a second does change the rows."""
-    pictures = [[0.4, 0.3, 0.28, 0.02]] * 15 + [[0.4, 0.1, 0.48, 0.02]] * 15
-    rows = chosen(Scripted(*pictures), SteadyShares(), np.arange(30) / 30)
-    assert (rows[14], rows[15], rows[29]) == ([0, 1], [0, 1], [0, 2])
 
 
 def test_shares_fade_with_time():
@@ -390,40 +383,6 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     assert MapScaler()(whole, LOOK).panels[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)
     assert MapScaler()(gone, LOOK).panels[0].name == "epsilon_plus_flat", "not in this answer"
-
-
-def test_rows_have_one_scale_and_the_names_and_pictures_of_the_gallery():
-    """The map with the largest scale is drawn at full strength; a followed row is marked."""
-    picture = np.full((96, 96, 3), 7, np.uint8)
-    engine = engine_of(("heart", "star", "cup"))
-    engine.gallery = SimpleNamespace(
-        layers=("conv2",),
-        other_network="",
-        name=lambda layer, channel: {17: "whiskers"}.get(channel, ""),
-        pictures=lambda layer, channel: (picture,) * 6 if channel == 5 else (),
-    )
-    state = handle(showing(), events.Chosen("channel", 17, time=6.0))
-    view = ConceptView()
-    explained = frame_with(found_of(5, 17, scale=2.0), state.request, engine=engine)
-    panel = view.panel(state, explained)
-    assert view.panel(state, explained) is panel, "the same as long as nothing changes"
-    first, second, *free = panel.rows
-    assert free == [None, None] and panel.title == "conv2" and panel.with_pictures
-    assert (first.name, first.figure, len(first.pictures), first.followed) == (
-        "channel 5", "40 %", 6, False,
-    )  # fmt: skip
-    assert (second.name, second.figure, len(second.pictures), second.followed) == (
-        "whiskers", "30 %", 0, True,
-    )  # fmt: skip
-    assert first.intensity.max() == pytest.approx(100 / 127)
-    assert second.intensity.max() == pytest.approx(99 / 127 * 0.5**SOFTNESS)
-    assert view.panel(pressed(state, "F2"), explained) is None
-    assert panel.heading == "What it found: conv2"
-    assert ConceptView("vgg16").panel(state, explained).heading == "vgg16 found: conv2"
-    assert not panel.warning
-    engine.gallery.other_network = "other weights of vgg16"
-    warning = ConceptView().panel(state, explained).warning
-    assert warning == "Pictures made with other weights of vgg16: they may mislead"
 
 
 def test_the_sidecar_has_the_channels_with_the_largest_magnitudes():

@@ -234,26 +234,6 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "".join(f"  word{number}: x\n" for number in range(2490)),
-        f"  sources: [{', '.join(['{}'] * 4900)}]\n",
-    ],
-    ids=["keys", "kinds"],
-)
-def test_thousands_of_mistakes_are_told_in_a_hundred_lines(tmp_path, text):
-    """Quickly, and the last line says that there are more."""
-    file = tmp_path / "bad.yaml"
-    file.write_text(f"live:\n{text}")
-    begun = time.process_time()
-    with pytest.raises(ConfigError) as refused:
-        config.load(file)
-    assert time.process_time() - begun < 3
-    lines = str(refused.value).splitlines()
-    assert len(lines) == 101 and lines[-1].endswith(": there are more problems; these come first")
-
-
-@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("/proc/self/mem", "cannot be read (Input/output error)"),
@@ -271,11 +251,3 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, words):
     kind = MissingInputError if words.startswith("there is no") else ConfigError
     (line,) = refusal_of(name, kind=kind)
     assert line.endswith(f": {words}")
-
-
-@pytest.mark.parametrize("written", ["no", "on", "12:30", "007", "0x1F", "2020-01-01", "1_000"])
-def test_a_text_is_what_stands_in_the_file(written):
-    """Not what YAML 1.1 makes of it: false, 750, 7, 31, a date."""
-    chosen = config.load(sets=(f"kiosk.languages=[{written}, 'x']", f"lrp.target={written}"))
-    assert chosen.config.lrp.target == written
-    assert chosen.config.kiosk.languages == [written, "x"]

@@ -1,7 +1,5 @@
 """The light lists of names agree with the tables that implement them; nothing heavy is loaded."""
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -90,50 +88,3 @@ def test_rows_that_a_program_adds_are_known(monkeypatch):
 
 
 SETS = ("--set", "lrp.layers={Dense: 'alpha_beta(1, 0)'}", "--set", "kiosk.languages=[en, zh]")
-
-
-COMMANDS = [
-    ("--help",),
-    ("live", "--help"),
-    ("config", "--config", str(ROOT / "config.yaml"), *SETS),
-    ("config", "--schema"),
-    ("config", "--composite", "z_plus", "--set", "kiosk.exit_key=esc"),
-    ("models",),
-]
-COMPLETED = ["realtime-lrp live --method grad_", "realtime-lrp live --set lrp.composite=eps"]
-EACH = """
-import contextlib, io, json, os, sys
-from realtime_lrp.cli import main
-
-def said():
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        with contextlib.suppress(SystemExit):
-            main()
-    heavy = {"tensorflow", "keras", "cv2", "av"} & {*sys.modules}
-    return sorted(heavy), out.getvalue() or err.getvalue()
-
-commands, completed = json.loads(sys.argv[1])
-answers = []
-for words in commands:
-    sys.argv = ["realtime-lrp", *words]
-    answers.append(said())
-for line in completed:
-    words = line.split()
-    os.environ |= {"_REALTIME_LRP_COMPLETE": "bash_complete", "COMP_WORDS": line}
-    os.environ["COMP_CWORD"], sys.argv = str(len(words) - 1), ["realtime-lrp"]
-    answers.append(said())
-print(json.dumps(answers), file=sys.__stdout__)
-"""
-
-
-def test_checking_and_completing_load_nothing_heavy():
-    """One after the other in a process of its own, right or wrong words alike."""
-    given = json.dumps([COMMANDS, COMPLETED])
-    done = subprocess.run(
-        [sys.executable, "-c", EACH, given], capture_output=True, text=True, timeout=240, check=True
-    )
-    answers = json.loads(done.stdout)
-    for command, (heavy, said) in zip([*COMMANDS, *COMPLETED], answers, strict=True):
-        assert heavy == [], command
-        assert "Did you mean" in said if "z_plus" in command else said, command

@@ -174,16 +174,6 @@ def test_a_frozen_film_shows_the_pictures_that_are_sought():
     assert not (state.stepping or state.seeking or state.frozen)
 
 
-def test_pictures_are_sought_by_their_number():
-    """The ends of the track are the first and the last."""
-    state = started(Timeline(0, 5, "files"))
-    x0, y0, x1, _ = controls_of(state).track
-    for share, number in ((0, 0), (0.3, 1), (0.6, 2), (1, 4)):
-        x = x0 + round(share * (x1 - 1 - x0))
-        sought = mouse(state, (10.0, x, y0 + 3, ""), (10.5, x, y0 + 3, "left"))
-        assert sought.timeline.position == number
-
-
 def test_the_loop_is_turned_off_and_on():
     """By its mark and by F6; a camera has none."""
     state = clicked(started(FILM), "loop")
@@ -192,24 +182,6 @@ def test_the_loop_is_turned_off_and_on():
     assert again.commands[1:] == (LoopFiles(True),) and again.timeline.loops
     camera = handle(started(), events.KeyPressed("F6", time=20.0))
     assert camera.commands == () and camera.notice.text == "this source does not begin again"
-
-
-@pytest.mark.parametrize("size", [(240, 320), (480, 640), (720, 1280), (1080, 1920), (1280, 720)])
-@pytest.mark.parametrize("with_bar", [False, True])
-def test_the_controls_stand_side_by_side_within_the_canvas(size, with_bar):
-    """None lies over another; they take less than a third of the height."""
-    controls = arrange_controls(size, figure_size(*size), with_bar)
-    taken = np.zeros(size, int)
-    boxes = [*controls.buttons.values(), *filter(None, [controls.track])]
-    for x0, y0, x1, y1 in boxes:
-        assert 0 <= x0 < x1 <= size[1] and 0 <= y0 < y1 <= size[0]
-        taken[y0:y1, x0:x1] += 1
-    assert taken.max() == 1
-    assert set(controls.buttons) == set(BUTTONS) | ({"loop"} if with_bar else set())
-    assert controls.area[1] > size[0] * 0.55 and not taken[: controls.area[1]].any()
-    for name, box in controls.buttons.items():
-        assert controls.at(*middle(box)) == name
-    assert controls.at(5, 5) == ""
 
 
 def test_recordings_and_snapshots_have_neither_buttons_nor_outline():

@@ -162,32 +162,6 @@ def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, temporary_fold
     assert {row.advice for row in found if row.mark == "warning"} == {doctor.SYSTEM.advice}
 
 
-@pytest.mark.parametrize(
-    ("group", "words", "advice"),
-    [
-        (doctor.MEDIA, "libGL.so.1: cannot open", "apt install libgl1"),
-        (doctor.MEDIA, "it is damaged", "reinstall OpenCV"),
-    ],
-)
-def test_a_library_that_cannot_be_loaded_is_one_row(group, words, advice, tmp_path, monkeypatch):
-    """Whatever needs OpenCV says why it does not load, and what to install."""
-    (tmp_path / "cv2.py").write_text(f"raise ImportError({words!r})")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    row = doctor.run_group(group, SETTINGS)[-1]
-    assert (row.mark, row.found) == ("missing", f"failed: ImportError: {words}")
-    assert row.advice.startswith(advice)
-
-
-def test_the_program_itself_loads_nothing_that_may_be_missing():
-    """`doctor` has to run on machines on which libraries are missing."""
-    code = (
-        "import realtime_lrp.commands.doctor.run, sys\n"
-        "print({'tensorflow', 'keras', 'cv2', 'av', 'numpy'} & {*sys.modules})"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
-
-
 # Cameras
 
 
@@ -293,15 +267,6 @@ def test_a_camera_that_may_not_be_opened_says_how(error, found, advice, machine,
     assert row.mark == "warning" and found in row.found and advice in row.advice
 
 
-def test_without_a_camera_there_are_other_sources(monkeypatch, tmp_path):
-    """On Linux none is listed; elsewhere the first one is tried."""
-    monkeypatch.setattr(cameras.cameras, "SYSTEM", tmp_path)
-    monkeypatch.setattr(cameras, "NODES", tmp_path)
-    row = only(cameras.every_camera(SETTINGS))
-    assert (row.mark, row.found) == ("warning", "none found")
-    assert "--source synthetic" in row.advice
-
-
 def test_formats_are_read_from_the_driver(tmp_path, monkeypatch):
     """The structures of Linux: two formats, one with single sizes and one with a range."""
     node = tmp_path / "video0"
@@ -376,19 +341,6 @@ def test_a_window_opens(display, monkeypatch):
 
 
 # What computes
-
-
-def test_wrong_names_are_missing_with_their_location(tmp_path):
-    """As `realtime-lrp config` reports them; without a file or --set there is no row."""
-    file = tmp_path / "my.yaml"
-    file.write_text("lrp:\n  composite: zpluss\nlive:\n  panels: [gradient, grad_came]\n")
-    rows = list(checks.configuration(config.load(file, check=None)))
-    assert [row.mark for row in rows] == ["missing"] * 2
-    assert rows[0].found.startswith(f"{file}:2: lrp.composite: ") and "'zplus'" in rows[0].found
-    assert rows[1].found.startswith(f"{file}:4: live.panels")
-    row = only(checks.configuration(config.load(sets=("lrp.keep=0.5",))))
-    assert (row.mark, row.found) == ("ok", "1 x --set")
-    assert list(checks.configuration(SETTINGS)) == []
 
 
 def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
@@ -477,17 +429,3 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     assert row.mark == "warning" and "cannot be written (Read-only file system)" in row.found
     assert "KERAS_HOME" in row.advice
     assert not (tmp_path / "none").exists()
-
-
-def test_packages_installed_twice_or_not_at_all_are_reported(monkeypatch):
-    """Two packages that contain OpenCV overwrite each other."""
-    brought = {
-        **{name: [name] for name in ("tensorflow", "keras", "numpy")},
-        "cv2": ["opencv-python", "opencv-contrib-python", "opencv-python"],
-    }
-    monkeypatch.setattr(checks.metadata, "packages_distributions", lambda: brought)
-    monkeypatch.setattr(checks.metadata, "version", lambda name: "1.2")
-    there, twice, none = checks.libraries(SETTINGS)
-    assert there.found == "TensorFlow 1.2, Keras 1.2, OpenCV 1.2 and 1.2, NumPy 1.2"
-    assert twice.mark == "warning" and "opencv-contrib-python and opencv-python" in twice.found
-    assert (none.mark, none.found) == ("missing", "PyAV is not installed")

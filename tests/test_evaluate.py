@@ -11,14 +11,14 @@ from drawing.batch import draw_batch
 from tables import METHODS_OF_ALL
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import bootstrap, curves, measuring, report, samples
+from realtime_lrp.commands.evaluate import bootstrap, curves, report, samples
 from realtime_lrp.commands.evaluate.metrics import METRICS
 from realtime_lrp.commands.evaluate.randomising import (
     RandomisedStages,
     layers_with_weights,
     score_function,
 )
-from realtime_lrp.commands.evaluate.samples import BoxEntry, Samples
+from realtime_lrp.commands.evaluate.samples import BoxEntry
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.rules.composites import COMPOSITES
@@ -262,24 +262,6 @@ def test_randomising_goes_from_the_output_to_the_input():
         np.testing.assert_array_equal(layer.get_weights()[0], before[layer.name])
 
 
-def test_the_output_of_a_saturated_network_is_weakened(halves):
-    """Its weights are halved until the condition holds, and as often when it is entered again."""
-    network = keras.models.load_model(halves)
-    randomised = RandomisedStages(network, seed=0)
-    (stage,) = randomised.stages
-    output = network.layers[-1]
-    found = []
-    for answers in ([False, False, True], []):
-        with randomised.enter(stage, lambda answers=answers: answers.pop(0)):
-            found.append(output.get_weights()[0])
-    np.testing.assert_array_equal(*found)
-    fresh = RandomisedStages(network, seed=0)
-    with fresh.enter(stage, lambda: True):
-        np.testing.assert_array_equal(output.get_weights()[0], 4 * found[0])
-    with fresh.enter(stage, lambda: False):
-        pass  # no condition is waited for for ever
-
-
 def test_curves_by_hand():
     """One patch decides: the curves jump where it is replaced."""
     pictures = np.zeros((3, 32, 32, 3), np.uint8)
@@ -316,15 +298,6 @@ def test_scores_are_the_explainers(tmp_path, rng):
         pictures = rng.integers(0, 256, (5, 8, 8, 3), np.uint8)
         expected = engine.explainer(engine.network.prepare(pictures)).scores
         np.testing.assert_allclose(score_function(engine)(pictures), expected, atol=1e-6)
-
-
-def test_the_other_class_is_the_most_probable_other_one():
-    """Whether or not the explained class is the answer."""
-    scores = np.array([[0.5, 0.3, 0.2]] * 3)
-    labelled = Samples(None, None, [None, 1, "c"], [], "")
-    classes, other = measuring.choose_classes(labelled, scores, ["a", "b", "c"])
-    np.testing.assert_array_equal(classes, [0, 1, 2])
-    np.testing.assert_array_equal(other, [1, 0, 0])
 
 
 def test_what_cannot_be_used_among_several_is_counted_and_left_out(

@@ -1,7 +1,6 @@
 """What `evaluate` makes of a measurement: figures, tables and plots, from numbers set by hand."""
 
 import csv
-import json
 import re
 from dataclasses import replace
 
@@ -9,9 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from realtime_lrp.commands.evaluate import plots
 from realtime_lrp.commands.evaluate import report as reports
-from realtime_lrp.commands.evaluate.metrics import METRICS, MeasuredRow, Measurement
+from realtime_lrp.commands.evaluate.metrics import MeasuredRow, Measurement
 from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
 from realtime_lrp.errors import OutputError
 from realtime_lrp.video.pictures import read_description
@@ -65,18 +63,6 @@ def test_a_missing_value_is_counted_out(measurement):
     assert re.search(r"^n +pictures with a value, where not all: other: 7 to 8$", text, re.M)
 
 
-def test_metrics_have_the_names_of_the_literature(measurement):
-    """Each key of a figure has a name, a paper and a direction in the JSON and in the table."""
-    report = json.loads(json.dumps(summary(measurement)))
-    assert report["metrics"].keys() == METRICS.keys()
-    low = {key for key, metric in report["metrics"].items() if not metric["high_is_good"]}
-    assert low == {"deletion", "last_layer", "all_layers", "other_class"}
-    text = "\n".join(table_lines(report))
-    assert set(report["metrics"]["rank"]) == {"heading", "name", "paper", "meaning", "high_is_good"}
-    headings = next(line.split() for line in text.splitlines() if line.startswith(" "))
-    assert headings == ["point", "mass", "rank", "delete", "insert", "other"]
-
-
 def test_pictures_of_one_photo_are_counted_as_one(measurement):
     """The table and its caption say so; a photo is known by its name without the ending."""
     names = [
@@ -110,17 +96,6 @@ def test_the_latex_table(measurement):
     assert text.count("{") == text.count("}")
     for word in (r"\toprule", r"\bottomrule", r"\end{table}", "% needs \\usepackage{booktabs}"):
         assert lines.count(word) == 1
-
-
-def test_the_best_and_the_worst_pictures(measurement):
-    """By the mean mass of all rows; with few pictures none is both."""
-    best, worst = plots.best_and_worst(measurement)
-    assert (best, worst) == ([0, 1, 2], [5, 6, 7])
-    captions = plots.example_captions(measurement, (best, worst))
-    assert captions["picture"][::5] == ["best: photo_0.jpg", "worst: photo_7.jpg"]
-    assert captions["grad_cam"][0] == "mass 0.70"
-    few = Measurement("n", 0, "", ["a"] * 4, ["c"] * 4, STEPS, [], [row("zplus", [0.1, 3, 2, 1])])
-    assert plots.best_and_worst(few) == ([1, 2, 3], [0])
 
 
 def test_the_folder_of_a_paper(measurement, tmp_path):

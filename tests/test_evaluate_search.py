@@ -280,18 +280,3 @@ def test_the_settings_measure_what_was_reported(
     expected = report["rows"][0]["values"]["gain"]
     np.testing.assert_allclose(gains(str(tmp_path / "out" / "settings.yaml")), expected, atol=1e-6)
     assert np.abs(gains(None) - expected).max() > 1e-5
-
-
-def test_ctrl_c_prints_the_best_so_far(run, folder_of_photos, tiny_model, monkeypatch):
-    """And ends with 130, as ever."""
-
-    def search_a_little(engine, evaluation, samples, tried):
-        tried[0].gains[2] = 0.5
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(search, "search", search_a_little)
-    words = ("--search", "--images", folder_of_photos, "--model", tiny_model)
-    code, out, err = run("evaluate", *words, "--preprocess", "rescale")
-    assert code == 130
-    assert "1 of 20 candidates measured" in out and "composite: zplus" in out
-    assert "best so far" in err

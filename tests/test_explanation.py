@@ -165,35 +165,6 @@ def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
     assert mine.axes[1].images[0].cmap(0)[:3] == pytest.approx(COLORMAPS["icefire"].table[0] / 255)
 
 
-def test_a_large_batch_is_shown_in_part(network, pictures):
-    """Notebooks show the first pictures; a plot of all is refused."""
-    large = Explainer(network)(network.prepare(pictures.repeat(9, axis=0)))
-    assert "The first 4 of 27 pictures." in large._repr_html_()
-    with pytest.raises(UsageError, match=r"Received 27: take a part, such as explanation\[:24\]"):
-        large.plot()
-    nothing = large[:0]
-    assert nothing.top() == [] and "of 0 pictures" in nothing._repr_html_()
-    with pytest.raises(UsageError, match=r"Expected 1 to 24 pictures.*Received 0"):
-        nothing.plot()
-
-
-def test_notebooks_show_an_explanation(explanation):
-    """Maps inline, answers, account; text of files is escaped."""
-    html = explanation._repr_html_()
-    assert html.count('<img src="data:image/png;base64,') == 1
-    assert "&lt;script&gt;" in html and "<script" not in html
-    assert "moon &amp; sun - rest" in html and "taken by biases" in html
-
-
-def test_notebooks_show_an_explainer(explainer, network):
-    """What it explains, and the rule of each layer."""
-    html = explainer._repr_html_()
-    for text in ("Explainer of tiny", "gamma(0.1)", "epsilon(1e-06)", "all classes", "Conv2D"):
-        assert text in html
-    html = Explainer(network, "gradient", target="moon & sun")._repr_html_()
-    assert "follows no rules" in html and "moon &amp; sun" in html
-
-
 def test_a_map_has_vanished_where_neither_pixels_nor_biases_received_a_hundredth():
     """Of 1: 0.5 in the pixels, 0.5 in the biases, 0.004 in each, 0.02 below 0."""
     started, reached, biases = np.array(

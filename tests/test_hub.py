@@ -1,9 +1,7 @@
 """`--model hub:...`: image classifiers of KerasHub, by name and from folders that it has saved."""
 
 import json
-import logging
 import shutil
-import sys
 
 import keras
 import media
@@ -146,13 +144,6 @@ def test_without_a_connection_the_message_says_what_to_do(monkeypatch, tmp_path)
     assert "hub:FOLDER" in str(raised.value)
 
 
-def test_without_keras_hub_the_message_says_how_to_install_it(monkeypatch):
-    """As with the other extras."""
-    monkeypatch.setitem(sys.modules, "keras_hub", None)
-    with pytest.raises(UnavailableError, match=r"pip install 'realtime-lrp\[hub\]'"):
-        load_network("hub:vgg_16_imagenet")
-
-
 @pytest.mark.parametrize(
     ("name", "kind", "expected"),
     [
@@ -251,18 +242,6 @@ def test_a_hostile_preset_is_refused(changed, case):
     assert len(str(raised.value).splitlines()) <= 2
 
 
-def test_half_precision_by_name_is_read_as_float32(changed):
-    """As where a policy says it."""
-    model = load_network(changed(lambda b, d: b.update(dtype="float16"))).model
-    assert {layer.compute_dtype for layer in model.backbone.layers} == {"float32"}
-
-
-def test_a_huge_picture_size_takes_no_memory(changed):
-    """The converter is tried with a small picture."""
-    network = load_network(changed(_converter(image_size=[100_000, 100_000])))
-    assert network.model.input_shape == (None, 32, 32, 3)
-
-
 def test_damaged_files_of_a_preset_are_refused(changed):
     """Text that is no JSON, weights that are no HDF5."""
     address = changed(lambda backbone, described: None)
@@ -284,15 +263,6 @@ def test_a_model_file_cannot_name_what_reads_files(tmp_path):
     parts = members(tmp_path / "a.keras") | {"config.json": json.dumps(described)}
     with pytest.raises(DamagedInputError, match="needs code that is not in Keras"):
         load_model(archived(tmp_path / "b.keras", parts))
-
-
-def test_a_preset_without_preprocessing_warns(changed, caplog):
-    """It gets what any file gets that does not say."""
-    with caplog.at_level(logging.WARNING):
-        network = load_network(changed(lambda b, d: d["config"].update(preprocessor=None)))
-    assert (network.preprocess, network.scaling) == ("none", None)
-    assert "no --preprocess given" in network.warning
-    assert "no --preprocess given" in caplog.text
 
 
 def test_the_command_line_takes_presets(run, convolutional, tmp_path, monkeypatch):

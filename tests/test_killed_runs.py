@@ -59,39 +59,3 @@ def test_a_run_that_was_killed_at_any_rename_goes_on(command, run, words, tmp_pa
         assert code == 0 and out.count("finished before") == 2, (number, err)
         number += 1
     assert number > (6 if command == "video" else 2)
-
-
-@pytest.mark.release
-@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
-def test_an_overwriting_that_was_killed_at_any_rename_goes_on(run, words, tmp_path):
-    """Only --resume with its settings replaces the old film; with others it says what happened."""
-    source = media.recording(tmp_path / "in.mp4", count=3)
-
-    def words_for(folder, *more):
-        return ("video", source, "-o", folder / "out.mp4", *words, "--sidecar", *more)
-
-    def contents(folder):
-        return [(folder / name).read_bytes() for name in ("out.mp4", "out.jsonl")]
-
-    folders = [tmp_path / name for name in ("old", "new")]
-    for folder, target in zip(folders, ("0", "1"), strict=True):
-        folder.mkdir()
-        assert run(*words_for(folder, "--target", target))[0] == 0
-    old, new = map(contents, folders)
-    number, ends = 1, []
-    while True:
-        folder = shutil.copytree(tmp_path / "old", tmp_path / str(number))
-        if not killed_at(number, words_for(folder, "--target", "1", "--overwrite")):
-            break
-        assert contents(folder)[0] == old[0]
-        code, _, err = run(*words_for(folder, "--target", "0", "--resume"))
-        interrupted = "An --overwrite of" in err
-        ends.append((code, interrupted))
-        code, _, err = run(*words_for(folder, "--target", "1", "--resume"))
-        if interrupted:
-            assert code == 0 and contents(folder) == new, (number, err)
-            assert "an --overwrite of it was interrupted" in err
-        else:  # killed before the manifest was written
-            assert code == 73 and contents(folder) == old and "other settings" in err
-        number += 1
-    assert ends == [(0, False), (73, True), (73, True)]

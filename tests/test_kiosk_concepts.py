@@ -1,22 +1,19 @@
 """The exhibit's page about single channels: when it is shown, what it says, how it looks."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from faults.clock import until
 from galleries import gallery_of
 from test_kiosk_loop import LABELS, Turns
 from test_kiosk_parts import Thread
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.captions import load_captions, wrong_captions
+from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.concepts import (
     ANSWER_S,
     CONCEPT_S,
     FORGIVEN_S,
-    REST_S,
     WAIT_S,
     ConceptPage,
     ConceptTurns,
@@ -25,7 +22,6 @@ from realtime_lrp.commands.kiosk.concepts import (
 from realtime_lrp.commands.kiosk.page import Moment
 from realtime_lrp.commands.kiosk.settings import wrong_in_kiosk
 from realtime_lrp.commands.kiosk.states import State
-from realtime_lrp.config import ASSETS
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.view.elements import Pictures, TextBlock
@@ -128,24 +124,6 @@ def test_the_page_says_what_the_channel_answers_to():
     ]  # fmt: skip
 
 
-def test_captions_of_ones_own_need_the_texts_only_with_the_page(tmp_path):
-    """The message says what to copy."""
-    english = (ASSETS / "captions" / "en.yaml").read_text(encoding="utf-8")
-    begin, end = english.index("concepts:\n"), english.index("# For the staff")
-    (tmp_path / "en.yaml").write_text(english[:begin] + english[end:])
-
-    def problems(*sets):
-        sets = "kiosk.languages=[en]", f"kiosk.captions={tmp_path}", *sets
-        chosen = config.load(sets=sets, command="kiosk").config
-        return [str(error) for _, error in wrong_captions(chosen)]
-
-    assert problems() == []
-    assert problems("kiosk.concepts=true") == [
-        "the captions 'en' have no section 'concepts', which kiosk.concepts needs; copy it from "
-        "en.yaml"
-    ]
-
-
 def test_names_that_cannot_be_read_or_drawn_are_errors_at_the_start(tmp_path):
     """As captions are, and only if the page is wanted."""
     file = tmp_path / "names.yaml"
@@ -246,55 +224,4 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     assert "heart" in visit.words() and visit.drawn() is None
     visit.turn(0.2, present=True, heart=1.0)
     assert visit.drawn().panels[0].intensity.max() == 0
-    visit.kiosk.end()
-
-
-@pytest.mark.parametrize(
-    ("gallery", "problem", "message"),
-    [
-        (PermissionError("not readable"), "", "the page is left out: not readable"),
-        (gallery_of("conv", 16), "too little memory", "left out for 600 s: too little memory"),
-    ],
-    ids=["unreadable", "no maps"],
-)
-def test_what_is_wrong_leaves_the_page_out_with_one_line(
-    monkeypatch, caplog, gallery, problem, message
-):
-    """The exhibit goes on with the page of the answer."""
-    visit = Visit(monkeypatch, gallery)
-    visit.concepts = ConceptResult("conv", problem=problem) if problem else None
-    for _ in range(100):
-        visit.turn(0.2, present=True, heart=1.0)
-    assert visit.kiosk.answer == "heart" and visit.asked is None
-    (line,) = [one.message for one in caplog.records if "concepts" in one.message]
-    assert message in line
-    visit.kiosk.end()
-
-
-def test_failing_maps_are_not_asked_for_channels_again(monkeypatch, caplog):
-    """Should computing channels keep maps from coming, the exhibit goes on without them."""
-    visit = Visit(monkeypatch, gallery_of("conv", 16))
-    visit.until(lambda: visit.asked, ANSWER_S)
-    Thread.made[-1].failing = "no map"
-    visit.turn(0.2, present=True)
-    assert visit.asked is None
-    Thread.made[-1].failing = ""
-    for _ in range(100):
-        visit.turn(0.2, present=True, heart=1.0)
-        assert visit.asked is None
-    assert sum("concepts" in one.message for one in caplog.records) == 1
-    visit.kiosk.end()
-
-
-def test_a_picture_whose_channels_cannot_be_computed_is_forgiven(monkeypatch, caplog):
-    """One with NaN, or a moment without memory: the page comes back after `REST_S`."""
-    visit = Visit(monkeypatch, gallery_of("conv", 16))
-    visit.concepts = ConceptResult("conv", problem="NaN")
-    visit.until(lambda: "NaN" in caplog.text, 2 * ANSWER_S)
-    visit.concepts = None
-    page, begin = visit.kiosk._pages[1], visit.now
-    moment = visit.kiosk._moment(visit.kiosk._captions[0], None, begin)
-    for later, request in ((REST_S - 1, None), (REST_S, None), (REST_S + ANSWER_S, ANY_CHANNEL)):
-        page.update(replace(moment, now=begin + later))
-        assert page.request == request
     visit.kiosk.end()

@@ -11,17 +11,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from faults.cameras import Flag
 from faults.clock import until
 from test_kiosk_parts import Thread
 
 import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
-from realtime_lrp import cli, config
+from realtime_lrp import config
 from realtime_lrp.commands.kiosk import loop, network, pages, screen, start
-from realtime_lrp.commands.kiosk.camera import ClipSource, checked_and_mirrored
+from realtime_lrp.commands.kiosk.camera import ClipSource
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.keys import pin_fits
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.report import Report
 from realtime_lrp.commands.kiosk.screen import ClosedCard
@@ -294,38 +292,6 @@ def test_a_closed_exhibit_can_switch_the_screen_off(monkeypatch):
     turns.kiosk.end()
 
 
-def test_staff_can_leave_while_it_is_closed(monkeypatch):
-    """The hold and the PIN pad are drawn on the black screen, in the first language."""
-    pin = 'kiosk.pin="scrypt:' + 32 * "0" + ":" + 64 * "0" + '"'
-    hours = 'kiosk.hours={daily: "10:00-18:00"}'
-    turns = Turns(monkeypatch, hours, pin, wall=lambda: WORKDAY)
-    turns.kiosk._wall_clock = lambda: datetime(2026, 11, 23, 20)
-    turns.turn(heart=1.0)
-    turns.turn()
-    assert turns.turn(0.6) == "closed"
-    assert turns.canvas.max() == 0
-    turns.kiosk._window.held = {"q"}
-    for _ in range(21):
-        turns.turn(0.1)
-    assert turns.canvas[0].max() > 200 and turns.canvas[50:].max() == 0, "the hold alone"
-    for _ in range(40):
-        turns.turn(0.1)
-    turns.turn(0.2)
-    assert turns.kiosk._lock.asking and turns.canvas[50:].max() > 200
-    turns.kiosk.end()
-
-
-def test_a_malformed_picture_is_a_fault_of_the_camera():
-    """It does not end the exhibit; well-formed pictures are mirrored."""
-    picture = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
-    assert (checked_and_mirrored(picture, True) == picture[:, ::-1]).all()
-    assert (checked_and_mirrored(picture, False) == picture).all()
-    for bad in (np.zeros((4, 4), np.uint8), np.zeros((0, 0, 3), np.uint8), picture.astype(float),
-                np.zeros((4, 4, 4), np.uint8)):  # fmt: skip
-        with pytest.raises(ValueError, match="Expected a picture"):
-            checked_and_mirrored(bad, True)
-
-
 def test_clips_that_do_not_play_are_replaced(tmp_path, rng, caplog):
     """Missing, damaged or deleted: the included clip plays, and the log says so once."""
     own, included = tmp_path / "own.png", (480, 640, 3)
@@ -504,28 +470,6 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     assert run("kiosk", "--config", file, "--print-unit")[0] == 78
 
 
-def test_the_last_good_configuration_uses_the_same_window(monkeypatch, tmp_path, same_engine):
-    """An error that only the network finds is reported with its line; the window stays open."""
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
-    file, done = tmp_path / "exhibit.yaml", []
-
-    class Screen(NullWindow):
-        def show(self, picture):
-            done.append("shown")
-
-        def close(self):
-            done.append("closed")
-
-    for target in ("top1", "haert"):
-        file.write_text(f"lrp: {{target: {target}}}\n")
-        done.clear()
-        options = {"--source": "synthetic"}
-        start.start(load(file, (), options), 0.3, None, window=Screen())
-        assert done.count("closed") == 1 and done[-1] == "closed" and "shown" in done
-    told = json.loads((tmp_path / "state" / "health.json").read_text())["configuration"]
-    assert "exhibit.yaml:1: lrp.target:" in told and "'heart'" in told
-
-
 def test_a_unit_is_printed(run, tmp_path):
     """With the absolute path of the configuration, which is checked first."""
     file = tmp_path / "mine.yaml"
@@ -536,11 +480,3 @@ def test_a_unit_is_printed(run, tmp_path):
     file.write_text("kiosk: {languages: [xx]}\n")
     assert run("kiosk", "--print-unit", "--config", file)[0] == 78
     assert run("config", "--config", file)[0] == 78
-
-
-def test_hash_pin_prints_what_the_configuration_takes():
-    """It asks twice."""
-    done = CliRunner().invoke(cli.cli, ["kiosk", "--hash-pin"], input="4711\n4711\n")
-    hashed = done.stdout.strip().splitlines()[-1]
-    assert done.exit_code == 0 and pin_fits("4711", hashed) and not pin_fits("4712", hashed)
-    assert config.load(sets=(f"kiosk.pin={hashed}",)).config.kiosk.pin == hashed

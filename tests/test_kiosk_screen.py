@@ -276,18 +276,6 @@ def test_there_are_sure_answers_unsure_ones_and_none():
         assert told(smoothed) == expected, scores
 
 
-def test_unsure_answers_do_not_flicker(rng):
-    """Two classes that are as probable, and change places all the time: one answer in a minute."""
-    smoothed, names, best = SmoothedAnswer(0.5, None), [], []
-    for k in range(1800):
-        cup, bottle = rng.normal(0.14, 0.03, 2).clip(0, 1)
-        smoothed.update(map_of(k / 30, cup=cup, bottle=bottle, hat=0.01))
-        names.append(told(smoothed))
-        best.append(cup > bottle)
-    assert np.count_nonzero(np.diff(best)) > 500
-    assert len(set(names)) == 1 and names[0][1] is False
-
-
 def test_unsure_answers_follow_a_change_within_two_seconds():
     """Also to nothing at all, with the threshold for staying below that for coming."""
     smoothed = SmoothedAnswer(0.5, 0.1)

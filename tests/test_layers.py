@@ -434,15 +434,6 @@ def test_the_adjoint_of_a_strided_first_layer_is_exact(rng, window, stride, size
     np.testing.assert_allclose(run(s), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_depthwise_layers_behind_both_signs_leave_tensorflow_quiet(rng, capfd):
-    """TensorFlow fuses depthwise + bias + depthwise into an operation that it does not know."""
-    model = network(
-        lambda x: layers.DepthwiseConv2D(3)(conv(activation="tanh")(x)),
-    )
-    Explainer(model, composite="zplus", absorb_bias=True)(rng.random((2, 9, 8, 3), np.float32))
-    assert capfd.readouterr().err == ""
-
-
 def test_a_wrong_row_within_a_layer_of_the_users_is_not_taken_for_mixing_the_batch(monkeypatch):
     """The message names the inner layer."""
 

@@ -176,31 +176,6 @@ def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
     assert asked.lock.opened
 
 
-@pytest.mark.parametrize("key", ["Escape", "7", "Return"])
-def test_the_key_that_opened_the_pad_is_no_input_until_released(key):
-    """Afterwards it is a key like the others."""
-    staff = Staff(key=key, pin=HASHED)
-    staff.hold(key, seconds=9)
-    assert staff.lock.asking and staff.lock.typed == 0
-    staff.do(key)
-    assert staff.lock.typed == (key == "7")
-    assert staff.lock.asking == (key != "Escape")
-
-
-def test_a_finger_in_the_corner_types_nothing_on_the_pad():
-    """It has to be lifted first."""
-    staff = Staff(pin=HASHED)
-    staff.do(IN_CORNER)
-    staff.rest(5.2)
-    assert staff.lock.asking
-    x0, y0, _, _ = key_boxes(SIZE)["leave"]
-    staff.do(Mouse(x0 + 5, y0 + 5, "left"))
-    assert staff.lock.asking
-    staff.do(Mouse(x0 + 5, y0 + 5, ""))
-    staff.touch("4")
-    assert staff.lock.typed == 1
-
-
 def test_a_pin_is_stored_as_a_hash():
     """Salted, in the format of the configuration, and quick enough for a turn."""
     other = hash_pin(PIN)

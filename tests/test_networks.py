@@ -158,26 +158,3 @@ def test_pictures_that_a_network_cannot_read_are_refused(network, expected):
     """With what to do instead."""
     with pytest.raises(UsageError, match=expected):
         network.prepare(np.zeros((1, 2, 2, 3), np.uint8))
-
-
-def test_a_notebook_shows_a_network():
-    """Input, preprocessing, labels and layers; text of files is escaped."""
-    network = load_network("shapes")
-    shown = Network("<b>mine", network.model, "rescale", ["<script>", *"123456789abcdef"])
-    html = shown._repr_html_()
-    for text in (
-        "&lt;b&gt;mine",
-        "128 x 128 x 3 (RGB)",
-        "rescale: 0 to 1",
-        "&lt;script&gt;",
-        "850,704",
-    ):
-        assert text in html
-    assert "block5_conv2" in html and "8 x 8 x 128" in html and "<script" not in html
-    assert "luminance" in Network("freed", None, channels=1)._repr_html_()
-    flat = [keras.Input((None, 8, 1)), keras.layers.GlobalMaxPooling2D(), keras.layers.Dense(7)]
-    html = Network("sequential", keras.Sequential(flat))._repr_html_()
-    for text in ("any x 8 x 1 (luminance)", ">7</td>", "GlobalMaxPooling2D", ">14</td>"):
-        assert text in html
-    unbuilt = keras.Sequential([keras.layers.Dense(3)])
-    assert "Dense" in Network("not built", unbuilt)._repr_html_()

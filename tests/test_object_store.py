@@ -260,28 +260,6 @@ def test_resume_tells_what_is_finished_from_what_is_not(job, store, film):
     assert job("--resume")[3].made == []
 
 
-def test_an_upload_that_is_killed_at_any_object_is_made_again(job, store, monkeypatch):
-    """Wherever it ends there is no film, and a new run goes on."""
-    upload = ObjectStore.upload
-    for last in range(3):
-        for name in store.names(OUT):
-            store._files.rm_file(f"{OUT[5:]}/{name}")
-        left = last
-
-        def lost(self, file, address):
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise TransferError("the connection broke")
-            upload(self, file, address)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(ObjectStore, "upload", lost)
-            assert job()[0] == 74
-        assert "a.mp4" not in store.names(OUT)
-        assert job("--resume")[0] == 0 and set(store.names(OUT)) == WANTED
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -51,19 +51,3 @@ def test_a_damaged_file_is_measured_again_and_replaced(damaged, measured):
     again = PrecisionTimes(20.0, 11.0)
     assert [times.precision_times("CPU") for _ in range(2)] == [again, again]
     assert len(measured) == 2
-
-
-@pytest.mark.parametrize("obstacle", ["a file for a folder", "a folder for a file", "no home"])
-def test_a_cache_that_cannot_be_written_is_no_error(obstacle, measured, tmp_path, monkeypatch):
-    """The processor is measured each time."""
-    if obstacle == "a file for a folder":
-        (tmp_path / "cache").write_text("")
-    elif obstacle == "a folder for a file":
-        times.cache_file().mkdir(parents=True)
-    else:
-
-        def homeless(name):
-            raise RuntimeError("Could not determine home directory.")
-
-        monkeypatch.setattr(times, "user_cache_path", homeless)
-    assert [times.precision_times("CPU").bfloat16 for _ in range(2)] == [10.0, 11.0]

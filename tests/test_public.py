@@ -5,7 +5,6 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -35,17 +34,6 @@ def test_people_and_type_checkers_are_offered_the_same():
     assert for_type_checkers() == lazily
     assert sorted([*NAMES, "__version__"]) == sorted(chain.from_iterable(lazily.values()))
     assert (PACKAGE / "py.typed").is_file()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_is_the_thing_that_is_called_so(name):
-    """A class or function of this name, or a table by name."""
-    thing = getattr(realtime_lrp, name)
-    if isinstance(thing, Mapping):
-        assert thing and all(isinstance(key, str) for key in thing)
-    else:
-        assert thing.__name__ == name
-    assert name in dir(realtime_lrp)
 
 
 def test_a_name_brings_only_its_own_libraries():
@@ -165,13 +153,6 @@ def test_what_cannot_be_fitted_is_refused(changes, expected):
     given = {"picture": picture, "network": network, "size": (4, 4), **changes}
     with pytest.raises(UsageError, match=expected):
         fit(**given)
-
-
-@pytest.mark.parametrize("text", ["", "000", "000 ff", "000 gff", "#000 #fff"])
-def test_what_is_no_colour_is_refused(text):
-    """Two or more of three hexadecimal digits."""
-    with pytest.raises(UsageError, match="three hexadecimal digits"):
-        Colormap.of(text)
 
 
 SCRIPT = """

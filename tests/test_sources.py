@@ -12,14 +12,14 @@ import cv2
 import media
 import numpy as np
 import pytest
-from faults.cameras import Device, played
+from faults.cameras import Device
 from faults.clock import until
 from faults.server import MjpegServer
 
 from realtime_lrp.errors import MissingInputError, UnavailableError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
-from realtime_lrp.video import cameras, child_source
+from realtime_lrp.video import cameras
 from realtime_lrp.video.cameras import Camera, CameraSettings
 from realtime_lrp.video.child_source import ChildSource
 from realtime_lrp.video.picture_process import FROM_CHILD, Facts, Given, Next
@@ -228,15 +228,6 @@ def test_without_a_screen_the_message_says_so(display, stop, monkeypatch):
         Screen(1, stop)
 
 
-class Faulty(Source):
-    """Its reading is an error in the program."""
-
-    described = "a fault"
-
-    def read(self):
-        return 1 // 0
-
-
 class Growing(Source):
     """Five pictures, each larger than the one before and of its number."""
 
@@ -390,18 +381,6 @@ def test_without_the_loop_the_last_frame_stays_until_something_is_asked_for(two_
                 source.read()
 
 
-def test_a_stopped_player_ends_its_wait(tmp_path, stop):
-    """A picture that is paused stands for ever, but not when the program ends."""
-    media.write_picture(tmp_path / "a.png", media.plain())
-    with open_source(str(tmp_path), stop) as source:
-        assert (source.read() == media.RED).all()
-        source.control("pause", True)
-        reading, came = waits(source)
-        stop.set()
-        reading.join(300)
-        assert came == [None]
-
-
 @pytest.fixture
 def children(monkeypatch):
     """The processes that are started; they find the modules of the tests."""
@@ -452,27 +431,6 @@ def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
         children[0].send_signal(signal.SIGSEGV)
         with pytest.raises(UnavailableError, match=r"reads device, read ended \(SIGSEGV\)"):
             source.read()
-
-
-def test_a_source_that_waits_on_purpose_is_not_killed(tmp_path, stop, children, monkeypatch):
-    """Paused for longer than a hang may last."""
-    monkeypatch.setattr(child_source, "HANGS_S", 3.0)
-    path = media.write_video(tmp_path / "a.mp4", media.numbered(4), fps=20)
-    with ChildSource(played, [str(path), 5.0], stop) as source:
-        begin = time.monotonic()
-        source.read()
-        source.control("pause", True)
-        threading.Timer(4.0, source.control, ["pause", False]).start()
-        assert source.read() is not None
-        assert time.monotonic() - begin > 3.5
-        assert children[0].poll() is None
-
-
-def test_what_a_source_raises_is_an_error_in_words(stop, children):
-    """Also what is no error of ours."""
-    refusal = pytest.raises(UnavailableError, match=r"Reading a fault failed \(ZeroDivisionError")
-    with ChildSource(Faulty, [], stop) as source, refusal:
-        source.read()
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "pipe"])

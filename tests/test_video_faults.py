@@ -6,8 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import namedtuple
 from fractions import Fraction
 from pathlib import Path
@@ -19,10 +17,9 @@ import program
 import pytest
 from faults.clock import busy, until
 from films import films_in
-from worker import FakeParent, job_for, recode
+from worker import job_for, recode
 
 from realtime_lrp import config
-from realtime_lrp.commands.video import recode as recode_module
 from realtime_lrp.commands.video import recoding
 from realtime_lrp.commands.video.messages import (
     FROM_CHILD,
@@ -31,7 +28,6 @@ from realtime_lrp.commands.video.messages import (
     DrawableMap,
     PictureBatch,
 )
-from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.video import reader
@@ -280,30 +276,3 @@ def test_room_on_the_disk_is_checked_before_and_during(run, words, tmp_path, mon
     code, _, err = run("video", source, "-o", target, *words)
     assert code == 74 and "is full" in err
     assert sorted(path.name for path in tmp_path.glob("*.mp4*")) == ["in.mp4"]
-
-
-def test_a_worker_decodes_no_further_ahead_than_there_is_room(tmp_path, monkeypatch):
-    """Room for three frames: the fourth is decoded once the first is written."""
-
-    class Waiting(FakeParent):
-        def send(self, message):
-            self.sent.append(message)
-
-    def decoded():
-        return sum(
-            len(message.times) for message in parent.sent if isinstance(message, PictureBatch)
-        )
-
-    source = media.recording(tmp_path / "in.mp4", count=25)
-    monkeypatch.setattr(recode_module, "MOST_BYTES", 3 * 48 * 64 * 3)
-    parent = Waiting()
-    recoder = Recoder(job_for(source, tmp_path / "out.mp4"), parent, parent.maps)
-    worker = threading.Thread(target=recoder.run, daemon=True)
-    worker.start()
-    until(lambda: decoded() == 3)
-    time.sleep(0.3)
-    assert decoded() == 3
-    for _ in range(25):
-        parent.maps.put(parent.map)
-    worker.join(60)
-    assert not worker.is_alive() and len(media.frame_times(tmp_path / "out.mp4")) == 25

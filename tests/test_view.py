@@ -276,15 +276,3 @@ def test_a_map_is_seen_on_any_ground(colormap, sign, eyes):
     assert min(beside[0.5]) > (30 if usual else 8)
     assert min(*beside[0.75], *beside[1.0]) > (40 if usual else 20)
     assert min(across) > (20 if usual else 7)
-
-
-def test_contours_are_seen_on_any_ground():
-    """Lines have dark edges: on a ground of a line's own colour the edge is seen."""
-    rows, columns = np.mgrid[:200, :200]
-    spot = np.exp(-((rows - 100) ** 2 + (columns - 100) ** 2) / 1800).astype(np.float32)
-    look = replace(LOOK, opacity=0.8, style="contour")
-    shown = make_overlay(spot, False, look, (0, 0, 200, 200))
-    for ground in flat_grounds():
-        picture = np.full((200, 200, 3), ground)
-        seen = as_seen(lay_over(picture, shown)[100], np.eye(3))
-        assert np.linalg.norm(seen - seen[0], axis=-1).max() > 20

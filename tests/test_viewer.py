@@ -174,15 +174,6 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
     assert (viewer.shown[-1][60, 80] == 255).all() and (fire == (255, 187, 0)).all()
 
 
-def test_a_map_of_a_picture_of_another_size_is_not_drawn():
-    """The camera changed its size; the old map waits for the next one."""
-    viewer = seen(Viewer(**{"--opacity": 1}))
-    assert (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
-    viewer.frame(np.full((60, 80, 3), 90, np.uint8))
-    assert viewer.view.first.scene.explained is None
-    assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
-
-
 def test_the_map_of_another_file_is_not_drawn():
     """The next photo of a folder has no map until its own comes; the panels keep their places."""
     viewer = Viewer(**{"--opacity": 1})
@@ -305,21 +296,6 @@ def test_every_method_and_composite_has_a_sentence():
     assert block == (Paragraph("epsilon_plus_flat", ABOUT["epsilon_plus_flat"]),)
 
 
-def test_passing_lines_are_on_the_screen_and_not_in_what_is_kept():
-    """The canvas that is returned has none of them; that the picture is lost stands in both."""
-    viewer = Viewer(size=(480, 640))
-    viewer.relevance.doing = "preparing something"
-    viewer.capture.frames.put(GREY, 1.0)
-    kept = viewer.view.step()
-    lower = np.s_[400:]
-    assert len(np.unique(viewer.shown[-1][lower])) > len(np.unique(kept[lower])) == 1
-    viewer.capture.trouble = "picture lost"
-    viewer.capture.frames.put(GREY, 2.0)
-    kept = viewer.view.step()
-    np.testing.assert_array_equal(viewer.shown[-1], kept)
-    assert len(np.unique(kept[lower])) > 20
-
-
 # The figures
 
 
@@ -396,29 +372,6 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     worse = replace(flipped, whole=0.9, relevant=0.8, at_random=0.7)
     rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse))
     assert rows[3].warn and isinstance(rows[-1], Paragraph)
-
-
-def test_the_probe_begins_anew_with_each_stroke_of_the_brush():
-    """Masks are arrays: two of them are compared without an error; a still picture has its own."""
-    probe, view = Probe(), np.zeros((32, 32, 3), np.uint8)
-    engine = SimpleNamespace(
-        explainer=SimpleNamespace(canonical=lambda target: target),
-        scores=lambda pictures: np.full((len(pictures), 2), 0.5),
-    )
-
-    def whole(score, mask, target=0, still=False):
-        result = SimpleNamespace(
-            scores=np.array([score, score]),
-            maps=[SimpleNamespace(strength=np.zeros((8, 8), np.int8))],
-            region=SimpleNamespace(extract=lambda picture: picture),
-        )
-        return probe.of_map(engine, view, result, target, mask, still).whole
-
-    first, second = np.zeros((2, 8, 8), bool)
-    assert [whole(0.9, None), whole(0.4, None)] == pytest.approx([0.9, 0.8])
-    assert [whole(0.4, first), whole(0.9, first)] == pytest.approx([0.4, 0.5])
-    assert [whole(0.9, second), whole(0.4, second, target=1)] == pytest.approx([0.9, 0.4])
-    assert whole(0.9, second, target=1, still=True) == pytest.approx(0.9)
 
 
 def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():

@@ -17,7 +17,6 @@ os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray reads both once for a pro
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 import realtime_lrp.video.libraries  # isort: skip
-import compiling
 import forks
 import numpy as np
 import program
@@ -51,7 +50,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
         return 0
     os.environ.setdefault("PYTHONHASHSEED", "0")  # sets in the names of tests have the same order
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    compiling.compile_tests(cores or 1)
     workers = min((cores or 1) + 1, MOST_WORKERS)
     threads = str(max((cores or 1) // workers, 1))  # else each worker takes all cores
     for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS"):

@@ -86,17 +86,6 @@ def test_targets_name_the_same_class_in_each_network(target, expected):
     assert target_for(target, engine_of(HEART), engine_of(MUG)) == expected
 
 
-@pytest.mark.parametrize(
-    ("target", "missing"), [("star", "star"), ("cup - heart", "heart"), (0, "heart")]
-)
-def test_classes_that_the_other_network_does_not_have_are_named(target, missing):
-    """A name that occurs twice is none either."""
-    with pytest.raises(UsageError, match=f"^no class {missing}$"):
-        target_for(target, engine_of(HEART), engine_of(MUG))
-    with pytest.raises(UsageError, match="no class crane"):
-        target_for("crane", engine_of(("crane", "cup")), engine_of(MUG))
-
-
 def test_targets_go_by_index_where_both_networks_have_the_same_classes():
     """Also where they have no names; and while a network is loaded there is no class."""
     nameless = engine_of(("class 0", "class 1"))
@@ -163,23 +152,6 @@ def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
     assert viewer.second.request.frame is viewer.request.frame is not None
     viewer.state_target(2)
     assert (viewer.request.target, viewer.second.request.target) == (2, 1)
-
-
-def test_a_class_that_the_second_network_does_not_have_is_said_in_its_part():
-    """Its answers go on, no map of another class is drawn."""
-    viewer = Both(figures=True)
-    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
-    viewer.explain(frame, viewer.relevance, HEART, 1.0)
-    viewer.explain(frame, viewer.second, MUG, 1.0)
-    viewer.state_target(1)
-    viewer.view.step()
-    second = viewer.view.split.scenes[1]
-    assert texts(second.right)["target"] == "no class star"
-    x0, y0, x1, y1 = viewer.state.pictures[1]
-    assert (viewer.view.canvas[y0 + 5 : y1 - 5, x0 + 5 : x1 - 5] == 90).all()
-    viewer.state_target(2)
-    viewer.view.step()
-    assert viewer.view.split.scenes[1].look.style == "heat"
 
 
 def test_a_further_network_rests_while_the_first_does_not_keep_up():

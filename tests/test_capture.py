@@ -246,30 +246,6 @@ def test_a_dark_room_is_told_and_a_quiet_one_is_not(clock):
     assert capture.reconnects == 1
 
 
-@pytest.mark.parametrize("reopened", [False, True])
-def test_a_picture_of_exact_black_is_dark_and_does_not_stand_still(reopened, clock):
-    """A cap, a shutter: not a bit changes for a minute, and nothing is opened again for it."""
-    world, told = World(clock), set()
-    with Capture(world.open, clock=clock) as capture:
-        clock.sleep(2)
-        world.frozen = media.plain((0, 0, 0))
-        if reopened:
-            clock.sleep(8)
-            world.gone = True
-            clock.sleep(2)
-            world.gone = False
-            clock.until(lambda: not capture.trouble)
-        opened = len(world.opened)
-        for _ in range(600):
-            clock.sleep(0.1)
-            told.add(capture.trouble)
-        assert told == {"", DARK} and capture.trouble == DARK
-        assert len(world.opened) == opened
-        world.frozen = media.plain((90, 120, 60))
-        assert clock.until(lambda: not capture.trouble) <= 0.2
-        assert 4.9 <= clock.until(lambda: capture.trouble == FROZEN) <= 5.2
-
-
 def test_pauses_grow_and_begin_anew_after_half_a_minute(clock):
     """0.5, 1, 2, 3, 3, ... seconds, give or take a fifth, while the source cannot be opened."""
     world = World(clock)

@@ -24,7 +24,6 @@ from realtime_lrp.engine.result import (
     fetch_concepts,
 )
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
@@ -38,7 +37,6 @@ from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.results.records import concept_records
-from realtime_lrp.results.snapshot import concept_arrays
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.window.window import Mouse
@@ -126,19 +124,6 @@ def test_a_batch_in_halves_chooses_the_channels_that_the_whole_one_does(
         monkeypatch.setattr(engine.explainer, "pictures_at_once", lambda most=at_once: most)
         for result in engine.begin(pictures, concepts=wanted, prior=prior)():
             assert sorted(one.channel for one in result.concepts.maps) == favoured
-
-
-def test_layers_that_can_be_chosen(engine):
-    """Convolutions after their activation, the last one by default; no pools, no dense layers."""
-    layers = engine.concept_layers()
-    assert (layers[0], layers[-1]) == ("block1_conv1", LAYER)
-    assert all("conv" in name for name in layers)
-    assert engine.concept_layer == LAYER
-    chosen = config.load(sets=["concepts.layer=block3_conv1"], command="live").config
-    assert engine.with_config(chosen).concept_layer == "block3_conv1"
-    wrong = config.load(sets=["concepts.layer=block3_conv"], command="live").config
-    with pytest.raises(UsageError, match=r"no concept layer 'block3_conv'\. Did you mean 'block3_"):
-        engine.with_config(wrong)
 
 
 def test_what_cannot_be_had_has_a_reason(engine, picture):
@@ -390,15 +375,6 @@ def test_the_sidecar_has_the_channels_with_the_largest_magnitudes():
     rows = concept_records(np.array([0.1, -4, 2, -0.5, 3, 0.4], np.float32), {1: "wheel"})
     assert [row["channel"] for row in rows] == [1, 4, 2, 3]
     assert rows[0] == {"channel": 1, "share": -0.4, "name": "wheel"}
-
-
-def test_a_snapshot_has_the_channels_that_are_shown():
-    """Small: their numbers, shares, and maps summed over colours; nothing without the panel."""
-    arrays = concept_arrays(found_of(5, 17))
-    assert (str(arrays["concept_layer"]), arrays["concept_channels"].tolist()) == ("conv2", [5, 17])
-    np.testing.assert_allclose(arrays["concept_shares"], [0.4, 0.3])
-    assert arrays["concept_maps"].shape == (2, 8, 8)
-    assert concept_arrays(None) == concept_arrays(ConceptResult("conv2", problem="no")) == {}
 
 
 def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():

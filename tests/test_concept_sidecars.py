@@ -51,15 +51,6 @@ def test_a_sidecar_has_the_channels_that_the_explainer_gives(run, words, tiny_mo
         np.testing.assert_allclose(written, shares[number], atol=2e-6)
 
 
-def test_methods_without_concepts_have_none_in_their_sidecars(run, words, tmp_path):
-    """Concepts are defined for LRP only."""
-    source = media.recording(tmp_path / "in.mp4", count=1)
-    options = ("--sidecar", "--method", "gradient")
-    assert run("video", source, "-o", tmp_path / "out.mp4", *words, *options)[0] == 0
-    (row,) = sidecar_of(tmp_path / "out.mp4")
-    assert "concepts" not in row
-
-
 def test_a_sidecar_has_names_and_can_be_searched(run, words, tmp_path, monkeypatch):
     """The layer is in the settings; a repeat is equal; DuckDB as documented finds the frames."""
     monkeypatch.chdir(tmp_path)
@@ -89,14 +80,3 @@ def test_a_sidecar_has_names_and_can_be_searched(run, words, tmp_path, monkeypat
     shares = [(row["time"], one["share"]) for row in named for one in row["concepts"]
               if one["channel"] == channel]  # fmt: skip
     assert [row[1:] for row in found] == shares and shares
-
-
-def test_wrong_names_end_before_the_first_frame(run, words, tmp_path):
-    """A layer that the network does not have is named with its line, with or without a sidecar."""
-    source = media.recording(tmp_path / "in.mp4", count=1)
-    (tmp_path / "names.yaml").write_text("conv99:\n  1: bar\n")
-    command = ("video", source, "-o", tmp_path / "out.mp4", *words)
-    for sidecar in ((), ("--sidecar",)):
-        code, _, err = run(*command, *sidecar, "--names", tmp_path / "names.yaml")
-        assert code == 78 and "names.yaml:1" in err
-        assert not (tmp_path / "out.mp4").exists()

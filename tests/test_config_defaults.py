@@ -61,18 +61,3 @@ def test_a_printed_configuration_does_not_freeze_the_defaults_of_commands(tmp_pa
     assert decided(config.load(file, command="live")) == ("vgg19", "auto", "top1", False)
     used = config.as_yaml(config.load(command="live"))
     assert "\n  target: top1  #" in used and "[default of live]\n" in used
-
-
-@pytest.mark.parametrize(
-    ("sets", "warned"),
-    [
-        (("lrp.method=gradient",), False),
-        (("lrp.composite=epsilon",), False),
-        (("lrp.method=gradient", "lrp.composite=epsilon"), True),
-        (("lrp.method=gradient", "lrp.layers={Dense: flat}"), True),
-    ],
-)
-def test_settings_that_the_method_does_not_use_are_told(sets, warned, caplog):
-    """A composite or rules for layers beside a gradient method, where somebody set them."""
-    config.load(sets=sets, command="live")
-    assert ("the method gradient uses neither composite nor layers" in caplog.text) is warned

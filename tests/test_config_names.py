@@ -1,7 +1,6 @@
 """The light lists of names agree with the tables that implement them; nothing heavy is loaded."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.colormaps import COLORMAPS
 from realtime_lrp.view.window.keyboard import NAMED
 
-ROOT = Path(__file__).parents[1]
 TABLES = [
     (names.METHODS, METHODS),
     (names.COMPOSITES, COMPOSITES),
@@ -85,6 +83,3 @@ def test_rows_that_a_program_adds_are_known(monkeypatch):
     assert "mine" in legal_values("lrp.composite")
     with pytest.raises(UsageError, match="Did you mean 'mine'"):
         names.COMPOSITES.check("mime")
-
-
-SETS = ("--set", "lrp.layers={Dense: 'alpha_beta(1, 0)'}", "--set", "kiosk.languages=[en, zh]")

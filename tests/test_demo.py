@@ -46,14 +46,6 @@ def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["demo.mp4", "demo.png"]
 
 
-def test_a_film_says_that_it_has_no_panel_of_concepts(run, tmp_path, tmp_path_factory, monkeypatch):
-    """And how to record one."""
-    clip = media.write_video(tmp_path_factory.mktemp("clip") / "short.mp4", media.numbered(2))
-    monkeypatch.setattr(demo, "CLIP", clip)
-    code, _, err = run("demo", "--concepts", "-o", tmp_path / "film.mp4")
-    assert code == 0 and "no panel of concepts" in err and f"--source {clip}" in err
-
-
 # second of the clip -> symbol in it
 SHOWN = {1.5: "star", 2.0: "star", 4.0: "heart", 4.5: "heart", 6.0: "house", 8.5: "fish"}
 

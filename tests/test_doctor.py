@@ -1,9 +1,7 @@
 """`doctor`: each finding with what to do about it, whatever raises, crashes or hangs."""
 
-import fcntl
 import os
 import subprocess
-import sys
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,6 @@ from realtime_lrp.commands.doctor import run as doctor
 from realtime_lrp.commands.doctor.run import Row
 from realtime_lrp.engine import engine
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.video import reader, writer
 from realtime_lrp.video.source import Source
 
@@ -249,58 +246,6 @@ def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, 
     assert first.mark == "warning" and words in first.advice
 
 
-@pytest.mark.parametrize(
-    ("error", "found", "advice"),
-    [
-        (PermissionError(13, "Permission denied"), "no permission", "usermod -aG video "),
-        (FileNotFoundError(2, "No such file"), "there is no /dev/video0", "docker run --device"),
-    ],
-)
-def test_a_camera_that_may_not_be_opened_says_how(error, found, advice, machine, monkeypatch):
-    """The advice names the device's group, or how to pass it into a container."""
-
-    def refused(node):
-        raise error
-
-    monkeypatch.setattr(cameras, "formats", refused)
-    row = next(cameras.every_camera(SETTINGS))
-    assert row.mark == "warning" and found in row.found and advice in row.advice
-
-
-def test_formats_are_read_from_the_driver(tmp_path, monkeypatch):
-    """The structures of Linux: two formats, one with single sizes and one with a range."""
-    node = tmp_path / "video0"
-    node.touch()
-    assert cameras.formats(str(node)) == []  # a file answers nothing
-    capabilities = 0x80000001
-
-    def ioctl(camera, request, given):
-        index = int.from_bytes(given[:4], sys.byteorder)
-        if request == cameras.QUERYCAP:
-            assert len(given) == 104
-            of_node = 0x1 if capabilities & 1 else 0x8000
-            return bytes(84) + np.array([capabilities, of_node, 0, 0, 0], np.uint32).tobytes()
-        if request == cameras.ENUM_FMT and index < 2:
-            assert len(given) == 64 and given[4] == 1
-            return given[:44] + (b"MJPG", b"YUYV")[index] + given[48:]
-        if request == cameras.ENUM_FRAMESIZES:
-            assert len(given) == 44
-            numbers = {
-                (b"MJPG", 0): [1, 640, 480, 0, 0, 0, 0],
-                (b"MJPG", 1): [1, 1920, 1080, 0, 0, 0, 0],
-                (b"YUYV", 0): [3, 32, 1280, 2, 32, 720, 2],
-            }.get((given[4:8], index))
-            if numbers:
-                return given[:8] + np.array(numbers, np.uint32).tobytes() + bytes(8)
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(fcntl, "ioctl", ioctl)
-    found = ["MJPG up to 1920 x 1080", "YUYV up to 1280 x 720"]
-    assert cameras.formats(str(node)) == found
-    capabilities = 0x80008000  # a coder
-    assert cameras.formats(str(node)) is None
-
-
 def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
     """Of a real server."""
     monkeypatch.setattr(cameras, "MEASURE_S", 0.7)
@@ -312,24 +257,6 @@ def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
 
 
 # The display
-
-
-@pytest.mark.parametrize(
-    ("variables", "found", "advice"),
-    [
-        ({}, "none (the variable DISPLAY is not set)", "graphical session"),
-        ({"DISPLAY": ":4321"}, "the display :4321", "XAUTHORITY"),
-    ],
-)
-def test_a_display_that_is_not_there_is_a_warning(variables, found, advice, monkeypatch):
-    """And no window is tried."""
-    monkeypatch.setattr(checks, "_window_opens", None)
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    row = only(checks.display(SETTINGS))
-    assert row.mark == "warning" and row.found.startswith(found) and advice in row.advice
 
 
 @pytest.mark.gui
@@ -359,23 +286,6 @@ def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
     row = only(checks.network(config.load(sets=("lrp.precision=float32",))))
     assert row.mark == "missing" and row.found.startswith("shapes names 1 of 4 symbols")
     assert row.found.endswith(" ms (float32 on CPU)")
-
-
-@pytest.mark.parametrize(
-    ("there", "model", "mark"),
-    [(False, None, "warning"), (False, "shapes", "ok"), (True, "VGG16", "ok")],
-)
-def test_weights_are_listed_and_never_downloaded(there, model, mark, tmp_path, monkeypatch):
-    """A warning only where the network is one that needs them."""
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    path = APPLICATIONS["vgg16"].weights
-    path.parent.mkdir()
-    if there:
-        path.write_bytes(b"weights")
-    options = {"--model": model} if model else {}
-    row = only(checks.weights(config.load(options=options)))
-    assert (row.mark, row.found) == (mark, f"downloaded: {'vgg16' if there else 'none'}")
-    assert ("528 MB" in row.advice and str(path) in row.advice) == (mark == "warning")
 
 
 # Films, fonts, folders

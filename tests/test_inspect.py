@@ -159,17 +159,6 @@ def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     assert "! This layer lost (below 0: added) more than 0.1% of the relevance" in out
 
 
-def test_gradients_lose_nothing(run, words, tmp_path):
-    """They have the same tags, but no curve of losses."""
-    code, out, _ = run(*words, "--method", "gradient", "--target", "1 - 2")
-    assert code == 0
-    events = events_of(tmp_path / "tb" / "in-branched-gradient-1_-_2-preprocess=rescale")
-    assert "00 all layers/lost" not in events.Tags()["tensors"]
-    assert "06 stem/relevance" in events.Tags()["tensors"]
-    assert row(out, "stem")[-1] == "-"
-    assert "the gradient of the written one" in out
-
-
 def test_runs_are_replaced_only_on_request(run, words, tmp_path):
     """One folder for each setting; a folder that is not a run is never removed."""
     logdir = tmp_path / "tb"

@@ -26,8 +26,6 @@ from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.view.elements import Pictures, TextBlock
 
-LANGUAGES = ("en", "de", "fr", "es", "zh")
-ANY_CHANNEL = ConceptRequest("conv", None)
 CHANNELS = ((5, 0.4), (9, -0.3), (2, 0.2), (7, 0.1))
 
 

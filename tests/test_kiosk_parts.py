@@ -109,13 +109,6 @@ def test_a_slow_network_has_a_card_and_a_hanging_one_ends_the_process(network):
         run(network, 40.0, 2.0)
 
 
-def test_a_network_that_rests_is_not_slow(network):
-    """Without pictures there is nothing to wait for."""
-    network.submit(PICTURE, 20.0, 20.0)
-    network.pause()
-    assert run(network, 20.0, 60.0, showing=False) == [""]
-
-
 def test_a_stopped_process_does_not_count_as_a_slow_network(network):
     """After SIGSTOP, or when a laptop slept, waiting starts again."""
     network.submit(PICTURE, 20.0, 20.0)
@@ -130,14 +123,6 @@ def test_a_failing_network_has_a_card_and_ends_the_process_after_30_s(network):
     assert run(network, 20.0, 30.0) == ["network"]
     with pytest.raises(TemporaryError, match="keeps failing"):
         run(network, 50.0, 4.0)
-
-
-def test_loading_may_take_a_quarter_of_an_hour(network):
-    """A stalled download does not stop the exhibit for ever."""
-    fresh = starting()
-    assert run(fresh, 0.0, 900.0, step=1.0) == ["starting"]
-    with pytest.raises(TemporaryError, match="takes too long"):
-        run(fresh, 901.0, 3.0, step=1.0)
 
 
 def fails_to_load(network, error, begin, seconds):
@@ -168,17 +153,6 @@ def test_weights_that_cannot_be_downloaded_are_waited_for(network, caplog):
     assert fresh.fault(tries[-1] + 5).card == "network"
     assert 0 < fresh.fault(tries[-1] + 5).remaining_s < 30
     assert "no http://***@x/w" in caplog.text and "secret" not in caplog.text
-
-
-def test_a_network_that_always_needs_long_is_not_slow(monkeypatch, network):
-    """Slow is three times as long as the last map took, and hanging eight times."""
-    network._stats.map_ms.append(12_000.0)
-    network.submit(PICTURE, 20.0, 20.0)
-    assert run(network, 20.0, 36.0, step=1.0) == [""]
-    assert network.fault(57.0) == Fault("slow", 96.0 - 37.0)
-    assert run(network, 57.0, 58.0, step=1.0) == ["slow"]
-    with pytest.raises(TemporaryError):
-        run(network, 115.0, 3.0, step=1.0)
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,11 @@ from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent
 from realtime_lrp.commands.kiosk.states import Fault, State
 from realtime_lrp.view import elements as elements_module
-from realtime_lrp.view.elements import ACCENT, BACKGROUND, TextBlock
+from realtime_lrp.view.elements import ACCENT, BACKGROUND
 from realtime_lrp.view.exhibit import (
     PageArtist,
     layout_of,
 )
-from realtime_lrp.view.scene import ExplainedPicture, Panel
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -66,11 +65,6 @@ def exhibit():
 def answer(name, share):
     """The class 0, sure from 0.5 on."""
     return Answer(0, name, share, share >= 0.5)
-
-
-def texts_of(page):
-    """The texts above the buttons."""
-    return [one.text for one in page.top if isinstance(one, TextBlock)]
 
 
 def every_page():
@@ -132,26 +126,6 @@ def view_of(exhibit, now, made=None, **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     picture[:, :320] = (0, 255, 0)
     return ScreenContent(picture, made, exhibit.attract(0, now), **more)
-
-
-def test_the_map_is_drawn_over_its_region(exhibit):
-    """The picture fills its box."""
-    picture = np.full((480, 640, 3), 90, np.uint8)
-    strength = np.zeros((48, 48), np.float32)
-    strength[20:28, 20:28] = 1.0
-    made = ExplainedPicture(picture, (80, 0, 560, 480), (Panel("zplus", strength, False),))
-    stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
-    view = ScreenContent(picture, made, exhibit.attract(0, 0.0))
-    canvas = stage.draw((720, 1280), view, CAPTIONS[0], QUIET, 0.0)
-    glow = (canvas[:, :819, 0] > 200).nonzero()
-    assert np.mean(glow[0]) == pytest.approx(360, abs=4)
-    assert np.mean(glow[1]) == pytest.approx(819 / 2, abs=4)
-    assert 100 < np.ptp(glow[0]) < 140  # 8 of 48 cells of 720 rows
-    assert (canvas[5:100, 60:760] == 68).all()  # toned down: 90 * (0.4 + 0.6 * 0.6)
-    without = stage.draw(
-        (720, 1280), ScreenContent(picture, None, view.page), CAPTIONS[0], QUIET, 0.0
-    )
-    assert (without[5:, 5:810] == 90).all()
 
 
 def test_nothing_burns_in(exhibit):

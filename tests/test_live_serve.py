@@ -18,7 +18,6 @@ from websockets.sync.client import connect
 from realtime_lrp import config
 from realtime_lrp.commands.serve import run as serve
 from realtime_lrp.commands.serve import server
-from realtime_lrp.commands.serve.tokens import read_token
 from realtime_lrp.commands.serve.web_page import moved, nearest_box
 
 
@@ -106,29 +105,6 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
     serve.run(chosen, window=lambda: window)
     assert len(window.shown) >= 30
     assert "the web page has ended" in caplog.text
-
-
-def test_a_port_that_is_in_use_is_said_before_a_window_opens(run):
-    """Options of the page without the page are refused."""
-    taken = socket.create_server(("127.0.0.1", 0))
-    port = taken.getsockname()[1]
-    with taken:
-        words = ("--display", "none", "--source", "synthetic", "--model", "shapes")
-        code, out, told = run("live", "--serve", "--port", port, *words)
-    assert (code, out) == (69, "") and f"Port {port} of 127.0.0.1 is in use" in told
-    for words in (("--port", port), ("--https",), ("--cert", "c.pem"), ("--new-token",)):
-        code, _, told = run("live", *words, "--source", "synthetic")
-        assert code == 2 and f"{words[0]} belongs to the web page. Add --serve" in told
-
-
-def test_without_a_window_there_is_the_page_alone(run, tmp_path, tiny_model):
-    """The address with the kept token is printed, here a new one; a film is recorded as ever."""
-    film, before = tmp_path / "film.mp4", read_token(None)
-    words = ("--serve", "--port", 0, "--display", "none", "--model", tiny_model, "--new-token")
-    code, out, _ = run("live", *words, "--source", "synthetic", "--record", film, "--duration", 0.5)
-    assert code == 0 and out.startswith("http://127.0.0.1:") and film.exists()
-    token = out.split()[0].partition("?token=")[2]
-    assert token == read_token(None) != before
 
 
 def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():

@@ -2,9 +2,7 @@
 
 import json
 import time
-from fractions import Fraction
 
-import media
 import numpy as np
 import psutil
 import pytest
@@ -49,26 +47,6 @@ def assert_accounted(figures):
     assert 0 <= on_their_way <= 2
     assert (figures["traces"], figures["reconnects"]) == (1, 0)
     assert figures["maps"] > 0
-
-
-@pytest.mark.release
-def test_4k_pictures_are_shown_and_counted(tmp_path):
-    """A recording of 3840 x 2160, live and as a film: every frame has its place."""
-    source = media.recording(tmp_path / "in.mp4", count=12, size=(2160, 3840))
-    figures, _ = viewed(tmp_path, source, 2)
-    assert_accounted(figures)
-    with start("video", source, "-o", tmp_path / "out.mp4", *EMBEDDED[:4]) as process:
-        assert process.wait(120) == 0
-    assert media.frame_times(tmp_path / "out.mp4") == [Fraction(n, 30) for n in range(12)]
-    assert media.stream_of(tmp_path / "out.mp4")[1:3] == (2160, 3840)
-
-
-@pytest.mark.release
-def test_240_pictures_a_second_are_shown_or_counted(tmp_path):
-    """None is waited for."""
-    figures, _ = viewed(tmp_path, "synthetic:240", 3)
-    assert_accounted(figures)
-    assert figures["frames_captured"] > 3 * 200
 
 
 @pytest.mark.release

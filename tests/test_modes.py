@@ -131,28 +131,6 @@ def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_pa
     assert seen[0][0, 20, :16].min() > 200 and seen[0][0, 20, 24:].max() < 50
 
 
-def test_random_weights_and_logits_are_announced(run, tmp_path, rng):
-    """A network that ends in logits gets its softmax, and stderr says so."""
-    x = keras.Input((8, 8, 3))
-    bare = keras.layers.Dense(3)(keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x)))
-    keras.Model(x, bare, name="bare").save(tmp_path / "bare.keras")
-    media.write_picture(tmp_path / "in.png", rng.integers(0, 256, (20, 20, 3), np.uint8))
-    code, out, err = run(
-        "image", tmp_path / "in.png", "--model", tmp_path / "bare.keras", "--weights", "random",
-        "-o", tmp_path / "out.npz",
-    )  # fmt: skip
-    assert code == 0
-    assert "class " in out
-    assert "softmax is added" in err
-    assert np.load(tmp_path / "out.npz")["scores"].sum() == pytest.approx(1)
-    code, _, err = run(
-        "image", tmp_path / "in.png", "--model", tmp_path / "bare.keras", "--weights", "random",
-        "-o", tmp_path / "linear.npz", "--output-activation", "linear",
-    )  # fmt: skip
-    assert code == 0 and "softmax" not in err
-    assert np.load(tmp_path / "linear.npz")["scores"].sum() != pytest.approx(1)
-
-
 @pytest.fixture
 def bad_words(tmp_path, monkeypatch):
     """Files for the table of bad input."""

@@ -148,20 +148,6 @@ def test_what_is_there_is_refused(tmp_path):
     assert (tmp_path / f"c.mp4.{os.getpid()}.part").read_text() == "mine"
 
 
-def test_what_a_killed_run_left_is_told(tmp_path, caplog):
-    """One line for each part, which stays."""
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    parts = [f"view.{kind}.{gone.pid}.part" for kind in ("jsonl", "mp4")]
-    for part in parts:
-        (tmp_path / part).touch()
-    with Recorder(tmp_path / "view.mp4", SIZE):
-        pass
-    assert sorted(os.listdir(tmp_path)) == parts
-    assert sorted(record.args[0].name for record in caplog.records) == parts
-    assert "rename it to keep it" in caplog.text
-
-
 def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
     """Below the limit: told, and the film is under its name before anyone asks."""
     free, asked = [KEPT_FREE], []

@@ -1,8 +1,6 @@
 """`video`: what goes in comes out, with its times and its sound, whole or not at all."""
 
-import json
 import os
-import shutil
 from fractions import Fraction
 
 import av
@@ -233,24 +231,6 @@ def test_joined_transport_streams_keep_the_sound_of_both(tmp_path):
     assert (report.bad_packets, report.lost_sound) == (0, 0)
     assert len(media.frame_times(tmp_path / "out.mp4")) == 120
     assert len(media.sound_of(tmp_path / "out.mp4")[1]) == 2 * len(media.sound_of(one)[1])
-
-
-@pytest.mark.release
-def test_names_of_every_kind(run, words, tmp_path, monkeypatch):
-    """A colon, dollars, brackets, bytes of no encoding; figures never replace a film."""
-    monkeypatch.chdir(tmp_path)
-    media.recording(tmp_path / "in.mp4", count=2)
-    for name in ("12:30:05.mp4", "x $_$ [bold].mp4", os.fsdecode(b"b\xff.mp4"), "-o.mp4"):
-        shutil.copy("in.mp4", f"./{name}")
-        code, out, err = run(
-            "video", f"./{name}", "-o", f"out {name}", *words, "--summary", "--sidecar", "--json"
-        )
-        assert code == 0, err
-        assert json.loads(out.splitlines()[-1])["event"] == "done"
-        assert media.frame_times(f"./out {name}")
-    for stats in ("in.mp4", "o.mp4"):
-        code, _, err = run("video", "in.mp4", "-o", "o.mp4", *words, "--stats", stats)
-        assert code == 73 and "--stats" in err
 
 
 @pytest.mark.parametrize(

@@ -120,15 +120,3 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
     for channel in ("-1", "null", '"5"', "1e9", "5.5"):
         with pytest.raises(msgspec.ValidationError):
             read_message(f'{{"type": "follow", "channel": {channel}}}')
-
-
-@pytest.mark.parametrize("option", ["--gallery", "--names"])
-@pytest.mark.parametrize("command", ["serve", "live --serve --display none"])
-def test_files_that_cannot_be_read_are_said_before_the_address(run, tmp_path, option, command):
-    """And before the network is loaded."""
-    file = tmp_path / "damaged"
-    words = *command.split(), "--model", "shapes"
-    assert run(*words, option, file)[:2] == (66, "")
-    file.write_text("conv: 5")
-    code, printed, told = run(*words, option, file)
-    assert code == (65 if option == "--gallery" else 78) and printed == "" and "damaged" in told

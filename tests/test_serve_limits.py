@@ -16,7 +16,6 @@ from websockets.exceptions import ConnectionClosed
 
 from realtime_lrp.commands.serve import app, exchange, server
 from realtime_lrp.commands.serve.certificate import own_context
-from realtime_lrp.commands.serve.server import listen
 
 
 @pytest.fixture(scope="module")
@@ -212,13 +211,3 @@ def test_strangers_do_not_push_out_who_has_a_token(monkeypatch):
         assert picture_of(viewer)
         while b"image/jpeg" not in film.recv(4096):
             pass
-
-
-def test_all_addresses_of_ipv6_are_those_of_ipv4_too():
-    """The addresses that are printed have to work."""
-    if not socket.has_dualstack_ipv6():
-        pytest.skip("this machine has no IPv6")
-    with listen("::", 0) as listening:
-        port = listening.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port), 300):
-            assert listening.accept()[1][0] == "::ffff:127.0.0.1"

@@ -134,47 +134,6 @@ def test_the_second_signal_of_a_user_ends_at_once():
     assert seconds < 100
 
 
-def test_a_stop_that_took_effect_is_not_raised_again():
-    """A second signal takes effect while the discarded first one waits to be raised again."""
-    code, lines, _, _ = ended("in_del", signal.SIGTERM, 0.5, send=["goes on"])
-    assert code == 143
-    assert lines[-2:] == ["cleans up", "cleaned up"]
-
-
-LATE = """
-import atexit, os, sys
-from realtime_lrp.cli import cli, process
-from realtime_lrp.system import program
-
-def hit():
-    os.kill(os.getpid(), {number})
-    for _ in range(1000):  # the handler runs between these steps
-        pass
-
-class Late:
-    def __del__(self, hit=hit):
-        hit()
-
-@cli.command()
-def work():
-    program.remove_temporary_folders = hit
-    atexit.register(hit)
-    sys.late = Late()  # deleted when the interpreter has restored the handlers of signals
-    sys.exit(3)
-
-sys.argv = ["realtime-lrp", "work"]
-process()
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_after_the_work_changes_nothing(number):
-    """It comes three times: after the command, at exit, and in the interpreter's last steps."""
-    code = LATE.format(number=int(number))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
-
-
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)
 def test_what_is_ignored_stays_ignored(number):
     """As with nohup, or for a background job of a shell script."""

@@ -51,13 +51,6 @@ def test_the_reference_has_every_public_name_once():
     assert sorted(listed) == sorted(realtime_lrp.__all__)
 
 
-def test_a_diagram_of_states_becomes_a_table(hooks):
-    """GitHub draws it; the site has a row for each change of state."""
-    page = "before\n\n```mermaid\nstateDiagram-v2\n    [*] --> a\n    a --> b: why\n```\n\nafter\n"
-    rows = ["| from | to | when |", "|---|---|---|", "| start | a |  |", "| a | b | why |"]
-    assert hooks.with_tables_for_diagrams(page).split("\n\n")[1].splitlines() == rows
-
-
 def test_a_notebook_becomes_a_page(hooks):
     """With its code, its outputs and a link to the file."""
     files = hooks.notebook_page(SITE.parent / "notebooks" / "study_recordings.ipynb")

@@ -109,26 +109,6 @@ def test_positions_are_patches_and_shares_are_of_all_tokens(explainer, model, pi
     assert_close(found[1:3], single)
 
 
-@pytest.mark.parametrize(
-    ("layer", "words"),
-    [
-        ("attention0", "The tokens of the layer 'attention0' cannot be laid on a grid of patches"),
-        ("wide1", "answer depends on none that stands for a patch"),
-        ("wode0", "Did you mean 'wide0'?"),
-    ],
-)
-def test_layers_without_places_are_refused_in_a_sentence(layer, words, explainer, pictures):
-    """For pictures of their channels; their maps can be had."""
-    for call in (
-        lambda: explainer.check_concept_layer(layer),
-        lambda: explainer.peaks(pictures, [layer]),
-    ):
-        with pytest.raises(UsageError, match=words):
-            call()
-    if layer != "wode0":
-        assert explainer.concepts(pictures, layer, 2).maps.any()
-
-
 class Joined(layers.Layer):
     """Joins the tokens with constants that are no patches."""
 

@@ -3,7 +3,6 @@
 import keras
 import naive
 import numpy as np
-import pytest
 import tensorflow as tf
 from keras import layers
 from test_relevance import largest_difference
@@ -38,21 +37,6 @@ def test_lora_counts_as_the_merged_weights(tmp_path, rng):
         got = Explainer(model, composite="epsilon", target=1)(x)
         np.testing.assert_allclose(got.scores, expected.scores, atol=1e-6)
         assert largest_difference(got.relevance, expected.relevance) < 1e-5
-
-
-@pytest.mark.parametrize(("preprocess", "warns"), [("caffe", True), ("none", False)])
-def test_raw_pictures_given_as_input_are_told_once(preprocess, warns, caplog, tiny_model):
-    """Pixels from 0 to 255 where the preprocessing gives others; never of prepared ones."""
-    network = load_network(str(tiny_model), preprocess=preprocess)
-    explainer = Explainer(network)
-    raw = np.full((1, 32, 32, 3), 255, np.uint8)
-    raw[:, :16] = 0
-    explainer(network.prepare(raw))
-    assert "were they prepared" not in caplog.text
-    explainer(raw)
-    explainer.scores(raw)
-    told = "the pictures hold values from 0 to 255, but preprocessed ones lie between"
-    assert caplog.text.count(told) == warns
 
 
 def test_epsilon_0_is_lrp_0(rng):

@@ -11,7 +11,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
-from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over, make_overlay
+from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 
@@ -241,38 +241,3 @@ def test_colour_blind_eyes_read_the_maps(eyes):
     seen = as_seen(colormap_named("icefire").table, EYES[eyes])
     apart = np.linalg.norm(seen[160:] - seen[95::-1], axis=1)  # from a quarter of the scale on
     assert apart.min() > 70
-
-
-def flat_grounds():
-    """Pictures of one colour: greys, the hue circle in three lightnesses, the maps' own colours."""
-    hues = np.stack(np.meshgrid(np.arange(0, 180, 15), (128, 255), (100, 180, 255)), axis=-1)
-    circle = cv2.cvtColor(hues.reshape(1, -1, 3).astype(np.uint8), cv2.COLOR_HSV2RGB)[0]
-    greys = np.repeat(np.arange(0, 256, 51)[:, None], 3, axis=1)
-    own = [COLORMAPS[name].table[::16] for name in ("fire", "icefire")]
-    return np.concatenate([greys, circle, *own]).astype(np.uint8)
-
-
-@pytest.mark.parametrize(("colormap", "sign"), [("fire", 1), ("icefire", 1), ("icefire", -1)])
-@pytest.mark.parametrize("eyes", EYES)
-def test_a_map_is_seen_on_any_ground(colormap, sign, eyes):
-    """It differs from the picture beside it from half strength on, from all of it at full strength.
-
-    In CIELAB, where 2.3 is just seen. A map that is only mixed with the picture gets 0 on a ground
-    of its own colour.
-    """
-    rows, columns = np.mgrid[:60, :60]
-    disc = np.hypot(rows - 30, columns - 30) < 7
-    look = replace(LOOK, colormap=colormap, opacity=0.8)
-    beside, across = {0.5: [], 0.75: [], 1.0: []}, []
-    for ground in flat_grounds():
-        for share, found in beside.items():
-            relevance = (sign * share * disc).astype(np.float32)
-            shown = make_overlay(relevance, False, look, (0, 0, 60, 60))
-            drawn = lay_over(np.full((60, 60, 3), ground), shown)
-            centre, edge, corner = as_seen(drawn[[30, 30, 3], [30, 40, 3]], EYES[eyes])
-            found.append(np.linalg.norm(centre - edge))
-        across.append(np.linalg.norm(centre - corner))  # at full strength
-    usual = eyes == "usual"
-    assert min(beside[0.5]) > (30 if usual else 8)
-    assert min(*beside[0.75], *beside[1.0]) > (40 if usual else 20)
-    assert min(across) > (20 if usual else 7)

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from viewer import LOOK, Viewer, engine_of, explained_frame
 
-from realtime_lrp.config.names import ABOUT, COMPOSITES, METHODS
 from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import compose, figures, view
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
-from realtime_lrp.view import keys, menus
-from realtime_lrp.view.help import help_layout
+from realtime_lrp.view import menus
 from realtime_lrp.view.hud import Bar, Paragraph, Row
-from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
@@ -41,22 +38,6 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
 
 
 # The key table
-
-
-@pytest.mark.parametrize("size", [(480, 640), (720, 1280), (1080, 1920), (1920, 1080), (240, 320)])
-def test_the_help_shows_every_key_whole(size):
-    """On its pages together; each line fits its column, and nothing is drawn at the edges."""
-    layout = help_layout(*size)
-    lines = [line for page in layout.pages for column in page for line in column]
-    words = " ".join(f"{line.keys} {line.text}" for line in lines).split()
-    for name, bindings in {**keys.BINDINGS, "The mouse, on the picture": ()}.items():
-        assert name in [line.keys for line in lines]
-        for one in bindings:
-            wanted = f"{keys.key_text(one.keys)} {one.meaning}".split()
-            assert not set(wanted) - set(words), one
-    room = layout.column_width
-    assert all(line.indent + text_width(line.text, layout.size) < room for line in lines)
-    assert layout.size >= 11 and len(layout.pages) <= (2 if min(size) >= 480 else 9)
 
 
 # The list of classes
@@ -284,16 +265,6 @@ def named_values(scene):
     """Names and values of all rows of a scene."""
     entries = [entry for block in (*scene.left, *scene.right) for entry in block]
     return [(one.name, one.value) for one in entries if isinstance(one, Row)]
-
-
-def test_every_method_and_composite_has_a_sentence():
-    """One source for the window and the documents."""
-    assert list(ABOUT) == [*COMPOSITES.known(), *METHODS.known()[1:]]
-    viewer = seen(Viewer(figures=True, size=(720, 1280)))
-    viewer.press("/")
-    viewer.view.step()
-    (block,) = viewer.view.first.scene.left
-    assert block == (Paragraph("epsilon_plus_flat", ABOUT["epsilon_plus_flat"]),)
 
 
 # The figures

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from realtime_lrp.commands.video.messages import Report
 from realtime_lrp.commands.video.overlay import overlay_file
+from realtime_lrp.commands.video.recoding import Report
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.video.messages import (
+from realtime_lrp.commands.video.recoding import (
     DrawableMap,
     Job,
     PictureBatch,
+    Recoding,
     Report,
 )
-from realtime_lrp.commands.video.recoding import Recoding
 from realtime_lrp.commands.video.task import Film
 from realtime_lrp.config import Config
 from realtime_lrp.engine.accounting import Losses
@@ -73,7 +73,7 @@ def overlay_file(
             stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
         )  # fmt: skip
         report = recode(engine, stats, records, progress, job)
-        records.add_rest(report.times)
+        records.add(report.times)  # they got the last map
         report = msgspec.structs.replace(report, notes=(*report.notes, *records.losses.notes))
         if summary := opened.parts.get("summary"):
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
@@ -111,7 +111,7 @@ def recode(
             done = finite(batch, results)
             stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
             recoding.answer([_drawable(engine, result) for result in done])
-            records.add(batch, done)
+            records.add(batch.times, batch.pictures, done)
             if progress and done[-1]:
                 progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
 
@@ -159,11 +159,7 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
 
 
 class Records:
-    """Writes what is kept of each map besides its picture.
-
-    Attributes:
-      losses: the maps that lost relevance.
-    """
+    """Writes what is kept of each map besides its picture; `losses` names what lost relevance."""
 
     def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
         self._opened = opened
@@ -174,38 +170,35 @@ class Records:
         self._stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
 
-    def add(self, batch: PictureBatch, results: Sequence[Result | None]) -> None:
-        """Adds frames: explained ones, ones without a map, and those that got a carried map."""
-        remaining = iter(zip(batch.pictures, results, strict=True))
-        for seconds in batch.times:
-            self._add_frame(seconds, remaining)
-
-    def add_rest(self, times: Sequence[float]) -> None:
-        """Adds the last frames, which got the last map."""
-        for seconds in times:
-            self._add_frame(seconds, iter(()))
-
-    def _add_frame(
-        self, seconds: float, results: Iterator[tuple[np.ndarray, Result | None]]
+    def add(
+        self,
+        times: Sequence[float],
+        pictures: Sequence[np.ndarray] | np.ndarray = (),
+        results: Sequence[Result | None] = (),
     ) -> None:
-        explained = self._frame % self._stride == 0
-        picture, result = next(results, (None, None)) if explained else (None, None)
-        lost_in = None
-        if picture is not None and result:
-            lost_in = self.losses.add(picture, result)
-        if not self._opened.parts:
+        """Adds frames; every stride-th is explained, or has no map, others got a carried one."""
+        remaining = iter(zip(pictures, results, strict=True))
+        for seconds in times:
+            explained = self._frame % self._stride == 0
+            if explained:
+                self._record = self._explained(seconds, *next(remaining, (None, None)))
+            frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
+            self._opened.write(frame | self._record)
             self._frame += 1
-            return
-        if explained:
-            self._record = {"top5": [], "target": self._target, "relevance_sum": None}
-            if result:
-                self._record = map_record(self._engine, self._target, result, self._names)
-                self._record["lost_in"] = lost_in
-                self.timeline.add(seconds, self._record)
-                self._opened.keep(result, self._frame, seconds)
-        frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
-        self._opened.write(frame | self._record)
-        self._frame += 1
+
+    def _explained(
+        self, seconds: float, picture: np.ndarray | None, result: Result | None
+    ) -> dict[str, Any]:
+        if picture is None or not result:
+            return {"top5": [], "target": self._target, "relevance_sum": None}
+        lost_in = self.losses.add(picture, result)
+        if not self._opened.parts:
+            return {}
+        record = map_record(self._engine, self._target, result, self._names)
+        record["lost_in"] = lost_in
+        self.timeline.add(seconds, record)
+        self._opened.keep(result, self._frame, seconds)
+        return record
 
 
 class _FiniteResults:

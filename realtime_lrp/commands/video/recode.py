@@ -10,13 +10,12 @@ import os
 import queue
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import numpy as np
 
-from realtime_lrp.commands.video.messages import (
+from realtime_lrp.commands.video.recoding import (
     TO_CHILD,
     Answer,
     DrawableMap,
@@ -44,7 +43,6 @@ AHEAD = 3
 MOST_BYTES = 2**30
 """Maximum number of bytes of decoded pictures that wait to be drawn."""
 THUMBNAIL_WIDTH = 320
-ALIVE_S = 1.0
 WRITTEN_EVERY_S = 0.2
 
 
@@ -73,32 +71,6 @@ def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> Non
     os._exit(1)
 
 
-@contextmanager
-def _alive_while(channel: Channel, progress: Callable[[], int | None]) -> Iterator[None]:
-    """Sends a sign of life at once, and each second in which there was progress.
-
-    The parent tells slow work by it from a decoder that hangs. `progress` gives how much is done,
-    and None once all is decoded, when nothing can hang any more.
-    """
-    ended = threading.Event()
-
-    def send() -> None:
-        before: int | None = None
-        wait_s = 0.0
-        with suppress(OSError, ValueError):
-            while not ended.wait(wait_s):
-                now, wait_s = progress(), ALIVE_S
-                if now is None or now != before:
-                    before = now
-                    channel.send(Written(0))
-
-    threading.Thread(target=send, daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
-
-
 class Recoder:
     """Does a job; `maps` gets one map for each picture of the batches that are sent."""
 
@@ -107,21 +79,20 @@ class Recoder:
         self._pending: queue.Queue[TimedFrame | av.Packet | BaseException | None] = queue.Queue()
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
-        self._frames_drawn, self._all_decoded = 0, False
+        self._frames, self._all_decoded = 0, False
         self._times: list[float] = []
         self._thumbnails = _Thumbnails(job.thumbnails)
-        self._written_at = 0.0
 
     def run(self) -> Report:
         job = self._job
-        with _alive_while(self._channel, self._progress):
+        with self._telling_progress():
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
             self._reader = reader = VideoReader(job.source, job.span)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
-            frames, lost, notes = self._encode(reader)
-            verify(job.part, frames)
+            lost, notes = self._encode(reader)
+            verify(job.part, self._frames)
         return Report(
-            frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
+            self._frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
             tuple(notes), self._thumbnails.kept,
         )  # fmt: skip
 
@@ -177,12 +148,12 @@ class Recoder:
             self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
             batch.clear()
 
-    def _encode(self, reader: VideoReader) -> tuple[int, int, list[str]]:
+    def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
         """Draws and writes every frame, and the sound between them.
 
-        Returns how many frames, how many lost packets of sound, and what was not kept as it was.
+        Returns how many packets of sound are lost, and what was not kept as it was.
         """
-        job, draw, frames, early = self._job, _Drawer(self._job, self._maps), 0, []
+        job, draw, early = self._job, _Drawer(self._job, self._maps), []
         with ExitStack() as stack:
             writer, notes = None, []
             while (item := self._pending.get()) is not None:
@@ -194,16 +165,16 @@ class Recoder:
                 if writer is None:
                     writer = stack.enter_context(self._writer(reader))
                     notes = writer.add_sound(reader.sound) if job.sound else []
-                result = draw(frames, item.picture)
+                result = draw(self._frames, item.picture)
                 writer.write(result, item.pts, item.duration)
                 for packet in early:
                     writer.sound(packet)
                 early = []
                 self._room.release()
-                frames += 1
+                self._frames += 1
                 self._thumbnails.add(float(item.pts * reader.time_base), result)
-                self._written(frames)
-        return frames, writer.lost_sound if writer else 0, notes
+                check_room(job.part.parent)
+        return writer.lost_sound if writer else 0, notes
 
     def _writer(self, reader: VideoReader) -> VideoWriter:
         job = self._job
@@ -213,19 +184,30 @@ class Recoder:
             metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
         )  # fmt: skip
 
-    def _written(self, frames: int) -> None:
-        self._frames_drawn = frames
-        now = time.monotonic()
-        if now - self._written_at > WRITTEN_EVERY_S:
-            self._written_at = now
-            self._channel.send(Written(frames))
-            check_room(self._job.part.parent)
+    @contextmanager
+    def _telling_progress(self) -> Iterator[None]:
+        """Sends how many frames are written, at once and while anything is read or written.
 
-    def _progress(self) -> int | None:
-        """For `_alive_while`: what is drawn and read, None once all is decoded."""
-        if self._all_decoded:
-            return None
-        return self._frames_drawn + (self._reader.packets if self._reader else 0)
+        The parent tells slow work by it from a decoder that hangs. Once all is decoded nothing can
+        hang any more.
+        """
+        ended = threading.Event()
+
+        def send() -> None:
+            before = None
+            with suppress(OSError, ValueError):
+                while not ended.is_set():
+                    done = self._frames, self._reader.packets if self._reader else 0
+                    if self._all_decoded or done != before:
+                        before = done
+                        self._channel.send(Written(self._frames))
+                    ended.wait(WRITTEN_EVERY_S)
+
+        threading.Thread(target=send, daemon=True).start()
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 class _Drawer:

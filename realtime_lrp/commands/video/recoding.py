@@ -1,38 +1,123 @@
 """One recording in the hands of a child process, which decodes, draws and encodes it.
 
 A file that makes a decoder crash or hang takes that process with it and nothing else. Only what the
-network sees of a picture, and the map that it computes, travels between the two; `recode` is the
-child.
+network sees of a picture, and the map that it computes, travels between the two, in the messages
+below; `recode` is the child.
 """
 
 import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.video.messages import (
-    FROM_CHILD,
-    Answer,
-    DrawableMap,
-    Job,
-    Opened,
-    PictureBatch,
-    Report,
-    Written,
-)
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child import Child, death, failure, hang
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.video.reader import Span
+from realtime_lrp.view.look import Look
 
 STALLED_S = 60.0
 """A child that shows no sign of life for this long is killed."""
 
 POLL_S = 0.5
+
+Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
+
+
+class Job(msgspec.Struct, frozen=True, tag=True):
+    """What is done with a recording.
+
+    The child removes all unfinished `parts`, of which the film is the first, if the parent is gone.
+    Every stride-th frame is explained, its map is carried along to the others. `size` is (rows,
+    columns) of the network's input. The look names no colour map but has it. At least `thumbnails`
+    small pictures come back.
+    """
+
+    source: Path
+    part: Path
+    parts: tuple[Path, ...]
+    container: str
+    comment: str
+    provenance: str
+    span: Span | None
+    stride: int
+    batch: int
+    layout: str
+    codec: str
+    quality: int | None
+    sound: bool
+    size: tuple[int, int]
+    fit: str
+    mirror: bool
+    look: Look
+    smoothing: float
+    thumbnails: int = 0
+
+
+class DrawableMap(msgspec.Struct, frozen=True):
+    """What is drawn over a picture: `strength` and `scale` as in `Painter`, and a line of text."""
+
+    strength: np.ndarray
+    scale: float
+    line: str
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """The maps of the pictures of a `PictureBatch`, in their order."""
+
+    maps: tuple[DrawableMap, ...]
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    """The first frame was decoded: (rows, columns) upright, about how many frames or 0."""
+
+    size: tuple[Side, Side]
+    frames: Count
+
+
+class PictureBatch(msgspec.Struct, frozen=True, tag=True):
+    """Pictures that the network is to explain.
+
+    The pictures, uint8 [n, rows, columns, 3] RGB, are the extracted region of every stride-th
+    frame; the times, in seconds, are those of all frames since the last message of this kind.
+    """
+
+    pictures: np.ndarray
+    times: tuple[float, ...]
+
+
+class Written(msgspec.Struct, frozen=True, tag=True):
+    """This many frames are written; also shows that the child is alive."""
+
+    frames: Count
+
+
+class Report(msgspec.Struct, frozen=True, tag=True):
+    """The film is finished.
+
+    Of a source that ended early `expected` says about how many frames it should have; else 0.
+    `times` are those of the frames after the last `PictureBatch`, thumbnails (seconds, uint8 [h, w,
+    3] RGB).
+    """
+
+    frames: Count
+    expected: Count
+    times: tuple[float, ...]
+    bad_packets: Count
+    lost_sound: Count
+    notes: tuple[str, ...] = ()
+    thumbnails: list[tuple[float, np.ndarray]] = []
+
+
+TO_CHILD = Job | Answer
+FROM_CHILD = Opened | PictureBatch | Written | Report | Failed
 
 
 def child_command() -> list[str]:
@@ -43,12 +128,9 @@ def child_command() -> list[str]:
 class Recoding:
     """A job that is under way; leaving the context ends its process.
 
-    A thread listens to the child. Where a write failed there, an `OSError` is raised.
-
-    Attributes:
-      opened: what is known of the recording.
-      written: how many frames are written so far.
-      report: what was done, once `batches` has ended.
+    A thread listens to the child. Where a write failed there, an `OSError` is raised. `opened` is
+    what is known of the recording, `written` how many frames are written so far, `report` what was
+    done, once `batches` has ended.
     """
 
     report: Report

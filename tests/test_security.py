@@ -366,7 +366,7 @@ def test_no_process_of_ours_takes_modules_from_the_current_folder(
     words = ("--model", tiny_model, "--preprocess", "none")
     assert run("video", "in.mp4", "-o", "out.mp4", *words)[0] == 0
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
-        ChildSource(open_camera, [97, None, None, None], threading.Event())
+        ChildSource(open_camera, [97, {}], threading.Event())
     assert not (tmp_path / "ran").exists()
 
 

@@ -403,7 +403,7 @@ def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children
             ChildSource(Device, [str(tmp_path)], stop)
     assert [child.poll() is not None for child in children] == [True, True]
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
-        ChildSource(cameras.open_camera, [97, None, None, None], stop)
+        ChildSource(cameras.open_camera, [97, {}], stop)
 
 
 def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, children):

@@ -21,7 +21,6 @@ from worker import job_for, recode
 
 from realtime_lrp import config
 from realtime_lrp.commands.video import recoding
-from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import (
     FROM_CHILD,
     TO_CHILD,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from realtime_lrp.notebook.html import drawable
 from realtime_lrp.video.pictures import encode_picture
 
 COLUMNS = 4
@@ -120,7 +121,7 @@ def write_summary(
     rows = -(-len(chosen) // COLUMNS)
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
-    figure.suptitle(_drawable(title), parse_math=False)
+    figure.suptitle(drawable(title), parse_math=False)
     heights = [max(rows * tall, 0.1), 4.2]
     pictures, lines = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     for axes in (grid := pictures.subplots(rows, COLUMNS, squeeze=False)).flat:
@@ -128,13 +129,8 @@ def write_summary(
     for axes, number in zip(grid.flat, chosen, strict=False):
         caption, picture = thumbnails[number]
         axes.imshow(picture)
-        axes.set_title(_drawable(caption), fontsize=9, parse_math=False)
+        axes.set_title(drawable(caption), fontsize=9, parse_math=False)
     timeline.draw(*lines.subplots(2, 1, sharex=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # letters that the font lacks
         path.write_bytes(figure_png(figure, description))
-
-
-def _drawable(text: str) -> str:
-    """The text with escapes for what cannot be drawn, which file names may hold."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -24,10 +24,8 @@ log = logging.getLogger(__name__)
 class Progress:
     """Shows the progress of a batch of files; leaving the context removes the bars.
 
-    Args:
-      as_json: JSON lines on stdout instead of bars on stderr, which a pipe does not get.
-      unit: what is counted in a file.
-      logged: whether the log gets a line a minute where stderr is no terminal.
+    These are on stderr, if it is a terminal; if not, a `logged` one has a line a minute in the log.
+    `as_json` gives JSON lines on stdout instead. The `unit` is what is counted in a file.
     """
 
     def __init__(

@@ -32,10 +32,8 @@ def ensure_temporary_folder() -> None:
 def captured_stderr() -> Iterator[list[str]]:
     """Captures standard error, also that of C libraries; `write_error` gets through.
 
-    If there is no standard error, or no file to capture it in, nothing is captured.
-
-    Yields:
-      A list that gets the lines at the end.
+    Lends a list that gets the lines at the end; none if there is no standard error, or no file to
+    capture it in.
     """
     lines: list[str] = []
     with _lock:

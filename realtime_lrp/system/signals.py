@@ -27,11 +27,7 @@ AGAIN_S = 0.05
 
 
 class _Stops:
-    """Raises the exception of a signal, again where Python discarded it.
-
-    Attributes:
-      error: the exception of the last signal, or None.
-    """
+    """Raises the exception of a signal, `error`, and raises it again where Python discarded it."""
 
     def __init__(self) -> None:
         self.discarded: int | None = None

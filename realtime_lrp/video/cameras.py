@@ -4,11 +4,12 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
@@ -133,15 +134,9 @@ class Camera(Source):
         write("%s: %sgot %s", self._name, asked, given)
 
 
-def open_camera(
-    device: int | str,
-    size: Sequence[int] | None,
-    fps: float | None,
-    format: str | None,
-    stop: threading.Event,
-) -> Camera:
-    """Opens a `Camera`; size, fps and format as in `CameraSettings`."""
-    return Camera(device, stop, CameraSettings((size[0], size[1]) if size else None, fps, format))
+def open_camera(device: int | str, settings: Mapping[str, Any], stop: threading.Event) -> Camera:
+    """Opens a `Camera`; the settings are those of `CameraSettings`."""
+    return Camera(device, stop, msgspec.convert(settings, CameraSettings))
 
 
 def check_plugged_in(device: int | str) -> None:

@@ -4,9 +4,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain, pairwise
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error
@@ -74,8 +74,8 @@ class Playback(Source):
                 self.described += f" ({index + 1} of {len(playable)})"
             self._began = time.monotonic()
             try:
-                for picture, duration_s, timeline in _timed(file, start, self._goes_on_seeking):
-                    self.timeline = self._complete(timeline, index, len(playable))
+                for picture, duration_s, place in _timed(file, start, self._goes_on_seeking):
+                    self.timeline = self._timeline(index, len(playable), *place)
                     yield picture
                     if not self._shown_for(duration_s):
                         break
@@ -93,14 +93,15 @@ class Playback(Source):
         if not playable:
             raise DamagedInputError(f"None of the {len(files)} files can be played.")
 
-    def _complete(self, timeline: Timeline | None, index: int, files: int) -> Timeline | None:
-        """The timeline with what `_timed` does not know; None if there is nothing to seek in."""
-        if timeline is None:
+    def _timeline(
+        self, index: int, files: int, position: float, length: float | None
+    ) -> Timeline | None:
+        """The timeline of what `_timed` gives; None if there is nothing to seek in."""
+        if length is None:
             return Timeline(index, files, "files", self._loops) if files > 1 else None
-        if not 0 < timeline.length <= MOST_SECONDS:
+        if not 0 < length <= MOST_SECONDS:
             return None
-        position = min(max(0.0, timeline.position), timeline.length)
-        return msgspec.structs.replace(timeline, position=position, loops=self._loops)
+        return Timeline(min(max(0.0, position), length), length, "seconds", self._loops)
 
     @property
     def _jumps(self) -> bool:
@@ -157,31 +158,26 @@ class Playback(Source):
 
 
 def _timed(
-    file: Path, start: float = 0.0, go_on: Callable[[], bool] = lambda: True
-) -> Iterator[tuple[np.ndarray, float, Timeline | None]]:
-    """Yields (picture, seconds until the next one, timeline); the last has the average duration.
+    file: Path, start: float, go_on: Callable[[], bool]
+) -> Iterator[tuple[np.ndarray, float, tuple[float, float | None]]]:
+    """Yields (picture, seconds until the next one, (its time, length of the recording or None)).
 
-    A recording begins with the frame that is shown at `start` seconds. A picture has no timeline.
+    The last one has the average duration. A recording begins with the frame that is shown at
+    `start` seconds. A picture is no recording.
     """
     if file.suffix.lower() in PICTURES and not _is_animation(file):
-        yield read_picture(file), PICTURE_S, None
+        yield read_picture(file), PICTURE_S, (0.0, None)
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
         reader.go_on = go_on
-        length, before = float(reader.length or 0), None
-        for frame in reader:
-            if before is not None:
-                seconds = float((frame.pts - before.pts) * reader.time_base)
-                yield before.picture, seconds, _timeline(before, reader, length)
-            before = frame
-        if before is not None:
-            yield before.picture, float(1 / reader.fps), _timeline(before, reader, length)
+        length, unit = float(reader.length or 0), reader.time_base
+        ends: list[TimedFrame | None] = [None]
+        for frame, following in pairwise(chain(reader, ends)):
+            if frame:
+                seconds = (following.pts - frame.pts) * unit if following else 1 / reader.fps
+                yield frame.picture, float(seconds), (float(frame.pts * unit), length)
 
 
 def _is_animation(file: Path) -> bool:
     """Whether a file is an animation that can be played as a recording."""
     return file.suffix.lower() in ANIMATIONS and len(read_pages(file, first_only=True)) > 1
-
-
-def _timeline(frame: TimedFrame, reader: VideoReader, length: float) -> Timeline:
-    return Timeline(float(frame.pts * reader.time_base), length, "seconds")

@@ -10,12 +10,9 @@ from realtime_lrp.video.libraries import cv2
 
 @dataclass(frozen=True)
 class Region:
-    """The explained region of a picture.
+    """The explained region of a picture: its box there, and `inner`, its place in the input.
 
-    Attributes:
-      box: the region in the picture.
-      inner: where that region lies in the network's input; all of it except for `letterbox`.
-      size: (rows, columns) of the network's input.
+    That is all of the network's input, `size` (rows, columns), except for `letterbox`.
     """
 
     box: Box
@@ -23,16 +20,13 @@ class Region:
     size: tuple[int, int]
 
     def extract(self, picture: np.ndarray) -> np.ndarray:
-        """The network's input for a picture.
+        """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
 
-        Args:
-          picture: uint8 [H, W, 3].
-
-        Returns:
-          uint8 [rows, columns, 3], shrunk by averaging; grey (128) outside a letterboxed region.
+        It is shrunk by averaging; grey (128) outside a letterboxed region.
         """
+        left, top, right, bottom = self.box
         x0, y0, x1, y1 = self.inner
-        shrunk = resize(_cut(picture, self.box), (y1 - y0, x1 - x0))
+        shrunk = resize(picture[top:bottom, left:right], (y1 - y0, x1 - x0))
         if shrunk.shape[:2] == self.size:
             return shrunk
         bordered = np.full((*self.size, 3), 128, np.uint8)
@@ -41,13 +35,10 @@ class Region:
 
 
 def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:
-    """The region of a picture of a given size.
+    """The region of a picture of a given size; both sizes are (rows, columns).
 
-    Args:
-      picture_size: (rows, columns) of the picture.
-      size: (rows, columns) of the network's input.
-      fit: "crop": the largest centred region of the network's proportions; "squash": all of the
-        picture, stretched; "letterbox": all of the picture, with borders.
+    "crop" is the largest centred region of the network's proportions, "squash" all of the picture,
+    stretched, and "letterbox" all of it, with borders.
     """
     height, width = picture_size
     rows, columns = size
@@ -66,11 +57,6 @@ def resize(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     shrinks = picture.shape[0] * picture.shape[1] > size[0] * size[1]
     how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
     return cv2.resize(picture, (size[1], size[0]), interpolation=how)
-
-
-def _cut(picture: np.ndarray, box: Box) -> np.ndarray:
-    x0, y0, x1, y1 = box
-    return picture[y0:y1, x0:x1]
 
 
 def _centred(height: float, width: float, rows: int, columns: int) -> Box:

@@ -13,11 +13,7 @@ FPS = 30
 
 
 class Screen(Source):
-    """Gives what is on a screen, at most `FPS` times a second.
-
-    Args:
-      number: the screen's number, from 1.
-    """
+    """Gives what is on a screen, at most `FPS` times a second; they are counted from 1."""
 
     steady = True
 

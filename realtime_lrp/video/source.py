@@ -31,10 +31,7 @@ Action = Literal["pause", "step", "skip", "seek", "loop"]
 
 
 class Source:
-    """Base class of all sources; it can be neither read nor controlled itself.
-
-    Args:
-      stop: ends every wait of the source when it is set.
+    """Base class of all sources; setting `stop` ends every wait of one.
 
     Attributes:
       steady: frames come without pauses, so a pause means that the source is lost.
@@ -44,9 +41,8 @@ class Source:
       timeline: where the picture read last stands; None for one file without a length and for
         sources without files.
       described: what it is, in a few words and without secrets.
-      on_wait: a source that is not steady calls this at least once a second while it waits on
-        purpose, because it is paused or the next frame is not due. Who reads it in another process
-        can then tell a wait from a hang.
+      on_wait: a source that is not steady calls this at least once a second while it is paused or
+        the next frame is not due, so that such a wait can be told from a hang.
     """
 
     steady = False
@@ -60,11 +56,7 @@ class Source:
         self.on_wait: Callable[[], None] = lambda: None
 
     def read(self) -> np.ndarray | None:
-        """Waits for the next frame.
-
-        Returns:
-          uint8 [H, W, 3] RGB; None if the source is lost or was told to stop.
-        """
+        """Waits for the next frame, uint8 [H, W, 3] RGB; None if it is lost or told to stop."""
         raise NotImplementedError
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ is a row in `SOURCES`.
 import re
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +24,13 @@ from realtime_lrp.video.synthetic import Synthetic
 
 
 def open_source(words: str, stop: threading.Event, camera: CameraSettings | None = None) -> Source:
-    """Opens what `--source` names.
+    """Opens what `--source` names, until `stop` is set.
 
-    Args:
-      words: a name out of `SOURCES` ("synthetic", "synthetic:60" with frames a second, "screen",
-        "screen:2"), a camera ("0", "/dev/video0" or a part of its name), a URL, or a file, folder
-        or glob.
-      stop: ends the source's waits, and its child process.
-      camera: how a camera is to film.
-
-    Returns:
-      The source. Those of this package are read by a child process; rows that a program adds to
-      `SOURCES` are opened in this process.
-
-    Raises:
-      UnavailableError: the camera, stream or screen cannot be opened.
-      MissingInputError: there is no such file, and no such camera.
+    That is a name out of `SOURCES` ("synthetic", "synthetic:60" with frames a second, "screen",
+    "screen:2"), a camera ("0", "/dev/video0" or a part of its name), a URL, or a file, folder or
+    glob. Sources of this package are read by a child process; rows that a program adds to `SOURCES`
+    are opened in this process. Raises UnavailableError for a camera, stream or screen that cannot
+    be opened, MissingInputError if there is no such file and no such camera.
     """
     opener, arguments = opener_of(words, camera or CameraSettings())
     if opener.__module__.partition(".")[0] == __package__.partition(".")[0]:
@@ -77,11 +69,7 @@ The opener is called as `opener(MORE or "", stop)`; `stop` ends the source's wai
 
 
 def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
-    """What opens a source, and its arguments but for `stop`.
-
-    Raises:
-      MissingInputError: there is no such file, and no such camera.
-    """
+    """What opens a source, and its arguments but for `stop`."""
     named = re.fullmatch(r"([^:]+)(?::(.+))?", words, re.DOTALL)
     if named and named[1] in SOURCES:
         return SOURCES[named[1]], [named[2] or ""]
@@ -102,7 +90,7 @@ def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source]
 
 def _camera(device: int | str, settings: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
     cameras.check_plugged_in(device)  # a child process for each retry would cost too much
-    return cameras.open_camera, [device, settings.size, settings.fps, settings.format]
+    return cameras.open_camera, [device, asdict(settings)]
 
 
 def _number(name: str, more: str, least: int) -> int:

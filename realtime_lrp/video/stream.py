@@ -13,8 +13,6 @@ from realtime_lrp.video.source import Source
 
 OPEN_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 5.0
-
-
 STREAMS = f"{FORMATS},rtsp,rtp,jpeg_pipe,png_pipe"
 """Container formats of streams, by FFmpeg's names."""
 
@@ -30,11 +28,7 @@ def _formats(url: str) -> dict[str, str]:
 
 
 class Stream(Source):
-    """A network stream.
-
-    Args:
-      stop: as for every source; a read returns after `READ_TIMEOUT_S` at the latest.
-    """
+    """A network stream; a read returns after `READ_TIMEOUT_S` at the latest."""
 
     steady = alive = True
 

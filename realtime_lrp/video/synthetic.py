@@ -11,11 +11,7 @@ from realtime_lrp.video.source import Source
 
 
 class Synthetic(Source):
-    """A disc that circles over a moving gradient, 640 x 480.
-
-    Args:
-      fps: frames a second.
-    """
+    """A disc that circles over a moving gradient, 640 x 480."""
 
     size = (480, 640)
     described = "synthetic"
@@ -41,13 +37,7 @@ def _slope(size: tuple[int, int]) -> np.ndarray:
 
 
 def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
-    """A disc that circles over a moving gradient, uint8 [*size, 3] RGB.
-
-    Args:
-      number: the number of the frame.
-      size: (rows, columns).
-      fps: frames a second; the disc moves by one radian a second.
-    """
+    """A frame by its number, uint8 [*size, 3] RGB; the disc moves by one radian a second."""
     grey, turn = _slope(size) + np.uint8(number % 256), number / fps
     picture = cv2.merge([grey, 255 - grey, np.full_like(grey, 128)])
     rows, columns = size

@@ -31,9 +31,7 @@ log = logging.getLogger(__name__)
 def run(config: Config, options: VideoOptions) -> Iterator[str]:
     """Overlays each file. Of several, those that fail are named; the rest is done.
 
-    Yields:
-      One line for each finished file: its name, how many frames, where the output is; none with
-      `json`.
+    Yields a line for each finished file: its name, how many frames, where it is; none with `json`.
     """
     inputs = [local_path(word) for word in options.inputs]  # they may be file:// addresses
     options = replace(options, inputs=inputs, output=local_path(options.output))

@@ -87,14 +87,10 @@ class Film:
 
 
 class Task(Film):
-    """A film that is to be made.
+    """A film that is to be made, and will be where `shown` says, unless it is `done` or `refused`.
 
-    Attributes:
-      shown: where the film is in the end, for messages.
-      stored: the recording comes from an object store, or the film goes into one.
-      uploaded: the film goes into an object store.
-      done: `--resume` found it finished.
-      refused: why it cannot be done, or None.
+    It is `stored` if the recording comes from an object store or the film goes into one, `uploaded`
+    if the film does.
     """
 
     stored = uploaded = False
@@ -127,11 +123,9 @@ class Task(Film):
         next(read_frames(self.source.resolve(), 0, notes=False))
 
     def refusal(self) -> Error | None:
-        """Looks at what is there already; keeps the reason why it cannot be done.
+        """Looks at what is there already; gives the reason why nothing at all should be begun.
 
-        Returns:
-          The reason, if nothing at all should be begun; None also for a name that the system
-          refuses, for example as too long: the others are made.
+        A name that the system refuses, for example as too long, is none: the others are made.
         """
         try:
             self._check()

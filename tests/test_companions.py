@@ -123,27 +123,6 @@ def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
     assert f"; the layer {rows[0]['lost_in']!r}" in err
 
 
-def test_maps_come_in_chunks(tmp_path, monkeypatch):
-    """Two maps to a file here; a map of zeros has the scale 1."""
-    from types import SimpleNamespace
-
-    from realtime_lrp.results import companions
-
-    monkeypatch.setattr(companions, "CHUNK", 2)
-    region = SimpleNamespace(box=(0, 0, 4, 4))
-    maps = companions.OpenCompanions({"maps": tmp_path}, None)
-    for number in range(5):
-        relevance = np.full((4, 4, 3), number * 1e-9, np.float32)
-        maps.keep(SimpleNamespace(relevance=relevance, region=region), number)
-    maps.finish()
-    files = sorted(path.name for path in tmp_path.iterdir())
-    assert files == ["maps_000000.npz", "maps_000002.npz", "maps_000004.npz"]
-    last = np.load(tmp_path / files[2])
-    raw = last["relevance"].astype(np.float32) * last["scale"][:, None, None]
-    np.testing.assert_allclose(raw, 12e-9, rtol=1e-3)
-    assert np.load(tmp_path / files[0])["scale"][0] == 1
-
-
 def test_photos_get_the_same(run, words, tmp_path, rng):
     """A folder: one sidecar, one summary, one folder of maps; the damaged one is named."""
     folder, out = tmp_path / "in", tmp_path / "out"

@@ -21,7 +21,6 @@ from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.gallery import (
     Gallery,
-    encode_picture,
     parse_gallery,
     read_gallery_file,
     write_gallery,
@@ -125,36 +124,6 @@ def test_of_frames_that_are_near_only_the_best_is_shown(engine, rng, backwards):
     fade = np.linspace(noise[0], noise[1], 200).astype(np.uint8)
     fade = fade[::-1] if backwards else fade
     assert len(row_of(engine, fade, [(0, n) for n in range(200)])) >= 4
-
-
-def test_of_crops_that_are_alike_the_best_is_shown(engine, photos, tmp_path, monkeypatch):
-    """The next best picture is cut out instead; a row is shorter where there is none."""
-    layer = engine.concept_layer
-    making = Making(engine, FilePictures([], photos, 1.0), [layer])
-    making._places = [(n, 0) for n in range(9)]
-    making._thumbnails = list(np.random.default_rng(6).integers(0, 256, (9, 64)))
-    ranking, values = making.rankings[layer], np.zeros((9, 6), np.float32)
-    values[:, 0], values[:3, 1] = np.arange(9, 0, -1), (3, 2, 1)
-    ranking.relevant.add(0, values, np.zeros((9, 6), np.int32))
-    ranking.relevant.keep()
-    # Files 0, 1 and 2 show the same, and so do 3 and 6.
-    shown = [cv2.imread(str(photos / f"{n:02d}.png")) for n in (0, 0, 0, 3, 4, 5, 3, 7, 8)]
-    cut = []
-
-    def crops_of(self, picture, neurons):
-        cut.append(sorted((neuron.channel, neuron.place[0]) for neuron in neurons))
-        for neuron in neurons:
-            yield neuron, encode_picture(cv2.resize(shown[neuron.place[0]], (96, 96)), 55)
-
-    monkeypatch.setattr(Making, "_crops_of", crops_of)
-    making._cut()
-    rows = [
-        [neuron.place[0] for neuron in making._row(0, channel, ranking.relevant, 6)]
-        for channel in range(2)
-    ]
-    assert rows == [[0, 3, 4, 5, 7, 8], [0]]
-    once = [one for batch in cut for one in batch]
-    assert sorted(once) == sorted({*once}) and (0, 8) in once
 
 
 def test_pictures_for_which_the_network_computes_nan_are_left_out(

@@ -10,7 +10,6 @@ from keras import layers
 
 from realtime_lrp import Composite, Explainer, Rule, load_network
 from realtime_lrp.errors import NotFiniteError, UsageError
-from realtime_lrp.relevance.concepts import channels as module
 from realtime_lrp.relevance.rules.composites import any_layer
 from realtime_lrp.relevance.rules.sharing import share
 
@@ -211,24 +210,6 @@ def test_a_condition_on_one_channel_is_its_concept(explainer, pictures):
     assert largest_difference(found.maps[:, 0], alone) < 1e-5
     both = explainer.conditional(pictures, {"conv2": [0, 4]})
     assert largest_difference(found.maps[:, :2].sum(1), both) < 1e-5
-
-
-def test_targets_and_pictures_never_retrace(compiled, pictures, monkeypatch):
-    """One function for a layer and a number of channels; each target has its own channels."""
-    explainer = Explainer(network(), composite="epsilon_plus_flat", labels=list("abcde"))
-    traced = []
-    real = module._each_alone
-    monkeypatch.setattr(module, "_each_alone", lambda *given: traced.append(1) or real(*given))
-    for target in ("all", "top1", 3, "b", "a - c", "a - rest", ["all", "b", 2]):
-        found = explainer.concepts(pictures, "fc", 3, target)
-    several = explainer.concepts(pictures[:1], "fc", 3, ["b", "a", "all", 2])
-    explainer.concepts(pictures, "fc", channels=[2, 1, 0])
-    assert len(traced) == 1 and several.maps.shape == (4, 3, 8, 8, 3)
-    for number, target in enumerate(["all", "b", 2]):
-        one = explainer.concepts(pictures[number : number + 1], "fc", 3, target)
-        np.testing.assert_array_equal(one.channels[0], found.channels[number])
-        assert largest_difference(one.maps[0], found.maps[number]) < 1e-5
-    assert explainer.traces == 1
 
 
 class Doubled(layers.Layer):

@@ -2,13 +2,24 @@
 
 import os
 import re
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from click.shell_completion import get_completion_class
 
 from realtime_lrp import config
-from realtime_lrp.errors import ConfigError, MissingInputError
+from realtime_lrp.cli import cli
+from realtime_lrp.config import legal_values, names
+from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.relevance.rules.rules import RULES, rule_named
+from realtime_lrp.video.sources import SOURCES
+from realtime_lrp.view.colormaps import COLORMAPS
+from realtime_lrp.view.window.keyboard import NAMED
 
 BAD = """\
 lrp:
@@ -251,3 +262,107 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, words):
     kind = MissingInputError if words.startswith("there is no") else ConfigError
     (line,) = refusal_of(name, kind=kind)
     assert line.endswith(f": {words}")
+
+
+TABLES = [
+    (names.METHODS, METHODS),
+    (names.COMPOSITES, COMPOSITES),
+    (names.RULES, RULES),
+    (names.MODELS, NETWORKS),
+    (names.COLORMAPS, COLORMAPS),
+    (names.SOURCES, SOURCES),
+]
+
+
+@pytest.mark.parametrize(("listed", "table"), TABLES, ids=[one.kind for one, _ in TABLES])
+def test_each_list_agrees_with_its_table(listed, table):
+    """The same names in the same order, and the module where the table is looked for is right."""
+    assert list(listed.included) == list(table) == listed.known()
+    module, attribute = listed.table
+    assert getattr(sys.modules[module], attribute) is table
+    assert set(listed.aliases.values()) <= {*table, "alpha_beta(1, 0)"}
+
+
+def test_the_listed_keys_are_those_that_the_window_reports():
+    """Those that write a character of Latin-1, and those with a name."""
+    letters = {chr(code).lower() for code in (*range(0x21, 0x7F), *range(0xA0, 0x100))}
+    reported = {*NAMED.values(), "space", *letters}
+    assert set(names.KEYS.known()) == reported
+    assert len(names.KEYS.known()) == len(reported)
+
+
+def test_each_rule_takes_the_listed_numbers():
+    """The parameters of its class, in their order, with the same defaults."""
+    for name, parameters in names.RULE_PARAMETERS.items():
+        rule = RULES[name]()
+        assert tuple(vars(rule)) == parameters
+        for parameter, default in names._DEFAULTS.get(name, {}).items():
+            assert getattr(rule, parameter) == default
+
+
+RULE_TEXTS = [
+    "zplus", " flat ", "epsilon(0.01)", "alpha_beta(1, 0)", "alpha_beta(3)", "epsilon(-1)",
+    "epsilon(1, 2)", "epsilon(x)", "epsilon(nan)", "zplus(1)", "flt", "w_square", "",
+]  # fmt: skip
+
+
+def outcome(check, text):
+    """The message of a refusal, or None."""
+    try:
+        check(text)
+    except UsageError as error:
+        return str(error).replace("AlphaBeta", "alpha_beta").replace("Epsilon", "epsilon")
+    return None
+
+
+@pytest.mark.parametrize("text", RULE_TEXTS)
+def test_rules_are_judged_alike_with_and_without_their_classes(text, monkeypatch):
+    """The same ones are refused, in the same words."""
+    expected = outcome(rule_named, text)
+    monkeypatch.delitem(sys.modules, names.RULES.table[0])
+    assert outcome(names.check_rule, text) == expected
+
+
+def test_rows_that_a_program_adds_are_known(monkeypatch):
+    """They may be configured and completed, and a slip is answered with them."""
+    monkeypatch.setitem(COMPOSITES, "mine", COMPOSITES["zplus"])
+    monkeypatch.setitem(RULES, "magnitude", RULES["zplus"])
+    names.COMPOSITES.check("mine")
+    names.panels().check("mine")
+    names.check_rule("magnitude")
+    assert "mine" in legal_values("lrp.composite")
+    with pytest.raises(UsageError, match="Did you mean 'mine'"):
+        names.COMPOSITES.check("mime")
+
+
+VARIABLE = "_REALTIME_LRP_COMPLETE"
+
+
+@pytest.fixture
+def completed(monkeypatch):
+    """The words of a command line -> what a shell is answered, for the last of them."""
+
+    def complete(*words, shell="bash"):
+        kind = get_completion_class(shell)
+        monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
+        monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words)))
+        return kind(cli, {}, "realtime-lrp", VARIABLE).complete().splitlines()
+
+    return complete
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("d",), ["demo", "doctor"]),
+        (("live", "--comp"), ["--composite"]),
+        (("live", "--pool", ""), ["max", "average"]),
+        (("live", "--set", "live.camera_f"), ["live.camera_fps=", "live.camera_format="]),
+        (("live", "--set", "lrp.xla="), ["lrp.xla=true", "lrp.xla=false"]),
+        (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),  # without asking for a PIN
+    ],
+)
+def test_words_are_completed(words, expected, completed, monkeypatch):
+    """By bash's protocol; options that do something at once do not."""
+    monkeypatch.setattr("click.prompt", None)
+    assert completed(*words) == [f"plain,{word}" for word in expected]

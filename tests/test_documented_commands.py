@@ -167,7 +167,18 @@ INSTEAD = {
 }
 """Command -> further words that replace those that need a camera, a download or much time."""
 
-LONG = {"bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve", "--workers", "shapes_vit"}
+LONG = {
+    "bench",
+    "demo",
+    "doctor",
+    "evaluate",
+    "kiosk",
+    "live",
+    "serve",
+    "--sheet",
+    "--workers",
+    "shapes_vit",
+}
 """Commands, options and networks that take long."""
 
 

@@ -1,6 +1,7 @@
 """Which device computes, in which precision, and what happens when a GPU fails."""
 
 import contextlib
+import json
 import time
 
 import media
@@ -10,6 +11,7 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.commands.bench import timing
 from realtime_lrp.engine import device as hardware
+from realtime_lrp.engine import device as times
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine.device import PrecisionTimes
@@ -105,19 +107,6 @@ def test_auto_is_quick_only_where_the_maps_stay_the_same(
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
 
 
-def test_the_graph_goes_through_xla_where_asked(tiny_model, rng):
-    """The maps agree to 1e-6, the strengths to 1."""
-    pictures = [rng.integers(0, 256, (40, 50, 3), np.uint8)]
-    config_of = lambda xla: settings(tiny_model).model_copy(  # noqa: E731
-        update={"lrp": settings(tiny_model).lrp.model_copy(update={"xla": xla})}
-    )
-    plain, compiled = (engines.Engine(config_of(xla)) for xla in (False, True))
-    assert compiled.explainer._explain._jit_compile
-    a, b = (engine.explain(pictures)[0] for engine in (plain, compiled))
-    np.testing.assert_allclose(a.relevance, b.relevance, atol=1e-6)
-    assert np.abs(a.maps[0].strength.astype(int) - b.maps[0].strength).max() <= 1
-
-
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):
     """Two batches in flight fail; both get their maps; the network is loaded only once more."""
     words = settings(tiny_model, **{"--precision": "float32"})
@@ -204,3 +193,48 @@ def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeyp
     assert code == 69 and "cannot compute in bfloat16" in err
     monkeypatch.setattr(timing, "computes_bfloat16", lambda: False)
     assert timing.precisions() == ["float32"]
+
+
+@pytest.fixture
+def measured(monkeypatch, tmp_path):
+    """The measurements that were made; the cache is an empty folder that does not exist yet."""
+    made = []
+
+    def measure():
+        made.append(PrecisionTimes(20.0, 10.0 + len(made)))
+        return made[-1]
+
+    monkeypatch.setattr(times, "measure", measure)
+    monkeypatch.setattr(times, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    return made
+
+
+def test_a_processor_is_measured_once(measured, tmp_path):
+    """The second time it is read from the file; another processor is measured, and both stay."""
+    first = times.precision_times("4 x Some CPU")
+    assert times.precision_times("4 x Some CPU") == first == PrecisionTimes(20.0, 10.0)
+    assert times.precision_times("2 x Some CPU") == PrecisionTimes(20.0, 11.0)
+    assert times.precision_times("4 x Some CPU") == first
+    assert len(measured) == 2
+    (file,) = (tmp_path / "cache" / "realtime-lrp").iterdir()
+    keys = list(json.loads(file.read_text()))
+    assert len(keys) == 2 and all("TensorFlow" in key and "realtime-lrp" in key for key in keys)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"", b"\xff\xfe", b'{"KEY": {"float32": 1.0}}', b"[" * 100_000,
+        b'{"KEY": {"float32": NaN, "bfloat16": 1.0}}', b'{"KEY": {"float32": 1.0, "bfloat16": 0}}',
+        b'{"KEY": {"float32": "1", "bfloat16": 1.0}}', b'{"KEY": {"float32": null, "bfloat16": 1}}',
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_measured_again_and_replaced(damaged, measured):
+    """Whatever is in it; the next run reads what was written."""
+    times.precision_times("CPU")
+    file = times.cache_file()
+    (key,) = json.loads(file.read_text())
+    file.write_bytes(damaged.replace(b"KEY", key.encode()))
+    again = PrecisionTimes(20.0, 11.0)
+    assert [times.precision_times("CPU") for _ in range(2)] == [again, again]
+    assert len(measured) == 2

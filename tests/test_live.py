@@ -14,7 +14,7 @@ import pytest
 from faults.clock import until
 from faults.server import MjpegServer
 from program import opened_window, start, with_display
-from viewer import LOOK, Viewer, explained_frame, green_square
+from viewer import Viewer, explained_frame, green_square
 
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
@@ -22,8 +22,6 @@ from realtime_lrp.engine import engine as engines
 from realtime_lrp.realtime import capture
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import view
-from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.overlay import Overlay
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
@@ -134,22 +132,6 @@ def test_the_overlay_stays_on_what_moves(follow, offset):
     else:
         assert green_square(viewer.shown[-1]) == pytest.approx(169.5 + offset, abs=3)
         assert viewer.stats.frames_shown == 2
-
-
-def test_the_map_fades_where_nothing_can_be_followed():
-    """The square is gone: no fire is left where it was; in slow motion it keeps its strength."""
-    ground = moved(1, 0).value.copy()
-    ground[90:150, :60] = ground[90:150, 60:120]
-    overlay = Overlay(
-        np.full((60, 60, 3), 255, np.uint8), np.zeros((60, 60), np.float32), (40, 0, 280, 240), LOOK
-    )
-    overlay.alpha[23:37, 20:35] = 1  # on the square, at columns 120 to 180
-    then = moved(1, 120).value
-    near = moved(2, 124).value
-    darker = np.maximum(near, 20) - 20
-    for now, least, most in ((near, 0.9, 1.1), (ground, 0, 0.1), (darker, 0.8, 1.1)):
-        (followed,) = Follower(then, [overlay])(now)
-        assert least <= followed.alpha.sum() / overlay.alpha.sum() <= most
 
 
 def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():

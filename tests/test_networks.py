@@ -1,15 +1,28 @@
 """Loading networks: labels, preprocessing, random weights."""
 
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
 import keras
 import numpy as np
 import pytest
+from keras import layers
+from web import sends, serving
 
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
+    UnavailableError,
     UsageError,
 )
-from realtime_lrp.models.labels import read_labels
+from realtime_lrp.models import downloads, included, labels
+from realtime_lrp.models.downloads import Download, fetch
+from realtime_lrp.models.labels import imagenet_labels, read_labels
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import (
     COLOUR_ONLY,
@@ -158,3 +171,178 @@ def test_pictures_that_a_network_cannot_read_are_refused(network, expected):
     """With what to do instead."""
     with pytest.raises(UsageError, match=expected):
         network.prepare(np.zeros((1, 2, 2, 3), np.uint8))
+
+
+BODY = bytes(range(256)) * 4096
+MD5 = hashlib.md5(BODY).hexdigest()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder for downloads."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    return tmp_path / "models"
+
+
+def start_download(folder, address):
+    """Downloads w.h5 in a child process."""
+    code = (
+        "from realtime_lrp.models.downloads import Download, fetch; "
+        f"fetch(Download('{address}/w.h5', '{MD5}'))"
+    )
+    environment = {**os.environ, "KERAS_HOME": str(folder.parent)}
+    return subprocess.Popen([sys.executable, "-c", code], env=environment)
+
+
+def names(folder):
+    """The names of the files in the folder."""
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_the_right_file_is_downloaded_once(folder, caplog, capsys):
+    """The first time the log gives the path; the second time the server is not asked."""
+    with serving(sends(BODY)) as (address, asked):
+        for _ in range(2):
+            assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+    assert asked == ["/w.h5"]
+    assert names(folder) == ["w.h5"]
+    assert caplog.text.count("w.h5 once") == 1
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        sends(BODY[:-1]),
+        sends(BODY[:500_000], len(BODY)),
+        sends(b"<html>Please log in</html>"),
+        sends(b"", status=404),
+        lambda handler: handler.wfile.write(b"no HTTP\r\n"),
+    ],
+    ids=["wrong bytes", "dies in the middle", "another page", "404", "no HTTP"],
+)
+def test_what_is_not_the_file_is_never_kept(folder, answer):
+    """Nothing is left in the folder, not even a temporary file."""
+    with serving(answer) as (address, _), pytest.raises(UnavailableError, match="could not be"):
+        fetch(Download(f"{address}/w.h5", MD5))
+    assert names(folder) == []
+
+
+def test_a_server_that_hangs_times_out(folder, monkeypatch):
+    """The timeout counts from the last byte."""
+    monkeypatch.setattr(downloads, "TIMEOUT_S", 0.2)
+    hold = threading.Event()
+
+    def answer(handler):
+        sends(BODY[:1000], len(BODY))(handler)
+        hold.wait(300)
+
+    with serving(answer) as (address, _), pytest.raises(UnavailableError, match="timed out"):
+        fetch(Download(f"{address}/w.h5", MD5))
+    hold.set()
+    assert names(folder) == []
+
+
+def test_a_damaged_file_is_downloaded_again(folder):
+    """For example one that was copied there by hand and is not whole."""
+    folder.mkdir()
+    (folder / "w.h5").write_bytes(BODY[:1000])
+    with serving(sends(BODY)) as (address, asked):
+        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+    assert len(asked) == 1
+
+
+@pytest.mark.release
+def test_a_killed_download_leaves_nothing_under_the_final_name(folder):
+    """The next run downloads the whole file."""
+    arrived, hold = threading.Event(), threading.Event()
+
+    def answer(handler):
+        if arrived.is_set():
+            return sends(BODY)(handler)
+        sends(BODY[:-10], len(BODY))(handler)
+        handler.wfile.flush()
+        arrived.set()
+        hold.wait(300)
+
+    with serving(answer) as (address, _):
+        child = start_download(folder, address)
+        assert arrived.wait(300)
+        while not any(path.is_file() and path.stat().st_size for path in folder.rglob("*")):
+            time.sleep(0.01)
+        child.kill()
+        child.wait()
+        hold.set()
+        assert "w.h5" not in names(folder)
+        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A small network stands for MobileNetV2; it gets its weights as those of Keras do."""
+
+    def make(address="http://127.0.0.1:9"):
+        def build(weights):
+            model = keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), layers.Dense(2)])
+            if weights == "imagenet":
+                path = included.file_utils.get_file(
+                    NAME, f"{address}/{NAME}", cache_subdir="models"
+                )
+                model.load_weights(path)
+            return model
+
+        monkeypatch.setattr(keras.applications, "MobileNetV2", build)
+        return build
+
+    return make
+
+
+NAME = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224.weights.h5"
+
+
+def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
+    folder, tmp_path, monkeypatch, small
+):
+    """Weights, class names and preprocessing; each file is asked for once."""
+    served = small()(None)
+    served.save_weights(tmp_path / "w.weights.h5")
+    index = json.dumps({"0": ["n0", "tench"], "1": ["n1", "goldfish"]}).encode()
+    files = {f"/{NAME}": (tmp_path / "w.weights.h5").read_bytes(), "/index.json": index}
+    with serving(lambda handler: sends(files[handler.path])(handler)) as (address, asked):
+        small(address)
+        classes = Download(f"{address}/index.json", hashlib.md5(index).hexdigest())
+        monkeypatch.setattr(labels, "CLASS_INDEX", classes)
+        for _ in range(2):
+            network = load_network("MobileNet_V2")
+    assert (network.name, network.preprocess) == ("mobilenet_v2", "tf")
+    assert network.labels == ["tench", "goldfish"]
+    np.testing.assert_array_equal(network.model.get_weights()[0], served.get_weights()[0])
+    assert sorted(asked) == sorted(files)
+
+
+def test_weights_without_a_checksum_that_are_damaged_are_removed(folder, monkeypatch, small):
+    """Keras publishes none for the MobileNets; the next start downloads them again."""
+    small()
+    folder.mkdir()
+    (folder / NAME).write_bytes(BODY)
+    with pytest.raises(UnavailableError, match="next start"):
+        load_network("mobilenet_v2")
+    assert names(folder) == []
+
+
+def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, caplog):
+    """A file that was changed on the way is refused; classes are then shown by number."""
+    with serving(sends(b'["forged"]')) as (address, _):
+        monkeypatch.setattr(labels, "CLASS_INDEX", Download(f"{address}/index.json", MD5))
+        assert imagenet_labels(download=True) is None
+    assert "by number" in caplog.text
+
+
+def test_offline_the_message_says_where_the_file_belongs(folder, small):
+    """Two lines with the path of the file and the option --weights."""
+    small()
+    with pytest.raises(UnavailableError) as refusal:
+        load_network("mobilenet_v2")
+    assert str(folder / NAME) in str(refusal.value)
+    assert "--weights" in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 2

@@ -106,30 +106,6 @@ def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
     assert "corners" not in names
 
 
-class TwoHeads(keras.Model):
-    """A subclassed model that returns a dictionary."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = layers.Dense(3), layers.Dense(2)
-
-    def call(self, x):
-        flat = tf.reshape(x, [-1, 8 * 8 * 2])
-        return {"b": self.first(flat), "a": self.second(flat)}
-
-
-def test_a_subclassed_model_names_its_outputs(x):
-    """By the keys of what it returns."""
-    model = TwoHeads()
-    expected = model(x)
-    for name in "ab":
-        np.testing.assert_allclose(
-            Explainer(model, output=name, at=())(x).scores, expected[name], rtol=1e-4, atol=1e-6
-        )
-    with pytest.raises(DamagedInputError, match="has 2 outputs: 'a', 'b'"):
-        Explainer(model)
-
-
 @pytest.mark.parametrize(
     ("options", "kind", "expected"),
     [
@@ -153,13 +129,6 @@ def test_wrong_outputs_and_places_are_refused(detector, options, kind, expected)
     """With the names, or the size of the output."""
     with pytest.raises(kind, match=expected):
         Explainer(detector, **options)
-
-
-def test_an_output_is_chosen_when_the_graph_is_built(detector):
-    """A graph has one."""
-    graph = build_graph(detector, "max", "vector")
-    with pytest.raises(UsageError, match="build_graph"):
-        Explainer(graph, output="boxes")
 
 
 def hub_models():

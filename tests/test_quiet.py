@@ -1,7 +1,21 @@
 """What libraries print on standard error is captured; what this program says is not."""
 
+import errno
+import io
+import os
+import pickle
 import subprocess
 import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from realtime_lrp.errors import DamagedInputError, OutputError, TransferError
+from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.channel import MOST_BYTES, Channel, Failed
+from realtime_lrp.system.shared import SharedPicture
 
 CAPTURED = """
 import logging, os, threading
@@ -56,3 +70,180 @@ def test_only_what_libraries_print_is_captured(tmp_path):
         "realtime-lrp: the camera is gone", "realtime-lrp: it is back",
     ]  # fmt: skip
     assert (tmp_path / "printed").read_text() == "a line of a library"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What is done to the disk, in order: "fsync", "replace", "link"."""
+    made = []
+    for name in ("fsync", "replace", "link"):
+        real = getattr(os, name)
+
+        def spy(*args, name=name, real=real):
+            made.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(os, name, spy)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "expected"), [(True, ["fsync", "replace"]), (False, ["fsync", "link"])]
+)
+def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, calls, overwrite, expected):
+    """After a power cut the name is not that of an empty file."""
+    with atomic_file(tmp_path / "a.txt", overwrite) as part:
+        part.write_text("whole")
+        assert os.listdir(tmp_path) == [part.name]
+    assert calls == expected
+    assert os.listdir(tmp_path) == ["a.txt"] and (tmp_path / "a.txt").read_text() == "whole"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OutputError])
+def test_an_error_leaves_nothing_new(tmp_path, error):
+    """Whatever it is: the old file stays, the unfinished one goes."""
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(error), atomic_file(target, overwrite=True) as part:
+        part.write_text("half")
+        raise error
+    assert os.listdir(tmp_path) == ["a.txt"] and target.read_text() == "old"
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path):
+    """As a failed transfer, with the name of the file."""
+    with pytest.raises(TransferError, match=r"a\.txt"), atomic_file(tmp_path / "a.txt") as part:
+        part.write_text("half")
+        raise OSError(28, "No space left on device")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["at the last moment", "before"])
+def test_a_file_that_appears_meanwhile_stays(tmp_path, monkeypatch, late):
+    """Another job was faster, by however little."""
+    target = tmp_path / "a.txt"
+
+    def link(part, name):
+        target.write_text("theirs")
+        raise FileExistsError
+
+    if late:
+        monkeypatch.setattr(os, "link", link)
+    with pytest.raises(OutputError, match="exists"), atomic_file(target) as part:
+        part.write_text("ours")
+        if not late:
+            target.write_text("theirs")
+    assert os.listdir(tmp_path) == ["a.txt"] and target.read_text() == "theirs"
+
+
+class Shown(msgspec.Struct, tag=True):
+    """A message."""
+
+    picture: np.ndarray
+    names: tuple[str, ...]
+    path: Path
+
+
+class Other(msgspec.Struct, tag=True):
+    """Another one."""
+
+    seconds: float
+
+
+def sent(*messages):
+    """The bytes of messages."""
+    stream = io.BytesIO()
+    for message in messages:
+        Channel(stream, stream, Shown).send(message)
+    return stream.getvalue()
+
+
+def received(data):
+    """The next message of bytes."""
+    return Channel(io.BytesIO(data), io.BytesIO(), Shown | Other | Failed).receive()
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "float32"])
+def test_arrays_texts_and_paths_arrive_as_they_were(rng, kind):
+    """Also what lies backwards in memory, is empty, or is named like nothing in UTF-8."""
+    picture = rng.integers(0, 100, (7, 5, 3)).astype(kind)[:, ::-1]
+    name = os.fsdecode(b"b\xff.mp4")
+    shown = received(sent(Shown(picture, ("x", name), Path(name))))
+    np.testing.assert_array_equal(shown.picture, picture)
+    assert shown.picture.dtype == kind and shown.picture.flags.writeable
+    assert shown.path == Path(name) and shown.names == ("x", "b\\udcff.mp4")
+    assert received(sent(Shown(picture[:0], (), Path()))).picture.shape == (0, 5, 3)
+
+
+def test_errors_arrive_as_what_they_are():
+    """Ours by their class, the system's with their number; no other class can be named."""
+    message = Failed.by(DamagedInputError("no"))
+    assert (type(message.error()), str(message.error())) == (DamagedInputError, "no")
+    error = Failed.by(OSError(errno.ENOSPC, "full")).error()
+    assert isinstance(error, OSError) and error.errno == errno.ENOSPC
+    assert str(Failed.by(KeyError("x")).error()) == "KeyError: 'x'"
+    for kind in ("get_close_matches", "first_line", "__builtins__", "Iterable", "nothing"):
+        assert type(Failed(kind, "x").error()) is RuntimeError
+
+
+class Runs:
+    """What a pickle would do."""
+
+    def __reduce__(self):
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pickle.dumps(Runs()),
+        msgspec.msgpack.encode({"type": "Unknown"}),
+        msgspec.msgpack.encode({"type": "Other", "seconds": "soon"}),
+        msgspec.msgpack.encode([1, 2]),
+        *(
+            msgspec.msgpack.encode(
+                {"type": "Shown", "picture": picture, "names": [], "path": b"x"}
+            )
+            for picture in (
+                ["object", [1], b"12345678"], ["uint8", [2, 2], b"123"], ["uint8", [-1], b""],
+                ["float64", [1], b"12345678"], "x", [],
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_message_is_refused(body, tmp_path, monkeypatch):
+    """And nothing in it runs."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError):
+        received(len(body).to_bytes(4) + body)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_that_ends_in_the_middle_says_so():
+    """At every byte."""
+    data = sent(Shown(np.zeros((2, 2), np.uint8), (), Path("x")))
+    for length in range(len(data)):
+        with pytest.raises(EOFError):
+            received(data[:length])
+
+
+def test_shared_memory_keeps_its_size(rng):
+    """A child that shrank it would crash its parent, and one that let it grow fill the memory."""
+    memory = SharedPicture.create(10**6)
+    picture = rng.integers(0, 256, (300, 400, 3), np.uint8)
+    memory.write(picture)
+    for size in (1000, 10**7):
+        with pytest.raises(PermissionError):
+            os.ftruncate(memory.descriptor, size)
+    read = memory.read(picture.shape)
+    memory.write(picture[::-1])
+    np.testing.assert_array_equal(read, picture)
+    np.testing.assert_array_equal(memory.read(picture.shape), picture[::-1])
+    assert memory.fits((1000, 1000)) and not memory.fits((1000, 1001))
+    memory.close()
+
+
+def test_a_message_beyond_any_size_is_refused():
+    """Before memory is taken for it."""
+    with pytest.raises(ValueError, match="at most"):
+        received((MOST_BYTES + 1).to_bytes(4))

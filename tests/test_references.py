@@ -1,12 +1,21 @@
 """The references in docs/ say what the program does: every setting, every message, every link."""
 
 import ast
+import importlib
+import operator
 import re
+import sys
+from functools import cache
 from pathlib import Path
 
+import keras
+import media
+import numpy as np
 import pytest
+from keras import layers
 
-from realtime_lrp import errors
+import realtime_lrp
+from realtime_lrp import METHODS, RULES, Explainer, errors
 from realtime_lrp.config import names
 
 HOME = Path(__file__).parents[1]
@@ -120,3 +129,161 @@ def test_the_gallery_shows_every_composite_and_method():
     for name in [*names.COMPOSITES.included, *names.METHODS.included]:
         if name != "lrp":
             assert f"### `{name}`\n" in page and f"gallery/{name}.webp)" in page, name
+
+
+TESTS = Path(__file__).parent
+DOCS = TESTS.parent / "docs"
+TABLE = (DOCS / "faults.md").read_text().split("## What was tried")[0]
+ROWS = [line for line in TABLE.splitlines() if re.match(r"\| (?!fault|-)", line)]
+
+
+@cache
+def defined():
+    """Name of each test -> whether it is one of the long ones."""
+    found = {}
+    for file in TESTS.glob("test_*.py"):
+        for marks, name in re.findall(
+            r"((?:^@.*\n(?:^[ )].*\n)*)*)^def (test_\w+)", file.read_text(), re.M
+        ):
+            found[name] = "@pytest.mark.release" in marks
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("|")[1].strip()[:40])
+def test_every_fault_has_its_tests(row):
+    """Each row names at least one; a star stands at those that run at releases alone."""
+    tests = defined()
+    named = re.findall(r"`(test_\w+)`(\*?)", row)
+    assert named, "no test"
+    for name, star in named:
+        assert name in tests, f"{name} is not there"
+        assert bool(star) == tests[name], name
+
+
+@pytest.mark.parametrize(
+    "left_out", ["## Exporting", pytest.param("nothing", marks=pytest.mark.release)]
+)
+def test_the_python_of_the_documentation_runs(left_out, tmp_path, monkeypatch):
+    """The examples of the page, one after the other, on a grey photo."""
+    media.write_picture(tmp_path / "photo.jpg", media.plain((90, 90, 90), size=(120, 160)))
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for section in re.split(r"^(?=## )", (DOCS / "python.md").read_text(), flags=re.MULTILINE):
+        for example in re.findall(r"```python\n(.*?)```", section, re.DOTALL):
+            if not section.startswith(left_out):
+                exec(example, names)
+    assert names["drawn"].shape == (120, 160, 3) and names["region"].box == (20, 0, 140, 120)
+    maps = names["several"](names["x"]).maps
+    assert set(maps) == {"guided_backprop", "grad_cam", "zplus"}  # beside .relevance
+    assert all(map_.shape == names["x"].shape for map_ in maps.values())
+    assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
+    assert left_out == "## Exporting" or set(names["exported"]) == {
+        "serving_default",
+        "explain_class",
+    }
+
+
+PAGE = (HOME / "docs" / "mathematics.md").read_text(encoding="utf-8")
+REFERENCES = sorted(set(re.findall(r"`([a-z]+)\.(?!py`|md)([A-Za-z_.]+)`", PAGE)))
+
+
+@pytest.mark.parametrize(("module", "name"), REFERENCES, ids=lambda part: part)
+def test_the_functions_that_it_names_exist(module, name):
+    """Every `file.name` on the page, whatever the room of the file, can be imported."""
+    files = (HOME / "realtime_lrp" / "relevance").rglob(f"{module}.py")
+    file = min(files, key=lambda one: len(one.parts))
+    found = importlib.import_module(".".join(file.relative_to(HOME).with_suffix("").parts))
+    assert operator.attrgetter(name)(found) is not None
+
+
+@pytest.mark.parametrize("name", [*RULES, *(method for method in METHODS if method != "lrp")])
+def test_every_rule_and_method_has_its_formula(name):
+    """Rules also name their class."""
+    section = re.split(rf"^### `{name}`$", PAGE, flags=re.M)[1].split("\n##")[0]
+    if "See `" not in section:
+        assert "$" in section or "```math" in section
+    if name in RULES:
+        assert f"`rules.{RULES[name].__name__}`" in section
+
+
+def test_every_source_is_cited_and_every_citation_has_its_source():
+    """By name and year."""
+    listed = re.findall(r"^- \*\*(\w+ \d{4})\*\*: ", PAGE, re.M)
+    text = PAGE.split("## Sources")[0]
+    assert listed == sorted(set(listed))
+    assert set(re.findall(r"\b([A-Z]\w+ (?:19|20)\d\d)\b", text)) == set(listed)
+
+
+def test_input_times_gradient_is_epsilon_with_biases_from_the_logit(rng):
+    """For ReLU networks; a single linear output starts from its value, the logit."""
+    keras.utils.set_random_seed(5)
+    model = keras.Sequential(
+        [
+            keras.Input((12, 12, 2)),
+            layers.Conv2D(6, 3, activation="relu", bias_initializer="normal"),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dense(8, activation="relu", bias_initializer="normal"),
+            layers.Dense(1, bias_initializer="normal"),
+        ]
+    )
+    x = rng.normal(size=(3, 12, 12, 2)).astype(np.float32)
+    epsilon = Explainer(model, layers={"*": "epsilon(1e-9)"}, absorb_bias=True)(x).relevance
+    gradient = Explainer(model, "input_x_gradient")(x).relevance
+    np.testing.assert_allclose(epsilon, gradient, rtol=1e-3, atol=1e-5 * np.abs(gradient).max())
+
+
+pytest.importorskip("mkdocs", reason="the dependency group docs is not installed")
+pytest.importorskip("latex2mathml")
+pytest.importorskip("nbconvert")
+SITE = Path(__file__).parents[1] / "docs" / "site"
+
+
+@pytest.fixture
+def hooks(monkeypatch):
+    """The module that MkDocs calls."""
+    monkeypatch.syspath_prepend(SITE)
+    yield __import__("hooks")
+    sys.modules.pop("hooks")
+
+
+def test_formulas_become_mathml_and_code_stays(hooks):
+    """In the text and as blocks; a dollar in code is none."""
+    page = "of $a_i$ and `$HOME`\n\n```math\n\\frac{a}{b}\n```\n\n```sh\necho $A $B\n```\n"
+    text, (inline, block) = hooks.without_formulas(page)
+    assert text == (
+        f"of {hooks.mark(0)} and `$HOME`\n\n{hooks.mark(1)}\n\n```sh\necho $A $B\n```\n"
+    )
+    assert "<msub><mi>a</mi><mi>i</mi></msub>" in inline and 'display="inline"' in inline
+    assert "<mfrac>" in block and 'display="block"' in block
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<script src="https://cdn.example/x.js"></script>',
+        "@font-face { src: url('http://fonts.example/a.woff2') }",
+    ],
+)
+def test_what_a_page_loads_from_another_server_is_found(text, hooks):
+    """Scripts, pictures, style sheets and fonts."""
+    assert len(hooks.loaded_from_elsewhere(text)) == 1
+
+
+def test_the_reference_has_every_public_name_once():
+    """In docs/site/api.md."""
+    listed = re.findall(r"^::: realtime_lrp\.(\w+)$", (SITE / "api.md").read_text(), re.M)
+    assert sorted(listed) == sorted(realtime_lrp.__all__)
+
+
+def test_a_notebook_becomes_a_page(hooks):
+    """With its code, its outputs and a link to the file."""
+    files = hooks.notebook_page(SITE.parent / "notebooks" / "study_recordings.ipynb")
+    page = files.pop("study_recordings.md")
+    title, _, link = page.splitlines()[:3]
+    assert title == "# Study a folder of recordings"
+    assert link == "[Download this notebook](study_recordings.ipynb)"
+    assert "```python" in page and "load_network(" in page and "<td>" in page
+    assert len(files) >= 3
+    for name, content in files.items():
+        assert name in page and content.startswith(b"\x89PNG")

@@ -1,6 +1,5 @@
 """Frames in and out: colours, times, regions, files that are complete or absent."""
 
-import os
 from fractions import Fraction
 
 import av
@@ -14,8 +13,6 @@ from realtime_lrp.errors import (
     OutputError,
     UsageError,
 )
-from realtime_lrp.system import atomic
-from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.video.files import inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import read_picture, write_picture
 from realtime_lrp.video.reader import Span, VideoReader
@@ -186,32 +183,6 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     with pytest.raises(OutputError, match="--overwrite"):
         outputs_for([source], str(folder), ".png", (".png",), False)
     assert outputs_for([source], str(folder), ".png", (".png",), True) == [folder / "a.png"]
-
-
-def test_two_jobs_that_are_done_at_once_do_not_replace_each_other(tmp_path, monkeypatch):
-    """What comes between the last look and the renaming is not replaced."""
-    file, folder = tmp_path / "x.txt", tmp_path / "maps"
-    look, looks = atomic.check_output, []
-
-    def then_it_is_there(target, overwrite):
-        look(target, overwrite)
-        looks.append(target)
-        if len(looks) == 2:
-            target.write_text("fast")
-
-    monkeypatch.setattr(atomic, "check_output", then_it_is_there)
-    with pytest.raises(OutputError, match=r"x\.txt' exists"), atomic_file(file) as part:
-        part.write_text("slow")
-    assert file.read_text() == "fast" and os.listdir(tmp_path) == ["x.txt"]
-
-    monkeypatch.setattr(atomic, "check_folder", lambda *given: None)
-    done = atomic.atomic_folder(folder, False, "maps")
-    with pytest.raises(OutputError, match="maps' exists"), done as part:
-        (part / "maps_1").write_text("slow")
-        folder.mkdir()
-        (folder / "maps_1").write_text("fast")
-    assert (folder / "maps_1").read_text() == "fast"
-    assert sorted(os.listdir(tmp_path)) == ["maps", "x.txt"]
 
 
 @pytest.mark.parametrize(

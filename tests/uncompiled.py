@@ -1,8 +1,7 @@
 """Explainers that compute operation by operation.
 
 Compiling takes most of the time of a test that explains a few pictures with a small network. That
-compiled functions compute the same is proved in `test_methods.py`, `test_golden.py` and wherever
-tests run commands.
+compiled functions compute the same is proved in `test_methods.py` and wherever tests run commands.
 """
 
 import sys

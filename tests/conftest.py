@@ -179,25 +179,23 @@ def _first_warnings() -> None:
 
 
 @pytest.fixture(scope="session")
-def _stems() -> Iterator[forks.Stems | None]:
+def _stem() -> Iterator[forks.Stem | None]:
     """What forks this package's processes, for all tests of this process."""
     if not hasattr(subprocess, "_fork_exec") or not sys.platform.startswith("linux"):
         yield None
         return
-    stems = forks.Stems()
-    yield stems
-    stems.close()
+    stem = forks.Stem()
+    yield stem
+    stem.close()
 
 
 @pytest.fixture(autouse=True)
-def _forked_children(request: pytest.FixtureRequest, _stems: forks.Stems | None) -> Iterator[None]:
+def _forked_children(request: pytest.FixtureRequest, _stem: forks.Stem | None) -> Iterator[None]:
     """This package's processes are forked, unless the test asks for `new_processes`."""
-    if _stems is None or "new_processes" in request.fixturenames:
+    if _stem is None or "new_processes" in request.fixturenames:
         yield
         return
-    given = request.fixturenames
-    scripts = "heavy" if "heavy_scripts" in given else "light" if "light_scripts" in given else ""
-    with forks.forking(_stems, scripts):
+    with forks.forking(_stem, "light_scripts" in request.fixturenames):
         yield
 
 
@@ -209,11 +207,6 @@ def new_processes() -> None:
 @pytest.fixture
 def light_scripts() -> None:
     """What a test runs with `python` is forked too: it has the command line imported."""
-
-
-@pytest.fixture
-def heavy_scripts() -> None:
-    """As `light_scripts`, with TensorFlow imported."""
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,11 @@
 """Starts the package's child processes as forks of one process that has imported their libraries.
 
-Importing OpenCV, PyAV and HDF5 takes 0.15 to 0.25 s of CPU, in more than 500 child processes. Here
+Importing OpenCV, PyAV and HDF5 takes 0.15 to 0.25 s of CPU, in hundreds of child processes. Here
 one process, the stem, imports them once and forks. The child is an ordinary process of its own: a
-child of the process that starts it, with its own pipes, limits, signals and exit code. The program
-itself, `python -m realtime_lrp`, is forked from a second stem that has imported TensorFlow as well,
-which takes 2.3 s; it has no threads until it computes something.
+child of the process that starts it, with its own pipes, limits, signals and exit code.
 
 Python's `subprocess` does the rest as always. Only the call that begins a process is replaced, for
-command lines of `module_command` and of the program. A test of that beginning asks for the fixture
+command lines of `module_command`. A test of that beginning asks for the fixture
 `new_processes`.
 """
 
@@ -36,13 +34,7 @@ MODULES = [
     "realtime_lrp.video.descriptions", "realtime_lrp.video.picture_child",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
-TENSORFLOW = "TF_", "KERAS_", "XLA_", "CUDA_", "OMP_"
-"""Variables that it reads when it is imported."""
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
-FOR_PROGRAMS = [
-    "realtime_lrp.commands.kiosk.start", "realtime_lrp.commands.live.run", "tensorflow", "keras",
-]  # fmt: skip
-"""What the program imports, but for `realtime_lrp.engine.tensorflow`: that starts threads."""
 LIMITS = [
     getattr(resource, name)
     for name in dir(resource)
@@ -50,56 +42,17 @@ LIMITS = [
 ]
 
 
-class Stems:
-    """The process that forks child processes, and the one that forks programs once one is asked."""
+class Stem:
+    """A process that forks, and the socket to it."""
 
     def __init__(self):
         from realtime_lrp.system.child_command import module_command
 
         self._prefix = module_command("")[:-1]
         self._inherited = inherited(os.environ)
-        self._read_by_tensorflow = variables_of(os.environ, TENSORFLOW)
-        self._children, self._programs = Stem(), None
-
-    def fork(self, command, environment, scripts, files, **request):
-        """The number of a new process for a command line; None if that needs one of its own."""
-        command, count = [os.fsdecode(word) for word in command], len(self._prefix)
-        request["environment"] = environment
-        if inherited(environment) != self._inherited or __file__ in command:
-            return None
-        if command[:count] == self._prefix and command[count] in MODULES:
-            return self._children.fork(files, words=command[count:], **request)
-        if command[:1] != [sys.executable]:
-            return None
-        command = [word for word in command if word != "-P"]  # the stem has no other path either
-        is_script = command[1] == "-c" or command[1].endswith(".py")
-        if is_script and scripts == "light":
-            return self._children.fork(files, words=command[1:], **request)
-        if variables_of(environment, TENSORFLOW) != self._read_by_tensorflow:
-            return None
-        if is_script and scripts == "heavy":
-            return self._forking_programs().fork(files, words=command[1:], **request)
-        if command[1:3] == ["-m", "realtime_lrp"]:
-            return self._forking_programs().fork(files, words=command[2:], **request)
-        return None
-
-    def _forking_programs(self):
-        self._programs = self._programs or Stem("programs")
-        return self._programs
-
-    def close(self):
-        """Ends them."""
-        for stem in filter(None, (self._children, self._programs)):
-            stem.close()
-
-
-class Stem:
-    """A process that forks, and the socket to it."""
-
-    def __init__(self, *programs):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-P", __file__, str(theirs.fileno()), *programs]
+            command = [sys.executable, "-P", __file__, str(theirs.fileno())]
             # what has threads cannot be forked: OpenBLAS's, and jemalloc's that PyArrow brings
             without = {
                 "OPENBLAS_NUM_THREADS": "1",
@@ -108,6 +61,20 @@ class Stem:
             alone = {**os.environ, **without}
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=alone)
         self._socket, self._lock = ours, threading.Lock()
+
+    def begin(self, command, environment, scripts, files, **request):
+        """The number of a new process for a command line; None if that needs one of its own."""
+        command, count = [os.fsdecode(word) for word in command], len(self._prefix)
+        if inherited(environment) != self._inherited or __file__ in command:
+            return None
+        words = command[count:]
+        if command[:count] != self._prefix or words[0] not in MODULES:
+            if not scripts or command[0] != sys.executable:
+                return None
+            words = [word for word in command[1:] if word != "-P"]  # the stem has no other path
+            if words[0] != "-c" and not words[0].endswith(".py"):
+                return None
+        return self.fork(files, words=words, environment=environment, **request)
 
     def fork(self, files, **request):
         """The number of a new process, which has open: here -> there, and nothing else.
@@ -138,29 +105,19 @@ def adopt_orphans(adopt):
         raise OSError(ctypes.get_errno(), "orphans cannot be adopted here")
 
 
-def variables_of(environment, beginnings):
-    """The variables whose names begin so."""
-    return {name: value for name, value in environment.items() if name.startswith(beginnings)}
-
-
 def inherited(environment):
     """What changes how Python begins: its variables, limits, and Ctrl-C that is ignored."""
     limits = [resource.getrlimit(limit) for limit in LIMITS]
     return (
-        variables_of(environment, "PYTHON"),
+        {name: value for name, value in environment.items() if name.startswith("PYTHON")},
         limits,
         signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
     )
 
 
 @contextmanager
-def forking(stems, scripts):
-    """This package's processes are forked meanwhile, and also scripts.
-
-    Args:
-      stems: they fork.
-      scripts: "light" for what `python` runs, "heavy" with TensorFlow imported, "" for neither.
-    """
+def forking(stem, scripts):
+    """This package's processes are forked meanwhile; with `scripts` also what `python` runs."""
     start = subprocess._fork_exec
 
     def fork_or_start(command, executables, close_fds, kept, folder, variables, *rest):
@@ -173,7 +130,7 @@ def forking(stems, scripts):
         standard = enumerate((stdin, stdout, stderr))
         files += [(default if number == -1 else number, default) for default, number in standard]
         ordinary = close_fds and restore_signals and group == -1 and rest[15] is None
-        number = ordinary and stems.fork(
+        number = ordinary and stem.begin(
             command, environment, scripts, files, folder=os.fspath(folder or os.getcwd()),
             new_session=bool(new_session),
         )  # fmt: skip
@@ -186,11 +143,11 @@ def forking(stems, scripts):
         subprocess._fork_exec = start
 
 
-def serve(number, programs):
+def serve(number):
     """The stem: forks for each request. Returns, in the new process, what it is to do."""
     requests = socket.socket(fileno=number)
     sys.modules["matplotlib"] = None  # Keras would import it
-    for name in (*MODULES, *FOR_SCRIPTS, *(FOR_PROGRAMS if programs else ())):
+    for name in (*MODULES, *FOR_SCRIPTS):
         importlib.import_module(name)
     del sys.modules["matplotlib"]
     for number_of in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
@@ -257,8 +214,7 @@ def begin(request, files):
 def soon_ended():
     """Ends this process as Python does, but leaves its modules as they are.
 
-    Taking them apart takes 35 ms of CPU, and 230 ms with TensorFlow. Ctrl-C and what ends with a
-    text are left to Python.
+    Taking them apart takes 35 ms of CPU. Ctrl-C and what ends with a text are left to Python.
     """
     code = 0
     try:
@@ -280,4 +236,4 @@ def soon_ended():
 
 if __name__ == "__main__":
     sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
-    begin(*serve(int(sys.argv[1]), len(sys.argv) > 2))
+    begin(*serve(int(sys.argv[1])))

@@ -42,36 +42,6 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     assert f"{faster:.1f}" in out
 
 
-@pytest.mark.release
-def test_bench_measures_other_sizes_and_methods(run, tmp_path):
-    """A network without a fixed size; Grad-CAM is measured only if it is possible."""
-    model = keras.Sequential(
-        [
-            keras.Input((None, None, 3)),
-            keras.layers.Conv2D(4, 3, activation="relu"),
-            keras.layers.GlobalAveragePooling2D(),
-            keras.layers.Dense(3, activation="softmax"),
-        ]
-    )
-    model.save(tmp_path / "free.keras")
-    chosen = {"--model": str(tmp_path / "free.keras"), "--size": "64", "--preprocess": "none"}
-    chosen = config.load(options=chosen).config
-    chosen = bench.benchmark_config(chosen)
-    engine = bench.Engine(chosen, keep_model=True)
-    status = lambda what: None  # noqa: E731
-    explainers = timing.explainers_by_precision(engine, status)
-    assert (
-        len(timing.time_maps(engine, explainers, True, status))
-        == 1 + 2 * len(timing.precisions()) + 2
-    )
-    sizes = [row["size"] for row in timing.time_sizes(engine)]
-    assert sizes == [[32, 32], [48, 48], [64, 64]]
-    further = [row["further"] for row in timing.time_methods(engine)]
-    assert further[2:] == [
-        ["gradient", "grad_cam"], ["gradient", "grad_cam", "excitation_backprop"],
-    ]  # fmt: skip
-
-
 def test_bench_refuses_an_output_before_it_measures(run, tmp_path):
     """An existing file stays; an unknown composite is an error."""
     target = tmp_path / "b.json"

@@ -18,7 +18,6 @@ from realtime_lrp.commands.concepts.run import ConceptOptions
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
-from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.gallery import (
     Gallery,
     parse_gallery,
@@ -124,32 +123,6 @@ def test_of_frames_that_are_near_only_the_best_is_shown(engine, rng, backwards):
     fade = np.linspace(noise[0], noise[1], 200).astype(np.uint8)
     fade = fade[::-1] if backwards else fade
     assert len(row_of(engine, fade, [(0, n) for n in range(200)])) >= 4
-
-
-def test_pictures_for_which_the_network_computes_nan_are_left_out(
-    engine, photos, tmp_path, monkeypatch, caplog
-):
-    """The rest of their batch counts, the log says how many; an error if it is all of them."""
-    original, bad = Engine.peaks, []
-
-    def peaks(self, pictures, layers):
-        if any((one == other).all() for one in pictures for other in bad):
-            raise NotFiniteError("The network computes NaN.")
-        return original(self, pictures, layers)
-
-    monkeypatch.setattr(Engine, "peaks", peaks)
-    shown = [found for _, found in FilePictures([], photos, 1.0).read()]
-    bad += [engine.region(shown[n].shape[:2]).extract(shown[n]) for n in (3, 19, 20)]
-    making = Making(engine, FilePictures([], photos, 1.0), [engine.concept_layer])
-    making.run()
-    ranking = making.rankings[engine.concept_layer]
-    assert making.contents()[0].pictures == making.looked == COUNT - 3
-    assert np.isfinite(ranking.by_class).all()
-    assert not {(3, 0), (19, 0), (20, 0)} & {*making._places}
-    assert "computes NaN or infinity for them: 3" in caplog.text
-    bad[:] = [engine.region(one.shape[:2]).extract(one) for one in shown]
-    with pytest.raises(NotFiniteError):
-        Making(engine, FilePictures([], photos, 1.0), [engine.concept_layer]).run()
 
 
 def test_crops_lie_where_relevance_is():

@@ -24,9 +24,8 @@ from realtime_lrp.engine.result import (
     fetch_concepts,
 )
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.realtime.explaining import RelevanceThread, first_request
-from realtime_lrp.realtime.latest import Item, Slot
-from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, compose
@@ -111,19 +110,6 @@ def test_a_channel_that_is_asked_for_is_there(engine, picture):
     for channel in largest:
         again = explained(engine, picture, LAYER, channel).concepts
         assert [one.channel for one in again.maps] == largest
-
-
-def test_a_batch_in_halves_chooses_the_channels_that_the_whole_one_does(
-    engine, picture, monkeypatch
-):
-    """The channels that a prior puts first stay first where the memory suffices for one picture."""
-    pictures, wanted, favoured = [picture, picture[:, ::-1]], ConceptRequest(LAYER), [3, 5, 8, 13]
-    prior = np.ones((2, 128), np.float32)
-    prior[0] = np.isin(np.arange(128), favoured)
-    for at_once in (8, 1):
-        monkeypatch.setattr(engine.explainer, "pictures_at_once", lambda most=at_once: most)
-        for result in engine.begin(pictures, concepts=wanted, prior=prior)():
-            assert sorted(one.channel for one in result.concepts.maps) == favoured
 
 
 def test_what_cannot_be_had_has_a_reason(engine, picture):
@@ -213,39 +199,6 @@ def test_a_picture_that_stands_alone_has_its_largest_channels():
     assert chosen(engine, steady, np.arange(10) / 30) == [[0, 1]] * 10
     assert chosen(engine, steady, [0.3], series=None) == [[0, 2]]
     assert chosen(engine, steady, [0.4]) == [[0, 1]]
-
-
-def test_the_thread_computes_channels_only_when_asked(picture):
-    """The picture goes on until their function is compiled; a frozen picture gets them too."""
-    frames = Slot()
-    thread = RelevanceThread(
-        settings(), frames, first_request(settings()), Stats("", ""), changeable=True
-    )
-
-    def until(condition, feed=True):
-        end = time.monotonic() + 400
-        while not condition():
-            thread.check()
-            assert time.monotonic() < end, "waited in vain"
-            if feed:
-                frames.put(picture, time.monotonic())
-            time.sleep(0.01)
-
-    def newest():
-        item = thread.maps.newest()
-        return item and item.value
-
-    with thread:
-        until(newest)
-        wanted = ConceptRequest()
-        assert newest().concepts is None and not thread.engine.has_concepts(wanted)
-        frozen = newest().frame
-        thread.request = replace(thread.request, frame=frozen, concepts=wanted)
-        until(lambda: newest().concepts, feed=False)
-        assert newest().frame is frozen and newest().concepts.layer == LAYER
-        thread.request = replace(thread.request, frame=None, concepts=None)
-        until(lambda: newest().frame is not frozen)
-        assert newest().concepts is None
 
 
 # The panel

@@ -1,10 +1,7 @@
 """Concepts in sidecars of films."""
 
 import json
-import re
-from pathlib import Path
 
-import duckdb
 import media
 import numpy as np
 import pytest
@@ -16,8 +13,6 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
 
 pytestmark = pytest.mark.usefixtures("uncompiled")
-
-HOME = Path(__file__).parents[1]
 
 
 def sidecar_of(film):
@@ -49,34 +44,3 @@ def test_a_sidecar_has_the_channels_that_the_explainer_gives(run, words, tiny_mo
         assert [one["channel"] for one in row["concepts"]] == found.channels[number].tolist()
         written = [one["share"] for one in row["concepts"]]
         np.testing.assert_allclose(written, shares[number], atol=2e-6)
-
-
-def test_a_sidecar_has_names_and_can_be_searched(run, words, tmp_path, monkeypatch):
-    """The layer is in the settings; a repeat is equal; DuckDB as documented finds the frames."""
-    monkeypatch.chdir(tmp_path)
-    source = media.recording(tmp_path / "in.mp4", count=6)
-    assert run("video", source, "-o", "out.mp4", *words, "--sidecar")[0] == 0
-    rows = sidecar_of(tmp_path / "out.mp4")
-    first = rows[0]
-    layer = first["provenance"]["settings"]["concepts.layer"]
-    channel = first["concepts"][0]["channel"]
-    assert not any("name" in one for row in rows for one in row["concepts"])
-    (tmp_path / "names.yaml").write_text(f"{layer}:\n  {channel}: bar\n")
-    again = ("video", source, "-o", "out.mp4", *words, "--sidecar", "--names", "names.yaml")
-    code, _, err = run(*again, "--resume")
-    assert code == 73 and "other settings" in err
-    assert run(*again, "--overwrite")[0] == 0
-    named = sidecar_of(tmp_path / "out.mp4")
-    assert [one.get("name") for one in named[0]["concepts"]] == ["bar", None, None, None]
-    repeat = ("video", source, "-o", "repeat.mp4", "--sidecar", "--config", "out.jsonl")
-    assert run(*repeat)[0] == 0
-    texts = [(tmp_path / name).read_text() for name in ("out.jsonl", "repeat.jsonl")]
-    assert texts[0] == texts[1]
-    (tmp_path / "repeat.jsonl").unlink()
-    text = (HOME / "docs" / "concepts.md").read_text()
-    (query,) = re.findall(r'duckdb\.sql\("""(.*?)"""\)', text, re.S)
-    query = re.sub(r"channel = \d+", f"channel = {channel}", query).replace("> 0.1", "> 0")
-    found = duckdb.sql(query).fetchall()
-    shares = [(row["time"], one["share"]) for row in named for one in row["concepts"]
-              if one["channel"] == channel]  # fmt: skip
-    assert [row[1:] for row in found] == shares and shares

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -311,31 +310,3 @@ def test_a_broken_codec_is_reported(codec, mark, monkeypatch):
     assert "force-reinstall av" in row.advice
     rest = {"h264": "av1", "av1": "h264"}[codec]
     assert (good.mark, good.found) == ("ok", f"{rest}: written and read back")
-
-
-Usage = namedtuple("Usage", "total used free")
-
-
-def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
-    """Films and downloads each with their folder; one that will be made counts as its parent."""
-    folder = tmp_path / "films"
-    folder.mkdir()
-    settings = config.load(sets=(f"live.folder={folder}",), check=None)
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "none" / "yet"))
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(0, 0, 2e9))
-    row = only(checks.films(settings))
-    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {folder}")
-    row = only(checks.downloads(settings))
-    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {tmp_path}/none/yet/models")
-    monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(0, 0, 5e8))
-    row = only(checks.films(settings))
-    assert row.mark == "warning" and row.advice.startswith("free some space, or ")
-
-    def refused(dir):
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)
-    row = only(checks.downloads(settings))
-    assert row.mark == "warning" and "cannot be written (Read-only file system)" in row.found
-    assert "KERAS_HOME" in row.advice
-    assert not (tmp_path / "none").exists()

@@ -25,7 +25,6 @@ from realtime_lrp.commands.evaluate.search_space import (
     Candidate,
     candidates,
     layer_groups,
-    variants,
 )
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
@@ -78,28 +77,6 @@ def test_the_same_seed_tries_the_same():
     assert {*names[: len(COMPOSITES)]} == {*COMPOSITES}
     assert names[len(COMPOSITES)] == "random 1" and len(names) == len(set(names)) == 30
     assert [one.name for one in candidates(GROUPS, 1, seed=3)] == ["zplus"]
-
-
-def test_variants_differ_in_one_thing():
-    """In the rule of one group or in the pool; the rest is the parent's, also of a named one."""
-    named, random = Candidate("zplus", "zplus"), candidates(GROUPS, 8, seed=0)[-1]
-    found = variants([named, random], GROUPS, 20, seed=0)
-    assert found == variants([named, random], GROUPS, 30, seed=0)[:20]
-    settings = [one.settings() for one in (named, random, *found)]
-    assert all(settings.count(one) == 1 for one in settings)
-    changed = set()
-    for number, one in enumerate(found, 1):
-        parent = named if one.composite == "zplus" else random
-        assert one.name == f"variant {number} of {parent.name}"
-        before = {**parent.rules, "pool": parent.pool}
-        after = {**one.rules, "pool": one.pool}
-        (different,) = (key for key in after if after[key] != before.get(key))
-        changed.add(different)
-        for group in one.rules:
-            assert one.layers[GROUPS[group][0].replace("[", "[[]")] == one.rules[group]
-    assert changed == {*GROUPS, "pool"}
-    assert str(variants([named], {"late": ["x"]}, 9, 0)[0]).startswith("variant 1 of zplus: ")
-    assert variants([], GROUPS, 5, seed=0) == []
 
 
 def test_no_photo_is_on_both_halves():

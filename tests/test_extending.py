@@ -80,7 +80,7 @@ def words_of(command):
     return shlex.split(line, comments=True)[1:]
 
 
-def test_a_script_is_the_program_with_its_own_rows(tmp_path, heavy_scripts):
+def test_a_script_is_the_program_with_its_own_rows(tmp_path):
     """`live` with the added source, composite and colour map, in a new process."""
     (tmp_path / "mine.py").write_text(blocks(SCRIPTED)[0])
     words = [*words_of("live"), "--display", "none", "--duration", "0.3", "--stats", "stats.json"]

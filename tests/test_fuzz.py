@@ -19,11 +19,9 @@ from fuzz.structures import mended
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.labels import read_labels
-from realtime_lrp.video.libraries import av
 from realtime_lrp.video.pictures import read_picture
-from realtime_lrp.video.reader import TimedFrame, VideoReader
+from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.stream import Stream
-from realtime_lrp.video.writer import VideoWriter
 
 
 def check(plan, seed, folder):
@@ -165,37 +163,6 @@ def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
         (tmp_path / "labels.json").write_text(text)
         with pytest.raises(DamagedInputError, match="at most 500 characters"):
             read_labels(tmp_path / "labels.json")
-
-
-@pytest.mark.release
-def test_a_damaged_packet_of_sound_costs_itself(tmp_path):
-    """The file is whole without it."""
-    source = media.recording(tmp_path / "in.ts", count=8, sound="aac")
-    made, sound = tmp_path / "out.mp4", 0
-    with VideoReader(source) as reader:
-        pictures, packets = [], []
-        for item in reader.with_sound():
-            (pictures if isinstance(item, TimedFrame) else packets).append(item)
-        with VideoWriter(made, ".mp4", reader.fps, reader.time_base) as writer:
-            writer.add_sound(reader.sound)
-            for frame in pictures:
-                writer.write(frame.picture, frame.pts)
-            for packet in packets:
-                sound += bool(packet.size)
-                if sound == 3 and packet.size:
-                    packet = _garbage(packet)
-                writer.sound(packet)
-    assert writer.lost_sound == 1
-    assert len(media.sound_of(made)[1]) == sound - 1
-    assert len(media.times_of(made)) == 8
-
-
-def _garbage(packet):
-    """A packet of the same time and stream that holds nothing."""
-    other = av.Packet(bytes(packet.size))
-    other.pts, other.dts, other.time_base = packet.pts, packet.dts, packet.time_base
-    other.stream = packet.stream
-    return other
 
 
 def test_sound_that_cannot_be_written_is_refused_with_a_way_out(run, tiny_model, tmp_path):

@@ -20,7 +20,6 @@ from realtime_lrp.commands.kiosk.concepts import (
     ShownConcept,
 )
 from realtime_lrp.commands.kiosk.page import Moment
-from realtime_lrp.commands.kiosk.settings import wrong_in_kiosk
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
@@ -120,30 +119,6 @@ def test_the_page_says_what_the_channel_answers_to():
     assert words(german, "round strokes")[1:3] == [
         "runde Striche", "Er hat bei der Antwort „Stern“ mitgewirkt.",
     ]  # fmt: skip
-
-
-def test_names_that_cannot_be_read_or_drawn_are_errors_at_the_start(tmp_path):
-    """As captions are, and only if the page is wanted."""
-    file = tmp_path / "names.yaml"
-
-    def problems(text, *sets):
-        file.write_text(text, encoding="utf-8")
-        chosen = config.load(sets=(f"concepts.names={file}", *sets), command="kiosk").config
-        return [(where, str(error)) for where, error in wrong_in_kiosk(chosen)]
-
-    wanted = "kiosk.concepts=true"
-    assert problems("conv: {5: whiskers}", wanted) == []
-    assert problems("conv: {5: \u0e01}") == []
-    ((where, message),) = problems("conv: {5: \u0e01}", wanted)
-    assert where == ("concepts", "names")
-    assert message.endswith(
-        "names.yaml:1: 5: the font cannot draw \u0e01; expected other characters"
-    )
-    ((_, message),) = problems("conv:\n  7: \u0e01\n  five: whiskers\n  8: \u0e02", wanted)
-    first, second, third = message.splitlines()
-    assert "names.yaml:2: 7: the font cannot draw" in first
-    assert "names.yaml:3" in second and "number of a channel; received 'five'" in second
-    assert "names.yaml:4: 8: the font cannot draw" in third
 
 
 def own_map(channel, share, column):

@@ -3,10 +3,8 @@
 import os
 import sys
 import time
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -209,36 +207,6 @@ def test_each_network_has_the_composite_that_suits_it(network, otherwise, expect
     assert made.name == made.config.lrp.composite == expected
     record = provenance_of(made, settings(**{"--model": network}))
     assert record.composite == record.settings["lrp.composite"] == expected
-
-
-class CyclicEngine:
-    """Refers to itself, as engines do."""
-
-    def __init__(self):
-        self.explainer, self.itself = SimpleNamespace(weights=1), self
-        self.auto_composite = "epsilon_plus_flat"
-
-
-def test_an_engine_that_is_kept_no_more_is_freed(monkeypatch):
-    """At once, although it refers to itself; so memory does not grow as methods are switched."""
-    monkeypatch.setattr(engine_caches, "MAX_ENGINES", 2)
-    chosen, prepared = settings(), []
-    first = first_request(chosen).choice
-    cache = engine_caches.EngineCache(chosen, CyclicEngine(), first)
-
-    def build(choice):
-        engine = CyclicEngine()
-        prepared.append(weakref.ref(engine))
-        return engine
-
-    monkeypatch.setattr(cache, "_build", build)
-    cache.start()
-    choices = [replace(first, composite=name) for name in ("zplus", "epsilon", "epsilon_plus")]
-    for choice in choices:
-        until(lambda choice=choice: cache.engine_for(choice))
-    until(lambda: prepared[0]() is None)
-    assert prepared[2]() is cache.engine_for(choices[2])
-    cache.stop()
 
 
 @pytest.mark.release

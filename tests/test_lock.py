@@ -97,21 +97,6 @@ def test_a_held_corner_opens(corner, x, y):
     assert staff.lock.held == 0 and not staff.lock.opened
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [[UP], [Mouse(600, 300, "left")], [Mouse(600, 300, "left"), IN_CORNER], [UP, IN_CORNER]],
-    ids=["let go", "moved out", "out and in", "let go and down again"],
-)
-def test_a_corner_has_to_be_held_without_a_break(broken):
-    """After any interruption the hold starts again."""
-    staff = Staff()
-    staff.do(IN_CORNER)
-    staff.rest(3)
-    staff.do(*broken)
-    staff.rest(3)
-    assert not staff.lock.opened
-
-
 def test_events_reach_the_exhibit_unless_the_pad_is_shown():
     """In their order."""
     staff = Staff(pin=HASHED)

@@ -212,54 +212,6 @@ def test_a_film_that_is_not_whole_is_found_out(tmp_path, ending):
         verify(film, 90, 89 / 30)
 
 
-LIMITED = """
-import json, os, resource, sys, time
-from pathlib import Path
-import numpy as np
-from realtime_lrp.errors import Error
-from realtime_lrp.video import recorder as recording
-
-def limit(size):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-
-target, when = Path(sys.argv[1]), sys.argv[2]
-files = len(os.listdir("/proc/self/fd"))
-recording.DRAIN_S = 300.0
-recorder = recording.Recorder(target, (48, 64))
-if when == "written":
-    limit(200_000)
-rng = np.random.default_rng(0)
-for number in range(100):
-    if recorder.trouble:
-        break
-    recorder.put(rng.integers(0, 256, (48, 64, 3), np.uint8), number / 30)
-    time.sleep(0.005)
-if when == "closed":
-    while recorder.frames < 100:
-        time.sleep(0.01)
-    part, = target.parent.glob("*.part")
-    limit(part.stat().st_size)
-try:
-    recorder.finish()
-except Error as error:
-    print(json.dumps([str(error), recorder.trouble, len(os.listdir("/proc/self/fd")) - files]))
-"""
-
-
-@pytest.mark.parametrize("when", ["written", "closed"])
-def test_a_write_that_fails_loses_nothing_before(tmp_path, when):
-    """A limit instead of a full disk: the program goes on, what was written plays."""
-    command = [sys.executable, "-c", LIMITED, tmp_path / "view.mp4", when]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    message, trouble, files = json.loads(done.stdout)
-    (part,) = tmp_path.iterdir()
-    assert message == trouble == f"recording stopped: File too large; kept as {part.name}"
-    assert files == 0
-    with VideoReader(part) as reader:
-        assert len(list(reader)) >= (80 if when == "closed" else 30)
-
-
 LIVING = """
 import itertools, sys, time
 from pathlib import Path

@@ -8,7 +8,6 @@ from keras import layers, ops
 from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 
 from realtime_lrp import Explainer
-from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.concepts.concept_layers import concept_layers, default_layer
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.reading.building import build_graph
@@ -193,23 +192,3 @@ def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extr
         assert (grid.rows, grid.columns, grid.cells.tolist()) == (ROWS, COLUMNS, cells)
         assert {"first", "hidden"} < {*found}
         assert default_layer(graph, found, grids) == "hidden"
-
-
-def test_windows_of_tokens_are_left_out():
-    """As in a Swin transformer: four axes, but no rows and columns; and merged patches behind."""
-    x = keras.Input((16, 16, 3))
-    h = layers.Conv2D(WIDTH, 2, 2, name="patches")(x)
-    h = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((2, 4, 2, 4, WIDTH))(h))
-    h = layers.Dense(WIDTH, name="in_windows")(layers.Reshape((4, 16, WIDTH))(h))
-    h = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((2, 2, 4, 4, WIDTH))(h))
-    h = layers.Dense(WIDTH, name="together")(layers.Reshape((8, 8, WIDTH))(h))
-    h = layers.Permute((1, 3, 2, 4, 5))(layers.Reshape((4, 2, 4, 2, WIDTH))(h))
-    h = layers.Dense(WIDTH, name="merged")(layers.Reshape((16, 4 * WIDTH))(h))
-    h = layers.Dense(WIDTH, name="merged_windows")(layers.Reshape((4, 4, WIDTH))(h))
-    model = keras.Model(x, layers.Dense(3)(layers.Flatten()(h)))
-    explainer = Explainer(model)
-    assert explainer.concept_layers == ("patches", "together")
-    explainer.check_concept_layer("together")
-    for layer in ("in_windows", "merged", "merged_windows"):
-        with pytest.raises(UsageError, match="cannot be laid on a grid"):
-            explainer.check_concept_layer(layer)

@@ -249,7 +249,7 @@ main()
 """
 
 
-def test_a_full_disk_leaves_nothing_broken(words, tmp_path, rng, heavy_scripts):
+def test_a_full_disk_leaves_nothing_broken(words, tmp_path, rng):
     """A write limit instead of a full disk: exit code 74, nothing left, the source untouched."""
     noise = [rng.integers(0, 256, (240, 320, 3), np.uint8) for _ in range(40)]
     source = media.write_video(tmp_path / "in.mkv", noise)

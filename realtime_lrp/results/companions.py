@@ -80,10 +80,7 @@ class OpenCompanions:
     [n, h, w], the maps at the network's input divided by their scale; scale, float32 [n], powers of
     two, because raw relevance is too small for float16; names, frame numbers or file names; times,
     seconds (0 for pictures); box, [n, 4], the region of the picture: x0, y0, x1, y1; provenance,
-    how the maps were made, JSON.
-
-    Attributes:
-      parts: what is wanted -> its temporary path.
+    how the maps were made, JSON. `parts` says what is wanted -> its temporary path.
     """
 
     def __init__(self, parts: Mapping[str, Path], stack: ExitStack):

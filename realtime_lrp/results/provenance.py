@@ -131,21 +131,11 @@ def _of_arrays(path: Path) -> str | None:
     with path.open("rb") as file:
         try:
             with zipfile.ZipFile(file) as archive, archive.open(f"{KEY}.npy") as member:
-                return _text_of_array(member.read(MAX_ARRAY_BYTES))
+                stream = BytesIO(member.read(MAX_ARRAY_BYTES))
+                text = np.lib.format.read_array(stream, allow_pickle=False)
+                return str(text) if text.dtype.kind == "U" and text.shape == () else None
         except Exception:  # of damaged files zipfile, the decompressors and NumPy raise anything
             return None
-
-
-def _text_of_array(data: bytes) -> str | None:
-    """The text in a .npy file of one string; nothing is allocated that the file only claims."""
-    stream = BytesIO(data)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        return None
-    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    rest = stream.read()
-    if shape != () or dtype.kind != "U" or dtype.itemsize != len(rest) or not rest:
-        return None
-    return str(np.frombuffer(rest, dtype)[0])
 
 
 def _of_folder(folder: Path) -> str | bytes | None:

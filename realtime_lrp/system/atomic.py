@@ -3,6 +3,7 @@
 import errno
 import glob
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -160,15 +161,9 @@ def refuse_busy(target: Path) -> None:
 
 def runs(number: str) -> bool:
     """Whether there is a process with this number; if in doubt, yes."""
-    if os.name != "posix" or not number.isdecimal():
-        return True
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        pass
-    return True
+    import psutil  # which takes a while
+
+    return not re.fullmatch("[0-9]{1,9}", number) or psutil.pid_exists(int(number))
 
 
 @contextmanager
@@ -211,7 +206,7 @@ def check_folder(target: Path, overwrite: bool, mark: str | Collection[str]) -> 
     if not target.is_dir():
         raise OutputError(f"{str(target)!r} is a file. Expected the name of a folder.")
     if not overwrite:
-        raise _folder_exists(target)
+        raise _exists(target)
     for file in target.iterdir():
         ours = mark in file.name if isinstance(mark, str) else file.name in mark
         if not ours:
@@ -219,10 +214,6 @@ def check_folder(target: Path, overwrite: bool, mark: str | Collection[str]) -> 
                 f"The folder {str(target)!r} holds {file.name!r}, which this command does not "
                 "replace. Choose another folder, or empty it."
             )
-
-
-def _folder_exists(target: Path) -> OutputError:
-    return OutputError(f"The folder {str(target)!r} exists. Add --overwrite or choose another.")
 
 
 def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
@@ -233,6 +224,6 @@ def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
         part.rename(target)
     except OSError as error:
         if error.errno in (errno.EEXIST, errno.ENOTEMPTY):  # another process was faster
-            raise _folder_exists(target) from None
+            raise _exists(target) from None
         raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
     shutil.rmtree(old, ignore_errors=True)

@@ -3,6 +3,7 @@
 Must not raise: the file may be anything.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 KNOWN = (
@@ -35,13 +36,10 @@ HEAD = 1024
 
 def why_unreadable(path: Path, kind: str) -> str:
     """Why a file is no "picture" or "video", such as ": it is empty"; "" if that is unclear."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(HEAD)
-    except OSError:
-        return ""
-    reason = _reason(head, kind)
-    return f": {reason}" if reason else ""
+    with suppress(OSError), path.open("rb") as file:
+        if reason := _reason(file.read(HEAD), kind):
+            return f": {reason}"
+    return ""
 
 
 def _reason(head: bytes, kind: str) -> str:

@@ -17,13 +17,10 @@ _MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
 
 @dataclass(frozen=True)
 class Colour:
-    """The colour tags of a video (ITU-T H.273 numbers).
+    """The colour tags of a video (ITU-T H.273 numbers), `UNSPECIFIED` if the file says nothing.
 
-    Attributes:
-      primaries, transfer, matrix: as tagged; `UNSPECIFIED` if the file says nothing.
-      range: LIMITED (16 to 235) or FULL (0 to 255).
-      table: the matrix that is used for computing; if the file says nothing, BT.709 from 720 rows
-        on, else BT.601.
+    The range is LIMITED (16 to 235) or FULL (0 to 255). The `table` is the matrix that is used for
+    computing; if the file says nothing, BT.709 from 720 rows on, else BT.601.
     """
 
     primaries: int = 1

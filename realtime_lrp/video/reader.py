@@ -208,7 +208,8 @@ class VideoReader:
             src_colorspace=self.colour.table, src_color_range=range_read(frame, self.colour),
             dst_color_range=2,
         ).to_ndarray()  # fmt: skip
-        return _upright(picture, self._rotation)
+        turned = np.rot90(picture, self._rotation // 90 % 4)  # counter-clockwise
+        return np.ascontiguousarray(turned) if self._rotation else picture
 
     def _look_at(self, frame: "av.VideoFrame") -> None:
         """Takes over what the first frame says of itself and of all others."""
@@ -389,8 +390,3 @@ def _open(path: Path) -> "av.container.InputContainer":
             f"{str(path)!r} is no video that can be read{why_unreadable(path, 'video')}. "
             "Expected MP4, MOV, MKV, WebM or AVI."
         ) from None
-
-
-def _upright(picture: np.ndarray, rotation: int) -> np.ndarray:
-    """The picture turned by so many degrees counter-clockwise."""
-    return np.ascontiguousarray(np.rot90(picture, rotation // 90 % 4)) if rotation else picture

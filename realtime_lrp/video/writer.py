@@ -92,17 +92,14 @@ class VideoWriter:
         context = self._stream.codec_context
         self._stream.time_base = context.time_base = time_base
         context.sample_aspect_ratio = aspect
-        self._tag_as_hevc(codec, container)
+        if codec == "hevc" and CONTAINERS[container] != "matroska":
+            context.codec_tag = "hvc1"  # the tag that Apple's players know
         context.color_primaries = self._colour.primaries
         context.color_trc = self._colour.transfer
         context.colorspace = self._colour.matrix
         context.color_range = self._colour.range
         self._size: tuple[int, ...] | None = None
         self._to_yuv = av.video.reformatter.VideoReformatter()
-
-    def _tag_as_hevc(self, codec: str, container: str) -> None:
-        if codec == "hevc" and CONTAINERS[container] != "matroska":
-            self._stream.codec_context.codec_tag = "hvc1"  # the tag that Apple's players know
 
     def __enter__(self) -> "VideoWriter":
         return self

@@ -52,7 +52,9 @@ def engine():
     return engines.Engine(settings(), keep_model=True, otherwise=VIEWER_COMPOSITE)
 
 
-def test_a_large_model_is_loaded_again_for_another_method(engine, frames, monkeypatch):
+def test_a_large_model_is_loaded_again_for_another_method(
+    engine, frames, monkeypatch, by_operations
+):
     """Its weights are not kept for methods that may never be chosen; then it stays."""
     monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 1000)
     large = engines.Engine(settings(), keep_model=True)
@@ -63,6 +65,13 @@ def test_a_large_model_is_loaded_again_for_another_method(engine, frames, monkey
     assert kept is not None and large.with_config(chosen).network.model is kept
     maps = [one.explain(frames[:1])[0].relevance for one in (first, second)]
     np.testing.assert_array_equal(*maps)
+
+
+@pytest.fixture
+def by_operations():
+    """Engines that the test builds are not compiled."""
+    with uncompiled():
+        yield
 
 
 class Running:
@@ -103,7 +112,9 @@ class Running:
         return maps.newest().value
 
 
-def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
+def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(
+    engine, frames, by_operations
+):
     """Also the sums, and the score that is explained."""
     also = ("guided_backprop", "grad_cam", "zplus")
     both = engine.with_config(settings(**{"--composite": "zplus"}), also)
@@ -119,7 +130,9 @@ def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(
 
 
 @pytest.mark.parametrize(("target", "explained"), [("all", 1), ("0 - 3", None), ("4 - rest", 0)])
-def test_the_explained_score_is_what_began_at_the_output(engine, frames, target, explained):
+def test_the_explained_score_is_what_began_at_the_output(
+    engine, frames, target, explained, by_operations
+):
     """By hand from the scores."""
     asked = engine.with_config(settings(**{"--target": target}))
     (result,) = asked.explain(frames[:1])
@@ -200,10 +213,9 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
     ("network", "otherwise", "expected"),
     [("shapes", {}, "zplus"), ("shapes_vit", {"otherwise": "epsilon_plus_flat"}, "attnlrp_gamma")],
 )
-def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected):
+def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected, by_operations):
     """What is named stays as it is; provenance has what it became."""
-    with uncompiled():
-        made = engines.Engine(settings(**{"--model": network}), **otherwise)
+    made = engines.Engine(settings(**{"--model": network}), **otherwise)
     assert made.name == made.config.lrp.composite == expected
     record = provenance_of(made, settings(**{"--model": network}))
     assert record.composite == record.settings["lrp.composite"] == expected
@@ -289,7 +301,7 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames
     np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
 
 
-def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
+def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames, by_operations):
     """As does going over to pairs; what was drawn before plays no part then."""
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])

@@ -9,6 +9,7 @@ from drawing.batch import draw_batch
 from keras import layers
 from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
+from uncompiled import compiled
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import UsageError
@@ -16,6 +17,7 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.plan import top_share
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
 METHODS_OF_ONE_PASS = [name for name in METHODS_OF_ALL if not METHODS[name].perturb]
 
 
@@ -201,7 +203,7 @@ def test_grad_cam_at_a_layer_of_choice(rng):
 
 
 @pytest.mark.parametrize("baseline", ["black", "mean", "blur"])
-def test_integrated_gradients_account_for_the_whole_difference(baseline, vgg, rng):
+def test_integrated_gradients_account_for_the_whole_difference(baseline, vgg, compiled, rng):
     """Completeness: the sum is logit(x) - logit(baseline) (Sundararajan et al. 2017, prop. 1)."""
     model, x = vgg, rng.normal(size=(2, 16, 16, 3)).astype("float32")
     logits = logits_of(model)
@@ -272,7 +274,7 @@ def test_copies_of_a_picture_that_several_layers_read_are_averaged(keep, rng):
 
 
 @pytest.mark.parametrize("method", ["lrp", "smoothgrad"])
-def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, vgg, rng):
+def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, vgg, compiled, rng):
     """A class for each picture, twice."""
     model, x = vgg, rng.normal(size=(3, 16, 16, 3)).astype("float32")
     explainer = Explainer(model, method=method, samples=3)
@@ -289,7 +291,7 @@ def operations_in(explainer, *types) -> int:
     return sum(op.type in types for op in explainer._run.graph.get_operations())
 
 
-def test_many_methods_cost_one_forward_pass():
+def test_many_methods_cost_one_forward_pass(compiled):
     """Maps share the forward pass; each has its own backward pass, and LRP its z."""
     model, convolutions = vgg_like(), ("Conv2D", "Conv2DBackpropInput", "_MklNativeFusedConv2D")
     gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
@@ -317,7 +319,8 @@ def together():
     keras.utils.set_random_seed(5)
     model = branched()
     x = np.random.default_rng(20).uniform(0, 255, size=(3, 12, 12, 3)).astype("float32")
-    explainer = Explainer(model, also=NAMES, target="top1", samples=3, low=0.0, high=255.0)
+    with compiled():
+        explainer = Explainer(model, also=NAMES, target="top1", samples=3, low=0.0, high=255.0)
     maps = explainer(x).maps
     assert list(maps) == NAMES and explainer.traces == 1
     single = [explainer(picture[None]).maps for picture in x]

@@ -86,15 +86,6 @@ def test_targets_name_the_same_class_in_each_network(target, expected):
     assert target_for(target, engine_of(HEART), engine_of(MUG)) == expected
 
 
-def test_targets_go_by_index_where_both_networks_have_the_same_classes():
-    """Also where they have no names; and while a network is loaded there is no class."""
-    nameless = engine_of(("class 0", "class 1"))
-    nameless.network.labels = None
-    assert target_for("1 - 0", nameless, nameless) == "1 - 0"
-    assert target_for("top4", engine_of(MUG), engine_of(HEART)) == "top3"
-    assert target_for("star", None, engine_of(MUG)) == "all"
-
-
 class Both(Viewer):
     """A viewer with two networks: the second one's maps are scripted as well."""
 

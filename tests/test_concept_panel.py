@@ -192,15 +192,6 @@ def test_shares_fade_with_time():
     )
 
 
-def test_a_picture_that_stands_alone_has_its_largest_channels():
-    """A frozen one, or the first of another target or file."""
-    pictures = [[0.4, 0.3, 0.2]] * 10 + [[0.3, 0.3, 0.4]]
-    engine, steady = Scripted(*pictures, *pictures[:1]), SteadyShares()
-    assert chosen(engine, steady, np.arange(10) / 30) == [[0, 1]] * 10
-    assert chosen(engine, steady, [0.3], series=None) == [[0, 2]]
-    assert chosen(engine, steady, [0.4]) == [[0, 1]]
-
-
 # The panel
 
 

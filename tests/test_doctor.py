@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import media
-import numpy as np
 import pytest
 from faults.clock import until
 from faults.server import MjpegServer
@@ -16,7 +15,6 @@ from realtime_lrp import config
 from realtime_lrp.commands.doctor import cameras, checks
 from realtime_lrp.commands.doctor import run as doctor
 from realtime_lrp.commands.doctor.run import Row
-from realtime_lrp.engine import engine
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video import reader, writer
 from realtime_lrp.video.source import Source
@@ -267,24 +265,6 @@ def test_a_window_opens(display, monkeypatch):
 
 
 # What computes
-
-
-def test_a_network_that_names_symbols_wrongly_is_missing(monkeypatch):
-    """As with other weights; maps are computed in the precision that is configured."""
-
-    class Untrained:
-        network = SimpleNamespace(labels=["star", "heart", "house", "fish"])
-
-        def __init__(self, chosen, **options):
-            self.computed = f"{chosen.lrp.precision} on CPU"
-
-        def explain(self, pictures):
-            return [SimpleNamespace(scores=np.array([0.9, 0.1, 0.0, 0.0]))]
-
-    monkeypatch.setattr(engine, "Engine", Untrained)
-    row = only(checks.network(config.load(sets=("lrp.precision=float32",))))
-    assert row.mark == "missing" and row.found.startswith("shapes names 1 of 4 symbols")
-    assert row.found.endswith(" ms (float32 on CPU)")
 
 
 # Films, fonts, folders

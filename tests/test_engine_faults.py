@@ -120,14 +120,6 @@ def test_a_recording_without_any_map_is_refused(run, overflowing_file, tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["in.mp4"]
 
 
-def test_without_a_window_what_never_works_ends_it(run, overflowing_file, tmp_path):
-    """Nobody can read a notice there, and without a first map the duration never starts."""
-    bright = media.write_picture(tmp_path / "bright.png", media.plain((200, 9, 9)))
-    source = ("--source", bright, "--display", "none", "--duration", "1")
-    code, _, err = run("live", *source, *words(overflowing_file))
-    assert code == 65 and "Inf in the layer 'second'" in err
-
-
 def settings(file):
     """A configuration with a network in float32."""
     options = {"--model": str(file), "--preprocess": "none", "--precision": "float32"}

@@ -23,14 +23,10 @@ from realtime_lrp.commands.evaluate.search import (
 )
 from realtime_lrp.commands.evaluate.search_space import (
     Candidate,
-    candidates,
     layer_groups,
 )
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.rules.composites import COMPOSITES
-
-GROUPS = {"input": ["a"], "early": ["b", "c"], "output": ["odd[1]"]}
 
 
 def groups_of(model):
@@ -66,17 +62,6 @@ def test_layers_are_grouped_from_input_to_output():
     dense = keras.Sequential([keras.Input((4, 4, 1)), keras.layers.Flatten()])
     dense.add(keras.layers.Dense(2, name="only"))
     assert groups_of(dense) == {"input": ["only"]}
-
-
-def test_the_same_seed_tries_the_same():
-    """First the defaults, then the other named composites, then random ones."""
-    found = candidates(GROUPS, 30, seed=3)
-    assert found == candidates(GROUPS, 40, seed=3)[:30] != candidates(GROUPS, 30, seed=4)
-    names = [one.name for one in found]
-    assert names[:2] == ["zplus", "epsilon_plus_flat"]
-    assert {*names[: len(COMPOSITES)]} == {*COMPOSITES}
-    assert names[len(COMPOSITES)] == "random 1" and len(names) == len(set(names)) == 30
-    assert [one.name for one in candidates(GROUPS, 1, seed=3)] == ["zplus"]
 
 
 def test_no_photo_is_on_both_halves():

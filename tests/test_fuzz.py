@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 import threading
-import zipfile
 from pathlib import Path
 
 import media
@@ -190,18 +189,6 @@ def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
     code, _, refusal = run("image", path, *words, "--overwrite")
     assert code == 65 and "[31mred" in refusal
     assert not {"\x1b", "\x07"} & {*out, *err, *refusal}
-
-
-@pytest.mark.release
-def test_what_a_file_says_is_told_at_limited_length(run, tmp_path):
-    """A layer of a network has a type of 100000 letters."""
-    description = {"class_name": "x" * 100_000, "module": "keras.layers", "config": {}}
-    with zipfile.ZipFile(tmp_path / "long.keras", "w") as archive:
-        archive.writestr("config.json", json.dumps(description))
-    (tmp_path / "a.png").write_bytes(picture("png"))
-    words = ("-o", tmp_path / "o.png", "--model", tmp_path / "long.keras")
-    code, _, refusal = run("image", tmp_path / "a.png", *words)
-    assert code == 65 and "long.keras" in refusal and len(refusal) < 600
 
 
 def test_a_frame_beyond_the_limit_is_not_decoded(monkeypatch):

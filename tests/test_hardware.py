@@ -4,12 +4,10 @@ import contextlib
 import json
 import time
 
-import media
 import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.bench import timing
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import device as times
 from realtime_lrp.engine import engine as engines
@@ -182,17 +180,6 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
         steps.index(("begin", number + 1)) < steps.index(("wait", number)) for number in range(1, 6)
     ]
     assert ahead == [in_flight == 2] * 5
-
-
-def test_a_processor_without_bfloat16_says_so(run, tiny_model, tmp_path, monkeypatch):
-    """An explicit bfloat16 is an error with a message; `bench` measures float32 only."""
-    monkeypatch.setattr(loading, "computes_bfloat16", lambda: False)
-    words = ("--model", tiny_model, "--preprocess", "none", "--precision", "bfloat16")
-    media.write_picture(tmp_path / "in.png", media.plain(size=(40, 40)))
-    code, _, err = run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *words)
-    assert code == 69 and "cannot compute in bfloat16" in err
-    monkeypatch.setattr(timing, "computes_bfloat16", lambda: False)
-    assert timing.precisions() == ["float32"]
 
 
 @pytest.fixture

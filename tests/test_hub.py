@@ -4,7 +4,6 @@ import json
 import shutil
 
 import keras
-import media
 import numpy as np
 import pytest
 from model_files import archived, check_in_this_process, members
@@ -263,18 +262,3 @@ def test_a_model_file_cannot_name_what_reads_files(tmp_path):
     parts = members(tmp_path / "a.keras") | {"config.json": json.dumps(described)}
     with pytest.raises(DamagedInputError, match="needs code that is not in Keras"):
         load_model(archived(tmp_path / "b.keras", parts))
-
-
-def test_the_command_line_takes_presets(run, convolutional, tmp_path, monkeypatch):
-    """With its labels and the hashes of its files."""
-    check_in_this_process(monkeypatch)
-    monkeypatch.setattr(hub, "imagenet_labels", lambda download: [f"n{n}" for n in range(1000)])
-    media.write_picture(tmp_path / "a.png", media.plain())
-    words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png")
-    code, out, err = run(*words, "--model", f"hub:{convolutional}")
-    assert code == 0, err
-    assert "a.png: n" in out
-    code, out, err = run("show", tmp_path / "b.png")
-    assert code == 0, err
-    assert "preset" in out
-    assert "head" in out

@@ -22,7 +22,6 @@ from realtime_lrp.commands.kiosk.camera import ClipSource
 from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.report import Report
-from realtime_lrp.commands.kiosk.screen import ClosedCard
 from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import single_instance
 from realtime_lrp.commands.kiosk.states import Fault
@@ -31,7 +30,6 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.view.elements import ACCENT
 from realtime_lrp.view.window.full_screen import NullWindow
 from realtime_lrp.view.window.window import Mouse
 
@@ -243,27 +241,6 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     assert turns.kiosk.camera.captured - captured <= 1 and turns.kiosk.camera.newest(0.1) is None
     moment = datetime(2026, 11, 24, 10, 0)
     until(lambda: turns.turn(0.2, heart=1.0) == "attract")
-    turns.kiosk.end()
-
-
-def test_a_closed_exhibit_can_say_when_it_opens(monkeypatch):
-    """A card on black, in the languages in turn; it drifts, and the camera is off."""
-    hours, shown = 'kiosk.hours={daily: "10:00-18:00"}', []
-    turns = Turns(
-        monkeypatch, hours, "kiosk.closed=card", "kiosk.language_seconds=15", wall=lambda: WORKDAY
-    )
-    turns.kiosk._wall_clock = lambda: datetime(2026, 11, 23, 20)
-    turns.turn()
-    begin = turns.now
-    for _ in range(10):
-        assert turns.turn(60.0) == "closed"
-        shown.append(np.argwhere((turns.canvas == ACCENT).all(-1)).mean(axis=0))
-        assert (turns.canvas[:5] == 0).all() and (turns.canvas > 200).any()
-    assert (np.ptp(shown, axis=0) > 20).all()
-    languages = [turns.kiosk._visitor.language(begin + 0.1 + 15.0 * n) for n in range(6)]
-    cards = [turns.kiosk._closed_card(turns.kiosk._captions[one]) for one in languages]
-    assert [card.title for card in cards[:4]] == ["Closed", "Geschlossen", "Fermé", "Cerrado"]
-    assert cards[0] == cards[5] == ClosedCard("Closed", "Open again on Tuesday at 10:00.")
     turns.kiosk.end()
 
 

@@ -149,23 +149,6 @@ def test_nothing_burns_in(exhibit):
     assert columns[0] > 820 and columns[1] < 460
 
 
-def test_languages_take_turns_until_one_is_chosen():
-    """By number, by key or by touch; while nobody is there, for a minute."""
-    visitor = VisitorChoices(5, 15.0, now=1000.0)
-    at = (1000.0, 1014.9, 1015.0, 1074.9, 1075.0)
-    assert [visitor.language(now) for now in at] == [0, 0, 1, 4, 0]
-    visitor.visitor_left(0.0)
-    visitor.handle(["3"], {}, 1.0)
-    assert visitor.language(60.9) == 2 and visitor.language(61.0) == 4
-    visitor.handle(["3", "l"], {}, 70.0)
-    visitor.handle(["9", "x", "0"], {}, 70.0)
-    assert visitor.language(70.0) == 3
-    boxes = {"language 1": (0, 0, 50, 50), "privacy": (50, 0, 100, 50)}
-    visitor.handle([Mouse(10, 10, "left"), Mouse(10, 10, "")], boxes, 70.0)
-    assert visitor.language(70.0) == 1
-    assert VisitorChoices(5, 0.0, 0.0).language(1e6) == 0
-
-
 def test_a_visitor_gets_the_language_of_the_last_touch_or_the_first():
     """Whichever one has its turn when they come; the next visitor starts with the first again."""
     visitor = VisitorChoices(5, 15.0, now=0.0)

@@ -243,17 +243,6 @@ def test_a_grey_model_gets_the_luminance(style, run, seen, tmp_path):
     assert "luminance" in err
 
 
-def test_a_link_stays_a_link(run, with_tiny, tmp_path):
-    """The file that it names is replaced."""
-    media.write_picture(tmp_path / "in.png", media.plain(size=(40, 40)))
-    (tmp_path / "real.png").write_text("old")
-    (tmp_path / "link.png").symlink_to(tmp_path / "real.png")
-    words = ("image", tmp_path / "in.png", "-o", tmp_path / "link.png", "--overwrite")
-    assert run(*words, *with_tiny)[0] == 0
-    assert (tmp_path / "link.png").is_symlink()
-    assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_integrated_gradients_tell_how_complete_they_are(run, with_tiny, tmp_path):
     """In the line of a picture; and the sidecar has what started and what is missing."""
     picture = media.write_picture(tmp_path / "in.png", media.plain((200, 90, 9)))

@@ -21,7 +21,6 @@ from realtime_lrp.config.provenance import (
     recorded_settings,
 )
 from realtime_lrp.engine.device import computes_bfloat16, cpu
-from realtime_lrp.engine.hashes import hashes, network_files
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture
@@ -269,20 +268,6 @@ def test_xml_with_declarations_is_not_read(tmp_path):
     assert description_in(b'<!DOCTYPE a [<!ENTITY b "c">]>' + xmp_packet("&b;")) is None
     media.write_picture(tmp_path / "p.png", media.plain())
     assert read_description(tmp_path / "p.png") is None
-
-
-def test_a_file_that_changed_since_it_was_loaded_has_no_hash(tmp_path):
-    """A wrong hash would be worse; one that was computed before stays."""
-    model = tmp_path / "m.keras"
-    model.write_bytes(b"one")
-    loaded = config.load(None, (), {"--model": str(model)}).config
-    before = network_files(loaded)
-    model.write_bytes(b"more")
-    now = network_files(loaded)
-    more = hashlib.sha256(b"more").hexdigest()
-    assert hashes(before) == {} and hashes(now) == {"model": more}
-    model.unlink()
-    assert hashes(now) == {"model": more} and network_files(loaded) == {}
 
 
 def test_where_something_was_is_not_recorded():

@@ -223,26 +223,6 @@ def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
     assert MapScaler()(faint, LOOK).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("target", "score", "total", "sentence"),
-    [
-        ("1", 1e-6, 1e-6, "nothing in this picture speaks for tiger cat"),
-        ("1 - 0", 0, 0, "nothing in this picture speaks for tiger cat or heart"),
-        ("top1", 0.7, 0, "the map of epsilon_plus_flat is zero, or nearly, everywhere"),
-        ("1", 0.2, 0.2, ""),
-    ],
-)
-@pytest.mark.parametrize("presenting", [True, False])
-def test_a_map_of_nearly_no_relevance_says_so_once(target, score, total, sentence, presenting):
-    """In the presenter view too."""
-    viewer = Viewer(figures=True, size=(1080, 1920) if presenting else None)
-    request = replace(viewer.request, target=target)
-    seen(viewer, labels=("heart", "tiger_cat", "cup"), request=request, score=(score, score),
-         total=total)  # fmt: skip
-    entries = [entry for block in viewer.view.first.scene.right for entry in block]
-    assert [e.head for e in entries if isinstance(e, Paragraph)] == ([sentence] if sentence else [])
-
-
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     """They change with the map, and not with the request or some time later."""
     monkeypatch.setattr(view, "FIGURES_S", 1e9)

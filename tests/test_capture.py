@@ -342,11 +342,7 @@ class Player(Source):
     def __init__(self, stop, clock, calls):
         super().__init__(stop)
         self.clock, self.paused = clock, threading.Event()
-        self.pause = lambda paused: calls.append(("pause", paused))
-        self.step = lambda: calls.append("step")
-        self.skip = lambda files: calls.append(("skip", files))
-        self.seek = lambda position: calls.append(("seek", position))
-        self.loop = lambda on: calls.append(("loop", on))
+        self.control = lambda action, value=0: calls.append((action, value))
         self.timeline = Timeline(1.0, 8.0, "seconds")
 
     def read(self):
@@ -358,26 +354,26 @@ def test_controls_reach_the_present_source(clock):
     """None before it is open, none while it is switched; a player that rests is not lost."""
     calls, world = [], World(clock)
     capture = Capture(lambda stop: Player(stop, clock, calls), clock=clock)
-    capture.source.pause(True)
+    capture.source.control("pause", True)
     assert (capture.source.described, capture.source.files) == ("", 0)
     with capture:
         clock.sleep(31)
         assert (capture.source.described, capture.source.files) == ("a.mp4", 2)
-        capture.source.pause(True)
-        capture.source.step()
-        capture.source.skip(-1)
-        capture.source.seek(4.5)
-        capture.source.loop(False)
-        assert calls == [("pause", True), "step", ("skip", -1), ("seek", 4.5), ("loop", False)]
+        capture.source.control("pause", True)
+        capture.source.control("step")
+        capture.source.control("skip", -1)
+        capture.source.control("seek", 4.5)
+        capture.source.control("loop", False)
+        assert calls == [("pause", True), ("step", 0), ("skip", -1), ("seek", 4.5), ("loop", False)]
         assert capture.source.timeline.length == 8.0
         clock.sleep(25)
         assert (capture.trouble, capture.frames.count) == ("", 1)
         capture.switch(world.open)
-        capture.source.step()
+        capture.source.control("step")
         assert capture.source.described == ""
         clock.sleep(1)
         assert (capture.source.described, capture.source.files) == ("camera", 0)
-        capture.source.skip(1)
+        capture.source.control("skip", 1)
         assert len(calls) == 5 and capture.source.timeline is None
 
 
@@ -471,7 +467,7 @@ def test_a_hanging_decoder_is_killed_and_its_file_opened_again(kind, tmp_path, m
     opened, gate = gated(functools.partial(open_source, name))
     with Capture(opened) as capture:
         until(lambda: capture.frames.count > 5)
-        capture.source.pause(kind == "paused")
+        capture.source.control("pause", kind == "paused")
         gate.clear()
         children[0].send_signal(signal.SIGSTOP)
         until(lambda: capture.trouble == LOST)

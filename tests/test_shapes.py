@@ -41,7 +41,7 @@ def test_the_network_is_the_one_that_is_built(model):
     assert model.output_shape == (None, len(CLASSES))
 
 
-@pytest.fixture(scope="module", params=[160, pytest.param(640, marks=pytest.mark.release)])
+@pytest.fixture(scope="module", params=[320, pytest.param(640, marks=pytest.mark.release)])
 def fresh(request) -> Batch:
     """Pictures that were not trained with."""
     return draw_batch((FRESH,), request.param)
@@ -51,12 +51,12 @@ def test_it_names_fresh_pictures(model, fresh):
     """At least 97 % of new pictures, and 90 % of each class."""
     figures = naming(model.predict(fresh.pixels, batch_size=64, verbose=0), fresh.labels)
     assert figures["accuracy"] >= 0.97
-    assert min(figures["accuracy_of_class"].values()) >= 0.9, "10 to 40 of each class"
+    assert min(figures["accuracy_of_class"].values()) >= 0.9, "20 to 40 of each class"
 
 
 @pytest.mark.parametrize("target", ["all", "top1"])
 def test_the_largest_relevance_is_on_the_symbol(explainer, fresh, target):
-    """On at least 95 % of 40 to 160 pictures."""
+    """On at least 95 % of 80 to 160 pictures."""
     count = len(fresh.pixels) // 4
     batch = Batch(*(getattr(fresh, field.name)[:count] for field in fields(Batch)))
     _, maps = explain(explainer, batch.pixels, target)

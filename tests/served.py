@@ -70,7 +70,7 @@ class Served:
         self.visitors = visitors or StandIn()
         self.examples = Examples()
         app = App(
-            self.exchange, self.tokens, lambda: {"maps": 7}, lambda: None, self.visitors,
+            self.exchange, self.tokens, "", lambda: {"maps": 7}, lambda: None, self.visitors,
             self.examples,
         )  # fmt: skip
         self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening, tls)

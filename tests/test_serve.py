@@ -246,7 +246,7 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
     """Those in between are never sent."""
     with served.socket() as viewer:
         assert json.loads(viewer.recv(timeout=300)) == {
-            "type": "role", "control": True, "watch": served.tokens[Role.WATCH],
+            "type": "role", "control": True, "watch": served.tokens[Role.WATCH], "fingerprint": "",
         }  # fmt: skip
         served.publish(0)
         first = picture_of(viewer)

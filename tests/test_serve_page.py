@@ -354,6 +354,9 @@ class TestTheAudience:
         until(page, lambda: picture.evaluate("one => one.naturalWidth > 0"))
         shown = cv2.imdecode(np.frombuffer(picture.screenshot(), np.uint8), 1)
         assert media.code_in(shown) == page.get_attribute("#watch", "href")
+        expect(page.locator("#code-address")).to_have_text(page.get_attribute("#watch", "href"))
+        warning = page.locator("#code-warning")
+        expect(warning).to_contain_text("Only this machine opens that address")
         page.keyboard.press("Escape")
         expect(watching.locator("#controls")).to_be_hidden()
         watching.keyboard.press("f")
@@ -361,6 +364,17 @@ class TestTheAudience:
         pressed(page, "freeze").to_have_count(1)
         page.click("#freeze")
         pressed(page, "freeze").to_have_count(0)
+
+    def test_a_phone_of_the_audience_shows_all_on_one_screen(self, watching):
+        """The picture, the answer in large letters and one button, without scrolling."""
+        expect(watching.locator("#answers .bar").first).to_be_visible()
+        shown = ("#view", ".bar >> nth=0", "#camera")
+        boxes = [watching.locator(one).bounding_box() for one in shown]
+        edges = [edge for box in boxes for edge in (box["y"], box["y"] + box["height"])]
+        assert edges == sorted(edges) and edges[0] >= 0 and edges[-1] <= 844
+        assert boxes[0]["height"] > 400 and boxes[1]["height"] > 44
+        assert watching.evaluate("document.documentElement.scrollHeight") == 844
+        assert watching.locator("button:visible").count() == 1
 
     def test_a_phone_explains_what_is_before_its_own_camera(self, page, watching):
         """Its video is shown with its own map, also to who only watches; then the view is back.
@@ -474,7 +488,9 @@ def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(v
         until(page, lambda: pixel(page, 5, 5).min() > 150)
         expect(page.locator("#notice")).to_have_text("")
     with serving_pages(served.port, token="the-token-of-another-start"):
-        expect(page.locator("#notice")).to_contain_text("open the address that it printed")
+        expect(page.locator("#notice")).to_contain_text("scan the code again")
+    for old in ("#view", "#answers"):
+        assert page.eval_on_selector(old, "one => getComputedStyle(one).opacity") == "0.4"
     page.close()
 
 

@@ -61,20 +61,22 @@ log = logging.getLogger(__name__)
 class App:
     """The answers; `figures` and `snapshot` are called in the render loop.
 
-    `examples` are the gallery's pictures of a channel of a layer, b"" for none.
+    `examples` are the gallery's pictures of a channel of a layer, b"" for none; `fingerprint` is
+    that of a certificate which browsers ask about, else "".
     """
 
     def __init__(
         self,
         exchange: Exchange,
         tokens: Tokens,
+        fingerprint: str,
         figures: Callable[[], dict[str, Any]],
         snapshot: Callable[[], Snapshot | None],
         visitors: Visitors,
         examples: Callable[[str, str], bytes],
     ):
         self._visitors, self._examples = visitors, examples
-        self._exchange, self._tokens = exchange, tokens
+        self._exchange, self._tokens, self._fingerprint = exchange, tokens, fingerprint
         self._figures, self._snapshot = figures, snapshot
 
     def routes(self) -> ASGIApp:
@@ -170,7 +172,7 @@ class App:
         """Sends what the viewer needs to know once, then news and pictures."""
         own: dict[str, Any] = {"type": "role", "control": role is Role.CONTROL}
         if role is Role.CONTROL:
-            own["watch"] = self._tokens[Role.WATCH]
+            own |= {"watch": self._tokens[Role.WATCH], "fingerprint": self._fingerprint}
         await _in_time(socket.send_json(own))
         while True:
             messages, picture = await viewer.next(self._exchange)

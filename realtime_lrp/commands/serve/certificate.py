@@ -26,17 +26,20 @@ CLOCKS = datetime.timedelta(days=1)  # a phone's clock may be behind by this
 log = logging.getLogger(__name__)
 
 
-def tls_of(serve: Serve, new: bool = False) -> ssl.SSLContext | None:
-    """What the server speaks HTTPS with; None for HTTP. `new`: our own certificate is made anew."""
+def tls_of(serve: Serve, new: bool = False) -> tuple[ssl.SSLContext | None, str]:
+    """What the server speaks HTTPS with, None for HTTP; the fingerprint of our own certificate.
+
+    The fingerprint is "" for others. `new`: our own certificate is made anew.
+    """
     if serve.cert or serve.key:
-        return context_of_files(serve.cert, serve.key)
+        return context_of_files(serve.cert, serve.key), ""
     if not serve.https:
         if not is_loopback(serve.host):
             log.warning(
                 "pictures and token go over the network unencrypted, and phones do not give their "
                 "camera; see --https"
             )
-        return None
+        return None, ""
     context, fingerprint = own_context([*addresses(serve.host), *serve.names], new)
     log.warning(
         "browsers will say that the connection is not private, because this machine made the "
@@ -44,7 +47,7 @@ def tls_of(serve: Serve, new: bool = False) -> ssl.SSLContext | None:
         "website; Firefox: Advanced, then Accept the Risk). Its SHA-256 fingerprint is %s",
         fingerprint,
     )
-    return context
+    return context, fingerprint
 
 
 def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:

@@ -61,7 +61,9 @@ class WebPage:
         self._tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
             self._listening = stack.enter_context(listen(serve.host, serve.port))
-            self._tls = tls_of(serve, new)  # warns, so it comes after what may fail
+            self._tls, self._fingerprint = tls_of(
+                serve, new
+            )  # warns, so it comes after what may fail
             stack.pop_all()
 
     def __enter__(self) -> "WebPage":
@@ -91,7 +93,10 @@ class WebPage:
         exchange = Exchange()
         visitors = Visitors(relevance, lambda: view.state, lambda: exchange.view_watched)
         examples = Examples()
-        app = App(exchange, self._tokens, figures, lambda: snapshot_of(view), visitors, examples)
+        app = App(
+            exchange, self._tokens, self._fingerprint, figures, lambda: snapshot_of(view), visitors,
+            examples,
+        )  # fmt: skip
         port = self._listening.getsockname()[1]
         guard = Guard(app.routes(), self._tokens, self._serve.names, port)
         with visitors, Server(guard, self._listening, self._tls) as server:

@@ -85,7 +85,7 @@ export function connect(canvas, heard) {
         return;
       }
       ended ||= code === ENDED;
-      heard.lost(reason && code === 1013 ? `${reason}.` : await whyLost(ended));
+      heard.lost(reason && code === 1013 ? `${reason}.` : await whyLost(ended, tries));
       setTimeout(open, RETRY_MS[Math.min(tries++, RETRY_MS.length - 1)]);
     };
   }
@@ -109,14 +109,15 @@ export function connect(canvas, heard) {
 }
 
 /** A sentence that says why there is no connection, also if the server said that it ends. */
-async function whyLost(ended) {
+async function whyLost(ended, tries) {
   try {
     const answer = await fetch("figures", { method: "HEAD", cache: "no-store" });
     if (answer.status === 401) {
-      return "The server was started again with a new token: open the address that it printed.";
+      return "The server has a new token: scan the code again, or open the address that it printed.";
     }
   } catch {
-    // it does not answer
+    // it does not answer, or has a new certificate as well, of which a page is not told
   }
+  if (tries > RETRY_MS.length) return "No connection. This page comes back by itself; if it does not, scan the code again.";
   return ended ? "The view was ended. This page goes on when it is started again." : "Connection lost. Trying again …";
 }

@@ -51,8 +51,23 @@ function onRole(role) {
     const address = new URL(location.pathname, location.href);
     address.searchParams.set("token", role.watch);
     at("watch").href = address;
-    at("watch").textContent = address;
+    at("watch").textContent = at("code-address").textContent = address;
+    say("code-warning", whatPhonesAsk(role.fingerprint));
   }
+}
+
+/** What happens on a phone that opens the address. */
+function whatPhonesAsk(fingerprint) {
+  if (/^(localhost|127\.|\[::1\])/.test(location.hostname)) {
+    return "Only this machine opens that address. For phones start with --host 0.0.0.0 --https.";
+  }
+  if (location.protocol === "http:") {
+    return "Phones can watch. They give their own camera only if this is started with --https.";
+  }
+  if (!fingerprint) return "";
+  return "The phone will say that the connection is not private, because this machine made the certificate " +
+    "itself. Choose Advanced, then Proceed (Safari: Show Details, then visit this website). It asks once. " +
+    `SHA-256: ${fingerprint}`;
 }
 
 function onChoices(choices) {

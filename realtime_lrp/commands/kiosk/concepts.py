@@ -6,6 +6,7 @@ It takes turns with the page of the answer. Nothing is computed for it while it 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -152,9 +153,9 @@ class ConceptPage(ExhibitPage):
         found = moment.explained.concepts if moment.explained else None
         wanted = turns.wanted(now)
         if wanted and found and found.problem:
-            self._rest(found.problem, now)
+            self._rest(found.problem, now + REST_S)
         elif wanted and moment.failing:
-            self._rest("explaining failed", now)
+            self._rest("explaining failed", now + REST_S)
         elif found and found.maps:
             self._problem = ""
         if now < self._rests_until:
@@ -169,7 +170,8 @@ class ConceptPage(ExhibitPage):
 
     def _read_gallery(self, moment: Moment) -> None:
         """Finds layer, pictures and names for an engine."""
-        self._gallery, engine, wanted = None, moment.engine, self.config.concepts.layer
+        self._gallery, self._rests_until = None, 0.0
+        engine, wanted = moment.engine, self.config.concepts.layer
         if engine is None:
             return
         try:
@@ -178,27 +180,24 @@ class ConceptPage(ExhibitPage):
             gallery = gallery_of(engine, self.config)
             self._layer = wanted or (described_layers(engine, gallery) or ("",))[-1]
         except Exception as error:  # the exhibit goes on, whatever is wrong with a file
-            self._leave_out(first_line(error))
+            self._rest(first_line(error), math.inf)
             return
         if not engine.concept_layers():
-            self._leave_out("it needs LRP, and a network with layers of rows and columns")
-        elif gallery.names.get(self._layer) or gallery.channels(self._layer):
-            self._gallery = gallery
+            why = "it needs LRP, and a network with layers of rows and columns"
+        elif not (gallery.names.get(self._layer) or gallery.channels(self._layer)):
+            why = f"there are no pictures or names for the channels of {self._layer!r}"
         else:
-            self._leave_out(f"there are no pictures or names for the channels of {self._layer!r}")
+            self._gallery = gallery
+            return
+        self._rest(why, math.inf)
 
-    def _leave_out(self, why: str) -> None:
-        self._turns.start_over(None, 0.0)
-        self._tell(why, "the page is left out")
-
-    def _rest(self, why: str, now: float) -> None:
-        """Computes no channels for `REST_S`; says so once while the reason stays the same."""
-        self._rests_until = now + REST_S
-        self._tell(why, f"the page is left out for {REST_S:.0f} s")
-
-    def _tell(self, why: str, what: str) -> None:
+    def _rest(self, why: str, until: float) -> None:
+        """Computes no channels until then; says so once while the reason stays the same."""
+        self._rests_until = until
+        self._turns.start_over(None, until)
         if why != self._problem:
-            log.warning("concepts: %s: %s", what, why)
+            span = "" if until == math.inf else f" for {REST_S:.0f} s"
+            log.warning("concepts: the page is left out%s: %s", span, why)
         self._problem = why
 
     def _described(self, channel: int) -> ShownConcept | None:

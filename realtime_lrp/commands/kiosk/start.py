@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.loop import Kiosk
@@ -138,47 +138,40 @@ def _forbid_core_dumps() -> None:
 
 @contextmanager
 def single_instance() -> Iterator[None]:
-    """Refuses to start if another exhibit uses the state folder, which is locked until the end.
+    """Refuses to start if another exhibit uses the state folder; its lock names the process.
 
-    Where folders cannot be locked (Windows, some file systems), nothing is refused.
+    Where files cannot be locked (Windows, some file systems), nothing is refused.
     """
-    lock = _lock(state_folder())
+    lock = _lock(state_folder() / "running")
     try:
         yield
     finally:
-        if lock is not None:
-            os.close(lock)
+        if lock:
+            lock.close()
 
 
-def _lock(folder: Path) -> int | None:
-    """A descriptor that holds the lock and is not inherited; None if locking is impossible."""
+def _lock(path: Path) -> IO[str] | None:
+    """The file, locked until it is closed; None if locking is impossible."""
     try:
         import fcntl  # not on every system
 
-        lock = os.open(folder, os.O_RDONLY)
+        file = path.open("a+", encoding="utf-8")
     except (ImportError, OSError):
         return None
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
     except BlockingIOError:
-        os.close(lock)
+        file.seek(0)
         raise UnavailableError(
-            f"The exhibit is already running{_process_using(folder)}. "
+            f"The exhibit is already running (process {file.read()}). "
             "Stop that one first, with its exit key or SIGTERM."
         ) from None
-    except OSError:  # a file system without locks
-        os.close(lock)
-        return None
-    return lock
-
-
-def _process_using(folder: Path) -> str:
-    """Names the process that has the folder open, in brackets; "" if the system hides it."""
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            if link.readlink() == folder.resolve():
-                return f" (process {link.parts[2]})"
-    return ""
+    except OSError:  # no locks, or no space for a number
+        log.debug("%s cannot be locked", path)
+    return file
 
 
 class _LossyHandler(RotatingFileHandler):

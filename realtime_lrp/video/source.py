@@ -65,8 +65,8 @@ class Source:
     def control(self, action: Action, value: float = 0) -> None:
         """Changes what comes next, in a source of files.
 
-        "pause" stops giving frames while the value is true, "step" then gives one more, "skip"
-        passes files (backwards if negative), "seek" goes to a position of the timeline, with
+        The action "pause" stops giving frames while the value is true, "step" then gives one more,
+        "skip" passes files (backwards if negative), "seek" goes to a position of the timeline, with
         the frame that is shown there, and "loop" says whether the files begin again at their end;
         else the last frame stays.
         """

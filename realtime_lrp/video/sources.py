@@ -24,9 +24,9 @@ from realtime_lrp.video.synthetic import Synthetic
 
 
 def open_source(words: str, stop: threading.Event, camera: CameraSettings | None = None) -> Source:
-    """Opens what `--source` names, until `stop` is set.
+    """Opens what `words` name, as `--source` does, until `stop` is set.
 
-    That is a name out of `SOURCES` ("synthetic", "synthetic:60" with frames a second, "screen",
+    They are a name out of `SOURCES` ("synthetic", "synthetic:60" with frames a second, "screen",
     "screen:2"), a camera ("0", "/dev/video0" or a part of its name), a URL, or a file, folder or
     glob. Sources of this package are read by a child process; rows that a program adds to `SOURCES`
     are opened in this process. Raises UnavailableError for a camera, stream or screen that cannot

@@ -60,7 +60,7 @@ def test_the_card_is_there_before_anything_else_and_changes_with_the_trouble():
 
 @pytest.mark.parametrize(
     ("keys", "ends"),
-    [("q", True), ("h l q", True), ("Escape Escape", True), ("Escape f Escape", False)],
+    [("q", False), ("h l q q", True), ("Escape Escape", True), ("Escape f q", False)],
 )
 def test_q_and_esc_twice_end_the_start(keys, ends):
     """With another key between, the second Esc is the first of another two."""

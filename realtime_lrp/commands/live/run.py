@@ -24,9 +24,9 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.networks import further_threads
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.actions import ESCAPE_NOTICE
+from realtime_lrp.realtime.viewer.actions import END_NOTICE
 from realtime_lrp.realtime.viewer.events import Event, KeyPressed, MouseMoved, NoticeGiven
-from realtime_lrp.realtime.viewer.state import ESCAPE_S, Command, LoopFiles, SeekTo, first_state
+from realtime_lrp.realtime.viewer.state import END_S, Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
@@ -43,14 +43,14 @@ PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
 
 
 class Opening:
-    """The time until the first frame. `q` and Esc twice end it; other keys have no effect."""
+    """The time until the first frame. `q` or Esc, twice, ends it; other keys have no effect."""
 
     def __init__(self, config: Config, window: Window | None):
         names = (Path(one.name).name for one in (config.model, *config.live.also_models))
         self._title = f"Loading {', '.join(names)}"
         self._text = f"Source: {masked(config.live.source)}"
         self._window = window
-        self._left, self._escape_until = False, 0.0
+        self._left, self._end_until = False, 0.0
         self._shown: tuple[tuple[int, int], str] | None = None
         self.show()
 
@@ -58,8 +58,8 @@ class Opening:
         """Draws the card where there is none yet, or where it has changed."""
         if self._window is None:
             return
-        escape = ESCAPE_NOTICE if time.monotonic() < self._escape_until else ""
-        appearance = self._window.size, escape or trouble or self._text
+        ending = END_NOTICE if time.monotonic() < self._end_until else ""
+        appearance = self._window.size, ending or trouble or self._text
         if appearance == self._shown:
             return
         self._shown = appearance
@@ -88,10 +88,10 @@ class Opening:
         return self._left or self._window.closed
 
     def _press(self, key: str) -> None:
-        """Notes a key; the second Esc counts within `ESCAPE_S`, with no other key between."""
-        now, escape = time.monotonic(), key == "Escape"
-        self._left = self._left or key == "q" or (escape and now < self._escape_until)
-        self._escape_until = now + ESCAPE_S if escape else 0.0
+        """Notes a key; the second press counts within `END_S`, with no other key between."""
+        now, ends = time.monotonic(), key in ("Escape", "q")
+        self._left = self._left or (ends and now < self._end_until)
+        self._end_until = now + END_S if ends else 0.0
 
 
 class RemoteTurns(Protocol):
@@ -132,7 +132,7 @@ def run(
     window: type | None = Window,
     remote: Remote | None = None,
 ) -> list[str]:
-    """Runs until `q`, Esc twice, the window's X, SIGINT, SIGTERM or the end of the duration.
+    """Runs until `q` or Esc, twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     `duration_s` counts from the first map; `window` is a class, `Window` or one like it. Returns a
     line for each file that was saved, and one of figures if there was a map.

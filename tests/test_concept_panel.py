@@ -260,14 +260,14 @@ def test_the_thread_computes_channels_only_when_asked(picture):
     with thread:
         until(newest)
         wanted = ConceptRequest()
-        assert newest().concepts is None and not thread.engine.has_concepts(wanted)
+        assert newest().result.concepts is None and not thread.engine.has_concepts(wanted)
         frozen = newest().frame
         thread.request = replace(thread.request, frame=frozen, concepts=wanted)
-        until(lambda: newest().concepts, feed=False)
-        assert newest().frame is frozen and newest().concepts.layer == LAYER
+        until(lambda: newest().result.concepts, feed=False)
+        assert newest().frame is frozen and newest().result.concepts.layer == LAYER
         thread.request = replace(thread.request, frame=None, concepts=None)
         until(lambda: newest().frame is not frozen)
-        assert newest().concepts is None
+        assert newest().result.concepts is None
 
 
 # The panel
@@ -381,7 +381,7 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     explained = frame_with(found_of(5, 17), state.request)
     drawn = MapScaler()(explained, LOOK)
     (panel,) = drawn.panels
-    own = explained.concepts.of(17)
+    own = explained.result.concepts.of(17)
     np.testing.assert_array_equal(panel.intensity, intensity(own.strength, (0, 0, 8, 8)))
     assert panel.name == "channel 17 of conv2"
     scene = compose(state, explained.frame, explained, drawn, Columns())

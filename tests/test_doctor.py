@@ -16,14 +16,16 @@ from faults.clock import until
 from faults.server import MjpegServer
 
 from realtime_lrp import config
-from realtime_lrp.commands.doctor import cameras, checks
+from realtime_lrp.commands.doctor import checks
 from realtime_lrp.commands.doctor import run as doctor
 from realtime_lrp.commands.doctor.run import Row
 from realtime_lrp.engine import engine
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.applications import APPLICATIONS
-from realtime_lrp.video import reader, writer
+from realtime_lrp.video import cameras as video_cameras
+from realtime_lrp.video import reader, sources, writer
 from realtime_lrp.video.source import Source
+from realtime_lrp.view.window import window
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = config.load()
@@ -48,7 +50,7 @@ def test_everything_is_found_on_one_page(run):
         "packages": "TensorFlow 2.",
         "source": "synthetic: 640 x 480, ",
         "display": "not needed",
-        "network": "shapes names 4 of 4 symbols of the demo's clip correctly; a map takes ",
+        "network": "shapes names 4 of 4 symbols of the demo's clip correctly; a map takes",
         "codecs": "h264, hevc, av1: written and read back",
         "fonts": "sans and uni draw",
     }.items():
@@ -195,9 +197,9 @@ def machine(tmp_path, monkeypatch):
     """Linux' folders of cameras: two that film, a node without pictures, one that is not known."""
     known, nodes = tmp_path / "video4linux", tmp_path / "dev"
     nodes.mkdir()
-    monkeypatch.setattr(cameras.cameras, "SYSTEM", known)
-    monkeypatch.setattr(cameras.cameras, "LINUX", True)
-    monkeypatch.setattr(cameras, "NODES", nodes)
+    monkeypatch.setattr(video_cameras, "SYSTEM", known)
+    monkeypatch.setattr(video_cameras, "LINUX", True)
+    monkeypatch.setattr(checks, "NODES", nodes)
     for node, index, name in [("video0", 0, "C920"), ("video1", 1, "C920"), ("video2", 0, "Coder")]:
         (known / node).mkdir(parents=True)
         (known / node / "index").write_text(f"{index}\n")
@@ -232,7 +234,7 @@ class Filmed(Source):
 @pytest.fixture
 def films_so(monkeypatch):
     """What the next source gives."""
-    monkeypatch.setattr(cameras, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
+    monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
 
     def give(level=90, each_s=1 / 32, error=None):
         def opened(words, stop, camera):
@@ -240,21 +242,19 @@ def films_so(monkeypatch):
                 raise error
             return Filmed(level, each_s, stop)
 
-        monkeypatch.setattr(cameras, "open_source", opened)
+        monkeypatch.setattr(sources, "open_source", opened)
 
     return give
 
 
 def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
-    """With its name, formats and measured rate; video encoders are not listed as cameras."""
-    offers = {"/dev/video0": ["MJPG up to 1920 x 1080", "YUYV"], "/dev/video2": None}
-    monkeypatch.setattr(cameras, "formats", lambda node: offers.get(node, []))
+    """With its name and measured rate; video encoders are not listed as cameras."""
+    monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: node != "/dev/video2")
     films_so()
-    first, unknown = cameras.every_camera(SETTINGS)
+    first, unknown = checks.every_camera(SETTINGS)
     assert first.mark == unknown.mark == "ok"
     seen = "64 x 48, 32.0 fps measured (it claims 64 x 48, 30 fps, YUYV)"
-    offered = "it offers MJPG up to 1920 x 1080, YUYV"
-    assert first.found == f"C920 (/dev/video0): {seen}; {offered}"
+    assert first.found == f"C920 (/dev/video0): {seen}"
     assert unknown.found == f"a camera without a name ({machine}/video7): {seen}"
 
 
@@ -268,9 +268,9 @@ def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
 )
 def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, monkeypatch):
     """Black, slow, or in use: each with what to do."""
-    monkeypatch.setattr(cameras, "formats", lambda node: [])
+    monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: True)
     films_so(**given)
-    first = next(cameras.every_camera(SETTINGS))
+    first = next(checks.every_camera(SETTINGS))
     assert first.mark == "warning" and words in first.advice
 
 
@@ -287,60 +287,41 @@ def test_a_camera_that_may_not_be_opened_says_how(error, found, advice, machine,
     def refused(node):
         raise error
 
-    monkeypatch.setattr(cameras, "formats", refused)
-    row = next(cameras.every_camera(SETTINGS))
+    monkeypatch.setattr(video_cameras, "gives_pictures", refused)
+    row = next(checks.every_camera(SETTINGS))
     assert row.mark == "warning" and found in row.found and advice in row.advice
 
 
 def test_without_a_camera_there_are_other_sources(monkeypatch, tmp_path):
     """On Linux none is listed; elsewhere the first one is tried."""
-    monkeypatch.setattr(cameras.cameras, "SYSTEM", tmp_path)
-    monkeypatch.setattr(cameras, "NODES", tmp_path)
-    row = only(cameras.every_camera(SETTINGS))
+    monkeypatch.setattr(video_cameras, "SYSTEM", tmp_path)
+    monkeypatch.setattr(checks, "NODES", tmp_path)
+    row = only(checks.every_camera(SETTINGS))
     assert (row.mark, row.found) == ("warning", "none found")
     assert "--source synthetic" in row.advice
 
 
-def test_formats_are_read_from_the_driver(tmp_path, monkeypatch):
-    """The structures of Linux: two formats, one with single sizes and one with a range."""
+def test_a_coder_is_no_camera(tmp_path, monkeypatch):
+    """By the capabilities of Linux' structure: those of the node, where the device says so."""
     node = tmp_path / "video0"
     node.touch()
-    assert cameras.formats(str(node)) == []  # a file answers nothing
-    capabilities = 0x80000001
-
-    def ioctl(camera, request, given):
-        index = int.from_bytes(given[:4], sys.byteorder)
-        if request == cameras.QUERYCAP:
-            assert len(given) == 104
-            of_node = 0x1 if capabilities & 1 else 0x8000
-            return bytes(84) + np.array([capabilities, of_node, 0, 0, 0], np.uint32).tobytes()
-        if request == cameras.ENUM_FMT and index < 2:
-            assert len(given) == 64 and given[4] == 1
-            return given[:44] + (b"MJPG", b"YUYV")[index] + given[48:]
-        if request == cameras.ENUM_FRAMESIZES:
-            assert len(given) == 44
-            numbers = {
-                (b"MJPG", 0): [1, 640, 480, 0, 0, 0, 0],
-                (b"MJPG", 1): [1, 1920, 1080, 0, 0, 0, 0],
-                (b"YUYV", 0): [3, 32, 1280, 2, 32, 720, 2],
-            }.get((given[4:8], index))
-            if numbers:
-                return given[:8] + np.array(numbers, np.uint32).tobytes() + bytes(8)
-        raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(fcntl, "ioctl", ioctl)
-    found = ["MJPG up to 1920 x 1080", "YUYV up to 1280 x 720"]
-    assert cameras.formats(str(node)) == found
-    capabilities = 0x80008000  # a coder
-    assert cameras.formats(str(node)) is None
+    assert video_cameras.gives_pictures(str(node))  # a file answers nothing
+    for device, of_node, films in (
+        (1, 0, True),
+        (0x80000001, 0x8000, False),
+        (0x80008000, 1, True),
+    ):
+        answer = bytes(84) + np.array([device, of_node, 0, 0, 0], np.uint32).tobytes()
+        monkeypatch.setattr(fcntl, "ioctl", lambda camera, request, given, answer=answer: answer)
+        assert video_cameras.gives_pictures(str(node)) is films
 
 
 def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
     """Of a real server."""
-    monkeypatch.setattr(cameras, "MEASURE_S", 0.7)
+    monkeypatch.setattr(checks, "MEASURE_S", 0.7)
     with MjpegServer() as server:
         url = server.url.replace("//", "//me:secret@")
-        row = only(checks.source(config.load(options={"--source": url})))
+        row = only(checks.chosen_source(config.load(options={"--source": url})))
     assert row.mark == "ok" and "secret" not in row.found
     assert "/camera.mjpg: 320 x 240, " in row.found and row.found.endswith(" fps measured")
 
@@ -357,7 +338,7 @@ def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
 )
 def test_a_display_that_is_not_there_is_a_warning(variables, found, advice, monkeypatch):
     """And no window is tried."""
-    monkeypatch.setattr(checks, "_window_opens", None)
+    monkeypatch.setattr(window, "Window", None)
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
@@ -460,19 +441,18 @@ def test_folders_without_room_or_permission_are_warnings(tmp_path, monkeypatch):
     settings = config.load(sets=(f"live.folder={folder}",), check=None)
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "none" / "yet"))
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(0, 0, 2e9))
-    row = only(checks.films(settings))
-    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {folder}")
-    row = only(checks.downloads(settings))
-    assert (row.mark, row.found) == ("ok", f"2.0 GB free in {tmp_path}/none/yet/models")
+    found = [(row.mark, row.found) for row in checks.disks(settings)]
+    folders = folder, f"{tmp_path}/none/yet/models"
+    assert found == [("ok", f"2.0 GB free in {one}") for one in folders]
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: Usage(0, 0, 5e8))
-    row = only(checks.films(settings))
+    row, _ = checks.disks(settings)
     assert row.mark == "warning" and row.advice.startswith("free some space, or ")
 
     def refused(dir):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)
-    row = only(checks.downloads(settings))
+    _, row = checks.disks(settings)
     assert row.mark == "warning" and "cannot be written (Read-only file system)" in row.found
     assert "KERAS_HOME" in row.advice
     assert not (tmp_path / "none").exists()

@@ -9,15 +9,18 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from realtime_lrp import config
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import Error, UnavailableError, first_line
 from realtime_lrp.system.child_command import module_command
@@ -131,9 +134,7 @@ def table(rows: Iterable[Row]) -> list[str]:
 
 def run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
-    command = module_command(
-        "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
-    )
+    command = module_command("realtime_lrp.commands.doctor.run", group.name)
     given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
     with ExitStack() as stack:
         environment = dict(os.environ)
@@ -172,3 +173,43 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
     if failure:
         rows.append(Row(group.mark, group.name, f"failed: {failure}", group.advice))
     return rows
+
+
+def check_group() -> None:
+    """The child process: runs the group that the command line names; each row is a line of JSON.
+
+    Stdin holds the arguments with which the parent called `config.load`.
+    """
+    from realtime_lrp.commands.doctor.checks import CHECKS
+
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries print to stderr, not between the rows
+    given = tuple[str | None, tuple[str, ...], dict[str, Any]]
+    file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
+    settings = config.load(file, sets, options, check=None)
+    group = next(group for group in groups(settings) if group.name == sys.argv[1])
+    for row in _rows(group, CHECKS[group.name], settings):
+        output.write(msgspec.json.encode(row) + b"\n")
+        output.flush()
+    os._exit(0)  # everything is sent; libraries may crash while they are unloaded
+
+
+def _rows(
+    group: Group, checks: Mapping[str, Callable[[Settings], Iterable[Row]]], settings: Settings
+) -> Iterator[Row]:
+    """The rows of checks by name; an exception becomes a row as well."""
+    for name, check in checks.items():
+        try:
+            yield from check(settings)
+        except Exception as error:
+            traceback.print_exc()
+            advice = group.advice
+            if isinstance(error, ImportError) and "libGL" in str(error):
+                advice = "apt install libgl1, or your system's package of libGL"
+            yield failed_row(group.mark, name, error, advice)
+            if isinstance(error, ImportError):
+                break  # the others need that library too
+
+
+if __name__ == "__main__":
+    check_group()

@@ -18,7 +18,7 @@ from faults.server import MjpegServer
 from realtime_lrp import config
 from realtime_lrp.commands.doctor import checks
 from realtime_lrp.commands.doctor import run as doctor
-from realtime_lrp.commands.doctor.run import Row
+from realtime_lrp.commands.doctor.checks import Row
 from realtime_lrp.engine import engine
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.applications import APPLICATIONS
@@ -100,7 +100,7 @@ def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, 
 FAULTS = """
 import os, signal, sys, tempfile, time
 from realtime_lrp.commands.doctor import checks
-from realtime_lrp.commands.doctor.run import Row
+from realtime_lrp.commands.doctor.checks import Row
 
 def good(settings):
     print("noise")
@@ -118,14 +118,18 @@ def hangs(settings):
     tempfile.mkdtemp("hangs")
     time.sleep(60)
 
-checks.CHECKS["system"] = {name: globals()[name] for name in FAULT}
+rows = "program", "libraries", "configuration", "disks", "temporary"
+for row in rows:
+    setattr(checks, row, lambda settings: ())
+for row, name in zip(rows, FAULT):
+    setattr(checks, row, globals()[name])
 """
 
 
 @pytest.mark.parametrize(
     ("fault", "rows"),
     [
-        (("raises", "good"), [("raises", "failed: OSError: no such thing"), ("good", "film.mp4")]),
+        (("raises", "good"), [("program", "failed: OSError: no such thing"), ("good", "film.mp4")]),
         (
             ("good", "crashes", "raises"),
             [

@@ -5,6 +5,7 @@ Heavy libraries are imported inside a check: one that does not load is a finding
 
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -15,20 +16,40 @@ from contextlib import suppress
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from realtime_lrp import config
-from realtime_lrp.commands.doctor.run import Row, failed_row
 from realtime_lrp.config import ASSETS, KeyPath, Settings
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.errors import Error, TransferError, UnavailableError, masked
+from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
 from realtime_lrp.system.quiet import ensure_temporary_folder
 from realtime_lrp.system.version import __version__
 
 if TYPE_CHECKING:
     import numpy as np
+
+Mark = Literal["ok", "warning", "missing"]
+"""How a check went; "missing" is what the demo or processing files needs, and ends with 69."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the report: how a check went, what was found, and what to do if it is not ok."""
+
+    mark: Mark
+    name: str
+    found: str
+    advice: str = ""
+
+
+def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
+    """The row of a check that raised; the second sentence of our own errors is the advice."""
+    if isinstance(error, Error):
+        what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
+        return Row(mark, name, what, " ".join(" ".join(rest).split()) or advice)
+    return Row(mark, name, f"failed: {type(error).__name__}: {first_line(error)}", advice)
+
 
 GB = 1e9
 GIB = 1 << 30
@@ -423,20 +444,3 @@ def fonts(settings: Settings) -> Iterator[Row]:
         yield Row("warning", "fonts", f"uni does not draw {missing}", advice)
     else:
         yield Row("ok", "fonts", "sans and uni draw, Chinese, Japanese and Korean too")
-
-
-CHECKS: dict[str, dict[str, Check]] = {
-    "system": {
-        "program": program,
-        "packages": libraries,
-        "configuration": configuration,
-        "disks": disks,
-        "temporary files": temporary,
-    },
-    "cameras": {"camera": every_camera},
-    "source": {"source": chosen_source},
-    "display": {"display": display},
-    "network": {"processor": processor, "GPU": gpu, "network": network, "weights": weights},
-    "media": {"codecs": codecs, "fonts": fonts},
-}
-"""Group -> name of a row -> what finds it."""

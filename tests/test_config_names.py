@@ -82,7 +82,7 @@ def test_rows_that_a_program_adds_are_known(monkeypatch):
     monkeypatch.setitem(COMPOSITES, "mine", COMPOSITES["zplus"])
     monkeypatch.setitem(RULES, "magnitude", RULES["zplus"])
     names.COMPOSITES.check("mine")
-    names.panels().check("mine")
+    names.PANELS.check("mine")
     names.check_rule("magnitude")
     assert "mine" in legal_values("lrp.composite")
     with pytest.raises(UsageError, match="Did you mean 'mine'"):

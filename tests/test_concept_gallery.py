@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from realtime_lrp import config
-from realtime_lrp.commands.concepts import sheet
+from realtime_lrp.commands.concepts import run as sheet
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.concept_names import names_text, read_names
 from realtime_lrp.models.gallery import (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.curves import GRID, REPLACED, CurveMeter, areas
+from realtime_lrp.commands.evaluate.curves import BATCH, GRID, REPLACED, CurveMeter, areas
 from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     CONFIGURED,
@@ -35,7 +35,6 @@ from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system.progress import Progress
 
-BATCH = 16  # samples that are explained together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
 SHOWN = 3  # maps of a row that are kept for the picture of all maps
 

@@ -217,7 +217,8 @@ def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace
     assert figures.maps == 1 == figures.further["shapes 2"].maps
     figures.further["shapes 2"].device = "CPU"
     assert set(figures.as_dict(live=True)["also_models"]["shapes 2"]) == {
-        "maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision",
+        "maps", "maps_per_s", "map_ms", "map_age_ms", "maps_in_flight", "traces", "device",
+        "precision",
     }  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
                 steps.append(("wait", number))
                 return results()
 
-            return wait
+            return Begun(wait)
 
     monkeypatch.setattr(engines, "Engine", Scripted)
     request = first_request(settings(tiny_model))

@@ -27,7 +27,8 @@ from realtime_lrp.view.overlay import Overlay
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
-    "map_ms", "frame_age_ms", "map_age_ms", "reconnects", "traces", "device", "precision",
+    "map_ms", "frame_age_ms", "map_age_ms", "reconnects", "maps_in_flight", "traces",
+    "device", "precision",
 }  # fmt: skip
 
 

@@ -67,6 +67,10 @@ def video(settings: config.Settings, **options: Any) -> None:
     Times and sound stay as they are. With --workers or --ray, inputs and output may be addresses of
     object stores, such as s3://BUCKET/FOLDER.
     """
+    from realtime_lrp.engine.side_by_side import share_cores
+
+    if not (options["workers"] or options["ray"]):
+        share_cores(settings.config)
     from realtime_lrp.commands.video.run import run
     from realtime_lrp.commands.video.task import VideoOptions
 

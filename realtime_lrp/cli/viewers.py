@@ -82,6 +82,9 @@ def demo(
     if output is None and windowed:
         _exit_0_if_stopped(show)
     else:
+        from realtime_lrp.engine.side_by_side import share_cores
+
+        share_cores(settings.config)
         from realtime_lrp.commands.demo import to_file
 
         print_lines(to_file(settings.config, Path(output or "demo.mp4"), overwrite))

@@ -23,7 +23,8 @@ from realtime_lrp.engine.loading import (
     load,
     load_configured,
 )
-from realtime_lrp.engine.result import ConceptRequest, Result, fetch_results
+from realtime_lrp.engine.result import Begun, ConceptRequest, Result, fetch_results
+from realtime_lrp.engine.side_by_side import each, parts_for_cores, pool
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -34,6 +35,7 @@ from realtime_lrp.relevance.maps.plans import composite_for
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.system.cores import core_count
 from realtime_lrp.video.region import Region, region_of
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,8 @@ class Engine:
       device: "CPU" or the GPU's name.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
-        copies one batch while it computes the next; a CPU is done when `begin` returns.
+        copies one batch while it computes the next. A CPU is done when `begin` returns, unless it
+        computes maps side by side.
 
     Raises:
       Error: what `load` and `Explainer` raise.
@@ -118,7 +121,9 @@ class Engine:
             lrp = self.config.lrp.model_copy(update={"composite": self.auto_composite})
             self.config = self.config.model_copy(update={"lrp": lrp})
         config = self.config
-        self.device, self.in_flight, self._device = on.name, 2 if on.is_gpu else 1, on
+        self.device, self._device = on.name, on
+        self._pool = None if on.is_gpu else pool()
+        self.in_flight = 2 if on.is_gpu else core_count() if self._pool else 1
         precision = choose_precision(config, self._moving)
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
@@ -143,6 +148,18 @@ class Engine:
         self._concepts = ConceptPipelines(
             self.explainer, self.concept_layer, self.network.prepare, reduce, not on.is_gpu
         )
+        if self._pool:
+            self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Computes a map on each core: the first one takes several times as long as later ones.
+
+        Else the first maps that are seen would be old ones.
+        """
+        rows, columns, _ = self.explainer.input_shape
+        black = np.zeros((self.in_flight, rows, columns, 3), np.uint8)
+        regions = [self.region((rows, columns))]
+        each(lambda picture: self._begin(picture[None], regions, None, None, None), black)
 
     def _resolution(self) -> tuple[tuple[int, int], tuple[int, int] | None]:
         """The period of the grid that is smoothed away, and the patches that are averaged."""
@@ -211,8 +228,12 @@ class Engine:
 
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
-        with tf.device(self._device.scope):
-            return self.explainer.scores(self.network.prepare(tf.constant(pictures)))
+
+        def of_part(part: np.ndarray) -> np.ndarray:
+            with tf.device(self._device.scope):
+                return self.explainer.scores(self.network.prepare(tf.constant(part)))
+
+        return np.concatenate(each(of_part, parts_for_cores(pictures)))
 
     def peaks(
         self, pictures: np.ndarray, layers: Sequence[str]
@@ -244,11 +265,12 @@ class Engine:
         targets: Sequence[str | int] | None = None,
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
-    ) -> Callable[[], list[Result]]:
+    ) -> Begun:
         """Starts to explain pictures, uint8 [H, W, 3] RGB; returns what waits for the results.
 
-        A batch for which the memory is too small is split in halves. Where a GPU's memory is too
-        small for one picture, the engine moves to the CPU.
+        Where maps are computed side by side, each picture is explained alone: that is quicker, and
+        the maps are the same. A batch for which the memory is too small is split in halves. Where a
+        GPU's memory is too small for one picture, the engine moves to the CPU.
 
         Each picture may have a target of its own instead of the engine's. With `concepts` the
         channels that are wanted come too; where they cannot be had, results say why. `prior` is
@@ -267,12 +289,35 @@ class Engine:
         targets: Sequence[str | int] | None = None,
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
-    ) -> Callable[[], list[Result]]:
+    ) -> Begun:
         """As `begin`, for what the network sees of each picture, uint8 [B, h, w, 3]."""
         if targets is not None and len(targets) != len(batch):
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
             )
+        if self._pool is None:
+            return Begun(self._begin(batch, regions, targets, concepts, prior))
+
+        def alone(index: int) -> list[Result]:
+            one = slice(index, index + 1)
+            target = None if targets is None else targets[one]
+            return self._begin(batch[one], regions[one], target, concepts, prior)()
+
+        begun = [self._pool.submit(alone, index) for index in range(len(batch))]
+        return Begun(
+            lambda: [result for one in begun for result in one.result()],
+            lambda: all(one.done() for one in begun),
+        )
+
+    def _begin(
+        self,
+        batch: np.ndarray,
+        regions: Sequence[Region],
+        targets: Sequence[str | int] | None,
+        concepts: ConceptRequest | None,
+        prior: np.ndarray | None,
+    ) -> Callable[[], list[Result]]:
+        """Starts to explain a batch with the threads of TensorFlow."""
         on, pipelines = self._device, self._concepts
         alone, needed = len(batch) == 1, len(batch) * (NEEDED if concepts else 1)
         fits = alone or on.is_gpu or needed <= self.explainer.pictures_at_once()
@@ -299,7 +344,7 @@ class Engine:
             if not (concepts and fits):
                 return self._with_less_memory(batch, regions, targets, on, concepts, prior)
             why = pipelines.refusal(concepts)
-            plain = self.begin_extracted(batch, regions, targets)()
+            plain = self._begin(batch, regions, targets, None, None)()
             return [replace(one, concepts=why) for one in plain]
 
         return results
@@ -326,8 +371,7 @@ class Engine:
             results = []
             for part in (slice(half), slice(half, None)):
                 of_part = None if targets is None else targets[part]
-                begun = self.begin_extracted(batch[part], regions[part], of_part, concepts, prior)
-                results += begun()
+                results += self._begin(batch[part], regions[part], of_part, concepts, prior)()
             return results
         if not on.is_gpu:
             raise UnavailableError(
@@ -336,7 +380,7 @@ class Engine:
             )
         if self._device == on:  # of several batches in flight only the first moves the engine
             self.leave_gpu("its memory does not suffice")
-        return self.begin_extracted(batch, regions, targets)()
+        return self._begin(batch, regions, targets, None, None)()
 
     def _checked(
         self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int] | None

@@ -14,7 +14,9 @@ import numpy as np
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.system.atomic import atomic_file
 
-OF_A_NETWORK = ("maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision")
+OF_A_NETWORK = (
+    "maps", "maps_per_s", "map_ms", "map_age_ms", "maps_in_flight", "traces", "device", "precision",
+)  # fmt: skip
 """The figures of a further network."""
 
 KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
@@ -39,6 +41,7 @@ class Stats:
     map_ms: deque[float] = field(default_factory=_durations)  # milliseconds
     frame_age_ms: deque[float] = field(default_factory=_durations)
     map_age_ms: deque[float] = field(default_factory=_durations)
+    maps_in_flight: int | None = None  # how many are computed at once, at most
     first_map: float | None = None  # `time.monotonic()` of the first map, or None before it
     # the figures of further networks, by their names
     further: dict[str, "Stats"] = field(default_factory=dict)
@@ -102,6 +105,7 @@ class Stats:
             "frame_age_ms": _percentiles(self.frame_age_ms),
             "map_age_ms": _percentiles(self.map_age_ms),
             "reconnects": self.reconnects,
+            "maps_in_flight": self.maps_in_flight,
             "traces": self.traces,
             "device": self.device,
             "precision": self.precision,

@@ -115,7 +115,7 @@ def _run(
             kiosk.end()
     if engine := kiosk.network.engine:
         stats.device, stats.precision = engine.device, engine.precision
-        stats.traces = engine.explainer.traces
+        stats.traces, stats.maps_in_flight = engine.explainer.traces, engine.in_flight
         if stats_file:
             stats.write(stats_file, live=True, provenance=provenance_of(engine))
     log.info("ended: by staff, a signal or --duration")

@@ -227,7 +227,7 @@ def _note_engines(figures: Stats, threads: Sequence[RelevanceThread]) -> None:
     for of_one, thread in zip((figures, *figures.further.values()), threads, strict=True):
         if engine := thread.engine:
             of_one.device, of_one.precision = engine.device, engine.precision
-            of_one.traces = engine.explainer.traces
+            of_one.traces, of_one.maps_in_flight = engine.explainer.traces, engine.in_flight
 
 
 class Loop:

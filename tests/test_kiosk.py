@@ -132,6 +132,7 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
         "home/.cache/realtime-lrp/precision.json",
         "home/realtime-lrp/health.json",
         "home/realtime-lrp/kiosk.log",
+        "home/realtime-lrp/running",
     ]
 
 

@@ -235,10 +235,12 @@ def a_night(exhibit, display):
 
 
 def assert_served(exhibit, chaos):
-    """Asserts: a watchdog ping about every second; each state as status."""
+    """Asserts: ready with each report, a watchdog ping about every second, each state as status."""
     texts = [text.split("\n") for _, text in exhibit.notified]
+    assert all({"READY=1", "WATCHDOG=1"} < {*one} for one in texts if one != ["STOPPING=1"])
     times = [at for at, text in exhibit.notified if "WATCHDOG=1" in text]
     gaps = [b - a for a, b in itertools.pairwise(times) if not chaos.still(a, b)]
+    assert np.mean(gaps) > 0.5, "each change of the state is one report more"
     assert max(gaps) < OLDEST_S, "one that is late shortens the next gap"
     told = {one.removeprefix("STATUS=") for text in texts for one in text if "STATUS=" in one}
     assert {"attract", "active", "idle", "closed", "card (camera)"} <= told

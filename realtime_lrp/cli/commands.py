@@ -52,7 +52,7 @@ from realtime_lrp.system.program import print_lines
 @click.option("--json", is_flag=True, help="print progress as JSON lines on stdout")
 @click.option(
     "--workers", type=Whole(1, 1024), metavar="N",
-    help="share files and parts of long files among N processes (Ray)",
+    help="share recordings among N processes (Ray)",
 )  # fmt: skip
 @click.option(
     "--ray", metavar="ADDRESS",

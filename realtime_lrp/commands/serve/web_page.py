@@ -61,9 +61,8 @@ class WebPage:
         self._tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
             self._listening = stack.enter_context(listen(serve.host, serve.port))
-            self._tls, self._fingerprint = tls_of(
-                serve, new
-            )  # warns, so it comes after what may fail
+            # It warns, so it comes after what may fail.
+            self._tls, self._fingerprint = tls_of(serve, new)
             stack.pop_all()
 
     def __enter__(self) -> "WebPage":

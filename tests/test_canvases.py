@@ -53,7 +53,7 @@ def shown(*keys, size=(720, 1280), signed=False, target="top1", **more):
     """A viewer that shows a frame with its map, after keys."""
     viewer = Viewer(size=size, figures=True)
     frame = viewer.frame(PICTURE)
-    facts = {"engine": engine_of(LABELS, signs=(signed,)), "score": (0.62, 0.62), "total": 0.62}
+    facts = {"signed": signed, "score": (0.62, 0.62), "total": 0.62}
 
     def explain():
         request = replace(viewer.request, target=target)

@@ -303,7 +303,7 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     explained = frame_with(found_of(5, 17), state.request)
     drawn = MapScaler()(explained, LOOK)
     (panel,) = drawn.panels
-    own = explained.concepts.of(17)
+    own = explained.result.concepts.of(17)
     np.testing.assert_array_equal(panel.intensity, intensity(own.strength, (0, 0, 8, 8)))
     assert panel.name == "channel 17 of conv2"
     scene = compose(state, explained.frame, explained, drawn, Columns())

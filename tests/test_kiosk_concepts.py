@@ -139,9 +139,7 @@ class Visit(Turns):
 
         monkeypatch.setattr(gallery_module, "gallery_of", load)
         super().__init__(monkeypatch, "kiosk.concepts=true")
-        explainer = SimpleNamespace(
-            classes=1, signed=False, signs=(False,), channel_counts=lambda: {"conv": 16}
-        )
+        explainer = SimpleNamespace(classes=1, channel_counts=lambda: {"conv": 16})
         Thread.made[-1].engine = SimpleNamespace(
             network=SimpleNamespace(labels=LABELS, name="shapes"), label=LABELS.__getitem__,
             name="zplus", also=(), explainer=explainer, concept_layers=lambda: ("conv",),

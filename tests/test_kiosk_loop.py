@@ -26,6 +26,7 @@ from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
+from realtime_lrp.engine.result import MapKind, ResultMap
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
@@ -87,12 +88,16 @@ class Turns:
             label=LABELS.__getitem__,
             name="zplus",
             also=(),
-            explainer=SimpleNamespace(classes=1, signed=False, signs=(False,)),
+            explainer=SimpleNamespace(classes=1),
         )
         frame = thread.frames.newest()
         result = SimpleNamespace(
             scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32),
-            maps=[SimpleNamespace(strength=np.zeros((8, 8), np.int8), scale=0.0)],
+            maps=[
+                ResultMap(
+                    np.zeros((8, 8), np.int8), *[0.0] * 3, None, MapKind("zplus"), False, *[0.0] * 3
+                )
+            ],
             region=SimpleNamespace(box=(8, 0, 56, 48), inner=(0, 0, 8, 8)),
             concepts=self.concepts,
         )

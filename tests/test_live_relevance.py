@@ -23,7 +23,7 @@ from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
-from realtime_lrp.realtime.faithfulness import covered
+from realtime_lrp.realtime.faithfulness import Mask, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.scaling import MapScaler
@@ -265,10 +265,10 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames):
     mask[230:420, 240:400] = True
     with Running(settings()) as running:
         clear = running.explain(frames[0])
-        running.ask(mask=mask)
+        running.ask(mask=Mask(mask))
         made = running.explain(frames[0])
         engine = running.thread.engine
-        (right,) = engine.explain([covered(frames[0], mask)])
+        (right,) = engine.explain([covered(frames[0], Mask(mask))])
         np.testing.assert_allclose(made.result.scores, right.scores, atol=1e-5)
         assert made.scores[0][1] < clear.scores[0][1] or made.scores[0] != clear.scores[0]
         before = dict(zip((label for label, _ in made.scores), made.uncovered, strict=True))

@@ -59,7 +59,7 @@ def described(state):
         "probe": request.probe,
         "concepts": request.concepts,
         "frame": request.frame and request.frame.number,
-        "covered": request.mask is not None and tuple(np.argwhere(request.mask).mean(0).round()),
+        "covered": request.mask is not None and tuple(np.argwhere(state.mask).mean(0).round()),
         "menu": menu and (menu.typed, menu.chosen()),
         "maps": maps and (maps.names[maps.cursor], maps.panels()),
         "shown": state.shown and state.shown.number,

@@ -9,6 +9,7 @@ import numpy as np
 from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop
 from realtime_lrp.commands.live.sources import Sources
+from realtime_lrp.engine.result import MapKind, ResultMap
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
@@ -128,7 +129,7 @@ class Viewer:
         return self.view.frame
 
 
-def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_flat", **settings):
+def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings):
     """What figures and view ask of an engine."""
     chosen = config.load(options=settings, command="live").config
     return SimpleNamespace(
@@ -138,9 +139,6 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
             canonical=TargetResolver(len(labels), labels).canonical,
             unsuited=frozenset(),
             advice="",
-            signs=signs,
-            follows_rules=(True,) * len(signs),
-            differences=(False,) * len(signs),
         ),
         config=chosen,
         name=name,
@@ -158,33 +156,26 @@ def engine_of(labels, precision="float32", signs=(False,), name="epsilon_plus_fl
 
 def explained_frame(
     frame, strength, box, scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), request=None,
-    score=(0.7, 0.7), total=0.7, taken=0.0, engine=None, concepts=None, **more
+    score=(0.7, 0.7), total=0.7, taken=0.0, engine=None, concepts=None, signed=False,
+    tolerance=0.01, **more
 ):  # fmt: skip
     """A frame with a map: strength in [0, 1], scale 1."""
     rows, columns = strength.shape[:2]
+    engine = engine or engine_of(labels)
+    kind = MapKind(engine.name, tolerance=tolerance)
+    drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
     result = SimpleNamespace(
         scores=np.array(scores, np.float32),
         explained=score,
         concepts=concepts,
         region=SimpleNamespace(box=box, inner=(0, 0, columns, rows), size=(rows, columns)),
-        maps=[
-            SimpleNamespace(
-                strength=np.rint(127 * strength).astype(np.int8),
-                scale=1.0,
-                total=total,
-                magnitude=abs(total),
-                started=score[0],
-                started_magnitude=score[1],
-                taken_by_biases=taken,
-                lost=score[0] - total - taken,
-            )
-        ],
+        maps=[ResultMap(*drawn, kind, signed, *score, taken)],
     )
     return ExplainedFrame(
         frame=frame,
         picture=frame.value,
         request=request or SimpleNamespace(target="top1", mask=None, frame=None, concepts=None),
-        engine=engine or engine_of(labels),
+        engine=engine,
         result=result,
         **more,
     )

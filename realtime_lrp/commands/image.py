@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.accounting import Losses, has_vanished
+from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.provenance import provenance_of
@@ -260,9 +260,9 @@ class Job:
             self._add_to_companions(name, picture, result, lost_in)
         best = score_list(top_scores(self._engine, result.scores, 3))
         note = passes_note(self._engine, result)
-        if self._engine.is_flooded(result):
+        if result.maps[0].flooded:
             note = "(explains nothing: relevance grew without limit)"
-        elif has_vanished(self._engine, result):
+        elif result.maps[0].vanished:
             note = "(shows almost nothing: relevance was lost)"
         return f"{Path(name).name}: {best} -> {target} {note}".rstrip()
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
-from realtime_lrp.engine.accounting import THE_MAP, Loss, has_account, loss_text
+from realtime_lrp.engine.accounting import THE_MAP, Loss, loss_text
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
@@ -79,7 +79,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     advice = engine.explainer.flood_advice
     if conserving and (line := flood_line(records, explanation.relevance, advice)):
         log.warning("%s", line)
-    if conserving and has_account(engine) and (line := loss_line(records, explanation.relevance)):
+    accounted = engine.kinds[0].tolerance is not None
+    if conserving and accounted and (line := loss_line(records, explanation.relevance)):
         log.warning("%s", line)
     best = score_list(top_scores(engine, explanation.scores[0], 3))
     return [

@@ -13,7 +13,7 @@ import numpy as np
 
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.defaults import COMPOSITE
-from realtime_lrp.config.names import AUTO
+from realtime_lrp.config.names import AUTO, COMPOSITES
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
 from realtime_lrp.engine.hashes import network_files
@@ -23,7 +23,7 @@ from realtime_lrp.engine.loading import (
     load,
     load_configured,
 )
-from realtime_lrp.engine.result import ConceptRequest, Result, fetch_results
+from realtime_lrp.engine.result import ConceptRequest, MapKind, Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -35,6 +35,9 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.video.region import Region, region_of
+
+TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
+"""`MapKind.tolerance` of LRP in float32; and in the faster types, and of integrated gradients."""
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +143,25 @@ class Engine:
                 raise unknown("concept layer", chosen, self.explainer.concept_layers)
             layer = self.concept_layer if self._by_channel else None
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce, layer)
+        self.kinds = self._map_kinds()
         self._concepts = ConceptPipelines(
             self.explainer, self.concept_layer, self.network.prepare, reduce, not on.is_gpu
         )
+
+    def _map_kinds(self) -> tuple[MapKind, ...]:
+        explainer, whole = self.explainer, self.config.lrp.keep >= 1
+        kinds = []
+        for name, by_rules, difference in zip(
+            (self.name, *self.also), explainer.follows_rules, explainer.differences, strict=True
+        ):
+            exact = self.precision == "float32" and not difference
+            accounted = whole and (difference or name in COMPOSITES.known())
+            tolerance = TOLERANCE if exact else TOLERANCE_FAST
+            of_scores = explainer.classes > 1
+            kinds.append(
+                MapKind(name, by_rules, difference, of_scores, tolerance if accounted else None)
+            )
+        return tuple(kinds)
 
     def _resolution(self) -> tuple[tuple[int, int], tuple[int, int] | None]:
         """The period of the grid that is smoothed away, and the patches that are averaged."""
@@ -273,9 +292,10 @@ class Engine:
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
             )
-        on, pipelines = self._device, self._concepts
+        on, pipelines, explainer = self._device, self._concepts, self.explainer
+        asked = [explainer.target] * len(batch) if targets is None else targets
         alone, needed = len(batch) == 1, len(batch) * (NEEDED if concepts else 1)
-        fits = alone or on.is_gpu or needed <= self.explainer.pictures_at_once()
+        fits = alone or on.is_gpu or needed <= explainer.pictures_at_once()
         output = None
         try:
             if fits:
@@ -292,8 +312,10 @@ class Engine:
             try:
                 if output:
                     layer = pipelines.layer(concepts) if concepts else ""
-                    found = fetch_results(output, regions, targets, layer)
-                    return self._checked(batch, found, targets)
+                    signs = zip(*map(explainer.signs_for, asked), strict=True)
+                    kinds = list(zip(self.kinds, signs, strict=True))
+                    found = fetch_results(output, regions, asked, kinds, layer)
+                    return self._checked(batch, found, asked)
             except tf.errors.ResourceExhaustedError:
                 pipelines.give_up(concepts)
             if not (concepts and fits):
@@ -339,22 +361,18 @@ class Engine:
         return self.begin_extracted(batch, regions, targets)()
 
     def _checked(
-        self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int] | None
+        self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int]
     ) -> list[Result]:
         """The results, after checking that they are finite; names maps that explain nothing."""
         sums = [(result.scores.sum(), *(m.total for m in result.maps)) for result in results]
         if not np.isfinite(sums).all():
             raise self.explainer.not_finite(self.network.prepare(batch), targets)
         for picture, result in zip(batch, results, strict=True):
-            for index, name in enumerate((self.name, *self.also)):
-                if self.is_flooded(result, index) and name not in self._flooded:
-                    self._flooded.add(name)
-                    log.warning("%s: %s", name, self._describe_flood(picture, result, index))
+            for index, one in enumerate(result.maps):
+                if one.flooded and one.name not in self._flooded:
+                    self._flooded.add(one.name)
+                    log.warning("%s: %s", one.name, self._describe_flood(picture, result, index))
         return results
-
-    def is_flooded(self, result: Result, index: int = 0) -> bool:
-        """Whether a map that follows rules has grown so much that it explains nothing."""
-        return self.explainer.follows_rules[index] and result.maps[index].flooded
 
     def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
         flows = self.layer_flows(picture, index, result.target)

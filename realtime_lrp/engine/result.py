@@ -27,6 +27,14 @@ TOP = 4
 NOTHING = 0.01
 """A picture has nothing of a channel whose map has less of the largest map's relevance."""
 
+TINY = 1e-4  # a smaller score counts as about 0: what relevance it has, or loses, is rounding
+
+FAINT = 1e-3
+"""A map with less than this share of the relevance that started counts as about 0."""
+
+ROUNDING = 1e-6
+"""A smaller difference is rounding, however little started."""
+
 NO_SHARES = np.zeros(0, np.float32)
 
 
@@ -73,20 +81,48 @@ class DrawnMap:
         return self._fetch()
 
 
+@dataclass(frozen=True)
+class MapKind:
+    """What is known of a map before it is computed.
+
+    Attributes:
+      name: the composite or method that it comes from.
+      by_rules: whether it follows the rules of a composite.
+      difference: whether its sum is a difference of scores, as that of integrated gradients.
+      of_scores: whether it explains scores from 0 to 1; a regression has any values.
+      tolerance: how much relevance may be missing before that is marked, as a share of what
+        started; None where the sum is no share of it.
+    """
+
+    name: str
+    by_rules: bool = True
+    difference: bool = False
+    of_scores: bool = True
+    tolerance: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class ResultMap(DrawnMap):
     """One map of one picture with its account.
 
     Attributes:
+      kind: what it is a map of.
+      signed: whether it can be negative.
       started: the sum of relevance at the network's output, with the sign of each logit where the
         composite asks for it.
       started_magnitude: the sum of its magnitudes there.
       taken_by_biases: the sum that biases took on the way.
     """
 
+    kind: MapKind
+    signed: bool
     started: float
     started_magnitude: float
     taken_by_biases: float
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
 
     @property
     def lost(self) -> float:
@@ -94,14 +130,38 @@ class ResultMap(DrawnMap):
         return self.started - self.total - self.taken_by_biases
 
     @property
+    def accounted(self) -> bool:
+        """Whether the sum is a share of what started."""
+        return self.kind.tolerance is not None
+
+    @property
+    def closes(self) -> bool:
+        """Whether pixels and biases received what started; True without an account."""
+        share = self.kind.tolerance
+        return share is None or abs(self.lost) <= max(share * self.started_magnitude, ROUNDING)
+
+    @property
     def flooded(self) -> bool:
         """Whether relevance grew so much on its way that the map explains nothing."""
-        return self.magnitude > FLOOD * self.started_magnitude > 0
+        return self.kind.by_rules and self.magnitude > FLOOD * self.started_magnitude > 0
 
     @property
     def vanished(self) -> bool:
-        """Whether almost nothing of what started reached the pixels and biases."""
-        return self.magnitude + abs(self.taken_by_biases) < VANISHED * self.started_magnitude
+        """Whether so much was lost that the map shows almost nothing of what started."""
+        received = self.magnitude + abs(self.taken_by_biases)
+        lost = not (self.closes or self.kind.difference)
+        return lost and received < VANISHED * self.started_magnitude
+
+    @property
+    def shortfall(self) -> float:
+        """By what factor it is too small to be shown at full strength; 1 where it is not.
+
+        Such a map explains a score of about 0, or has lost nearly all of its relevance.
+        """
+        started = self.started_magnitude
+        if not (self.kind.by_rules and self.kind.of_scores and started and self.magnitude):
+            return 1.0
+        return max(1.0, TINY / started, FAINT * started / self.magnitude)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +225,7 @@ class Result:
       explained: the scores that are explained: their sum, and the sum of their magnitudes.
       region: the part of the picture that the network saw.
       maps: the map, followed by the additional ones of the engine.
-      target: what is explained; None means the engine's own target.
+      target: what is explained.
       by_channel: float32 [channels], the relevance of the first map in each channel of the engine's
         concept layer; None where it has none.
       concepts: the channels of a layer with their maps; None where they were not asked for.
@@ -175,7 +235,7 @@ class Result:
     explained: tuple[float, float]
     region: Region
     maps: tuple[ResultMap, ...]
-    target: str | int | None = None
+    target: str | int
     by_channel: np.ndarray | None = None
     concepts: ConceptResult | None = None
 
@@ -188,17 +248,19 @@ class Result:
 def fetch_results(
     output: Explained,
     regions: Sequence[Region],
-    targets: Sequence[str | int] | None = None,
+    targets: Sequence[str | int],
+    kinds: Sequence[tuple[MapKind, Sequence[bool]]],
     layer: str = "",
 ) -> list[Result]:
     """Waits for a batch and splits it into one result for each picture.
 
-    `after` gave strength, scale, total and magnitude. `layer` is the one whose channels are in the
-    output. Raises `tf.errors.OpError` where the device failed on the batch.
+    `after` gave strength, scale, total and magnitude. `kinds` say of each map what it is, and of
+    which picture it can be negative. `layer` is the one whose channels are in the output. Raises
+    `tf.errors.OpError` where the device failed on the batch.
     """
     by_map = [
         _result_maps(*tensors)
-        for tensors in zip(output.drawn, output.maps, output.accounts, strict=True)
+        for tensors in zip(output.drawn, output.maps, output.accounts, kinds, strict=True)
     ]
     nothing: list[Any] = [None] * len(regions)
     shares = concepts = nothing
@@ -208,20 +270,25 @@ def fetch_results(
         shares = output.of_layer.shares.numpy()
     columns = (
         output.scores.numpy(), map(tuple, output.explained.numpy().tolist()), regions,
-        zip(*by_map, strict=True), targets or nothing, shares, concepts,
+        zip(*by_map, strict=True), targets, shares, concepts,
     )  # fmt: skip
     return list(map(Result, *columns))
 
 
-def _result_maps(processed: Sequence[Any], raw: Any, account: Any) -> list[ResultMap]:
+def _result_maps(
+    processed: Sequence[Any], raw: Any, account: Any, kind: tuple[MapKind, Sequence[bool]]
+) -> list[ResultMap]:
     strengths, *figures = (tensor.numpy() for tensor in processed)
-    columns = [*(one.tolist() for one in figures), account.numpy().tolist()]
+    columns = [*(one.tolist() for one in figures), kind[1], account.numpy().tolist()]
     return [
-        ResultMap(strength, scale, total, magnitude, partial(_fetch, raw, number), *of_account)
-        for number, (strength, scale, total, magnitude, of_account) in enumerate(
+        ResultMap(
+            strength, scale, total, magnitude, partial(_fetch, raw, number),
+            kind[0], signed, *of_account,
+        )
+        for number, (strength, scale, total, magnitude, signed, of_account) in enumerate(
             zip(strengths, *columns, strict=True)
         )
-    ]
+    ]  # fmt: skip
 
 
 def fetch_concepts(layer: str, output: ChannelOutput) -> list[ConceptResult]:

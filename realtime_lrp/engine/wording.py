@@ -47,7 +47,7 @@ def passes_note(engine: Engine, result: Result) -> str:
     if not passes:
         return ""
     complete = ""
-    if engine.explainer.differences[0] and first.started:
+    if first.kind.difference and first.started:
         complete = f", {first.total / first.started:.1%} of the difference"
     return f"(mean of {passes} passes{complete})"
 

@@ -6,7 +6,6 @@ Results are raw; scaling and colours are for whoever draws them.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,13 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.engine.accounting import Loss, closes, find_loss, has_account
-from realtime_lrp.engine.result import ConceptRequest, ConceptResult
+from realtime_lrp.engine.accounting import Loss, find_loss
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
-from realtime_lrp.realtime.faithfulness import Probe, ProbeResult, covered
+from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.steady_shares import SteadyShares
@@ -38,7 +38,6 @@ from realtime_lrp.system import memory
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
-    from realtime_lrp.relevance.explainer import Explainer
 
 STOP_S = 2.0  # maximum wait for the thread at the end
 IDLE_S = 0.1  # maximum wait for a frame before the request is read again
@@ -47,8 +46,6 @@ REST_S = 2.0  # how long the thread leaves the processor to others after a map, 
 RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
 TRIES = 3  # after this many failures in a row the engine leaves the GPU
 TOP = 5  # how many of the best classes are named
-TINY = 1e-4  # a smaller score counts as about 0: what relevance it has, or loses, is rounding
-VANISHED = 1e-3  # a map with less than this share of the relevance that started counts as about 0
 
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
@@ -59,14 +56,14 @@ THREADS = "TF_NUM_INTRAOP_THREADS"  # where TensorFlow takes its number of threa
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class MapRequest:
-    """What the relevance thread is to explain, and how. A change is a new object."""
+    """What the relevance thread is to explain, and how: equal requests are the same map."""
 
     choice: EngineChoice
     target: str | int  # what is explained, see `TargetResolver`
     frame: Item[np.ndarray] | None = None  # the frame to explain; None is the newest
-    mask: np.ndarray | None = None  # bool [H, W], True where the frame is covered; or None
+    mask: Mask | None = None  # what of the frame is covered
     probe: bool = False
     concepts: ConceptRequest | None = None  # the channels whose maps are wanted too, or None
 
@@ -77,7 +74,7 @@ class ExplainedFrame:
 
     frame: Item[np.ndarray]
     picture: np.ndarray  # uint8 [H, W, 3] RGB, what the network saw of it: with the painted patches
-    request: MapRequest
+    request: MapRequest  # without concepts while these are being prepared
     engine: Engine
     result: Result
     # without patches, the probability of each label in `scores`; None where there are no patches
@@ -87,51 +84,12 @@ class ExplainedFrame:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return self.engine.name, *self.engine.also
+        return tuple(one.name for one in self.result.maps)
 
-    @property
-    def concepts(self) -> ConceptResult | None:
-        """The channels that were asked for; None where none were, or they are being prepared."""
-        return self.result.concepts
-
-    @functools.cached_property
+    @cached_property
     def scores(self) -> list[tuple[str, float]]:
         """Label and probability of the best classes, best first, `TOP` of them."""
         return top_scores(self.engine, self.result.scores, TOP)
-
-    @functools.cached_property
-    def totals(self) -> tuple[float | None, ...]:
-        """The sum of each map that is a share of the explained score, None for other maps."""
-        return tuple(
-            one.total if has_account(self.engine, index) else None
-            for index, one in enumerate(self.result.maps)
-        )
-
-    @functools.cached_property
-    def shortfalls(self) -> tuple[float, ...]:
-        """By what factor each map is too small to be shown at full strength; 1 where it is not.
-
-        Such a map explains a score of about 0, or has lost nearly all of its relevance. Only maps
-        that follow rules are shares of a score.
-        """
-        explainer = self.engine.explainer
-        if explainer.classes == 1:  # a value may be as small as it likes
-            return (1.0,) * len(self.names)
-        return tuple(
-            max(1.0, TINY / one.started_magnitude, VANISHED * one.started_magnitude / one.magnitude)
-            if by_rules and one.started_magnitude and one.magnitude
-            else 1.0
-            for by_rules, one in zip(explainer.follows_rules, self.result.maps, strict=True)
-        )
-
-    @functools.cached_property
-    def conserved(self) -> list[bool]:
-        """Whether the sum of each map and what biases took make what started, nearly."""
-        return [closes(self.engine, self.result, index) for index in range(len(self.result.maps))]
-
-
-_Asked = tuple[MapRequest, "Engine", ConceptRequest | None]
-"""What is asked for, the engine, and the channels that can be computed now."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +137,11 @@ class RelevanceThread:
         self._stop = threading.Event()
         self._in_flight: deque[_InFlight] = deque()
         self._number = 0
-        self._last: tuple[int, _Asked] | None = None
+        self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
         self._shares = SteadyShares()
         self._pool: ThreadPoolExecutor | None = None
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
-        self._aimed: tuple[Explainer, str | int] | None = None
         self._probe = Probe()
         self._loss: tuple[float, Engine, Loss] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
@@ -272,16 +229,15 @@ class RelevanceThread:
 
     def _go_on(self, request: MapRequest, engine: Engine) -> None:
         """Starts the next frame, if there is one, and finishes the oldest one in flight."""
-        in_flight, frame = self._in_flight, request.frame
-        asked = request, engine, self._concepts_of(request, engine)
+        in_flight, frame, asked = self._in_flight, request.frame, self._possible(request, engine)
         if frame is None:
             with self.waiting:
                 done = bool(in_flight) and in_flight[0].done()
                 timeout_s = 0 if done else POLL_S if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
-            if frame is None and self._asks_otherwise(asked):
+            if frame is None and self._asks_otherwise(asked, engine):
                 frame = self._frames.newest()
-        elif (frame.number, asked) == self._last:
+        elif self._last == (frame.number, asked, engine):
             frame = None
             if not in_flight:
                 with self.waiting:
@@ -289,47 +245,36 @@ class RelevanceThread:
         if frame is not None:
             if self.request is not request:  # changed while this waited for a frame
                 return
-            self._number, self._last = frame.number, (frame.number, asked)
-            in_flight.append(self._started(frame, *asked))
+            self._number, self._last = frame.number, (frame.number, asked, engine)
+            in_flight.append(self._started(frame, asked, engine))
         most = (os.cpu_count() or 1) if self._pool else engine.in_flight
         if len(in_flight) >= most or (in_flight and frame is None and in_flight[0].done()):
             self._finish(in_flight.popleft())
 
-    def _asks_otherwise(self, asked: _Asked) -> bool:
+    def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:
         """Whether the newest frame was explained for another request: a photo stays for seconds."""
-        return self._changeable and self._last is not None and self._last[1] != asked
+        return self._changeable and self._last is not None and self._last[1:] != (asked, engine)
 
-    def _concepts_of(self, request: MapRequest, engine: Engine) -> ConceptRequest | None:
-        """The channels that are wanted, if they can be computed at once."""
+    def _possible(self, request: MapRequest, engine: Engine) -> MapRequest:
+        """The request without the channels that cannot be computed at once."""
         wanted, cache = request.concepts, self.engine_cache
-        return wanted if wanted and cache and cache.has_concepts(engine, wanted) else None
+        ready = wanted and cache and cache.has_concepts(engine, wanted)
+        return request if wanted is None or ready else replace(request, concepts=None)
 
-    def _started(
-        self,
-        frame: Item[np.ndarray],
-        request: MapRequest,
-        engine: Engine,
-        concepts: ConceptRequest | None,
-    ) -> _InFlight:
-        start = time.monotonic()
-        aimed = engine.explainer, request.target  # on leaving the GPU the explainer is another
-        if aimed != self._aimed:
-            engine.explainer.set_target(request.target)
-            self._aimed = aimed
+    def _started(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _InFlight:
+        start, concepts = time.monotonic(), request.concepts
         picture = covered(frame.value, request.mask)
         series = None
         if concepts and not request.frame:
             series = engine, request.target, frame.source, concepts.layer
         prior = self._shares.prior(series, start)
+        begin = partial(engine.begin, [picture], [request.target], concepts, prior)
         if self._pool is None:
-            results = engine.begin([picture], concepts=concepts, prior=prior)
-            return _InFlight(frame, picture, request, engine, start, series, results, lambda: True)
-        targets = [request.target]  # the engine may have another one when a thread begins
-        explain = lambda: engine.begin([picture], targets, concepts, prior)()  # noqa: E731
-        map_ = self._pool.submit(explain)
-        return _InFlight(
-            frame, picture, request, engine, start, series, map_.result, map_.done
-        )  # fmt: skip
+            results, done = begin(), lambda: True
+        else:
+            map_ = self._pool.submit(lambda: begin()())
+            results, done = map_.result, map_.done
+        return _InFlight(frame, picture, request, engine, start, series, results, done)
 
     def _finish(self, started: _InFlight) -> None:
         (result,) = started.results()
@@ -367,17 +312,20 @@ class RelevanceThread:
             uncovered=uncovered,
             probed=probed,
         )
-        return explained if all(explained.conserved) else self._with_loss(explained)
+        for index, one in enumerate(result.maps):
+            if not one.closes:
+                return replace(explained, loss=self._found_loss(explained, index))
+        return explained
 
-    def _with_loss(self, explained: ExplainedFrame) -> ExplainedFrame:
-        """The frame with the layer that loses most relevance, looked for every few seconds."""
-        now, engine, index = time.monotonic(), explained.engine, explained.conserved.index(False)
+    def _found_loss(self, explained: ExplainedFrame, index: int) -> Loss:
+        """Where a map loses most relevance, looked for every few seconds."""
+        now, engine = time.monotonic(), explained.engine
         when, of_engine, loss = self._loss or (-LOSS_S, None, None)
         if loss is None or of_engine is not engine or now - when > LOSS_S:
             picture = explained.result.region.extract(explained.picture)
             loss = find_loss(engine, picture, explained.result, index)
             self._loss = now, engine, loss
-        return replace(explained, loss=loss)
+        return loss
 
 
 def pool_for(config: Config) -> ThreadPoolExecutor | None:

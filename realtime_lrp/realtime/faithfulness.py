@@ -44,15 +44,22 @@ class ProbeResult:
     random_patches: np.ndarray
 
 
-def covered(picture: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
-    """A copy of a picture uint8 [H, W, 3], grey where the mask bool [H, W] is set.
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """Where pictures are covered; equal to itself alone."""
+
+    pixels: np.ndarray  # bool [H, W]
+
+
+def covered(picture: np.ndarray, mask: Mask | None) -> np.ndarray:
+    """A copy of a picture uint8 [H, W, 3], grey where the mask is set.
 
     The picture itself is returned where there is no mask, or one of another size.
     """
-    if mask is None or mask.shape != picture.shape[:2]:
+    if mask is None or mask.pixels.shape != picture.shape[:2]:
         return picture
     changed = picture.copy()
-    changed[mask] = COVER
+    changed[mask.pixels] = COVER
     return changed
 
 
@@ -64,7 +71,7 @@ class Probe:
         self._means: np.ndarray | None = None
         self._kept: np.ndarray | None = None
         self._pictures = 0
-        self._series: tuple[Engine, int, np.ndarray | None] | None = None
+        self._series: tuple[Engine, int, Mask | None] | None = None
 
     def of_map(
         self,
@@ -72,7 +79,7 @@ class Probe:
         picture: np.ndarray,
         result: Result,
         target: str | int,
-        mask: np.ndarray | None,
+        mask: Mask | None,
         still: bool,
     ) -> ProbeResult:
         """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
@@ -81,15 +88,10 @@ class Probe:
         """
         first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
-        series = engine, class_, mask
-        if (
-            still
-            or self._series is None
-            or series[:2] != self._series[:2]
-            or mask is not self._series[2]
-        ):
+        series = engine, class_, mask  # each stroke makes a new mask
+        if still or series != self._series:
             self._means = None
-        self._series = series  # each stroke makes a new mask
+        self._series = series
         strength = result.maps[0].strength.astype(np.float32)
         return self(
             result.region.extract(picture),

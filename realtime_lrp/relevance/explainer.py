@@ -287,7 +287,12 @@ class Explainer(ConceptViews):
         """
         resolved = self._resolve(target)
         self.target, self._default = self._resolve.canonical(target), resolved.tensors()
-        self.signs = tuple(resolved.contrasts or not keeps for keeps in self._keep_sign)
+        self.signs = self.signs_for(target)
+
+    def signs_for(self, target: str | int) -> tuple[bool, ...]:
+        """`signs` for another target."""
+        contrasts = self._resolve(target).contrasts
+        return tuple(contrasts or not keeps for keeps in self._keep_sign)
 
     def canonical(self, target: str | int) -> str | int:
         """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.engine.accounting import has_account
 from realtime_lrp.engine.result import shares_of
 from realtime_lrp.engine.wording import top_scores
 
@@ -38,14 +37,14 @@ def map_record(
     top = [
         {"label": name, "probability": round(p, 6)} for name, p in top_scores(engine, result.scores)
     ]
-    first, accounted = result.maps[0], has_account(engine)
+    first = result.maps[0]
     record = {
         "top5": top,
         "target": target,
         "relevance_sum": float(relevance.sum()),
-        "started": first.started if accounted else None,
+        "started": first.started if first.accounted else None,
         "taken_by_biases": first.taken_by_biases,
-        "lost": first.lost if accounted else None,
+        "lost": first.lost if first.accounted else None,
         "centre": centre,
         "spread": spread,
     }

@@ -150,7 +150,7 @@ class ConceptPage(ExhibitPage):
 
     def _requested(self, moment: Moment) -> ConceptRequest | None:
         now, turns = moment.now, self._turns
-        found = moment.explained.concepts if moment.explained else None
+        found = moment.explained.result.concepts if moment.explained else None
         wanted = turns.wanted(now)
         if wanted and found and found.problem:
             self._rest(found.problem, now + REST_S)

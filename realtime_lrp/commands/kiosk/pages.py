@@ -97,7 +97,7 @@ class AnswerPage(ExhibitPage):
         captions = moment.captions
         size = 2.4 if len(answer.name) <= SHORT_NAME else 1.5
         colour = ACCENT if answer.sure else WHITE
-        signed = moment.engine is not None and moment.engine.explainer.signed
+        signed = moment.explained is not None and moment.explained.result.maps[0].signed
         ends = (captions.against, captions.for_) if signed else (captions.little, captions.much)
         return [
             TextBlock(captions.answer if answer.sure else captions.perhaps, 0.9, SOFT),

@@ -181,7 +181,7 @@ class Saver:
                 "map_frame": explained.frame.number,
                 "lost_in": explained.loss.layer if explained.loss else None,
             }
-            if (found := explained.concepts) and found.maps:
+            if (found := explained.result.concepts) and found.maps:
                 row["concept_layer"] = found.layer
                 names = engine.gallery.names if engine.gallery else {}
                 row["concepts"] = concept_records(found.by_channel, names.get(found.layer, {}))

@@ -260,8 +260,8 @@ def _mirror(state: ViewerState, now: float) -> ViewerState:
     if frame:
         frame = replace(frame, value=mirrored(frame.value, True))
     if mask is not None:
-        mask = np.ascontiguousarray(mask[:, ::-1])
-    return replace(state, mirror=not state.mirror).with_request(frame=frame, mask=mask)
+        state = state.with_mask(np.ascontiguousarray(mask[:, ::-1]))
+    return replace(state, mirror=not state.mirror).with_request(frame=frame)
 
 
 # The picture

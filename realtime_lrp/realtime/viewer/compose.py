@@ -52,10 +52,10 @@ def compose(
         explained = drawn = None  # the map does not belong on this picture
     elif explained and drawn and not fits(explained, frame):
         explained, drawn = None, _without_maps(drawn, frame.value)
-    if explained and own and explained.request.mask is state.mask:
+    if explained and own and explained.request.mask is state.request.mask:
         picture = explained.picture
     else:
-        picture = covered(frame.value, state.mask)
+        picture = covered(frame.value, state.request.mask)
     return Scene(
         size=size or frame.value.shape[:2],
         picture=picture,

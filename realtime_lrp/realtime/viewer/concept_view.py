@@ -63,7 +63,7 @@ class ConceptView:
         return self._panel
 
     def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
-        found, wanted, look = explained.concepts, state.request.concepts, state.look
+        found, wanted, look = explained.result.concepts, state.request.concepts, state.look
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
         gallery, (x0, y0, x1, y1) = explained.engine.gallery, explained.result.region.box
         other = gallery.other_network if gallery else ""
@@ -72,7 +72,7 @@ class ConceptView:
             picture=explained.picture[y0:y1, x0:x1],
             rows=(),
             look=look,
-            signed=explained.engine.explainer.signs[0],
+            signed=explained.result.maps[0].signed,
             with_pictures=bool(gallery and gallery.layers),
             network=self._network,
             warning=MADE_WITH.format(other) if other else "",
@@ -150,13 +150,13 @@ def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]
 
 def followed_map(explained: ExplainedFrame) -> ConceptMap | None:
     """The map that stands alone for that of all channels; None where the whole map is shown."""
-    wanted, found = explained.request.concepts, explained.concepts
+    wanted, found = explained.request.concepts, explained.result.concepts
     return found.of(wanted.channel) if wanted and found else None
 
 
 def followed_caption(explained: ExplainedFrame) -> str:
     """Its name, and whether the picture has nothing of that channel; "" where there is none."""
-    one, found = followed_map(explained), explained.concepts
+    one, found = followed_map(explained), explained.result.concepts
     if not (one and found):
         return ""
     title = f"{name_of(explained.engine, found.layer, one.channel)} of {found.layer}"

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from realtime_lrp.config.names import ABOUT
+from realtime_lrp.engine.result import TINY, ResultMap
 from realtime_lrp.engine.wording import describe_target
-from realtime_lrp.realtime.explaining import TINY, TOP, ExplainedFrame
+from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
@@ -123,19 +124,16 @@ def _below(
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
     """A sentence for each map that is zero, or nearly; "" for other maps."""
-    sentences = []
-    for name, one, shortfall in zip(
-        explained.names, explained.result.maps, explained.shortfalls, strict=True
-    ):
-        if one.magnitude and shortfall == 1:
-            sentences.append("")
-        elif target_classes(explained) and one.started_magnitude < TINY:
-            classes = (explained.engine.label(index) for index in target_classes(explained))
-            named = " or ".join(classes).replace("_", " ")
-            sentences.append(f"nothing in this picture speaks for {named}")
-        else:
-            sentences.append(f"the map of {name} is zero, or nearly, everywhere")
-    return sentences
+    named = " or ".join(map(explained.engine.label, target_classes(explained))).replace("_", " ")
+
+    def sentence(one: ResultMap) -> str:
+        if one.magnitude and one.shortfall == 1:
+            return ""
+        if named and one.started_magnitude < TINY:
+            return f"nothing in this picture speaks for {named}"
+        return f"the map of {one.name} is zero, or nearly, everywhere"
+
+    return [sentence(one) for one in explained.result.maps]
 
 
 def rate_rows(
@@ -220,13 +218,13 @@ def setting_rows(
     """What explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
-    account = not problem and (account or not all(explained.conserved))
+    account |= not all(one.closes for one in explained.result.maps)
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
         Row("target", _target_text(explained, problem), warn=bool(problem)),
-        *(_sum_rows(explained) if account else ()),
+        *(_sum_rows(explained) if account and not problem else ()),
     ]
     return tuple(row for row in rows if row)
 
@@ -238,16 +236,12 @@ def _target_text(explained: ExplainedFrame, problem: str) -> str:
 
 def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     """The account of each map: what reached the pixels of what started, and what biases took."""
-    several = sum(total is not None for total in explained.totals) > 1
-    rows = []
-    for name, total, kept, result in zip(
-        explained.names, explained.totals, explained.conserved, explained.result.maps, strict=True
-    ):
-        if total is not None:
-            text = _sum_text(total, result.started)
-            rows.append(Row(name if several else "relevance", text, warn=not kept))
-            if abs(result.taken_by_biases) > BIASES_SHOWN * result.started_magnitude:
-                rows.append(Row("biases took", _short(result.taken_by_biases)))
+    rows, accounted = [], [one for one in explained.result.maps if one.accounted]
+    for one in accounted:
+        name = one.name if len(accounted) > 1 else "relevance"
+        rows.append(Row(name, _sum_text(one.total, one.started), warn=not one.closes))
+        if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
+            rows.append(Row("biases took", _short(one.taken_by_biases)))
     if loss := explained.loss:
         name = "lost in" if loss.share > 0 else "gained in"
         rows.append(

@@ -65,7 +65,7 @@ def paint(
     shape = state.shown.value.shape[:2]
     mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
     _draw_stroke(mask, start, end, brush_radius(state), int(cover))
-    return state.with_request(mask=mask.astype(bool) if mask.any() else None)
+    return state.with_mask(mask.astype(bool) if mask.any() else None)
 
 
 def brush_radius(state: ViewerState) -> int:

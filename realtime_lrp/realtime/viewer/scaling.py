@@ -44,12 +44,9 @@ class MapScaler:
         return self._last[1]
 
     def _scaled(self, explained: ExplainedFrame, average: float) -> ExplainedPicture:
-        result, signs = explained.result, explained.engine.explainer.signs
-        maps = [
-            (one.strength, one.scale, one.scale * shortfall)
-            for one, shortfall in zip(result.maps, explained.shortfalls, strict=True)
-        ]
-        names, one, found = explained.names, followed_map(explained), result.concepts
+        result, names = explained.result, explained.names
+        maps = [(one.strength, one.scale, one.scale * one.shortfall) for one in result.maps]
+        one, found = followed_map(explained), result.concepts
         if one and found:
             least = found.scale if found.lacks(one) else one.scale  # noise is not drawn as a map
             maps[0] = one.strength, one.scale, least
@@ -62,5 +59,5 @@ class MapScaler:
             pairs = zip(self._previous, new, strict=True)
             new = [average * old + (1 - average) * now for old, now in pairs]
         self._previous = new
-        panels = tuple(map(Panel, names, new, signs))
+        panels = tuple(map(Panel, names, new, (one.signed for one in result.maps)))
         return ExplainedPicture(explained.picture, result.region.box, panels)

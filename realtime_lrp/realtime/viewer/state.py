@@ -11,6 +11,7 @@ from realtime_lrp.config.names import AUTO
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
+from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
@@ -155,7 +156,10 @@ class ViewerState:
 
     @property
     def mask(self) -> np.ndarray | None:
-        return self.request.mask
+        return self.request.mask.pixels if self.request.mask else None
+
+    def with_mask(self, pixels: np.ndarray | None) -> "ViewerState":
+        return self.with_request(mask=None if pixels is None else Mask(pixels))
 
     @property
     def paired(self) -> bool:

@@ -21,7 +21,6 @@ from realtime_lrp.realtime.networks import (
     network_names,
     target_for,
 )
-from realtime_lrp.realtime.stats import Stats
 
 HEART, MUG = ("heart", "star", "cup"), ("mug", "cup", "crane", "crane")
 
@@ -49,18 +48,14 @@ def test_a_network_is_there_only_once_but_may_have_other_weights():
     """Names that are the same get a number."""
     twice = settings(**{"--also-model": ["Shapes"]})
     with pytest.raises(UsageError, match="shown already"):
-        further_threads(twice, Slot(), Stats("", ""), True, thread_of(twice))
+        further_threads(twice, Slot(), True, thread_of(twice))
     other = settings("live.also_models=[{name: shapes, weights: random}, vgg16]")
     assert network_names(other) == ("shapes", "shapes 2", "vgg16")
-    figures = Stats("CPU", "float32")
-    first, second = further_threads(other, Slot(), figures, True, thread_of(other))
-    assert list(figures.further) == ["shapes 2", "vgg16"]
+    first, second = further_threads(other, Slot(), True, thread_of(other))
     assert first.request.choice.random and not second.request.choice.random
     assert second.doing == "loading vgg16"
-    figures.further["shapes 2"].device = "CPU"
-    assert figures.as_dict(live=True)["also_models"]["vgg16"] is None
-    assert [line.split(":")[0] for line in figures.summaries()[1:]] == ["shapes 2", "vgg16"]
-    assert figures.summaries()[2] == "vgg16: not loaded yet, no maps"
+    assert second.stats.of_network() is None
+    assert second.stats.summary_of_network("vgg16") == "vgg16: not loaded yet, no maps"
 
 
 def thread_of(chosen):
@@ -165,8 +160,7 @@ def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace
         "live.also_models=[{name: shapes, weights: random}]", **{"--precision": "float32"}
     )
     with Running(chosen) as first:
-        figures = first.stats
-        (second,) = further_threads(chosen, first.slot, figures, True, first.thread)
+        (second,) = further_threads(chosen, first.slot, True, first.thread)
         with second:
             first.wait(lambda: second.engine)
             explained = first.explain(frames[0])
@@ -177,9 +171,9 @@ def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace
     assert other.engine.config.model.weights == "random"
     assert abs(other.result.relevance - explained.result.relevance).max() > 0
     assert explained.engine.explainer.traces == other.engine.explainer.traces == 1
-    assert figures.maps == 1 == figures.further["shapes 2"].maps
-    figures.further["shapes 2"].device = "CPU"
-    assert set(figures.as_dict(live=True)["also_models"]["shapes 2"]) == {
+    assert first.stats.maps == 1 == second.stats.maps
+    second.stats.note_engine(second.engine)
+    assert set(second.stats.of_network()) == {
         "maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision",
     }  # fmt: skip
 

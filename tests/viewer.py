@@ -13,7 +13,6 @@ from realtime_lrp.engine.result import MapKind, ResultMap
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.state import Answer, first_state
@@ -39,6 +38,7 @@ class ScriptedRelevance:
 
     def __init__(self, maps, request):
         self.maps, self.request, self.waiting = maps, request, Waiting()
+        self.stats = Stats("CPU", "float32")
 
     @property
     def choice(self):
@@ -79,25 +79,24 @@ class Viewer:
         self.capture, self.maps = Scripted(lambda stop: None), Slot()
         for _ in range(captured_before):
             self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
-        self.stats, self.shown, self.told = Stats("CPU", "float32"), [], []
+        self.shown, self.told = [], []
         state = first_state(chosen, first_request(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)
+        self.stats = self.relevance.stats
         self.capture.source = SimpleNamespace(files=3, described="", timeline=None)
         self.capture.source.control = lambda *words: self.told.append(words)
         self.window = SimpleNamespace(full=False, heard=[], closed=False)
         self.window.events = lambda: [self.window.heard.pop(0) for _ in list(self.window.heard)]
         self.window.fill_screen = lambda on: setattr(self.window, "full", on)
         self.further = [ScriptedRelevance(Slot(), state.request) for _ in also]
-        for name, thread in zip(network_names(chosen)[1:], self.further, strict=True):
-            thread.config, self.stats.further[name] = chosen, Stats("CPU", "float32")
-        self.view = View(
-            state, self.capture, self.relevance, self.stats, self.shown.append,
-            size and (lambda: size), further=self.further,
-        )  # fmt: skip
+        for thread in self.further:
+            thread.config = chosen
+        threads = [self.relevance, *self.further]
+        self.view = View(state, self.capture, threads, self.shown.append, size and (lambda: size))
         if not figures:
             self.press("i", "i")
         saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
-        self.loop = Loop(self.view, self.capture, saver, Sources(chosen), self.window)
+        self.loop = Loop(self.view, saver, Sources(chosen), self.window)
 
     @property
     def state(self):

@@ -131,7 +131,7 @@ class RelevanceThread:
         self._changeable = changeable
         self._after = after
         self._frames = frames
-        self._stats = stats
+        self.stats = stats
         self._error: Exception | None = None
         self._failure: Exception | None = None
         self._stop = threading.Event()
@@ -268,7 +268,9 @@ class RelevanceThread:
         if concepts and not request.frame:
             series = engine, request.target, frame.source, concepts.layer
         prior = self._shares.prior(series, start)
-        begin = partial(engine.begin, [picture], [request.target], concepts, prior)
+        begin = partial(
+            engine.begin, [picture], targets=[request.target], concepts=concepts, prior=prior
+        )
         if self._pool is None:
             results, done = begin(), lambda: True
         else:
@@ -282,11 +284,11 @@ class RelevanceThread:
             self._shares.add(started.series, result.concepts, started.time)
         explained = self._explained(started, result)
         seconds = time.monotonic() - started.time
-        if not self._stats.maps:
+        if not self.stats.maps:
             log.info("first map after %.1f s of preparation", seconds)
             memory.leave_out_of_collection()
         self.failing, self._failures = "", 0
-        self._stats.map_made(1, seconds)
+        self.stats.map_made(1, seconds)
         self.maps.put(explained, started.frame.time)
         preparing = bool(self.engine_cache and self.engine_cache.preparing)
         if others := preparing + self.others():

@@ -45,19 +45,16 @@ def network_names(config: Config) -> tuple[str, ...]:
 
 
 def further_threads(
-    config: Config, frames: Slot[np.ndarray], stats: Stats, changeable: bool, first: RelevanceThread
+    config: Config, frames: Slot[np.ndarray], changeable: bool, first: RelevanceThread
 ) -> list[RelevanceThread]:
     """The relevance threads of `live.also_models`; they are not started."""
     check_also_models(config)
-    names, threads = network_names(config), [first]
-    for name, model in zip(names[1:], config.live.also_models, strict=True):
-        own, of_own = config_of(config, model), Stats("", "")
-        thread = RelevanceThread(
-            own, frames, request_for(own, first.request, "all"), of_own, changeable,
-            after=threads[-1],
-        )  # fmt: skip
+    threads = [first]
+    for model in config.live.also_models:
+        own = config_of(config, model)
+        request = request_for(own, first.request, "all")
+        thread = RelevanceThread(own, frames, request, Stats("", ""), changeable, after=threads[-1])
         thread.others = TimeForFirst(first, frames)
-        stats.further[name] = of_own
         threads.append(thread)
     return threads[1:]
 

@@ -6,13 +6,16 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.system.atomic import atomic_file
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 OF_A_NETWORK = ("maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision")
 """The figures of a further network."""
@@ -40,10 +43,13 @@ class Stats:
     frame_age_ms: deque[float] = field(default_factory=_durations)
     map_age_ms: deque[float] = field(default_factory=_durations)
     first_map: float | None = None  # `time.monotonic()` of the first map, or None before it
-    # the figures of further networks, by their names
-    further: dict[str, "Stats"] = field(default_factory=dict)
     _shown_before: int = field(default=0, init=False)
     _maps_before: int = field(default=0, init=False)
+
+    def note_engine(self, engine: "Engine") -> None:
+        """Notes what computes the maps."""
+        self.device, self.precision = engine.device, engine.precision
+        self.traces = engine.explainer.traces
 
     def map_made(self, count: int, seconds: float) -> None:
         self.maps += count
@@ -76,22 +82,16 @@ class Stats:
             f"{self.precision} on {self.device}"
         )
 
-    def summaries(self) -> list[str]:
-        """The summary, and a line for each further network."""
-        return [
-            self.summary(),
-            *(
-                f"{name}: {one.maps} maps ({one.maps_per_s() or 0.0:.1f} a second), "
-                f"{one.precision} on {one.device}"
-                if one.device
-                else f"{name}: not loaded yet, no maps"
-                for name, one in self.further.items()
-            ),
-        ]
+    def summary_of_network(self, name: str) -> str:
+        """The line of a further network."""
+        if not self.device:
+            return f"{name}: not loaded yet, no maps"
+        maps = f"{self.maps} maps ({self.maps_per_s() or 0.0:.1f} a second)"
+        return f"{name}: {maps}, {self.precision} on {self.device}"
 
     def as_dict(self, live: bool) -> dict[str, Any]:
-        """The figures by name, those of further networks too; of a live view if there is one."""
-        figures: dict[str, Any] = {
+        """The figures by name; of a live view if there is one."""
+        return {
             "frames_captured": self.frames_captured,
             "frames_shown": self.frames_shown,
             "frames_dropped": self.frames_dropped,
@@ -106,22 +106,18 @@ class Stats:
             "device": self.device,
             "precision": self.precision,
         }
-        if self.further:
-            figures["also_models"] = {
-                name: one._of_a_network(live) if one.device else None
-                for name, one in self.further.items()
-            }
-        return figures
 
-    def _of_a_network(self, live: bool) -> dict[str, Any]:
-        figures = self.as_dict(live)
-        return {key: figures[key] for key in OF_A_NETWORK}
+    def of_network(self) -> dict[str, Any] | None:
+        """The figures of a further network; None before it is loaded."""
+        figures = self.as_dict(live=True)
+        return {key: figures[key] for key in OF_A_NETWORK} if self.device else None
 
-    def write(self, path: Path, live: bool, provenance: Provenance) -> None:
-        """Writes the figures as JSON, and how the maps were made."""
-        figures = {**self.as_dict(live), KEY: msgspec.to_builtins(provenance)}
-        with atomic_file(path, overwrite=True) as part:
-            part.write_text(json.dumps(figures, indent=2) + "\n")
+
+def write_figures(path: Path, figures: dict[str, Any], provenance: Provenance) -> None:
+    """Writes figures as JSON, and how the maps were made."""
+    with atomic_file(path, overwrite=True) as part:
+        with_origin = {**figures, KEY: msgspec.to_builtins(provenance)}
+        part.write_text(json.dumps(with_origin, indent=2) + "\n")
 
 
 def _percentiles(values: Iterable[float]) -> dict[str, float] | None:

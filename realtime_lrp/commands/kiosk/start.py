@@ -18,7 +18,7 @@ from realtime_lrp.commands.kiosk.states import broken
 from realtime_lrp.config import Settings
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
-from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.plain_text import PlainFormatter
@@ -114,10 +114,9 @@ def _run(
             report.ended(kiosk)
             kiosk.end()
     if engine := kiosk.network.engine:
-        stats.device, stats.precision = engine.device, engine.precision
-        stats.traces = engine.explainer.traces
+        stats.note_engine(engine)
         if stats_file:
-            stats.write(stats_file, live=True, provenance=provenance_of(engine))
+            write_figures(stats_file, stats.as_dict(live=True), provenance_of(engine))
     log.info("ended: by staff, a signal or --duration")
     return [stats.summary()] if stats.maps else []
 

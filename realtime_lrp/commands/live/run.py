@@ -5,12 +5,11 @@ and makes events of what the other parts report.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from threading import Event as Stop
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -23,10 +22,15 @@ from realtime_lrp.models.gallery import load_gallery
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.networks import further_threads
-from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.actions import ESCAPE_NOTICE
-from realtime_lrp.realtime.viewer.events import Event, KeyPressed, MouseMoved, NoticeGiven
-from realtime_lrp.realtime.viewer.state import ESCAPE_S, Command, LoopFiles, SeekTo, first_state
+from realtime_lrp.realtime.stats import Stats, write_figures
+from realtime_lrp.realtime.viewer.events import (
+    CanvasResized,
+    Event,
+    KeyPressed,
+    MouseMoved,
+    NoticeGiven,
+)
+from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
 from realtime_lrp.system.atomic import check_output
@@ -38,60 +42,7 @@ from realtime_lrp.view.exhibit import draw_card
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
-POLL_S = 0.02  # how often errors, keys and the first frame are looked for at the start
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
-
-
-class Opening:
-    """The time until the first frame. `q` and Esc twice end it; other keys have no effect."""
-
-    def __init__(self, config: Config, window: Window | None):
-        names = (Path(one.name).name for one in (config.model, *config.live.also_models))
-        self._title = f"Loading {', '.join(names)}"
-        self._text = f"Source: {masked(config.live.source)}"
-        self._window = window
-        self._left, self._escape_until = False, 0.0
-        self._shown: tuple[tuple[int, int], str] | None = None
-        self.show()
-
-    def show(self, trouble: str = "") -> None:
-        """Draws the card where there is none yet, or where it has changed."""
-        if self._window is None:
-            return
-        escape = ESCAPE_NOTICE if time.monotonic() < self._escape_until else ""
-        appearance = self._window.size, escape or trouble or self._text
-        if appearance == self._shown:
-            return
-        self._shown = appearance
-        canvas = np.zeros((*self._window.size, 3), np.uint8)
-        draw_card(canvas, self._title, appearance[1])
-        self._window.show(canvas)
-        self._ended()  # the window draws while it is asked for events
-
-    def wait(self, stopped: Stop, capture: Capture, *threads: RelevanceThread) -> bool:
-        """Waits for the first frame; returns False if the program is to end."""
-        while not capture.frames.count:
-            if stopped.wait(POLL_S) or self._ended():
-                return False
-            capture.check()
-            for thread in threads:
-                thread.check(patient=self._window is not None)
-            self.show(capture.trouble)
-        return not stopped.is_set()
-
-    def _ended(self) -> bool:
-        if self._window is None:
-            return False
-        for event in self._window.events():
-            if isinstance(event, str):
-                self._press(event)
-        return self._left or self._window.closed
-
-    def _press(self, key: str) -> None:
-        """Notes a key; the second Esc counts within `ESCAPE_S`, with no other key between."""
-        now, escape = time.monotonic(), key == "Escape"
-        self._left = self._left or key == "q" or (escape and now < self._escape_until)
-        self._escape_until = now + ESCAPE_S if escape else 0.0
 
 
 class RemoteTurns(Protocol):
@@ -113,13 +64,7 @@ class Remote(Protocol):
     def canvas_size(self, view: View) -> tuple[int, int]:
         """Rows and columns of the canvas where no window decides them."""
 
-    def opened(
-        self,
-        view: View,
-        capture: Capture,
-        relevance: RelevanceThread,
-        figures: Callable[[], dict[str, Any]],
-    ) -> AbstractContextManager[RemoteTurns]:
+    def opened(self, view: View) -> AbstractContextManager[RemoteTurns]:
         """Shows a view while the context lasts."""
 
 
@@ -148,46 +93,42 @@ def run(
         _require_display(config)
     _check_outputs(stats, record)
     saver = Saver(config, record, overwrite, by_key=windowed)
-    figures, state = Stats("", "", reconnects=0), first_state(config, first_request(config))
-    sources = Sources(config)
+    state, sources = first_state(config, first_request(config)), Sources(config)
     capture = Capture(sources.opener(), sources.turned)
-    patient = windowed or remote is not None
-    relevance = RelevanceThread(config, capture.frames, state.request, figures, patient)
-    further = further_threads(config, capture.frames, figures, patient, relevance)
-    threads = [relevance, *further]
-    report = partial(_report, figures, threads, stats)
+    changeable = windowed or remote is not None
+    first = RelevanceThread(
+        config, capture.frames, state.request, Stats("", "", reconnects=0), changeable
+    )
+    threads = [first, *further_threads(config, capture.frames, changeable, first)]
     with stop_signals() as stopped, ExitStack() as stack:
-        stack.callback(report)  # last, when all parts have ended
-        stack.callback(saver.finish)
-        stack.enter_context(capture)
         shown = window() if window and windowed else None
-        opening = Opening(config, shown)
-        for thread in threads:
-            stack.enter_context(thread)
-        if shown:
-            stack.enter_context(shown)  # last, so that it is closed first
-        if not opening.wait(stopped, capture, *threads):
-            stopped.set()
         size = shown and (lambda: shown.size)
         only_remote = remote is not None and not windowed and record is None
         if remote and only_remote:
             size = lambda: remote.canvas_size(view)  # noqa: E731
         view: View = View(
-            state, capture, relevance, figures, shown.show if shown else _show_nowhere,
-            size, saver.status, figures_in_picture=not only_remote, further=further,
+            state, capture, threads, shown.show if shown else _show_nowhere,
+            size, saver.status, figures_in_picture=not only_remote,
         )  # fmt: skip
-        finish = partial(_finish, view, capture, threads, saver)
+        report = partial(_report, view, stats)
+        stack.callback(report)  # last, when all parts have ended
+        stack.callback(saver.finish)
+        loop = Loop(view, saver, sources, shown, only_remote)
+        stack.enter_context(capture)
+        loop.show_card()
+        for thread in threads:
+            stack.enter_context(thread)
+        if shown:
+            stack.enter_context(shown)  # last, so that it is closed first
+        finish = partial(_finish, view, threads, saver)
         if shown:
             shown.on_lost = lambda: (finish(), report())
-        turns = None
-        if remote and not stopped.is_set():
-            now = partial(figures_now, figures, capture, threads)
-            turns = stack.enter_context(remote.opened(view, capture, relevance, now))
-        loop = Loop(view, capture, saver, sources, shown, turns, only_remote)
         try:
             while not stopped.is_set() and loop.turn():
+                if remote and loop.remote is None and view.frame:
+                    loop.remote = stack.enter_context(remote.opened(view))
                 begun = only_remote or view.first.explained  # else a film would have no picture
-                if begun and duration_s is not None and figures.seconds() >= duration_s:
+                if begun and duration_s is not None and first.stats.seconds() >= duration_s:
                     break
         finally:
             if shown:
@@ -195,39 +136,22 @@ def run(
             finish()
     if saver.failure:
         raise saver.failure
-    return [*saver.finish(), *(figures.summaries() if relevance.engine else ())]
+    return [*saver.finish(), *view.summaries()]
 
 
-def _finish(view: View, capture: Capture, threads: Sequence[RelevanceThread], saver: Saver) -> None:
+def _finish(view: View, threads: Sequence[RelevanceThread], saver: Saver) -> None:
     view.finish()
-    capture.end()
+    view.capture.end()
     for thread in threads:
         thread.end()
     saver.finish()
 
 
-def _report(figures: Stats, threads: Sequence[RelevanceThread], stats: Path | None) -> None:
-    """Completes the figures and writes them; without an engine there are none."""
-    _note_engines(figures, threads)
-    if stats and (engine := threads[0].engine):
-        figures.write(stats, live=True, provenance=provenance_of(engine, None, "live"))
-
-
-def figures_now(
-    figures: Stats, capture: Capture, threads: Sequence[RelevanceThread]
-) -> dict[str, Any]:
-    """The figures until now; for the render loop's thread."""
-    figures.frames_captured, figures.reconnects = capture.frames.count, capture.reconnects
-    _note_engines(figures, threads)
-    return figures.as_dict(live=True)
-
-
-def _note_engines(figures: Stats, threads: Sequence[RelevanceThread]) -> None:
-    """Notes in the figures of each network what computed its maps."""
-    for of_one, thread in zip((figures, *figures.further.values()), threads, strict=True):
-        if engine := thread.engine:
-            of_one.device, of_one.precision = engine.device, engine.precision
-            of_one.traces = engine.explainer.traces
+def _report(view: View, stats: Path | None) -> None:
+    """Writes the figures; without an engine there are none."""
+    figures, engine = view.figures(), view.first.relevance.engine
+    if stats and engine:
+        write_figures(stats, figures, provenance_of(engine, None, "live"))
 
 
 class Loop:
@@ -236,23 +160,21 @@ class Loop:
     def __init__(
         self,
         view: View,
-        capture: Capture,
         saver: Saver,
         sources: Sources,
         window: Window | None,
-        remote: RemoteTurns | None = None,
         only_remote: bool = False,
     ):
+        self.remote: RemoteTurns | None = None
         self._only_remote = only_remote
-        self._view, self._capture = view, capture
-        self._saver, self._sources = saver, sources
-        self._window, self._remote = window, remote
+        self._view, self._saver, self._sources, self._window = view, saver, sources, window
         self._due: list[Command | SeekTo | LoopFiles] = []
+        self._card: tuple[object, ...] = ()
 
     def turn(self) -> bool:
         """One turn; False when the viewer is to end."""
-        view, remote = self._view, self._remote
-        self._capture.check()
+        view, remote = self._view, self.remote
+        view.capture.check()
         view.check(patient=self._window is not None or remote is not None)
         self.handle_events(map(_event_of, self._window.events()) if self._window else ())
         self.handle_events(remote.events() if remote else ())
@@ -270,10 +192,29 @@ class Loop:
 
     def _drawn(self) -> np.ndarray | None:
         """The view, if it changed and somebody sees it."""
-        if self._only_remote and self._remote and not self._remote.wants_picture():
+        if self._only_remote and self.remote and not self.remote.wants_picture():
             time.sleep(PAUSE_S)
             return None
-        return self._view.step()
+        canvas = self._view.step()
+        self.show_card()
+        return canvas
+
+    def show_card(self) -> None:
+        """Says in the window what is loaded, until the first picture comes."""
+        view, window = self._view, self._window
+        if window is None or view.frame:
+            return
+        state, config = view.state, view.state.config
+        told = state.notice.text if time.monotonic() < state.notice.until else ""
+        text = told or view.capture.trouble or f"Source: {masked(config.live.source)}"
+        if self._card != (card := (window.size, text)):
+            self._card = card
+            if state.size != window.size:
+                view.send(CanvasResized(window.size))
+            canvas = np.zeros((*window.size, 3), np.uint8)
+            names = (Path(one.name).name for one in (config.model, *config.live.also_models))
+            draw_card(canvas, f"Loading {', '.join(names)}", text)
+            window.show(canvas)
 
     def handle_events(self, events: Iterable[Event]) -> None:
         """Sends events to the state, then carries out the commands."""
@@ -289,7 +230,7 @@ class Loop:
     def perform(self, command: Command | SeekTo | LoopFiles) -> None:
         view, saver = self._view, self._saver
         try:
-            if self._sources.perform(command, self._capture, view.send):
+            if self._sources.perform(command, view.capture, view.send):
                 return
             match command:
                 case Command.SNAPSHOT:

@@ -15,7 +15,6 @@ from realtime_lrp.commands.serve.messages import ACTIONS
 from realtime_lrp.config.names import ABOUT, COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer.actions import panel_names, targets_for
 from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.pointing import progress
@@ -39,9 +38,9 @@ QUALITY = 80  # of JPEGs
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 
 
-def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> str:
+def news(view: View, now: float) -> str:
     """What the page shows at this moment."""
-    state, choice = view.state, view.state.choice
+    state, choice, relevance = view.state, view.state.choice, view.first.relevance
     explained = view.first.explained
     shown = explained.names if explained else ()
     old = explained is not None and relevance.choice != state.request.choice
@@ -65,7 +64,7 @@ def news(view: View, relevance: RelevanceThread, trouble: str, now: float) -> st
             "left": [[entry_fields(one) for one in block] for block in view.columns.left],
             "right": [[entry_fields(one) for one in block] for block in view.columns.right],
             "notice": passing_notice(state, now, relevance.doing, shown, old),
-            "trouble": trouble,
+            "trouble": view.capture.trouble,
             "loading": relevance.doing if relevance.engine_cache is None else "",
             "maps": round(view.first.rates.maps.rate(), 1),
         }

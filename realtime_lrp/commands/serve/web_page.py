@@ -2,10 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -29,8 +29,6 @@ from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.config.schema import Serve
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system.geometry import Box
@@ -81,28 +79,22 @@ class WebPage:
         return max(1, round(scale * rows)), max(1, round(scale * columns))
 
     @contextmanager
-    def opened(
-        self,
-        view: View,
-        capture: Capture,
-        relevance: RelevanceThread,
-        figures: Callable[[], dict[str, Any]],
-    ) -> Iterator["PageTurns"]:
+    def opened(self, view: View) -> Iterator["PageTurns"]:
         """Shows a view while the context lasts; see `Remote`. Prints the address."""
         exchange = Exchange()
+        relevance, examples = view.first.relevance, Examples()
         visitors = Visitors(relevance, lambda: view.state, lambda: exchange.view_watched)
-        examples = Examples()
+        snapshot = partial(snapshot_of, view)
         app = App(
-            exchange, self._tokens, self._fingerprint, figures, lambda: snapshot_of(view), visitors,
-            examples,
-        )  # fmt: skip
+            exchange, self._tokens, self._fingerprint, view.figures, snapshot, visitors, examples
+        )
         port = self._listening.getsockname()[1]
         guard = Guard(app.routes(), self._tokens, self._serve.names, port)
         with visitors, Server(guard, self._listening, self._tls) as server:
             print_address(
                 address_of(self._serve, port, self._tokens[Role.CONTROL]), self._serve.host
             )
-            yield PageTurns(view, capture, relevance, exchange, server, examples, self._required)
+            yield PageTurns(view, exchange, server, examples, self._required)
 
 
 class PageTurns:
@@ -111,14 +103,12 @@ class PageTurns:
     def __init__(
         self,
         view: View,
-        capture: Capture,
-        relevance: RelevanceThread,
         exchange: Exchange,
         server: Server,
         examples: Examples,
         required: bool,
     ):
-        self._view, self._capture, self._relevance = view, capture, relevance
+        self._view, self._relevance = view, view.first.relevance
         self._exchange, self._server, self._examples = exchange, server, examples
         self._required = required
         self._concepts: ConceptPanel | None = None
@@ -169,7 +159,7 @@ class PageTurns:
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
         if not exchange.watched:
             return
-        exchange.say("news", news(view, self._relevance, self._capture.trouble, now))
+        exchange.say("news", news(view, now))
         answer = view.state.answer
         if answer and not exchange.said["choices"]:
             exchange.say("choices", choices(answer.labels, answer.unsuited))

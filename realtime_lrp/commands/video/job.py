@@ -12,7 +12,7 @@ from realtime_lrp.commands.video.overlay import notes_of
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import Error, InternalError, TemporaryError, TransferError
-from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.progress import Progress
@@ -168,7 +168,7 @@ class Job:
     def _write_stats(self) -> None:
         path, made = self._options.stats, self._last and self._last.provenance
         if path and self._stats and made:
-            self._stats.write(path, live=False, provenance=made)
+            write_figures(path, self._stats.as_dict(live=False), made)
         elif path:
             log.warning("nothing was done: %s is not written", path)
 

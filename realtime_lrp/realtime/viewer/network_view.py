@@ -12,7 +12,6 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
-from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.compose import Columns, compose, fits, passing_notice
 from realtime_lrp.realtime.viewer.concept_view import described_layers
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
@@ -34,8 +33,8 @@ class NetworkView:
 
     further = False
 
-    def __init__(self, relevance: RelevanceThread, stats: Stats, name: str = ""):
-        self.relevance, self.stats, self.name = relevance, stats, name
+    def __init__(self, relevance: RelevanceThread, name: str = ""):
+        self.relevance, self.stats, self.name = relevance, relevance.stats, name
         self.newest: ExplainedFrame | None = None
         self.explained: ExplainedFrame | None = None  # drawn last
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
@@ -155,8 +154,8 @@ class FollowingNetworkView(NetworkView):
 
     further = True
 
-    def __init__(self, relevance: RelevanceThread, stats: Stats, name: str, first: NetworkView):
-        super().__init__(relevance, stats, name)
+    def __init__(self, relevance: RelevanceThread, name: str, first: NetworkView):
+        super().__init__(relevance, name)
         self._first = first
         self._followed: tuple[object, ...] = ()
 

@@ -7,6 +7,7 @@ Runs on the main thread. It sends events to the state; the state alone decides w
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import network_names
-from realtime_lrp.realtime.stats import Stats, Waiting
+from realtime_lrp.realtime.stats import Waiting
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, draw_over
 from realtime_lrp.realtime.viewer.concept_view import ConceptView
@@ -40,32 +41,29 @@ class View:
         self,
         state: ViewerState,
         capture: Capture,
-        relevance: RelevanceThread,
-        stats: Stats,
+        threads: Sequence[RelevanceThread],
         show: Callable[[np.ndarray], None],
         size: Callable[[], tuple[int, int]] | None = None,
         status: Callable[[], str] = lambda: "",
         figures_in_picture: bool = True,
-        further: Sequence[RelevanceThread] = (),
     ):
         self.state = state
         self.split: SplitScene | None = None
         self.canvas: np.ndarray | None = None
         self.frame: Item[np.ndarray] | None = None
         self.concepts: ConceptPanel | None = None
-        self._capture = capture
-        self._relevance = relevance
-        self._stats = stats
+        self.capture = capture
+        self._relevance, self._stats = threads[0], threads[0].stats
         self._show = show
         self._size = size
         self._status = status
         self.figures_in_picture = figures_in_picture
         names = network_names(state.config)
-        first = NetworkView(relevance, stats, names[0] if further else "")
+        first = NetworkView(threads[0], names[0] if len(threads) > 1 else "")
         self.first = first
         self._further = [
-            FollowingNetworkView(thread, stats.further[name], name, first)
-            for thread, name in zip(further, names[1:], strict=False)
+            FollowingNetworkView(thread, name, first)
+            for thread, name in zip(threads[1:], names[1:], strict=True)
         ]
         self.networks: list[NetworkView] = [first, *self._further]
         self._artist, self._concept_view = SplitArtist(len(self.networks)), ConceptView(first.name)
@@ -133,10 +131,32 @@ class View:
 
     def finish(self) -> None:
         """Closes the account: frames captured and not drawn until now were dropped."""
-        count = self._capture.frames.count
-        self._stats.frames_captured = count - self._first_number
+        self._note_counts()
+        count = self.capture.frames.count
         self._drop(count - (self.frame.number if self.frame else self._first_number))
-        self._stats.reconnects = self._capture.reconnects
+
+    def figures(self) -> dict[str, Any]:
+        """The figures until now, as `--stats` writes them."""
+        self._note_counts()
+        figures = self._stats.as_dict(live=True)
+        if self._further:
+            figures["also_models"] = {one.name: one.stats.of_network() for one in self._further}
+        return figures
+
+    def summaries(self) -> list[str]:
+        """A line of figures for each network; none before the first one is loaded."""
+        self._note_counts()
+        if self._relevance.engine is None:
+            return []
+        further = (one.stats.summary_of_network(one.name) for one in self._further)
+        return [self._stats.summary(), *further]
+
+    def _note_counts(self) -> None:
+        self._stats.frames_captured = self.capture.frames.count - self._first_number
+        self._stats.reconnects = self.capture.reconnects
+        for network in self.networks:
+            if engine := network.relevance.engine:
+                network.stats.note_engine(engine)
 
     def _set(self, state: ViewerState) -> None:
         self.state = replace(state, commands=())
@@ -144,7 +164,7 @@ class View:
             self._relevance.request = state.request
 
     def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
-        maps, frames, paired = self._relevance.maps, self._capture.frames, self.state.paired
+        maps, frames, paired = self._relevance.maps, self.capture.frames, self.state.paired
         newest = maps.newest()
         number, explained = (newest.number, newest.value) if newest else (0, None)
         if frozen := self.state.frozen:
@@ -166,7 +186,7 @@ class View:
         """The frozen frame, if it is not on the screen yet; takes the next step if one is due."""
         if not self.state.stepping:
             self._relevance.maps.newest(map_number, POLL_S)
-        elif stepped := self._capture.frames.newest(max(before, frozen.number), POLL_S):
+        elif stepped := self.capture.frames.newest(max(before, frozen.number), POLL_S):
             self.send(events.FrameStepped(stepped))
             frozen = stepped
         own = explained is not None and explained.frame.number == frozen.number
@@ -174,7 +194,7 @@ class View:
         return None if waits or frozen.number <= before else frozen
 
     def _measure(self) -> None:
-        self.first.rates.captured.reached(self._capture.frames.count)
+        self.first.rates.captured.reached(self.capture.frames.count)
         self.first.rates.shown.reached(self._stats.frames_shown)
         self.first.rates.drawing_waits.reached(self._waiting.seconds)
         for network in self.networks:
@@ -183,7 +203,7 @@ class View:
     def _appearance(self) -> tuple[object, object]:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
-        lines = self._capture.trouble, *self._passing(), self._status()
+        lines = self.capture.trouble, *self._passing(), self._status()
         now = time.monotonic()
         resting = now >= self.state.pointer.until
         at_once = number, self._version, lines, size, resting
@@ -196,21 +216,21 @@ class View:
             self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
-        answer, timeline = self.first.answer(), self._capture.source.timeline
+        answer, timeline = self.first.answer(), self.capture.source.timeline
         drawn = events.FrameDrawn(frame, answer, split.pictures, timeline, split.concept_rows)
         self._set(handle(self.state, drawn))
         status, passing, now = self._status(), self._passing(), time.monotonic()
         self._show(draw_over(self.canvas, self._artist, split, self.state, status, passing, now))
 
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
-        state, trouble = self.state, self._capture.trouble
+        state, trouble = self.state, self.capture.trouble
         self.concepts = self._concept_view.panel(state, self.first.newest)
         concepts = self.concepts if self.figures_in_picture else None
         rest = size_beside(size, concepts, state.text_size)
         boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
-            network.prepare(state, self._version, frame, self._capture.source.described)
+            network.prepare(state, self._version, frame, self.capture.source.described)
             scene = network.compose(state, frame, trouble, (y1 - y0, x1 - x0))
             if not self.figures_in_picture:
                 scene = network.scene = replace(scene, left=(), right=(), with_figures=False)

@@ -259,10 +259,11 @@ class Engine:
 
     def begin(
         self,
-        pictures: Sequence[np.ndarray],
+        pictures: Sequence[np.ndarray] | np.ndarray,
         targets: Sequence[str | int] | None = None,
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
+        regions: Sequence[Region] | None = None,
     ) -> Callable[[], list[Result]]:
         """Starts to explain pictures, uint8 [H, W, 3] RGB; returns what waits for the results.
 
@@ -272,22 +273,14 @@ class Engine:
         Each picture may have a target of its own instead of the engine's. With `concepts` the
         channels that are wanted come too; where they cannot be had, results say why. `prior` is
         float32 [2, channels of the layer]. Before the largest shares are chosen, its first row is
-        added to them, then its second row multiplies them; see `SteadyShares`. UnavailableError:
-        the CPU's memory is too small for one picture.
+        added to them, then its second row multiplies them; see `SteadyShares`. With `regions` the
+        pictures are what the network sees of those, uint8 [B, h, w, 3]. UnavailableError: the CPU's
+        memory is too small for one picture.
         """
-        regions = [self.region(picture.shape[:2]) for picture in pictures]
-        extracted = [region.extract(p) for region, p in zip(regions, pictures, strict=True)]
-        return self.begin_extracted(np.stack(extracted), regions, targets, concepts, prior)
-
-    def begin_extracted(
-        self,
-        batch: np.ndarray,
-        regions: Sequence[Region],
-        targets: Sequence[str | int] | None = None,
-        concepts: ConceptRequest | None = None,
-        prior: np.ndarray | None = None,
-    ) -> Callable[[], list[Result]]:
-        """As `begin`, for what the network sees of each picture, uint8 [B, h, w, 3]."""
+        if regions is None:
+            regions = [self.region(picture.shape[:2]) for picture in pictures]
+            pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
+        batch = np.asarray(pictures)
         if targets is not None and len(targets) != len(batch):
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
@@ -321,7 +314,7 @@ class Engine:
             if not (concepts and fits):
                 return self._with_less_memory(batch, regions, targets, on, concepts, prior)
             why = pipelines.refusal(concepts)
-            plain = self.begin_extracted(batch, regions, targets)()
+            plain = self.begin(batch, targets, regions=regions)()
             return [replace(one, concepts=why) for one in plain]
 
         return results
@@ -348,7 +341,7 @@ class Engine:
             results = []
             for part in (slice(half), slice(half, None)):
                 of_part = None if targets is None else targets[part]
-                begun = self.begin_extracted(batch[part], regions[part], of_part, concepts, prior)
+                begun = self.begin(batch[part], of_part, concepts, prior, regions[part])
                 results += begun()
             return results
         if not on.is_gpu:
@@ -358,7 +351,7 @@ class Engine:
             )
         if self._device == on:  # of several batches in flight only the first moves the engine
             self.leave_gpu("its memory does not suffice")
-        return self.begin_extracted(batch, regions, targets)()
+        return self.begin(batch, targets, regions=regions)()
 
     def _checked(
         self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int]

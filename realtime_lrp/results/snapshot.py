@@ -6,14 +6,14 @@ Knows no threads and no window: the caller passes everything in a `Snapshot`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from realtime_lrp.config import Settings, as_yaml
+from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.results.records import raw_map_arrays
@@ -30,8 +30,8 @@ class Snapshot:
     """What is saved; pictures are uint8 [H, W, 3] RGB.
 
     The canvas is the view as shown, without menus, the picture that of the camera in it.
-    `explained_picture` is None where it is the same. `computed` says how, in anything that JSON can
-    hold. Further networks have numbers; the second one is number 2.
+    `explained_picture` is None where it is the same. `target` is in words. Further networks have
+    numbers; the second one is number 2.
     """
 
     canvas: np.ndarray
@@ -40,9 +40,9 @@ class Snapshot:
     engine: Engine
     target: str
     result: Result
-    names: Sequence[str]
-    computed: Mapping[str, Any]
-    settings: Settings
+    probe: bool
+    followed_channel: int | None
+    config: Config
     further: Mapping[int, Snapshot] = field(default_factory=dict)
 
 
@@ -72,14 +72,14 @@ def encode_view(snapshot: Snapshot) -> bytes:
 
 
 def _provenance(snapshot: Snapshot) -> Provenance:
-    return provenance_of(snapshot.engine, snapshot.settings.config, "live")
+    return provenance_of(snapshot.engine, snapshot.config, "live")
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, Any]:
     arrays = {
         **_arrays_of_network(snapshot),
         "picture": snapshot.picture,
-        "config": as_yaml(snapshot.settings),
+        "config": as_yaml(Settings(snapshot.config, {})),
     }
     for number, one in snapshot.further.items():
         own = _arrays_of_network(one)
@@ -88,13 +88,24 @@ def _arrays(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _arrays_of_network(snapshot: Snapshot) -> dict[str, Any]:
-    result, explained = snapshot.result, snapshot.explained_picture
+    engine, result, explained = snapshot.engine, snapshot.result, snapshot.explained_picture
+    asked = {
+        "method": engine.config.lrp.method,
+        "map": engine.name,
+        "precision": engine.precision,
+        "device": engine.device,
+        "weights": engine.config.model.weights,
+        "probe": snapshot.probe,
+        "followed_channel": snapshot.followed_channel,
+        "explained": result.explained,
+        "sums": [one.total for one in result.maps],
+    }
     return {
-        **raw_map_arrays(snapshot.engine, snapshot.target, result, _provenance(snapshot)),
+        **raw_map_arrays(engine, snapshot.target, result, _provenance(snapshot)),
         "further": np.array([one.relevance for one in result.maps[1:]]),
-        "names": np.array(snapshot.names),
+        "names": np.array([one.name for one in result.maps]),
         "explained_picture": np.zeros(0) if explained is None else explained,
-        "asked": json.dumps(snapshot.computed),
+        "asked": json.dumps(asked),
         **concept_arrays(result.concepts),
     }
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.config import Config, Settings
+from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import describe_target
@@ -226,14 +226,14 @@ def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
 
 def snapshot_of(view: View) -> Snapshot | None:
     """What the view shows with the data behind it; None if the first network has no map."""
-    first = _snapshot_of_network(view, view.networks[0])
+    first, *others = (_snapshot_of_network(view, network) for network in view.networks)
     if first is None:
         return None
-    further = {}
-    for number, network in enumerate(view.networks[1:], 2):
-        if own := _snapshot_of_network(view, network):
-            config = own.settings.config.changed(live={"also_models": []})
-            further[number] = replace(own, settings=Settings(config, {}))
+    further = {
+        number: replace(own, config=own.config.changed(live={"also_models": []}))
+        for number, own in enumerate(others, 2)
+        if own
+    }
     return replace(first, further=further)
 
 
@@ -241,26 +241,15 @@ def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
     explained, scene, canvas = network.explained, network.scene, view.canvas
     if not network.has_map or scene is None or canvas is None or explained is None:
         return None
-    picture, engine, result = scene.picture, explained.engine, explained.result
-    concepts = explained.request.concepts
+    picture, engine, request = scene.picture, explained.engine, explained.request
     return Snapshot(
         canvas=canvas,
         picture=picture,
         explained_picture=None if explained.picture is picture else explained.picture,
         engine=engine,
-        target=describe_target(engine, explained.request.target, explained.scores),
-        result=result,
-        names=explained.names,
-        computed={
-            "method": engine.config.lrp.method,
-            "map": engine.name,
-            "precision": engine.precision,
-            "device": engine.device,
-            "weights": engine.config.model.weights,
-            "probe": explained.request.probe,
-            "followed_channel": concepts.channel if concepts else None,
-            "explained": result.explained,
-            "sums": [one.total for one in result.maps],
-        },
-        settings=Settings(_config_of(view.state, explained), {}),
+        target=describe_target(engine, request.target, explained.scores),
+        result=explained.result,
+        probe=request.probe,
+        followed_channel=request.concepts.channel if request.concepts else None,
+        config=_config_of(view.state, explained),
     )

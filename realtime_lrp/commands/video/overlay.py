@@ -118,7 +118,7 @@ def recode(
         for batch in recoding.batches():
             regions = [region] * len(batch.pictures)
             begin = time.monotonic()
-            begun.append((batch, begin, engine.begin_extracted(batch.pictures, regions)))
+            begun.append((batch, begin, engine.begin(batch.pictures, regions=regions)))
             while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
                 finish_oldest()
         report = recoding.report
@@ -226,7 +226,7 @@ class _FiniteResults:
 
     def _single(self, picture: np.ndarray) -> Result | None:
         try:
-            (result,) = self._engine.begin_extracted(picture[None], [self._region])()
+            (result,) = self._engine.begin(picture[None], regions=[self._region])()
         except NotFiniteError:
             return None
         return result

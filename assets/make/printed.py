@@ -10,7 +10,7 @@ from typing import Any
 
 from realtime_lrp import config
 from realtime_lrp.config.keys import SECTIONS
-from realtime_lrp.config.names import ABOUT
+from realtime_lrp.config.names import ABOUT, ABOUT_SOURCES
 from realtime_lrp.config.printing import to_yaml
 from realtime_lrp.config.values import MAX_LETTERS, MAX_PIXELS
 from realtime_lrp.view import keys
@@ -46,8 +46,8 @@ def printed() -> dict[str, str]:
         "config.yaml": schema + config.as_yaml(config.load()),
         "assets/config.schema.json": config.json_schema(),
         "docs/configuration.md": INTRODUCTION + "".join(map(_settings, SECTIONS)),
-        "docs/methods.md": _with_table("docs/methods.md", _sentences()),
-        "docs/live.md": _with_table("docs/live.md", keys.table()),
+        "docs/methods.md": _with_table(_page("docs/methods.md"), _sentences()),
+        "docs/live.md": _with_table(_with_table(_page("docs/live.md"), keys.table()), _sources()),
     }
 
 
@@ -81,9 +81,20 @@ def _sentences() -> str:
     return "\n".join([*rows, *(f"| `{name}` | {text} |" for name, text in ABOUT.items())]) + "\n"
 
 
-def _with_table(page: str, table: str) -> str:
-    """A page with the table of the same header replaced."""
-    text = (HOME / page).read_text(encoding="utf-8")
+def _sources() -> str:
+    """The named sources, as a table."""
+    rows = ["| name of a source | |", "|---|---|"]
+    return (
+        "\n".join([*rows, *(f"| `{one}` | {text} |" for one, text in ABOUT_SOURCES.items())]) + "\n"
+    )
+
+
+def _page(name: str) -> str:
+    return (HOME / name).read_text(encoding="utf-8")
+
+
+def _with_table(text: str, table: str) -> str:
+    """A page's text with the table of the same header replaced."""
     start = text.index(table.split("\n", 1)[0])
     end = text.index("\n\n", start) + 1
     return text[:start] + table + text[end:]

@@ -198,11 +198,13 @@ COLORMAPS = Names(
     {"grey": "gray", "seismic": "bwr"},
 )
 
-SOURCES = Names(
-    "source",
-    ("synthetic", "screen"),
-    ("realtime_lrp.video.sources", "SOURCES"),
-)
+ABOUT_SOURCES = {
+    "synthetic": "a moving disc, synthetic:60 with 60 pictures a second",
+    "screen": "a screen, screen:2 the second one; with the window on it, it films itself",
+}
+"""Source with a name -> what it shows."""
+
+SOURCES = Names("source", tuple(ABOUT_SOURCES), ("realtime_lrp.video.sources", "SOURCES"))
 
 _NAMED_KEYS = (
     "BackSpace", "Page_Down", "Page_Up", "Delete", "Escape", "Insert", "Return", "Right", "space",

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE, VIEWER_COMPOSITE
-from realtime_lrp.config.names import COLORMAPS, COMPOSITES, METHODS, RULES
+from realtime_lrp.config.names import ABOUT_SOURCES, COLORMAPS, COMPOSITES, METHODS, RULES
 from realtime_lrp.config.values import (
     Address,
     Batch,
@@ -202,9 +202,11 @@ class Video(Section):
 class Live(Section):
     """The live viewer."""
 
-    source: Address = "0"
-    """camera (0, /dev/video0 or part of its name), URL, screen (screen:2), synthetic (synthetic:60
-    for 60 fps), or a file, folder or glob"""
+    source: Address = Field(
+        default="0",
+        description="camera (0, /dev/video0 or part of its name), URL, file, folder, glob, or a "
+        f"name: {'; '.join(f'{name} ({about})' for name, about in ABOUT_SOURCES.items())}",
+    )
     sources: list[Address] = []
     """more sources to switch to by key, such as [0, demo.mp4]"""
     camera_size: CameraSize = None

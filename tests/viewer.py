@@ -138,6 +138,7 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
             canonical=TargetResolver(len(labels), labels).canonical,
             unsuited=frozenset(),
             advice="",
+            traces=1,
         ),
         config=chosen,
         name=name,

@@ -53,7 +53,7 @@ def further_threads(
     for model in config.live.also_models:
         own = config_of(config, model)
         request = request_for(own, first.request, "all")
-        thread = RelevanceThread(own, frames, request, Stats("", ""), changeable, after=threads[-1])
+        thread = RelevanceThread(own, frames, request, Stats(), changeable, after=threads[-1])
         thread.others = TimeForFirst(first, frames)
         threads.append(thread)
     return threads[1:]

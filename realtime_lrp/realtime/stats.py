@@ -31,8 +31,8 @@ def _durations() -> deque[float]:
 class Stats:
     """Counts and durations of one run; None where a figure does not apply to the command."""
 
-    device: str
-    precision: str
+    device: str = ""
+    precision: str = ""
     frames_captured: int = 0
     frames_shown: int = 0
     frames_dropped: int | None = 0

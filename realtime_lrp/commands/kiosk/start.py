@@ -93,7 +93,7 @@ def _run(
         check_output(stats_file, overwrite=True)
     _forbid_core_dumps()
     threading.excepthook = _log_ended_thread
-    stats = Stats("", "", frames_dropped=None, reconnects=0)
+    stats = Stats(frames_dropped=None, reconnects=0)
     report = Report(settings, state_folder())
     with stop_signals() as stopped:
         kiosk = Kiosk(config, captions, stats=stats, **arguments)

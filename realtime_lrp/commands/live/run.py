@@ -96,9 +96,7 @@ def run(
     state, sources = first_state(config, first_request(config)), Sources(config)
     capture = Capture(sources.opener(), sources.turned)
     changeable = windowed or remote is not None
-    first = RelevanceThread(
-        config, capture.frames, state.request, Stats("", "", reconnects=0), changeable
-    )
+    first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)
     threads = [first, *further_threads(config, capture.frames, changeable, first)]
     with stop_signals() as stopped, ExitStack() as stack:
         shown = window() if window and windowed else None

@@ -44,12 +44,12 @@ from realtime_lrp.relevance.maps.plans import (
     advice_on,
     asked_maps,
     bind,
-    choose_precision,
     composite_for,
     map_names,
     plan_maps,
     unsuited,
 )
+from realtime_lrp.relevance.maps.precision import choose_precision
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
@@ -65,7 +65,6 @@ from realtime_lrp.relevance.rules.layer_contexts import (
     layer_contexts,
     pixel_stride,
 )
-from realtime_lrp.relevance.rules.rounding import lower_precision
 from realtime_lrp.relevance.rules.rules import Rule
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class Explainer(ConceptViews):
       precision: "float32" or "bfloat16", the type in which layers with weights compute; maps and
         scores are float32 in any case. "auto" is `fast` where rounding keeps the map of this
         target. Elsewhere only relevance is handed down in it and the forward pass is float32; where
-        that does not suffice all is float32. See `rounding.py`.
+        that does not suffice all is float32. See `maps/precision.py`.
       also: methods or composites whose maps are computed as well, from the same forward pass.
       layers: rules for particular layers, pattern -> rule: {"block1_*": "flat"}. A pattern matches
         a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads. They change
@@ -227,7 +226,9 @@ class Explainer(ConceptViews):
         lowering = choose_precision(precision, plans, fast, self._resolve(target).contrasts)
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
-        self._as_built = lower_precision(graph, folded, lowering)
+        if self.precision != "float32":
+            graph.compute_in(tf.as_dtype(self.precision), lowering.exact, lowering.exact_forward)
+        self._as_built = graph.unfolded(folded)
         self._activations = activation_bytes(supports)
         self._plans = bind(plans, contexts, self._activations, start_of_path)
         self.rules_by_layer = layer_rules(graph, plans[0].rules)

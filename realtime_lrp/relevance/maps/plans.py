@@ -11,12 +11,12 @@ from realtime_lrp.relevance.maps.attention_maps import attention_weights
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.perturbed import Baseline
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
+from realtime_lrp.relevance.maps.precision import keeps_sign
 from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.attention import BoundStepRule, differ_from_epsilon
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite, with_layers
-from realtime_lrp.relevance.rules.rounding import Lowering, choose_lowering, keeps_sign
-from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext, Propagate, Rule
+from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
 
 
 def composite_for(
@@ -152,28 +152,6 @@ def _logits(graph: Graph) -> int:
 
 def _last_layers(graph: Graph, logits: int | None) -> set[int]:
     return set() if logits is None else graph.last_with_weights(logits)
-
-
-def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts: bool) -> Lowering:
-    """What computes in which precision, given the device's fastest.
-
-    `contrasts`: whether classes count against others.
-    """
-    if precision != "auto":
-        return Lowering(precision)
-    first = plans[0]
-    cancels = first.options.keep < 1 or any(plan.method.cancels for plan in plans)
-    contrasts |= any(plan.values is not None for plan in plans)  # logits may have both signs
-    attends = all(
-        plan.composite.steps
-        and not plan.composite.overrides
-        and all(isinstance(rule, Epsilon) for rule in plan.rules.values())
-        for plan in plans
-    )
-    return choose_lowering(
-        [plan.rules for plan in plans], first.graph, fast, first.absorbing, contrasts, cancels,
-        attends,
-    )  # fmt: skip
 
 
 def bind(

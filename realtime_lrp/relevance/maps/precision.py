@@ -21,9 +21,8 @@ What rounding does to a map, measured on photos and drawings:
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import tensorflow as tf
-
-from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.rules.rules import Epsilon, Rule
 
@@ -42,46 +41,42 @@ class Lowering:
     exact_forward: bool = False
 
 
-def choose_lowering(
-    rules: Sequence[Mapping[int, Rule]],
-    graph: Graph,
-    fast: str,
-    absorbing: Collection[int],
-    contrasts: bool,
-    cancels: bool,
-    attends: bool = False,
-) -> Lowering:
-    """The fastest lowering that keeps every map, correlation 0.999 or more.
+def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts: bool) -> Lowering:
+    """What computes in which precision.
 
-    Args:
-      rules: for each map the rule of each layer with weights; empty where a method has none.
-      graph: the canonised network.
-      fast: the fastest precision of the device.
-      absorbing: the output numbers of layers whose biases take a share in the first map.
-      contrasts: whether classes count against others.
-      cancels: whether a map does not even survive rounding on the way back.
-      attends: whether all maps follow composites for transformers.
+    "auto" is the fastest lowering that keeps every map, correlation 0.999 or more; `fast` is the
+    fastest precision of the device, `contrasts` whether classes count against others.
     """
+    if precision != "auto":
+        return Lowering(precision)
+    first, graph = plans[0], plans[0].graph
+    cancels = first.options.keep < 1 or any(plan.method.cancels for plan in plans)
     if fast == "float32" or cancels:
         return Lowering("float32")
-    if attends:
+    if all(map(_attends, plans)):
         last = graph.last_with_weights(graph.output)
         to_round = {n.output for n in graph.nodes if n.step.multiplies and not n.step.convolves}
         exact = {n.output for n in graph.nodes} - to_round | last
         return Lowering(fast, frozenset(exact), exact_forward=True)
-    first = rules[0] if rules else {}
+    contrasts |= any(plan.values is not None for plan in plans)  # logits may have both signs
     behind = layers_behind_convolutions(graph)
-    epsilon = {number for number in behind if isinstance(first.get(number), Epsilon)}
+    epsilon = {number for number in behind if isinstance(first.rules.get(number), Epsilon)}
     if (
-        len(rules) == 1
+        len(plans) == 1
         and not contrasts
-        and keeps_sign(first, graph, epsilon.intersection(absorbing))
+        and keeps_sign(first.rules, graph, epsilon.intersection(first.absorbing))
     ):
         return Lowering(fast, frozenset(epsilon))
     exact = layers_behind_convolutions(graph, with_last=True)
-    exact |= {n for one in rules for n, rule in one.items() if isinstance(rule, Epsilon)}
+    exact |= {n for one in plans for n, rule in one.rules.items() if isinstance(rule, Epsilon)}
     rounded = any(node.step.convolves and node.output not in exact for node in graph.nodes)
     return Lowering(fast, frozenset(exact), True) if rounded else Lowering("float32")
+
+
+def _attends(plan: Plan) -> bool:
+    """Whether a map follows a composite for transformers alone."""
+    epsilon = all(isinstance(rule, Epsilon) for rule in plan.rules.values())
+    return bool(plan.composite.steps) and not plan.composite.overrides and epsilon
 
 
 def keeps_sign(
@@ -118,15 +113,3 @@ def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int
         and (with_last or not node.step.convolves)
         and node.output in between
     }
-
-
-def lower_precision(graph: Graph, folded: Sequence[Node], lowering: Lowering) -> Graph:
-    """Casts the weights of a graph; returns it as it was before batch norms were folded."""
-    dtype = tf.as_dtype(lowering.precision)
-    if lowering.exact_forward:
-        as_built = graph.unfolded(folded)
-        graph.compute_in(dtype, lowering.exact, exact_forward=True)
-        return as_built
-    if dtype != tf.float32:
-        graph.compute_in(dtype, lowering.exact)
-    return graph.unfolded(folded)

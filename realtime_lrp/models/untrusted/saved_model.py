@@ -1,14 +1,16 @@
 """Reads the graph of a SavedModel, which may come from an attacker, as data.
 
 TensorFlow's own loader is not used: it runs what the folder asks it to. Here the functions behind
-one signature are joined into one flat graph, which may hold only operations that compute
-(`operations.py`) and reads of the variables that the checkpoint holds. What does not lead to the
-explained output is left out. Nothing is run before all of it is checked.
+one signature are joined into one flat graph, which may hold only operations with a row
+(`OPERATIONS`), some that compute their constants, and reads of the variables that the checkpoint
+holds. What does not lead to the explained output is left out. Nothing is run before all of it is
+checked.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
 from realtime_lrp.errors import DamagedInputError, first_line
-from realtime_lrp.models.untrusted.operations import CALLS, COMPUTING, DROPPED
 from realtime_lrp.models.untrusted.saved_variables import EXPECTED, read_variables
+from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.system.reading import read_limited
 
 FILE = "saved_model.pb"
@@ -36,6 +38,22 @@ MAX_EXPANSION = 100
 """How many times larger than the file constants may be; zeros are written as one number."""
 
 SMALL_BYTES = 256 << 20  # Constants up to this size are accepted in any file
+
+OF_CONSTANTS = (
+    "All", "Any", "ArgMax", "ArgMin", "BroadcastArgs", "Bucketize", "ConcatOffset", "Const",
+    "DynamicStitch", "Fill", "FloorDiv", "FloorMod", "GatherNd", "InvertPermutation", "LinSpace",
+    "OneHot", "PlaceholderWithDefault", "Prod", "Range", "Rank", "ScatterNd", "Select", "Size",
+    "TruncateDiv", "Where",
+)  # fmt: skip
+"""Operations that compute sizes, indices and masks; without a row they may only read constants. Add
+one only if it computes its outputs from its inputs and does nothing else."""
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+"""Operations that call a function, which takes their place."""
+
+DROPPED = ("Assert", "DisableCopyOnRead", "NoOp", "ReadVariableOp")
+"""Operations that are left out where a function holds them; `ReadVariableOp` becomes the
+variable."""
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -206,7 +224,7 @@ class _Flat:
         self.output = outputs[signature.output]
         self._prune()
         for node in self.nodes:
-            if node.op not in COMPUTING and node.op != "Placeholder":
+            if not _computes(node) and node.op != "Placeholder":
                 raise self._refusal(node)
         return self
 
@@ -238,13 +256,13 @@ class _Flat:
         function = self._library[name]
         names = [one.name for one in function.signature.input_arg]
         known = dict(zip(names, arguments, strict=True))
-        for node in _in_order(function.node_def, names):
+        for node in _in_order(function.node_def):
             inputs = [known[_tensor(one)] for one in node.input if not one.startswith("^")]
             if node.op in CALLS:
                 outputs = self._inline(node.attr["f"].func.name, inputs, depth + 1)
             elif node.op == "Identity" and node.attr["T"].type == tf.resource.as_datatype_enum:
                 outputs = inputs
-            elif node.op not in COMPUTING and _has_effects(node):
+            elif not _computes(node) and _has_effects(node):
                 raise self._refusal(node)
             else:
                 outputs = self._copied(node, inputs)
@@ -304,6 +322,10 @@ class _Flat:
         )
 
 
+def _computes(node: node_def_pb2.NodeDef) -> bool:
+    return node.op in OPERATIONS or node.op in OF_CONSTANTS
+
+
 def _has_effects(node: node_def_pb2.NodeDef) -> bool:
     """Whether an operation may do more than to compute."""
     if node.op in DROPPED:
@@ -340,33 +362,13 @@ def _tensor(name: str) -> str:
     return name.removesuffix(":0")
 
 
-def _in_order(nodes: Sequence[Any], arguments: Sequence[str]) -> list[Any]:
+def _in_order(nodes: Sequence[Any]) -> list[Any]:
     """A function's operations after those that they read; it may list them in any order."""
     by_name = {node.name: node for node in nodes}
-    done: dict[str, bool] = {}
-    ordered: list[Any] = []
-    for first in nodes:
-        stack = [first]
-        while stack:
-            node = stack[-1]
-            if done.get(node.name):
-                stack.pop()
-                continue
-            begun = node.name in done
-            done[node.name] = begun
-            if begun:
-                ordered.append(stack.pop())
-                continue
-            for one in node.input:
-                name = one.removeprefix("^").partition(":")[0]
-                if name in arguments:
-                    continue
-                before = by_name[name]
-                if before.name not in done:
-                    stack.append(before)
-                elif not done[before.name]:
-                    raise ValueError("its operations depend on themselves")
-    return ordered
+    read = {
+        node.name: [one.removeprefix("^").partition(":")[0] for one in node.input] for node in nodes
+    }
+    return [by_name[name] for name in TopologicalSorter(read).static_order() if name in by_name]
 
 
 def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from realtime_lrp.relevance.explainer import Explainer
     from realtime_lrp.relevance.explanation import Answer, Explanation
     from realtime_lrp.relevance.maps.account import Account
-    from realtime_lrp.relevance.maps.layer_records import LayerRecord
+    from realtime_lrp.relevance.maps.layer_views import LayerRecord
     from realtime_lrp.relevance.maps.methods import METHODS
     from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
     from realtime_lrp.relevance.rules.rules import (
@@ -56,7 +56,7 @@ _WHERE = {
     "realtime_lrp.relevance.concepts.concepts": ("Concepts",),
     "realtime_lrp.relevance.explainer": ("Explainer",),
     "realtime_lrp.relevance.explanation": ("Answer", "Explanation"),
-    "realtime_lrp.relevance.maps.layer_records": ("LayerRecord",),
+    "realtime_lrp.relevance.maps.layer_views": ("LayerRecord",),
     "realtime_lrp.relevance.maps.methods": ("METHODS",),
     "realtime_lrp.relevance.rules.rules": (
         "RULES", "AlphaBeta", "Epsilon", "Flat", "Gamma", "Rule", "WSquare", "ZBox", "ZPlus",

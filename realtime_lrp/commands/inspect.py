@@ -27,7 +27,7 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.maps.account import FLOOD, VANISHED, flood_text
-from realtime_lrp.relevance.maps.layer_records import LayerRecord
+from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.system.tables import rendered
 from realtime_lrp.video.pictures import mirrored, read_picture

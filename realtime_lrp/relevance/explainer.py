@@ -32,11 +32,7 @@ from realtime_lrp.relevance.maps.compiled import (
     scores_function,
     signature_of,
 )
-from realtime_lrp.relevance.maps.layer_records import (
-    find_not_finite,
-    flows_function,
-    layers_function,
-)
+from realtime_lrp.relevance.maps.layer_views import find_not_finite, layers_function
 from realtime_lrp.relevance.maps.methods import guided_rectifiers
 from realtime_lrp.relevance.maps.perturbed import baseline_named
 from realtime_lrp.relevance.maps.plan import Options
@@ -447,6 +443,5 @@ class Explainer(ConceptViews):
             signature_of(self.input_shape, self.classes, pictures=1), self._xla,
         )  # fmt: skip
         self._pipelines: list[PolymorphicFunction] = []
-        self._flows = [flows_function(plan) for plan in self._plans]
         self._layers = Lazy(layers_function(self._plans[0], self._as_built), self._signature)
         self._scores = Lazy(scores_function(self._graph), self._signature[:1])

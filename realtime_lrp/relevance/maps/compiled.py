@@ -12,11 +12,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
-from realtime_lrp.relevance.maps.layer_records import account
-from realtime_lrp.relevance.maps.plan import Numbered, Plan
+from realtime_lrp.relevance.maps.plan import MethodResult, Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.graph import BIASES, Graph
 
 Compute = Callable[..., Any]
 
@@ -134,6 +133,22 @@ def explain_function(
         )
 
     return explain
+
+
+def account(result: MethodResult, output: int) -> tf.Tensor:
+    """What started: its sum and the sum of its magnitude; and what biases took. float32 [B, 3].
+
+    For integrated gradients it is what their sum should be, the difference of the scores.
+    `output` is the number of the network's output.
+    """
+    if result.difference is not None:
+        none = tf.zeros_like(result.difference)
+        return tf.stack([result.difference, tf.abs(result.difference), none], -1)
+    parts = result.parts
+    begin = tf.cast(parts[output][0].tensor, tf.float32)
+    started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
+    taken = [part.tensor for part in parts.get(BIASES, ())]
+    return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
 
 
 def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Tensor:

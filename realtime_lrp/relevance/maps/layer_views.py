@@ -1,25 +1,209 @@
-"""The part of the explainer that looks inside the network: layers, sums, several targets."""
+"""What an explainer tells about layers: what each held, or summed up, during one explanation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
-from realtime_lrp.relevance.maps.account import LayerFlow
+from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
 from realtime_lrp.relevance.maps.batches import run_in_parts
 from realtime_lrp.relevance.maps.compiled import Lazy, compile_once, targets_function
-from realtime_lrp.relevance.maps.layer_records import (
-    LayerRecord,
-    first_not_finite,
-    layer_flows,
-    layer_records,
-    one_pair,
-)
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets
+from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
 from realtime_lrp.relevance.network import checks
-from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.checks import to_float32
+from realtime_lrp.relevance.network.graph import BIASES, Graph, Node, Parts, total
+from realtime_lrp.relevance.rules.rules import Rule
+
+LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
+"""Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
+(number of the node's output, position of its input). What biases took, [B], follows the inputs."""
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """What one layer of the network held during one explanation.
+
+    The tensors are those of the model as Keras runs it, even where a batch norm was folded.
+
+    Attributes:
+      name: the layer's name; "model/layer" inside a nested model, "layer:2" at a second call.
+      kind: its Keras type.
+      rule: the rule of its weights; "" where it has none or the method follows no rules.
+      inputs: the tensors that it read, [B, ...] each.
+      output: the tensor that it computed, [B, ...].
+      arrived: what arrived at its output, shaped like it: relevance, or the gradient.
+      handed_down: what it handed to each of its inputs, shaped like these.
+      taken_by_biases: float32 [B], the sum of relevance that its biases took.
+    """
+
+    name: str
+    kind: str
+    rule: str
+    inputs: tuple[np.ndarray, ...]
+    output: np.ndarray
+    arrived: np.ndarray
+    handed_down: tuple[np.ndarray, ...]
+    taken_by_biases: np.ndarray
+
+    def sums(self) -> np.ndarray:
+        """The sum of relevance that the layer hands down to its inputs, float64 [B]."""
+        parts = [part.reshape(len(part), -1) for part in self.handed_down]
+        return np.sum([part.sum(1, dtype=np.float64) for part in parts], axis=0)
+
+
+def layers_function(plan: Plan, as_built: Graph) -> Callable[..., LayerTensors]:
+    """Makes the function (x, target) -> what every layer computed and handed down.
+
+    The tensors are those of `as_built`, the network before batch norms were folded.
+    """
+
+    def layers(x: tf.Tensor, target: Target) -> LayerTensors:
+        graph = plan.graph
+        parts = plan(x, graph.forward(x), target).parts
+        shown = as_built.forward(x, joined=False)
+        arrived = {
+            number: tf.cast(total(handed), tf.float32)
+            for number, handed in parts.items()
+            if number != BIASES
+        }
+        handed_down = _by_node(parts)
+        read = {n for node in graph.nodes if node.output in arrived for n in node.inputs}
+        return {n: shown[n] for n in {*arrived, *read}}, arrived, handed_down
+
+    return layers
+
+
+def _by_node(parts: Parts) -> dict[tuple[int, int], tf.Tensor]:
+    """What nodes handed down, see `LayerTensors`; float32."""
+    return {
+        (part.node.output, part.position): tf.cast(part.tensor, tf.float32)
+        for handed in parts.values()
+        for part in handed
+        if part.node
+    }
+
+
+def flows_of(plan: Plan, x: tf.Tensor, target: Target) -> list[LayerFlow]:
+    """What went through each node, from the output to the input."""
+    parts = plan(x, plan.graph.forward(x), target).parts
+    handed = _by_node(parts)
+    flows = []
+    for node in reversed(plan.graph.nodes):
+        keys = [(node.output, position) for position in range(len(node.inputs))]
+        given = [handed[key] for key in keys if key in handed]
+        received = [total(parts[node.output])] if given else []
+        taken = [handed[key] for key in [(node.output, len(node.inputs))] if key in handed]
+        (arrived, magnitude), (handed_down, handed_magnitude), (biases, _) = (
+            _sums(tensors, len(x)) for tensors in (received, given, taken)
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)
+        flows.append(LayerFlow(node.layer, node.kind, arrived, handed_down, biases, growth))
+    return flows
+
+
+def _sums(tensors: Sequence[tf.Tensor], pictures: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and magnitude of several tensors together, float64 [B] each."""
+    arrays = [tf.cast(one, tf.float32).numpy().reshape(pictures, -1) for one in tensors]
+    sums, magnitudes = np.zeros((2, pictures))
+    for array in arrays:
+        sums += array.sum(1, dtype=np.float64)
+        magnitudes += np.abs(array).sum(1, dtype=np.float64)
+    return sums, magnitudes
+
+
+def layer_records(
+    graph: Graph, rules: Mapping[int, Rule], tensors: LayerTensors
+) -> list[LayerRecord]:
+    """One record for each layer, from the output to the input; rules are by output number."""
+    shown, arrived, handed_down = tensors
+    by_layer: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        if node.output in arrived:
+            by_layer.setdefault(node.layer, []).append(node)
+    records = []
+    for nodes in by_layer.values():
+        first, last = nodes[0], nodes[-1]
+        of_weights = [str(rules[node.output]) for node in nodes if node.output in rules]
+        taken = [
+            handed_down[node.output, len(node.inputs)].numpy()
+            for node in nodes
+            if (node.output, len(node.inputs)) in handed_down
+        ]
+        inputs = [shown[number].numpy() for number in first.inputs]
+        received = [handed_down.get((first.output, index)) for index in range(len(inputs))]
+        records.append(
+            LayerRecord(
+                name=first.layer,
+                kind=first.kind,
+                rule=of_weights[0] if of_weights else "",
+                inputs=tuple(inputs),
+                output=shown[last.output].numpy(),
+                arrived=arrived[last.output].numpy(),
+                handed_down=tuple(
+                    np.zeros_like(a) if part is None else part.numpy()
+                    for a, part in zip(inputs, received, strict=True)
+                ),
+                taken_by_biases=sum(taken, np.zeros(len(arrived[last.output]), np.float32)),
+            )
+        )
+    return records[::-1]
+
+
+def first_not_finite(arrays: Sequence[np.ndarray]) -> int | None:
+    """The number of the first entry of a batch that is not finite in one of the arrays, or None."""
+    finite = [np.isfinite(one.reshape(len(one), -1).sum(1)) for one in arrays]
+    bad = np.flatnonzero(~np.all(finite, axis=0))
+    return int(bad[0]) if bad.size else None
+
+
+def one_pair(
+    x: np.ndarray | tf.Tensor, target: Targets | None, number: int
+) -> tuple[np.ndarray | tf.Tensor, Targets | None]:
+    """One picture of a batch, as a batch, with its target."""
+    own = [target[number]] if is_sequence(target) else target
+    return x[number : number + 1] if len(x) > 1 else x, own
+
+
+def find_not_finite(
+    graph: Graph,
+    x: np.ndarray | tf.Tensor,
+    flows: Iterable[LayerFlow],
+    half: bool,
+    absorb_bias: bool | None,
+) -> NotFiniteError:
+    """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
+
+    The graph is the network as it was built, the scores or maps of x are not finite. `flows` are of
+    all maps that follow rules, each from the output to the input; they are used if needed.
+    """
+    tensors = graph.forward(to_float32(x), joined=False)
+    for node in graph.nodes:
+        output = tensors[node.output].numpy().astype(np.float32)
+        if not np.isfinite(output).all():
+            what = "NaN" if np.isnan(output).any() else "Inf"
+            where = f"{what} in the layer {node.layer!r} ({node.kind})"
+            advice = "try --precision float32" if half else "check its weights"
+            return NotFiniteError(
+                f"The network {graph.name!r} computes numbers that are not finite for this "
+                f"picture: {where}. Expected finite ones: {advice} and --preprocess."
+            )
+    where = next(
+        (
+            f" behind the layer {flow.name!r} ({flow.kind})"
+            for flow in flows
+            if not np.isfinite(flow.growth).all()
+        ),
+        "",
+    )
+    return NotFiniteError(
+        f"The relevance of this picture is not finite{where}, although the scores of "
+        f"{graph.name!r} are. Expected finite relevance: {flood_advice(absorb_bias)}."
+    )
+
 
 ExplainTargets = Callable[
     [np.ndarray | tf.Tensor, Sequence[Targets]], tuple[np.ndarray, list[np.ndarray]]
@@ -34,7 +218,6 @@ class LayerViews:
     input_shape: tuple[int, int, int]
     _graph: Graph
     _plans: Sequence[Plan]
-    _flows: Sequence[Callable[..., tf.Tensor]]
     _layers: Lazy
     _default: Target
     _resolve: TargetResolver
@@ -88,8 +271,7 @@ class LayerViews:
         quicker from the seventh call on, but the first one would take 3.7 s (DeiT-Tiny, 2 cores)
         and not 0.6 s, in which `live` shows no new map.
         """
-        flows = self._flows[index](*self._pairs(x, target))
-        return layer_flows(self._graph, flows.numpy())
+        return flows_of(self._plans[index], *self._pairs(x, target))
 
     def compile_for_targets(self, count: int) -> "ExplainTargets":
         """Compiles a function that explains a batch for `count` targets, without additional maps.
@@ -109,7 +291,7 @@ class LayerViews:
             x = self.check_batch(x)
             resolved = [self._target(target, len(x)) for target in targets]
             scores, *maps = run_in_parts(
-                lambda x, *targets: run(checks.to_float32(x), *targets),
+                lambda x, *targets: run(to_float32(x), *targets),
                 (x, *resolved), max(1, self.pictures_at_once() // count),
             )  # fmt: skip
             for target, relevance in zip(targets, maps, strict=True):
@@ -132,6 +314,6 @@ class LayerViews:
 
     def _pairs(self, x: np.ndarray | tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, Target]:
         """Pictures and the tensors of their targets; one picture is repeated for each target."""
-        batch, tensors = checks.to_float32(x), self._target(target, len(x))
+        batch, tensors = to_float32(x), self._target(target, len(x))
         times = max(1, len(tensors.weights) // len(batch))
         return tf.repeat(batch, times, axis=0), tensors

@@ -9,7 +9,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.rules.composites import COMPOSITES, with_layers
+from realtime_lrp.relevance.rules.composites import COMPOSITES, bind, with_layers
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, layer_contexts
 from realtime_lrp.relevance.rules.sharing import Shares
 
@@ -162,7 +162,8 @@ def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
         share = rule in ("epsilon", "gamma", "alpha_beta") if absorb_bias is None else absorb_bias
         plain.absorbed = BIAS if share else 0.0
         expected = getattr(naive, rule)(plain, A, P)
-        (propagate,) = table.bind(graph, contexts, absorb_bias).values()
+        absorbing = table.absorbing(graph, contexts, absorb_bias)
+        (propagate,) = bind(graph, contexts, table.rules(graph, contexts), absorbing).values()
         got = propagate(tf.constant(A[None], tf.float32), tf.constant(P[None], tf.float32))
         got = got.inputs if isinstance(got, Shares) else got
         np.testing.assert_allclose(got[0], expected, rtol=1e-4, atol=1e-7)

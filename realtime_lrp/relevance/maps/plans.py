@@ -16,6 +16,7 @@ from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.attention import BoundStepRule, differ_from_epsilon
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite, with_layers
+from realtime_lrp.relevance.rules.composites import bind as bind_rules
 from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
 
 
@@ -168,9 +169,12 @@ def bind(
     ready = []
     for plan in plans:
         if plan.rules:
-            composite, given = plan.composite, (plan.graph, contexts, plan.options.absorb_bias)
+            composite, of_layers = plan.composite, (plan.rules, plan.absorbing)
             if composite not in bound:
-                bound[composite] = composite.bind(*given), composite.bind_steps(*given)
+                bound[composite] = (
+                    bind_rules(plan.graph, contexts, *of_layers),
+                    composite.bind_steps(plan.graph, *of_layers, plan.options.absorb_bias),
+                )
             rules, steps = bound[composite]
             plan = replace(plan, bound=rules, bound_steps=steps)
         ready.append(replace(plan, activations=activations, baseline=baseline))

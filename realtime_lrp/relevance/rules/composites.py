@@ -3,9 +3,10 @@
 To add a composite, add a row to `COMPOSITES`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import cast
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
@@ -109,47 +110,22 @@ class Composite:
         with_weights = [node for node in graph.nodes if isinstance(node.step, Linear)]
         return frozenset(node.output for node in with_weights if absorbs(node))
 
-    def bind(
-        self,
-        graph: Graph,
-        contexts: Mapping[int, LayerContext],
-        absorb_bias: bool | None = None,
-    ) -> dict[int, Propagate]:
-        """Output number of a layer with weights -> what runs for every picture, see `Rule.bind`.
-
-        `graph`, `contexts` and `absorb_bias` as in `absorbing`.
-        """
-        rules = self.rules(graph, contexts)
-        absorbing = self.absorbing(graph, contexts, absorb_bias)
-        return {
-            node.output: rules[node.output].bind(
-                node.step,
-                replace(contexts[node.output], absorb_bias=node.output in absorbing),
-            )
-            for node in graph.nodes
-            if isinstance(node.step, Linear)
-        }
-
     def bind_steps(
         self,
         graph: Graph,
-        contexts: Mapping[int, LayerContext],
+        rules: Mapping[int, Rule],
+        absorbing: Collection[int],
         absorb_bias: bool | None = None,
     ) -> dict[int, BoundStepRule]:
         """The rules of steps for transformers, by output number.
 
-        `graph`, `contexts` and `absorb_bias` as in `absorbing`. The softmax of the scores is left
-        out: relevance starts there.
+        `rules` and `absorbing` are what the methods of these names return; `absorb_bias` None means
+        as in the composite's source. The softmax of the scores is left out: relevance starts there.
         """
         if not self.steps:
             return {}
         absorb = self.absorb_bias if absorb_bias is None else absorb_bias
-        rules = self.rules(graph, contexts)
-        epsilon = {
-            number
-            for number in self.absorbing(graph, contexts, absorb_bias)
-            if rules[number] == Epsilon(attention.STABILISER)
-        }
+        epsilon = {n for n in absorbing if rules[n] == Epsilon(attention.STABILISER)}
         scoring = graph.scoring()
         return {
             node.output: attention.bound(rule, absorb, (kind, rule) in self.steps)
@@ -159,6 +135,22 @@ class Composite:
             and (found := _first_of_kind((*self.steps, *attention.FOLLOWING), node.step))
             for kind, rule in [found]
         }
+
+
+def bind(
+    graph: Graph,
+    contexts: Mapping[int, LayerContext],
+    rules: Mapping[int, Rule],
+    absorbing: Collection[int],
+) -> dict[int, Propagate]:
+    """Output number of a layer with weights -> what runs for every picture, see `Rule.bind`."""
+    return {
+        number: rule.bind(
+            cast(Linear, graph.nodes[number - 1].step),
+            replace(contexts[number], absorb_bias=number in absorbing),
+        )
+        for number, rule in rules.items()
+    }
 
 
 def _first_of_kind(rules: attention.Rows, step: Step) -> tuple[type[Step], StepRule] | None:

@@ -8,7 +8,7 @@ from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UnavailableError
-from realtime_lrp.relevance.maps import batches, perturbed
+from realtime_lrp.relevance.maps import compiled, perturbed
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +74,17 @@ def test_a_batch_is_halved_where_a_device_has_too_little_memory():
 
         return limited
 
-    got = batches.run_in_parts(run(2), [np.arange(7.0)], 100)
+    got = compiled.run_in_parts(run(2), [np.arange(7.0)], 100)
     np.testing.assert_array_equal(got, 2 * np.arange(7))
     assert tried == [7, 3, 1, 1, 1, 1, 1, 1, 1]
     with pytest.raises(UnavailableError, match="memory does not suffice to explain one picture"):
-        batches.run_in_parts(run(0), [np.arange(7.0)], 100)
+        compiled.run_in_parts(run(0), [np.arange(7.0)], 100)
 
 
 def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
     """After the first part, with both numbers."""
     explainer = Explainer(model)
-    monkeypatch.setattr(batches, "available_bytes", lambda: 3 * explainer._activations)
+    monkeypatch.setattr(compiled, "available_bytes", lambda: 3 * explainer._activations)
     assert explainer.pictures_at_once() == 1
     with pytest.raises(UnavailableError, match=r"The maps of 5000 pictures need 0\.0\d GiB"):
         explainer(np.zeros((5000, 16, 16, 3), np.float32))

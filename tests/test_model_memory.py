@@ -15,13 +15,13 @@ from keras import layers
 from model_files import archived, check_in_this_process, dense, serialise
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.models import size
-from realtime_lrp.models.untrusted.loading import load_model
-from realtime_lrp.models.weight_memory import (
+from realtime_lrp.models import memory as of_models
+from realtime_lrp.models.memory import (
     aligned_zeros,
     assigned_without_copies,
     shared_tensor,
 )
+from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.system import memory
 
 GIB = 1 << 30
@@ -93,13 +93,13 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
     )
     weights = 4 * (3 * 3 * 3 * 4 + 4 + 256 * 5 + 5)
     activations = 4 * (300 + 256 + 256 + 5)
-    assert size.needed_bytes(model) in (weights + activations, weights + activations - 4 * 300)
-    needed = size.needed_bytes(model)
-    monkeypatch.setattr(size, "available_bytes", lambda: needed)
-    size.refuse_beyond_memory(needed, "it")
-    monkeypatch.setattr(size, "available_bytes", lambda: needed - 1)
+    assert of_models.needed_bytes(model) in (weights + activations, weights + activations - 4 * 300)
+    needed = of_models.needed_bytes(model)
+    monkeypatch.setattr(of_models, "available_bytes", lambda: needed)
+    of_models.refuse_beyond_memory(needed, "it")
+    monkeypatch.setattr(of_models, "available_bytes", lambda: needed - 1)
     with pytest.raises(UnavailableError, match="it is too large"):
-        size.refuse_beyond_memory(needed, "it")
+        of_models.refuse_beyond_memory(needed, "it")
 
 
 def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):

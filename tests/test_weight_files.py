@@ -12,7 +12,7 @@ from keras import layers
 from model_files import archived, check_in_this_process, dense, members
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models import weight_memory
+from realtime_lrp.models import memory
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.untrusted import hdf5_check
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
@@ -196,9 +196,9 @@ def computed(monkeypatch):
     for kind in vars(keras.initializers).values():
         if isinstance(kind, type) and "__call__" in vars(kind):
             watch(kind)
-    zeros = weight_memory.aligned_zeros
+    zeros = memory.aligned_zeros
     monkeypatch.setattr(
-        weight_memory, "aligned_zeros", lambda shape: names.append("zeros") or zeros(shape)
+        memory, "aligned_zeros", lambda shape: names.append("zeros") or zeros(shape)
     )
     return names
 

@@ -8,9 +8,9 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.device import Device, computes_bfloat16
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.models.memory import refuse_beyond_memory
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import COLOUR_ONLY
-from realtime_lrp.models.size import refuse_beyond_memory
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph

@@ -15,13 +15,13 @@ from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.loaded import Loaded
-from realtime_lrp.models.size import build_within_memory
-from realtime_lrp.models.untrusted.loading import load_model, load_weights
-from realtime_lrp.models.weight_memory import (
+from realtime_lrp.models.memory import (
     aligned_empty,
+    build_within_memory,
     initialise_with_zeros,
     shared_tensor,
 )
+from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 RANDOM_PART = 1 << 18  # How many random values are made at a time
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line
 from realtime_lrp.models.loaded import Loaded
-from realtime_lrp.models.size import refuse_beyond_memory
+from realtime_lrp.models.memory import refuse_beyond_memory
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
 
 log = logging.getLogger(__name__)

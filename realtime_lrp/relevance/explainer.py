@@ -23,12 +23,14 @@ from realtime_lrp.relevance.explanation import Explanation, explainer_html, expl
 from realtime_lrp.relevance.export import explainer_provenance, kept_arguments, layer_rules
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
-from realtime_lrp.relevance.maps.batches import activation_bytes, pictures_at_once, run_in_parts
 from realtime_lrp.relevance.maps.compiled import (
     Explained,
     Lazy,
+    activation_bytes,
     compile_once,
     explain_function,
+    pictures_at_once,
+    run_in_parts,
     scores_function,
     signature_of,
 )

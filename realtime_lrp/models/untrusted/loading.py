@@ -2,19 +2,22 @@
 
 Keras's own loader can be made to run code from a file, to read other files, to download, and to
 allocate any amount of memory. Here nothing happens before it is checked, in this order: the
-archive (this file), the description of the model (allowlist.py), the memory it needs (size.py), the
-weights (hdf5_check.py, weight_shapes.py). Change the order, or open a file in another way, only
+archive (this file), the description of the model (allowlist.py), the memory it needs, the
+weights (hdf5_check.py, and `check_weights`). Change the order, or open a file in another way, only
 with tests/test_model_files.py and tests/test_weight_files.py in hand: they hold the known attacks.
 """
 
 import errno
 import json
+import math
 import os
+import re
 import shutil
 import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +25,14 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, first_line
-from realtime_lrp.models.size import build_within_memory, too_large
-from realtime_lrp.models.untrusted.allowlist import check_description
-from realtime_lrp.models.untrusted.weight_shapes import check_weights
-from realtime_lrp.models.weight_memory import assigned_without_copies, initialise_with_zeros
+from realtime_lrp.models.memory import (
+    assigned_without_copies,
+    build_within_memory,
+    initialise_with_zeros,
+    too_large,
+)
+from realtime_lrp.models.untrusted.allowlist import MAX_NAME_SHOWN, check_description
+from realtime_lrp.models.untrusted.hdf5_check import Shapes, StoredWeights, stored_weights
 from realtime_lrp.system.temporary import temporary_folder
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
@@ -195,3 +202,90 @@ def _check_before_allocation(model: keras.Model, weights: Path, name: str) -> No
 def _fill(model: keras.Model, weights: Path) -> None:
     with warnings.catch_warnings(action="ignore"), assigned_without_copies(model.weights):
         model.load_weights(weights)
+
+
+def check_weights(path: Path, model: keras.Model, name: str) -> None:
+    """Refuses weights that are unsafe to read, incomplete, or of another network.
+
+    The message names the first layer that differs. The model's variables need not be allocated yet:
+    a description may claim a layer of any size, but memory is taken only for weights that the file
+    really holds.
+    """
+    stored = stored_weights(path, name)
+    if difference := _first_difference(model, stored):
+        raise DamagedInputError(
+            f"The weights {name} do not fit {model.name}{difference}. "
+            "Expected those of the same network."
+        )
+
+
+def _first_difference(model: keras.Model, stored: StoredWeights) -> str:
+    """The end of a sentence about the first layer that differs, or "" if all fit."""
+    expected: dict[Any, tuple[str, Shapes]] = (
+        dict(zip(chain(stored.layers, count()), _layers_in_order(model), strict=False))
+        if stored.by_name
+        else dict(_layers_by_path(model, set()))
+    )
+    for key, (name, shapes) in expected.items():
+        found = stored.layers.get(key, [])
+        if shapes and not found:
+            return f": the file lacks those of layer {_short(name)}, {_listed(shapes)}"
+        if shapes != found:
+            return (
+                f": layer {_short(name)} has weights of {_listed(shapes)}, "
+                f"the file {_listed(found)}"
+            )
+    if surplus := next((key for key in stored.layers if key not in expected), None):
+        return f", which has no layer for {_short(surplus)}"
+    needed = sum(math.prod(weight.shape) for weight in model.weights)
+    if needed > stored.values:  # in layers inside layers, which have no path of their own
+        return f": it has {needed:,} values, the file {stored.values:,}"
+    return ""
+
+
+def _layers_in_order(model: keras.Model) -> list[tuple[str, Shapes]]:
+    """Name and shapes of the layers with weights, in the order in which Keras writes .h5 files."""
+    layers = [
+        (layer.name, layer.trainable_weights + layer.non_trainable_weights)
+        for layer in model.layers
+    ]
+    return [(name, _shapes(weights)) for name, weights in layers if weights]
+
+
+def _layers_by_path(
+    model: keras.Model, seen: set[int], prefix: str = ""
+) -> Iterator[tuple[str, tuple[str, Shapes]]]:
+    """The path in a .weights.h5 file of each layer: its type in snake case and a number.
+
+    Keras writes a layer that several models share at the first of its paths only.
+    """
+    counts: dict[str, int] = {}
+    for layer in model.layers:
+        kind = _snake_case(type(layer).__name__)
+        counts[kind] = counts.get(kind, -1) + 1
+        path = f"{prefix}layers/{kind}_{counts[kind]}".removesuffix("_0")
+        if id(layer) in seen:
+            continue
+        seen.add(id(layer))
+        if isinstance(layer, keras.Model):
+            yield from _layers_by_path(layer, seen, f"{path}/")
+        else:
+            weights = layer._trainable_variables + layer._non_trainable_variables
+            yield path, (layer.name, _shapes(weights))
+
+
+def _shapes(weights: list[keras.Variable]) -> Shapes:
+    return [list(weight.shape) for weight in weights]
+
+
+def _snake_case(name: str) -> str:
+    words = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", words).lower()
+
+
+def _short(name: str) -> str:
+    return repr(name[:MAX_NAME_SHOWN])
+
+
+def _listed(shapes: Shapes) -> str:
+    return ", ".join(" x ".join(map(str, shape)) or "one number" for shape in shapes) or "nothing"

@@ -18,7 +18,11 @@ from typing import Any, NamedTuple
 import keras
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.models.size import build_within_memory
+from realtime_lrp.models.memory import (
+    assigned_without_copies,
+    build_within_memory,
+    initialise_with_zeros,
+)
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.hdf5_check import stored_weights
 from realtime_lrp.models.untrusted.loading import (
@@ -26,7 +30,6 @@ from realtime_lrp.models.untrusted.loading import (
     naming_the_file,
     without_training,
 )
-from realtime_lrp.models.weight_memory import assigned_without_copies, initialise_with_zeros
 from realtime_lrp.system.reading import read_limited
 
 TASK, BACKBONE_WEIGHTS, HEAD_WEIGHTS = "task.json", "model.weights.h5", "task.weights.h5"

@@ -29,8 +29,7 @@ from realtime_lrp.relevance.concepts.concept_layers import (
     default_layer,
     seen_tokens,
 )
-from realtime_lrp.relevance.maps.batches import run_in_parts
-from realtime_lrp.relevance.maps.compiled import ChannelOutput, Compute, Lazy
+from realtime_lrp.relevance.maps.compiled import ChannelOutput, Compute, Lazy, run_in_parts
 from realtime_lrp.relevance.maps.layer_views import LayerViews
 from realtime_lrp.relevance.maps.targets import Targets
 from realtime_lrp.relevance.network import checks

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
-from realtime_lrp.relevance.maps.batches import run_in_parts
-from realtime_lrp.relevance.maps.compiled import Lazy, compile_once, targets_function
+from realtime_lrp.relevance.maps.compiled import Lazy, compile_once, run_in_parts, targets_function
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
 from realtime_lrp.relevance.network import checks

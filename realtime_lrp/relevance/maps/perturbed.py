@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.maps.strength import weighed_along
 from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import ZeroPadding
@@ -187,12 +188,5 @@ def blurred(x: tf.Tensor) -> tf.Tensor:
     window = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
     window = (window / window.sum()).astype(np.float32)
     for axis in (1, 2):
-        edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
-        kernel = np.tile(window[:, None, None, None], (1, 1, x.shape[3], 1))
-        x = tf.nn.depthwise_conv2d(
-            tf.pad(x, edges, "SYMMETRIC"),
-            kernel if axis == 1 else kernel.transpose(1, 0, 2, 3),
-            strides=[1, 1, 1, 1],
-            padding="VALID",
-        )
+        x = weighed_along(axis, x, window)
     return x

@@ -58,22 +58,26 @@ def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
 
     A grid of this period vanishes. A stride of 1 returns what it was given.
     """
-    channels = relevance.shape[-1]
     for axis, period in enumerate(stride, start=1):
-        if period == 1:
-            continue
-        window = _centred_window(period)
-        reach = len(window) // 2
-        # With mirrored edges every pixel hands out exactly what it holds.
-        edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
-        kernel = np.tile(window[:, None, None], (1, channels, 1))
-        relevance = tf.nn.depthwise_conv2d(
-            tf.pad(relevance, edges, "SYMMETRIC"),
-            np.expand_dims(kernel, axis=2 - axis),
-            strides=[1, 1, 1, 1],
-            padding="VALID",
-        )
+        if period > 1:
+            relevance = weighed_along(axis, relevance, _centred_window(period))
     return relevance
+
+
+def weighed_along(axis: int, pictures: tf.Tensor, window: np.ndarray) -> tf.Tensor:
+    """Weighted sums over an odd window along an axis, 1 or 2, of [B, H, W, C].
+
+    With mirrored edges every pixel hands out exactly what it holds.
+    """
+    reach = len(window) // 2
+    edges = [[reach, reach] if axis == other else [0, 0] for other in range(4)]
+    kernel = np.tile(window[:, None, None], (1, pictures.shape[-1], 1))
+    return tf.nn.depthwise_conv2d(
+        tf.pad(pictures, edges, "SYMMETRIC"),
+        np.expand_dims(kernel, axis=2 - axis),
+        strides=[1, 1, 1, 1],
+        padding="VALID",
+    )
 
 
 def in_patches(relevance: tf.Tensor, patches: tuple[int, int]) -> tf.Tensor:

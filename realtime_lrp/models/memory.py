@@ -1,0 +1,166 @@
+"""The memory of models: what is too large is refused, and weights return theirs to the system.
+
+A model file from somebody else may describe a layer of any size; nothing here may allocate its
+variables before the check. TensorFlow's allocator on CPUs returns nothing to the system, and
+`tf.constant` copies an array twice: VGG16's largest matrix, 0.4 GB, would take 0.8 GB more, for
+good. So large weights have memory of their own.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.system.memory import available_bytes, gib
+
+ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to begin
+LARGE = 1 << 18  # Weights with fewer entries are left to Keras
+
+
+def build_within_memory(
+    build: Callable[[], keras.Model], name: str, check: Callable[[keras.Model], None]
+) -> keras.Model:
+    """Builds a model and allocates its variables only after checking that they fit.
+
+    Keras keeps a list per thread of variables that are not allocated yet. The model is built in a
+    thread of its own, so that the list of a refused model disappears with the thread. `check` may
+    refuse the model before its variables are allocated.
+    """
+    future: Future[keras.Model] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(_build(build, name, check))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="build", daemon=True).start()
+    return future.result()
+
+
+def _build(
+    build: Callable[[], keras.Model], name: str, check: Callable[[keras.Model], None]
+) -> keras.Model:
+    with keras.StatelessScope(initialize_variables=False):
+        model = build()
+        refuse_beyond_memory(needed_bytes(model), name)
+        check(model)
+    with keras.StatelessScope():
+        pass  # leaving this scope allocates every variable
+    return model
+
+
+def refuse_beyond_memory(needed: int, name: str) -> None:
+    """Refuses what needs more bytes than are free; checks nothing if there is a GPU."""
+    free = available_bytes()
+    if needed > free and not tf.config.list_physical_devices("GPU"):
+        raise too_large(name, f"it needs {gib(needed)} of memory, {gib(free)} are free")
+
+
+def too_large(name: str, reason: str) -> UnavailableError:
+    """The error for a model that does not fit into this machine's memory."""
+    return UnavailableError(
+        f"{name} is too large for this machine: {reason}.\n"
+        "Use a smaller network or smaller pictures, or close other programs."
+    )
+
+
+def needed_bytes(model: keras.Model) -> int:
+    """The least memory an explanation needs: all weights and the activations of one picture.
+
+    Outputs without a fixed size, and those of layers that are called more than once, are not
+    counted.
+    """
+    weights = sum(math.prod(w.shape) * tf.as_dtype(w.dtype).size for w in model.weights)
+    return weights + sum(_output_bytes(layer) for layer in _layers(model))
+
+
+def _layers(model: keras.Model) -> Iterator[keras.Layer]:
+    """The layers of a model and of the models inside it."""
+    for layer in model.layers:
+        if isinstance(layer, keras.Model):
+            yield from _layers(layer)
+        else:
+            yield layer
+
+
+def _output_bytes(layer: keras.Layer) -> int:
+    try:
+        shape = layer.output.shape[1:]
+    except AttributeError:  # called more than once, or not at all
+        return 0
+    return 0 if None in shape else 4 * math.prod(shape)
+
+
+def aligned_zeros(shape: Iterable[int]) -> np.ndarray:
+    """As `aligned_empty`, but zeros, which take no memory before they are changed."""
+    return aligned_empty(shape, np.zeros)
+
+
+def aligned_empty(
+    shape: Iterable[int], allocate: Callable[..., np.ndarray] = np.empty
+) -> np.ndarray:
+    """An array, float32, to be filled, whose memory TensorFlow can use without a copy."""
+    shape = tuple(shape)
+    size = 4 * int(np.prod(shape, dtype=np.int64))
+    memory = allocate(size + ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % ALIGNMENT
+    return memory[begin : begin + size].view(np.float32).reshape(shape)
+
+
+def shared_tensor(values: np.ndarray) -> tf.Tensor:
+    """A tensor in the memory of an aligned array; do not change the array afterwards.
+
+    It is a copy where TensorFlow cannot share memory.
+    """
+    try:
+        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
+    except (AttributeError, TypeError, ValueError, tf.errors.OpError):
+        return tf.constant(values)
+
+
+def initialise_with_zeros(weights: Iterable[keras.Variable]) -> None:
+    """Makes weights that are not allocated yet start as zeros, which take no memory before use.
+
+    The real values are loaded right afterwards. An initialiser in an untrusted file can compute for
+    hours. The layers keep their initialisers, for copies of the model.
+    """
+    for weight in weights:
+        weight._initializer = _zeros
+
+
+def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
+    if dtype == "float32":
+        return shared_tensor(aligned_zeros(shape))
+    return tf.zeros(shape, dtype)
+
+
+@contextmanager
+def assigned_without_copies(weights: Iterable[keras.Variable]) -> Iterator[None]:
+    """Within this context large float32 weights take over the memory of what is assigned."""
+    large = [w for w in weights if w.dtype == "float32" and np.prod(w.shape) >= LARGE]
+    for weight in large:
+        weight.assign = partial(_assign, weight)
+    try:
+        yield
+    finally:
+        for weight in large:
+            del weight.assign
+
+
+def _assign(weight: keras.Variable, value: Any) -> Any:
+    """`Variable.assign`, by way of an aligned array."""
+    assign = type(weight).assign
+    if tuple(np.shape(value)) != tuple(weight.shape):
+        return assign(weight, value)  # refuses it
+    values = aligned_empty(weight.shape)
+    values[...] = value
+    return assign(weight, shared_tensor(values))

@@ -10,7 +10,7 @@ checked.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -312,7 +312,7 @@ class _Flat:
         self.variables = {name: number for name, number in self.variables.items() if name in needed}
 
     def _refusal(self, node: node_def_pb2.NodeDef) -> DamagedInputError:
-        if _has_effects(node) or _reads_text(node):
+        if _has_effects(node) or _reaches_out(node):
             why = "does more than to compute.\nExpected a network of operations that only compute"
         else:
             why = "has no rule.\nExport the network without it, or add a row to OPERATIONS"
@@ -323,7 +323,13 @@ class _Flat:
 
 
 def _computes(node: node_def_pb2.NodeDef) -> bool:
-    return node.op in OPERATIONS or node.op in OF_CONSTANTS
+    """Whether an operation may be run: it is known, and TensorFlow says that it only computes.
+
+    `CheckNumerics`, which counts as one with effects, may raise an error and does nothing else.
+    """
+    known = node.op in OPERATIONS or node.op in OF_CONSTANTS
+    harmless = node.op == "CheckNumerics" or not (_has_effects(node) or _reaches_out(node))
+    return known and harmless
 
 
 def _has_effects(node: node_def_pb2.NodeDef) -> bool:
@@ -334,12 +340,13 @@ def _has_effects(node: node_def_pb2.NodeDef) -> bool:
     return described is None or described.is_stateful
 
 
-def _reads_text(node: node_def_pb2.NodeDef) -> bool:
-    """Whether an operation takes text, such as the name of a file, or the name of a function."""
+def _reaches_out(node: node_def_pb2.NodeDef) -> bool:
+    """Whether an operation calls a function, or takes text, such as the name of a file."""
     described = op_def_registry.get(node.op)
-    inputs = described.input_arg if described else ()
-    text = tf.string.as_datatype_enum
-    return "PyFunc" in node.op or any(one.type == text for one in inputs)
+    if described is None or "PyFunc" in node.op:
+        return described is not None
+    text = any(one.type == tf.string.as_datatype_enum for one in described.input_arg)
+    return text or any("func" in one.type for one in described.attr)
 
 
 def _output_names(node: node_def_pb2.NodeDef) -> list[str]:
@@ -368,7 +375,11 @@ def _in_order(nodes: Sequence[Any]) -> list[Any]:
     read = {
         node.name: [one.removeprefix("^").partition(":")[0] for one in node.input] for node in nodes
     }
-    return [by_name[name] for name in TopologicalSorter(read).static_order() if name in by_name]
+    try:
+        ordered = list(TopologicalSorter(read).static_order())
+    except CycleError:
+        raise ValueError("its operations depend on themselves") from None
+    return [by_name[name] for name in ordered if name in by_name]
 
 
 def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:

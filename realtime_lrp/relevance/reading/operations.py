@@ -421,6 +421,5 @@ OPERATIONS: dict[str, Row] = {
     "Transpose": transpose,
     "ZerosLike": filled(0),
 }  # fmt: skip
-"""Type of an operation -> its row. A stranger's SavedModel may consist of these: add one only if it
-can neither read nor write files, print, run Python, connect to anything, keep state or draw random
-numbers."""
+"""Type of an operation -> its row. A stranger's SavedModel may consist of those that only compute:
+TensorFlow must describe them as without state, and they may take neither text nor functions."""

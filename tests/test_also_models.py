@@ -174,7 +174,8 @@ def test_several_networks_load_one_after_the_other_and_explain_at_their_own_pace
     assert first.stats.maps == 1 == second.stats.maps
     second.stats.note_engine(second.engine)
     assert set(second.stats.of_network()) == {
-        "maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision",
+        "maps", "maps_per_s", "map_ms", "map_age_ms", "maps_in_flight", "traces", "device",
+        "precision",
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from realtime_lrp.engine import device as times
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine.device import PrecisionTimes
+from realtime_lrp.engine.result import Begun
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
@@ -158,7 +159,7 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
                 steps.append(("wait", number))
                 return results()
 
-            return wait
+            return Begun(wait)
 
     monkeypatch.setattr(engines, "Engine", Scripted)
     request = first_request(settings(tiny_model))

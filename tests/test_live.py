@@ -25,7 +25,8 @@ from realtime_lrp.realtime.viewer import view
 
 NAMES = {
     "frames_captured", "frames_shown", "frames_dropped", "maps", "display_fps", "maps_per_s",
-    "map_ms", "frame_age_ms", "map_age_ms", "reconnects", "traces", "device", "precision",
+    "map_ms", "frame_age_ms", "map_age_ms", "reconnects", "maps_in_flight", "traces", "device",
+    "precision",
 }  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """The relevance thread and its engine cache, with the embedded network."""
 
-import os
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +15,7 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine import engine as engines
-from realtime_lrp.engine import loading
+from realtime_lrp.engine import in_flight, loading
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
@@ -360,35 +358,9 @@ def test_an_error_of_the_network_comes_out_on_the_main_thread(tmp_path):
             time.sleep(0.05)
 
 
-def test_maps_of_a_small_file_are_computed_side_by_side(tmp_path, monkeypatch):
-    """Asked before TensorFlow is loaded; not where somebody decided the number of threads."""
-    small, large = tmp_path / "small.keras", tmp_path / "large.keras"
-    small.write_bytes(b"small"), large.touch()
-    os.truncate(large, relevance_thread.SMALL + 1)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setenv(relevance_thread.THREADS, "1")
-
-    def pool(name, **live):
-        monkeypatch.delenv(relevance_thread.THREADS)
-        chosen = config.Config.model_validate({"model": {"name": str(name)}, "live": live})
-        found = relevance_thread.pool_for(chosen) is not None
-        assert (os.environ.get(relevance_thread.THREADS) == "1") == found
-        monkeypatch.setenv(relevance_thread.THREADS, "1")
-        return found
-
-    assert not pool(small), "TensorFlow is loaded"
-    monkeypatch.delitem(sys.modules, "tensorflow")
-    assert pool(small) and pool("hub:deit_tiny_distilled_patch16_224_imagenet")
-    assert pool("mobilenet_v2")
-    others = large, tmp_path, tmp_path / "missing.keras", "", "vgg16"
-    assert not any(map(pool, others)) and not pool(small, also_models=["vgg16"])
-    assert relevance_thread.pool_for(config.Config(model={"name": str(small)})) is None
-
-
 def test_maps_side_by_side_are_each_of_its_own_picture_and_target(frames, monkeypatch):
     """They come in the order of their frames, before and after another target is asked for."""
-    pool = ThreadPoolExecutor(2)
-    monkeypatch.setattr(relevance_thread, "pool_for", lambda config: pool)
+    monkeypatch.setattr(in_flight, "_pool", ThreadPoolExecutor(2))
     with Running(settings()) as running:
         seen = []
         for number, picture in enumerate(frames[:8]):

@@ -145,6 +145,7 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
         also=(),
         precision=precision,
         device="CPU",
+        in_flight=1,
         computed=f"{precision} on CPU",
         network=SimpleNamespace(name="shapes", labels=labels, warning=""),
         auto_composite="epsilon_plus_flat",

@@ -7,7 +7,6 @@ What is timed may change; then the version of the package changes with it.
 
 import functools
 import logging
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from platformdirs import user_cache_path
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.cores import core_count
 from realtime_lrp.system.version import __version__
 
 CPU_INFO = Path("/proc/cpuinfo")
@@ -222,8 +222,7 @@ def _of_gpu(capability: tuple[int, int]) -> str:
 def machine() -> str:
     """The processor's name and the number of its cores that this process may use."""
     names = [_after_colon(line) for line in _cpu_info() if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} x {(names or [platform.processor() or platform.machine()])[0]}"
+    return f"{core_count()} x {(names or [platform.processor() or platform.machine()])[0]}"
 
 
 def _cpu_flags() -> set[str]:

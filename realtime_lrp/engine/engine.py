@@ -17,13 +17,14 @@ from realtime_lrp.config.names import AUTO, COMPOSITES
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
 from realtime_lrp.engine.hashes import network_files
+from realtime_lrp.engine.in_flight import each, pool
 from realtime_lrp.engine.loading import (
     build_explainer,
     choose_precision,
     load,
     load_configured,
 )
-from realtime_lrp.engine.result import ConceptRequest, MapKind, Result, fetch_results
+from realtime_lrp.engine.result import Begun, ConceptRequest, MapKind, Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -34,6 +35,7 @@ from realtime_lrp.relevance.maps.plans import composite_for
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.system.cores import core_count
 from realtime_lrp.video.region import Region, region_of
 
 TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
@@ -66,7 +68,8 @@ class Engine:
       device: "CPU" or the GPU's name.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
-        copies one batch while it computes the next; a CPU is done when `begin` returns.
+        copies one batch while it computes the next. A CPU is done when `begin` returns, unless it
+        computes a map on each core.
 
     Raises:
       Error: what `load` and `Explainer` raise.
@@ -121,7 +124,8 @@ class Engine:
             lrp = self.config.lrp.model_copy(update={"composite": self.auto_composite})
             self.config = self.config.model_copy(update={"lrp": lrp})
         config = self.config
-        self.device, self.in_flight, self._device = on.name, 2 if on.is_gpu else 1, on
+        self.device, self._device, self._pool = on.name, on, None if on.is_gpu else pool()
+        self.in_flight = 2 if on.is_gpu else core_count() if self._pool else 1
         precision = choose_precision(config, self._moving)
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
@@ -230,8 +234,19 @@ class Engine:
 
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
-        with tf.device(self._device.scope):
-            return self.explainer.scores(self.network.prepare(tf.constant(pictures)))
+
+        def of_part(part: np.ndarray) -> np.ndarray:
+            with tf.device(self._device.scope):
+                return self.explainer.scores(self.network.prepare(tf.constant(part)))
+
+        return np.concatenate(self.for_each_part(of_part, pictures))
+
+    def for_each_part(self, function: Callable[[np.ndarray], Any], batch: np.ndarray) -> list[Any]:
+        """A function of each core's part of a batch, in order; of all where cores share a map."""
+        return each(function, np.array_split(batch, self._parts(len(batch))))
+
+    def _parts(self, count: int) -> int:
+        return min(count, self.in_flight) if self._pool else 1
 
     def peaks(
         self, pictures: np.ndarray, layers: Sequence[str]
@@ -264,11 +279,12 @@ class Engine:
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
         regions: Sequence[Region] | None = None,
-    ) -> Callable[[], list[Result]]:
+    ) -> Begun:
         """Starts to explain pictures, uint8 [H, W, 3] RGB; returns what waits for the results.
 
-        A batch for which the memory is too small is split in halves. Where a GPU's memory is too
-        small for one picture, the engine moves to the CPU.
+        The cores share a batch where each computes maps of its own. A batch for which the memory is
+        too small is split in halves. Where a GPU's memory is too small for one picture, the engine
+        moves to the CPU.
 
         Each picture may have a target of its own instead of the engine's. With `concepts` the
         channels that are wanted come too; where they cannot be had, results say why. `prior` is
@@ -285,10 +301,34 @@ class Engine:
             raise UsageError(
                 f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
             )
+        if self._pool is None:
+            return Begun(self._begin(batch, targets, concepts, prior, regions))
+
+        def explain(part: slice) -> list[Result]:
+            of_part = None if targets is None else targets[part]
+            return self._begin(batch[part], of_part, concepts, prior, regions[part])()
+
+        size = -(-len(batch) // self._parts(len(batch)))
+        parts = [slice(begin, begin + size) for begin in range(0, len(batch), size)]
+        begun = [self._pool.submit(explain, part) for part in parts]
+        return Begun(
+            lambda: [result for one in begun for result in one.result()],
+            lambda: all(one.done() for one in begun),
+        )
+
+    def _begin(
+        self,
+        batch: np.ndarray,
+        targets: Sequence[str | int] | None,
+        concepts: ConceptRequest | None,
+        prior: np.ndarray | None,
+        regions: Sequence[Region],
+    ) -> Callable[[], list[Result]]:
+        """As `begin`, in the thread that calls it."""
         on, pipelines, explainer = self._device, self._concepts, self.explainer
         asked = [explainer.target] * len(batch) if targets is None else targets
         alone, needed = len(batch) == 1, len(batch) * (NEEDED if concepts else 1)
-        fits = alone or on.is_gpu or needed <= explainer.pictures_at_once()
+        fits = alone or on.is_gpu or needed <= explainer.pictures_at_once() // self.in_flight
         output = None
         try:
             if fits:
@@ -314,7 +354,7 @@ class Engine:
             if not (concepts and fits):
                 return self._with_less_memory(batch, regions, targets, on, concepts, prior)
             why = pipelines.refusal(concepts)
-            plain = self.begin(batch, targets, regions=regions)()
+            plain = self._begin(batch, targets, None, None, regions)()
             return [replace(one, concepts=why) for one in plain]
 
         return results
@@ -341,8 +381,7 @@ class Engine:
             results = []
             for part in (slice(half), slice(half, None)):
                 of_part = None if targets is None else targets[part]
-                begun = self.begin(batch[part], of_part, concepts, prior, regions[part])
-                results += begun()
+                results += self._begin(batch[part], of_part, concepts, prior, regions[part])()
             return results
         if not on.is_gpu:
             raise UnavailableError(
@@ -351,7 +390,7 @@ class Engine:
             )
         if self._device == on:  # of several batches in flight only the first moves the engine
             self.leave_gpu("its memory does not suffice")
-        return self.begin(batch, targets, regions=regions)()
+        return self._begin(batch, targets, None, None, regions)()
 
     def _checked(
         self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int]

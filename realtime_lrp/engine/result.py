@@ -245,6 +245,17 @@ class Result:
         return self.maps[0].relevance
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Results that are being computed; calling it waits for them."""
+
+    wait: Callable[[], list[Result]]
+    done: Callable[[], bool] = lambda: True  # whether there is nothing to wait for
+
+    def __call__(self) -> list[Result]:
+        return self.wait()
+
+
 def fetch_results(
     output: Explained,
     regions: Sequence[Region],

@@ -7,15 +7,12 @@ Results are raw; scaling and colours are for whoever draws them.
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +21,10 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.accounting import Loss, find_loss
-from realtime_lrp.engine.result import ConceptRequest
+from realtime_lrp.engine.in_flight import share_cores
+from realtime_lrp.engine.result import Begun, ConceptRequest
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
-from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
@@ -49,9 +46,6 @@ TOP = 5  # how many of the best classes are named
 
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
-
-SMALL = 40 << 20  # bytes of the largest network whose maps are computed side by side
-THREADS = "TF_NUM_INTRAOP_THREADS"  # where TensorFlow takes its number of threads from when loaded
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +94,7 @@ class _InFlight:
     engine: Engine
     time: float
     series: object  # whose shares of channels are averaged; None for none
-    results: Callable[[], list[Result]]
-    done: Callable[[], bool]
+    begun: Begun
 
 
 class RelevanceThread:
@@ -139,7 +132,6 @@ class RelevanceThread:
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
         self._shares = SteadyShares()
-        self._pool: ThreadPoolExecutor | None = None
         self.failing, self.waiting = "", Waiting()
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._probe = Probe()
@@ -193,7 +185,8 @@ class RelevanceThread:
             self._error = error
 
     def _explain_frames(self) -> None:
-        self._pool = None if self.engine else pool_for(self.config)
+        if not self.config.live.also_models:  # several networks share all threads
+            share_cores(self.config.model.name)
         from realtime_lrp.engine.engine import Engine
         from realtime_lrp.engine.gallery import gallery_of
 
@@ -232,23 +225,23 @@ class RelevanceThread:
         in_flight, frame, asked = self._in_flight, request.frame, self._possible(request, engine)
         if frame is None:
             with self.waiting:
-                done = bool(in_flight) and in_flight[0].done()
+                done = bool(in_flight) and in_flight[0].begun.done()
                 timeout_s = 0 if done else POLL_S if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
             if frame is None and self._asks_otherwise(asked, engine):
                 frame = self._frames.newest()
         elif self._last == (frame.number, asked, engine):
             frame = None
-            if not in_flight:
+            if not (in_flight and in_flight[0].begun.done()):
                 with self.waiting:
-                    self._stop.wait(IDLE_S / 4)
+                    self._stop.wait(POLL_S if in_flight else IDLE_S / 4)
         if frame is not None:
             if self.request is not request:  # changed while this waited for a frame
                 return
             self._number, self._last = frame.number, (frame.number, asked, engine)
             in_flight.append(self._started(frame, asked, engine))
-        most = (os.cpu_count() or 1) if self._pool else engine.in_flight
-        if len(in_flight) >= most or (in_flight and frame is None and in_flight[0].done()):
+        full = len(in_flight) >= engine.in_flight
+        if full or (in_flight and frame is None and in_flight[0].begun.done()):
             self._finish(in_flight.popleft())
 
     def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:
@@ -268,18 +261,11 @@ class RelevanceThread:
         if concepts and not request.frame:
             series = engine, request.target, frame.source, concepts.layer
         prior = self._shares.prior(series, start)
-        begin = partial(
-            engine.begin, [picture], targets=[request.target], concepts=concepts, prior=prior
-        )
-        if self._pool is None:
-            results, done = begin(), lambda: True
-        else:
-            map_ = self._pool.submit(lambda: begin()())
-            results, done = map_.result, map_.done
-        return _InFlight(frame, picture, request, engine, start, series, results, done)
+        begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
+        return _InFlight(frame, picture, request, engine, start, series, begun)
 
     def _finish(self, started: _InFlight) -> None:
-        (result,) = started.results()
+        (result,) = started.begun()
         if started.series and result.concepts:
             self._shares.add(started.series, result.concepts, started.time)
         explained = self._explained(started, result)
@@ -328,25 +314,6 @@ class RelevanceThread:
             loss = find_loss(engine, picture, explained.result, index)
             self._loss = now, engine, loss
         return loss
-
-
-def pool_for(config: Config) -> ThreadPoolExecutor | None:
-    """A thread for each core, if maps are computed side by side; asked before TensorFlow is loaded.
-
-    The operations of a small network are so short that sharing each among threads costs more than
-    it gains. Maps of a larger one would only get older. Several networks share all threads.
-    """
-    name, cores = config.model.name, os.cpu_count() or 1
-    small = "_tiny_" in name  # of KerasHub
-    if application := APPLICATIONS.get(name.lower()):
-        small = application.megabytes << 20 <= SMALL
-    elif name.endswith(".keras") and Path(name).is_file():
-        small = Path(name).stat().st_size <= SMALL
-    decided = THREADS in os.environ or "tensorflow" in sys.modules
-    if not small or decided or cores == 1 or config.live.also_models:
-        return None
-    os.environ[THREADS] = "1"
-    return ThreadPoolExecutor(cores, "map")
 
 
 def _named(error: Error, network: str) -> Error:

@@ -17,7 +17,9 @@ from realtime_lrp.system.atomic import atomic_file
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-OF_A_NETWORK = ("maps", "maps_per_s", "map_ms", "map_age_ms", "traces", "device", "precision")
+OF_A_NETWORK = (
+    "maps", "maps_per_s", "map_ms", "map_age_ms", "maps_in_flight", "traces", "device", "precision",
+)  # fmt: skip
 """The figures of a further network."""
 
 KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
@@ -42,6 +44,7 @@ class Stats:
     map_ms: deque[float] = field(default_factory=_durations)  # milliseconds
     frame_age_ms: deque[float] = field(default_factory=_durations)
     map_age_ms: deque[float] = field(default_factory=_durations)
+    maps_in_flight: int | None = None  # how many are computed at once, at most
     first_map: float | None = None  # `time.monotonic()` of the first map, or None before it
     _shown_before: int = field(default=0, init=False)
     _maps_before: int = field(default=0, init=False)
@@ -49,7 +52,7 @@ class Stats:
     def note_engine(self, engine: "Engine") -> None:
         """Notes what computes the maps."""
         self.device, self.precision = engine.device, engine.precision
-        self.traces = engine.explainer.traces
+        self.traces, self.maps_in_flight = engine.explainer.traces, engine.in_flight
 
     def map_made(self, count: int, seconds: float) -> None:
         self.maps += count
@@ -102,6 +105,7 @@ class Stats:
             "frame_age_ms": _percentiles(self.frame_age_ms),
             "map_age_ms": _percentiles(self.map_age_ms),
             "reconnects": self.reconnects,
+            "maps_in_flight": self.maps_in_flight,
             "traces": self.traces,
             "device": self.device,
             "precision": self.precision,

@@ -9,6 +9,8 @@ import gc
 import logging
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,7 @@ from realtime_lrp.commands.evaluate.metrics import (
 from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.in_flight import each
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
@@ -105,8 +108,10 @@ class Evaluation:
         explain = explainer.compile_for_targets(2)
         measured, compared, flooded = [], [], 0
         for samples in _batches(np.arange(len(self.classes))):
-            maps, others, extra = self._map_pairs(explain, name, _parts(samples, explainer))
-            flooded += extra
+            pairs = partial(self._map_pairs, explain, name)
+            found = self._in_parts(pairs, samples, explainer)
+            maps, others = (np.concatenate(each) for each in list(zip(*found, strict=True))[:2])
+            flooded += sum(extra for _, _, extra in found)
             measured.append(self._measure_maps(maps, others, samples, rng))
             compared.append(maps[: max(0, COMPARED - samples[0])])
             on_part()
@@ -190,33 +195,38 @@ class Evaluation:
         self,
         explain: ExplainTargets,
         name: str,
-        parts: Sequence[np.ndarray],
+        samples: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, int]:
         """The maps of the class and of the other class of some samples, float32 [n, h, w] twice.
 
-        Then how many of them explain nothing because relevance grew too much. `parts` are the
-        numbers of the samples of each call.
+        Then how many of them explain nothing because relevance grew too much.
         """
-        found: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        flooded = 0
-        for samples in parts:
-            x = self._engine.network.prepare(self._samples.pictures[samples])
-            targets = [self.classes[samples], self._others[samples]]
-            scores, both = explain(x, targets)
-            for maps, classes, relevance in zip(found, targets, both, strict=True):
-                maps.append(measures.supporting_relevance(relevance, name))
-                if name in COMPOSITES or name == CONFIGURED:
-                    magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
-                    flooded += int((magnitude > FLOOD * scores[range(len(classes)), classes]).sum())
-        return np.concatenate(found[0]), np.concatenate(found[1]), flooded
+        maps, flooded = [], 0
+        x = self._engine.network.prepare(self._samples.pictures[samples])
+        targets = [self.classes[samples], self._others[samples]]
+        scores, both = explain(x, targets)
+        for classes, relevance in zip(targets, both, strict=True):
+            maps.append(measures.supporting_relevance(relevance, name))
+            if name in COMPOSITES or name == CONFIGURED:
+                magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
+                flooded += int((magnitude > FLOOD * scores[range(len(classes)), classes]).sum())
+        return maps[0], maps[1], flooded
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
-        maps = []
-        for few in _parts(samples, explainer):
+        def maps_of(few: np.ndarray) -> np.ndarray:
             x = self._engine.network.prepare(self._samples.pictures[few])
             relevance = explainer(x, self.classes[few]).relevance
-            maps.append(measures.supporting_relevance(relevance, name))
-        return np.concatenate(maps)
+            return measures.supporting_relevance(relevance, name)
+
+        return np.concatenate(self._in_parts(maps_of, samples, explainer))
+
+    def _in_parts(
+        self, function: Callable[[np.ndarray], Any], samples: np.ndarray, explainer: Explainer
+    ) -> list[Any]:
+        """A function of samples: one by one if each has many copies, so that Ctrl-C ends soon."""
+        if explainer.passes:
+            return each(function, np.split(samples, range(1, len(samples))))
+        return self._engine.for_each_part(function, samples)
 
 
 def choose_classes(
@@ -240,11 +250,6 @@ def choose_classes(
 
 def _batches(array: np.ndarray) -> list[np.ndarray]:
     return np.split(array, range(BATCH, len(array), BATCH))
-
-
-def _parts(samples: np.ndarray, explainer: Explainer) -> list[np.ndarray]:
-    """The samples of each call: one by one if each has many copies, so that Ctrl-C ends soon."""
-    return np.split(samples, range(1, len(samples))) if explainer.passes else [samples]
 
 
 def _joined(parts: Sequence[Values]) -> dict[str, np.ndarray]:

@@ -28,6 +28,7 @@ from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.commands.video.worker import Order, make_film
 from realtime_lrp.config import Config
 from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked
+from realtime_lrp.system.cores import core_count
 from realtime_lrp.system.signals import STOPS, stops_unchanged
 from realtime_lrp.system.temporary import remove_abandoned
 
@@ -114,7 +115,7 @@ class Cluster:
             remove_abandoned(PREFIX)
             self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
             ray.init(
-                address="local", include_dashboard=False, num_cpus=cores(),
+                address="local", include_dashboard=False, num_cpus=core_count(),
                 object_store_memory=OBJECTS, _node_ip_address="127.0.0.1",
                 _temp_dir=str(self._folder), **quiet,
             )  # fmt: skip
@@ -231,13 +232,6 @@ def _check_listens(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
     except (OSError, OverflowError) as error:
         raise ConnectionError(getattr(error, "strerror", None) or str(error)) from None
-
-
-def cores() -> int:
-    """How many processor cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def share_of(workers: int, cpus: Sequence[int], gpus: int) -> Share:

@@ -56,7 +56,7 @@ class Films:
                     report = overlay_file(engine, self._config, film, stats, progress)
         except Exception as error:
             return Outcome(error=error)
-        stats.traces = engine.explainer.traces
+        stats.note_engine(engine)
         made = provenance_of(engine, self._config, "video")
         return Outcome(report, computed=engine.computed, stats=stats, provenance=made)
 

@@ -89,8 +89,9 @@ class Job:
                     except TemporaryError as lost:
                         outcome = Outcome(error=lost)
                     if outcome.stats and self._stats is None:  # the rates are those of all workers
-                        device, precision = outcome.stats.device, outcome.stats.precision
-                        self._stats = Stats(device, precision, first_map=begin)
+                        of_one = outcome.stats
+                        self._stats = Stats(of_one.device, of_one.precision, first_map=begin)
+                        self._stats.maps_in_flight = (of_one.maps_in_flight or 1) * workers.count
                     yield task, outcome
         finally:
             try:

@@ -69,11 +69,8 @@ def compile_once(
     Calling the trace itself never retraces, and TensorFlow does not warn of many traces where a
     program makes several explainers.
     """
-    compiled = tf.function(
-        function, input_signature=signature, autograph=False, jit_compile=xla or None
-    )
-    with onednn.disabled() if xla else nullcontext():
-        return compiled, compiled.get_concrete_function()
+    lazy = Lazy(function, signature, xla)
+    return lazy.function, lazy.traced()
 
 
 def signature_of(
@@ -85,17 +82,24 @@ def signature_of(
 
 
 class Lazy:
-    """A function that is compiled at its first call."""
+    """A function that is compiled at its first call, once however many threads call it."""
 
     def __init__(self, function: Compute, signature: Sequence[Any], xla: bool = False) -> None:
-        self._function, self._signature, self._xla = function, signature, xla
+        self._xla = xla
         self._compiled: ConcreteFunction | None = None
+        self.function: PolymorphicFunction = tf.function(
+            function, input_signature=signature, autograph=False, jit_compile=xla or None
+        )
 
     def __call__(self, *inputs: Any) -> Any:
         """Runs the function, compiled."""
-        if self._compiled is None:
-            self._compiled = compile_once(self._function, self._signature, self._xla)[1]
+        self._compiled = self._compiled or self.traced()
         return self._compiled(*inputs)
+
+    def traced(self) -> ConcreteFunction:
+        """Its one trace."""
+        with onednn.disabled() if self._xla else nullcontext():
+            return self.function.get_concrete_function()
 
 
 def explain_function(

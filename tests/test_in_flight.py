@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import media
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate.measuring import Evaluation
@@ -17,6 +18,8 @@ from realtime_lrp.commands.video.task import Film
 from realtime_lrp.engine import in_flight
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.realtime.explaining import RelevanceThread, first_request
+from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.relevance.maps import compiled
 
@@ -122,6 +125,39 @@ def test_no_more_pictures_are_computed_at_once_than_fit(engines, monkeypatch):
     )
     assert len(beside.explain(np.zeros((12, 32, 32, 3), np.uint8))) == 12
     assert sum(sizes) == 12 and max(sizes) <= 2
+
+
+def test_each_thread_has_computed_a_map_before_the_first_one_counts(engines, monkeypatch):
+    """Memory that is too small for it is told when a picture comes."""
+    for engine in engines:
+        sizes, pipeline = [], engine._pipeline
+
+        def noted(batch, targets, sizes=sizes, pipeline=pipeline):
+            sizes.append(len(batch))
+            if len(sizes) > 2:
+                raise tf.errors.ResourceExhaustedError(None, None, "")
+            return pipeline(batch, targets)
+
+        monkeypatch.setattr(engine, "_pipeline", noted)
+        engine.warm_up()
+        assert sizes == [1] * engine.in_flight
+        engine.warm_up(), engine.warm_up()
+
+
+def test_no_map_in_flight_grows_old_while_others_get_their_time(engines, monkeypatch):
+    """They are shown before the thread rests, in the order of their pictures."""
+    _, beside = engines
+    chosen, frames, steps = beside.config, Slot(), []
+    thread = RelevanceThread(chosen, frames, first_request(chosen), Stats(), engine=beside)
+    thread.others = lambda: 1
+    monkeypatch.setattr(thread._stop, "wait", lambda seconds: steps.append("rest"))
+    monkeypatch.setattr(
+        thread.maps, "put", lambda explained, _: steps.append(explained.frame.number)
+    )
+    for number in range(4):
+        frames.put(np.full((32, 32, 3), number, np.uint8), float(number))
+        thread._go_on(thread.request, beside)
+    assert steps == [1, 2, "rest", 3, 4, "rest"]
 
 
 def test_a_film_is_the_same(engines, tmp_path):

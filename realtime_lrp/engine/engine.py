@@ -5,6 +5,7 @@ Loading is in `loading.py`, colours in `colouring.py`, texts in `wording.py`.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -358,6 +359,19 @@ class Engine:
             return [replace(one, concepts=why) for one in plain]
 
         return results
+
+    def warm_up(self) -> None:
+        """Computes a map on each core: a thread's first one takes several times as long as others.
+
+        Without it the first maps that are seen would be old ones.
+        """
+
+        def explain(picture: np.ndarray) -> None:
+            with tf.device(self._device.scope), suppress(tf.errors.ResourceExhaustedError):
+                self._pipeline(picture, None).scores.numpy()
+
+        black = np.zeros((self.in_flight, *self.explainer.input_shape[:2], 3), np.uint8)
+        self.for_each_part(explain, black)
 
     def leave_gpu(self, reason: str) -> None:
         """Moves from the GPU to the CPU; does nothing on a CPU."""

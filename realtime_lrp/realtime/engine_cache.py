@@ -183,10 +183,13 @@ class EngineCache:
     def _build(self, choice: EngineChoice) -> Engine:
         config = choice.config(self._config)
         if choice.random == self._first_random:
-            return self._first.with_config(config, choice.also)
-        from realtime_lrp.engine.engine import Engine
+            engine = self._first.with_config(config, choice.also)
+        else:
+            from realtime_lrp.engine.engine import Engine
 
-        return Engine(config, moving=True, also=choice.also, otherwise=VIEWER_COMPOSITE)
+            engine = Engine(config, moving=True, also=choice.also, otherwise=VIEWER_COMPOSITE)
+        engine.warm_up()
+        return engine
 
     def _keep(self, choice: EngineChoice, engine: Engine) -> None:
         self._ready[choice] = engine

@@ -190,16 +190,18 @@ class RelevanceThread:
         from realtime_lrp.engine.engine import Engine
         from realtime_lrp.engine.gallery import gallery_of
 
-        first = self.request.choice
+        first, begin = self.request.choice, time.monotonic()
         memory.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or Engine(
             self.config, moving=True, keep_model=self._changeable, also=first.also,
             otherwise=VIEWER_COMPOSITE,
         )  # fmt: skip
         engine.gallery = gallery_of(engine)
+        engine.warm_up()
         engine_cache = self.engine_cache = EngineCache(self.config, engine, first)
         engine_cache.start()
         self.engine = engine
+        log.info("%s is ready after %.1f s", engine.network.name, time.monotonic() - begin)
         self._number = self._frames.count
         while not self._stop.is_set():
             request = self.request
@@ -242,7 +244,12 @@ class RelevanceThread:
             in_flight.append(self._started(frame, asked, engine))
         full = len(in_flight) >= engine.in_flight
         if full or (in_flight and frame is None and in_flight[0].begun.done()):
-            self._finish(in_flight.popleft())
+            seconds = self._finish(in_flight.popleft())
+            preparing = bool(self.engine_cache and self.engine_cache.preparing)
+            if others := preparing + self.others():
+                while in_flight:  # else these maps would be old ones after the rest
+                    self._finish(in_flight.popleft())
+                self._stop.wait(min(others * seconds, REST_S))
 
     def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:
         """Whether the newest frame was explained for another request: a photo stays for seconds."""
@@ -264,21 +271,21 @@ class RelevanceThread:
         begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
         return _InFlight(frame, picture, request, engine, start, series, begun)
 
-    def _finish(self, started: _InFlight) -> None:
+    def _finish(self, started: _InFlight) -> float:
+        """Waits for a map and shows it; returns the seconds that it took."""
         (result,) = started.begun()
         if started.series and result.concepts:
             self._shares.add(started.series, result.concepts, started.time)
         explained = self._explained(started, result)
-        seconds = time.monotonic() - started.time
+        now = time.monotonic()
+        seconds = now - started.time
         if not self.stats.maps:
-            log.info("first map after %.1f s of preparation", seconds)
+            log.info("first map, %.2f s after its picture", now - started.frame.time)
             memory.leave_out_of_collection()
         self.failing, self._failures = "", 0
         self.stats.map_made(1, seconds)
         self.maps.put(explained, started.frame.time)
-        preparing = bool(self.engine_cache and self.engine_cache.preparing)
-        if others := preparing + self.others():
-            self._stop.wait(min(others * seconds, REST_S))
+        return seconds
 
     def _explained(self, started: _InFlight, result: Result) -> ExplainedFrame:
         engine, region, frame = started.engine, result.region, started.frame

@@ -22,7 +22,7 @@ def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, mo
     x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
     options = {"method": "smoothgrad", "also": ["integrated_gradients"], "samples": samples}
     whole = Explainer(model, **options)
-    monkeypatch.setattr(perturbed, "CHUNK_BYTES", chunk * whole._activations)
+    monkeypatch.setattr(perturbed, "CHUNK_BYTES", chunk * whole._plans[0].activations)
     parts = Explainer(model, **options)
     got, expected = parts(x), whole(x)
     assert largest_difference(got.relevance, expected.relevance) < 1e-5
@@ -84,7 +84,7 @@ def test_a_batch_is_halved_where_a_device_has_too_little_memory():
 def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
     """After the first part, with both numbers."""
     explainer = Explainer(model)
-    monkeypatch.setattr(compiled, "available_bytes", lambda: 3 * explainer._activations)
+    monkeypatch.setattr(compiled, "available_bytes", lambda: 3 * explainer._plans[0].activations)
     assert explainer.pictures_at_once() == 1
     with pytest.raises(UnavailableError, match=r"The maps of 5000 pictures need 0\.0\d GiB"):
         explainer(np.zeros((5000, 16, 16, 3), np.float32))

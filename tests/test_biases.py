@@ -1,5 +1,7 @@
 """Biases in each composite, and the sign with which relevance starts."""
 
+from dataclasses import replace
+
 import keras
 import naive
 import numpy as np
@@ -9,7 +11,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.rules.composites import COMPOSITES, bind, with_layers
+from realtime_lrp.relevance.rules.composites import COMPOSITES, with_layers
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, layer_contexts
 from realtime_lrp.relevance.rules.sharing import Shares
 
@@ -158,12 +160,14 @@ def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
     contexts = layer_contexts(graph, compute_supports(graph, (1, 3, 1)), None)
     plain = naive.Layer(KERNEL, np.ones_like(KERNEL), BIAS, support=np.ones(3))
     table = with_layers(COMPOSITES[composite], {"Dense": rule}, graph)
+    ((number, own),) = table.rules(graph, contexts).items()
     for absorb_bias in (None, False, True):
         share = rule in ("epsilon", "gamma", "alpha_beta") if absorb_bias is None else absorb_bias
         plain.absorbed = BIAS if share else 0.0
         expected = getattr(naive, rule)(plain, A, P)
-        absorbing = table.absorbing(graph, contexts, absorb_bias)
-        (propagate,) = bind(graph, contexts, table.rules(graph, contexts), absorbing).values()
+        absorbs = number in table.absorbing(graph, contexts, absorb_bias)
+        context = replace(contexts[number], absorb_bias=absorbs)
+        propagate = own.bind(graph.nodes[number - 1].step, context)
         got = propagate(tf.constant(A[None], tf.float32), tf.constant(P[None], tf.float32))
         got = got.inputs if isinstance(got, Shares) else got
         np.testing.assert_allclose(got[0], expected, rtol=1e-4, atol=1e-7)

@@ -26,7 +26,6 @@ from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.compiled import (
     Explained,
     Lazy,
-    activation_bytes,
     compile_once,
     explain_function,
     pictures_at_once,
@@ -41,7 +40,6 @@ from realtime_lrp.relevance.maps.plan import Options
 from realtime_lrp.relevance.maps.plans import (
     advice_on,
     asked_maps,
-    bind,
     composite_for,
     map_names,
     plan_maps,
@@ -217,7 +215,9 @@ class Explainer(ConceptViews):
         self.stride = pixel_stride(graph, supports)
         if grad_cam_layer is not None:
             graph.kept.add(feature_maps(graph, supports, grad_cam_layer))
-        plans = plan_maps(asked, composite, options, graph, supports, contexts)
+        self._plans = plans = plan_maps(
+            asked, composite, options, graph, supports, contexts, start_of_path
+        )
         self._keep_sign = [plan.keeps_sign for plan in plans]
         self.set_target(target)
 
@@ -227,8 +227,6 @@ class Explainer(ConceptViews):
         if self.precision != "float32":
             graph.compute_in(tf.as_dtype(self.precision), lowering.exact, lowering.exact_forward)
         self._as_built = graph.unfolded(folded)
-        self._activations = activation_bytes(supports)
-        self._plans = bind(plans, contexts, self._activations, start_of_path)
         self.rules_by_layer = layer_rules(graph, plans[0].rules)
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.differences = tuple(plan.difference for plan in plans)
@@ -276,7 +274,7 @@ class Explainer(ConceptViews):
 
     def pictures_at_once(self) -> int:
         """How many pictures of a batch are explained together, as the free memory allows now."""
-        return pictures_at_once(self._activations, len(self._plans))
+        return pictures_at_once(self._plans[0].activations, len(self._plans))
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.

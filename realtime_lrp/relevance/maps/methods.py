@@ -6,6 +6,7 @@ To add a method, add a row to `METHODS`, and its name and sentence to `config/na
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from realtime_lrp.relevance.maps.perturbed import noisy, on_path
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
 from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.network.graph import Back, Graph, Node, Parts, total
+from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import (
     Activation,
     Handed,
@@ -29,7 +31,16 @@ from realtime_lrp.relevance.rules.sharing import Shares
 
 
 def _relevance(plan: Plan) -> Back:
-    rules, step_rules = plan.bound, plan.bound_steps
+    rules = {
+        number: rule.bind(
+            cast(Linear, plan.graph.nodes[number - 1].step),
+            replace(plan.contexts[number], absorb_bias=number in plan.absorbing),
+        )
+        for number, rule in plan.rules.items()
+    }
+    step_rules = plan.composite.bind_steps(
+        plan.graph, plan.rules, plan.absorbing, plan.options.absorb_bias
+    )
 
     def back(
         node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple

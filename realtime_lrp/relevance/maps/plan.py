@@ -19,9 +19,8 @@ from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start
 from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Tensors, relevance_of
-from realtime_lrp.relevance.rules.attention import BoundStepRule
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
-from realtime_lrp.relevance.rules.rules import Propagate, Rule
+from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
 Numbered = Mapping[int, tf.Tensor]
 """The tensors of a network by their numbers."""
@@ -109,7 +108,7 @@ class MethodResult(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One map of a network. Once it is bound it runs inside compiled functions.
+    """One map of a network, which runs inside compiled functions.
 
     Attributes:
       method: how it is computed.
@@ -125,8 +124,7 @@ class Plan:
       values: the number of the logits with which relevance starts; None where it starts with
         probabilities.
       divided_by_logits: the names of layers that divide the probability of a class by its logit.
-      bound: `rules` as functions that run for every picture.
-      bound_steps: the composite's rules for steps without weights, by output number.
+      contexts: what rules may know about the layers with weights, by output number.
       activations: bytes of those of one picture; they decide how many copies are explained at once.
       baseline: pictures -> where the paths of integrated gradients begin.
     """
@@ -142,8 +140,7 @@ class Plan:
     signs: int | None = None
     values: int | None = None
     divided_by_logits: frozenset[str] = frozenset()
-    bound: Mapping[int, Propagate] = field(default_factory=dict)
-    bound_steps: Mapping[int, BoundStepRule] = field(default_factory=dict)
+    contexts: Mapping[int, LayerContext] = field(default_factory=dict)
     activations: int = 1
     baseline: Baseline = tf.zeros_like
 
@@ -159,8 +156,9 @@ class Plan:
 
     @cached_property
     def back(self) -> Back:
-        """What each step passes back."""
-        return _letting_through(self.options.keep, self.method.back(self))
+        """What each step passes back. Modified weights are made at the first access."""
+        with tf.init_scope():  # once, even if that is inside a graph
+            return _letting_through(self.options.keep, self.method.back(self))
 
     def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
         """Returns the map of a target, and what arrived at each tensor and at biases."""

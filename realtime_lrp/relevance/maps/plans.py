@@ -1,23 +1,22 @@
 """Which maps an explainer computes: the method of each, and the composite that it follows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from realtime_lrp.config import names
 from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.maps.attention_maps import attention_weights
+from realtime_lrp.relevance.maps.compiled import activation_bytes
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.perturbed import Baseline
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
 from realtime_lrp.relevance.maps.precision import keeps_sign
 from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.rules.attention import BoundStepRule, differ_from_epsilon
+from realtime_lrp.relevance.rules.attention import differ_from_epsilon
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite, with_layers
-from realtime_lrp.relevance.rules.composites import bind as bind_rules
-from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
+from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
 
 def composite_for(
@@ -102,11 +101,13 @@ def plan_maps(
     graph: Graph,
     supports: Numbered,
     contexts: Mapping[int, LayerContext],
+    baseline: Baseline,
 ) -> list[Plan]:
     """Decides which rule each layer of the canonised network follows in each map.
 
     `contexts` are those of layers with weights, by output number.
     """
+    activations = activation_bytes(supports)
     own = with_layers(composite, options.layers, graph)
     plans = []
     for method, other in asked:
@@ -121,7 +122,7 @@ def plan_maps(
                 method, graph, options, method.needs(graph, supports, options), followed, rules,
                 followed.absorbing(graph, contexts, options.absorb_bias),
                 not method.signed or (keeps_sign(rules, graph) and not from_logits),
-                signs, values, frozenset(divided),
+                signs, values, frozenset(divided), contexts, activations, baseline,
             )
         )  # fmt: skip
     return plans
@@ -153,29 +154,3 @@ def _logits(graph: Graph) -> int:
 
 def _last_layers(graph: Graph, logits: int | None) -> set[int]:
     return set() if logits is None else graph.last_with_weights(logits)
-
-
-def bind(
-    plans: Sequence[Plan],
-    contexts: Mapping[int, LayerContext],
-    activations: int,
-    baseline: Baseline,
-) -> tuple[Plan, ...]:
-    """Binds rules to the network, whose weights have the type in which they compute by now.
-
-    They are bound once for each composite.
-    """
-    bound: dict[Composite, tuple[Mapping[int, Propagate], Mapping[int, BoundStepRule]]] = {}
-    ready = []
-    for plan in plans:
-        if plan.rules:
-            composite, of_layers = plan.composite, (plan.rules, plan.absorbing)
-            if composite not in bound:
-                bound[composite] = (
-                    bind_rules(plan.graph, contexts, *of_layers),
-                    composite.bind_steps(plan.graph, *of_layers, plan.options.absorb_bias),
-                )
-            rules, steps = bound[composite]
-            plan = replace(plan, bound=rules, bound_steps=steps)
-        ready.append(replace(plan, activations=activations, baseline=baseline))
-    return tuple(ready)

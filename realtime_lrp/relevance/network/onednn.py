@@ -16,9 +16,11 @@ from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import op_def_library
 
+OPERATION = "_MklNativeFusedConv2D"
 DTYPES = (tf.float32, tf.bfloat16)
-FUSED = {"relu": b"Relu", "relu6": b"Relu6"}
+FUSED = {"relu": "Relu", "relu6": "Relu6"}
 """Activation -> the operation that computes it along with the convolution."""
 
 _enabled = True
@@ -69,7 +71,7 @@ def available(dtype: tf.DType) -> bool:
         try:
             got = kept(a)
             expected = tf.nn.relu(tf.nn.convolution(a, kernel, **geometry) + bias)
-        except (ValueError, tf.errors.OpError):
+        except (AttributeError, RuntimeError, TypeError, ValueError, tf.errors.OpError):
             return False
         bound = 1e-4 if dtype == tf.float32 else 0.05
         got, expected = (tf.cast(z, tf.float32).numpy() for z in (got, expected))
@@ -89,45 +91,13 @@ def convolution(
 
     `activation` is "" or one of `FUSED`.
     """
-    if bias is None:
-        bias = tf.zeros([kernel.shape[-1]], a.dtype)
-    dtype = a.dtype.as_datatype_enum
-    types = tf.compat.v1.AttrValue()
-    types.list.type.append(dtype)
-    operation = tf.compat.v1.get_default_graph().create_op(
-        "_MklNativeFusedConv2D",
-        [a, kernel, bias],
-        [a.dtype],
-        name="convolution",
-        attrs={
-            "_kernel": _attribute(s=b"MklNameChangeOp"),
-            "T": _attribute(type=dtype),
-            "TArgs": types,
-            "num_args": _attribute(i=1),
-            "num_host_args": _attribute(i=0),
-            "fused_ops": _list(s=[b"BiasAdd", *([FUSED[activation]] if activation else [])]),
-            "is_filter_const": _attribute(b=True),
-            "strides": _list(i=[1, *strides, 1]),
-            "padding": _attribute(s=padding.encode()),
-            "explicit_paddings": _list(),
-            "dilations": _list(i=[1, *dilations, 1]),
-            "data_format": _attribute(s=b"NHWC"),
-            "filter_format": _attribute(s=b"HWIO"),
-            "use_cudnn_on_gpu": _attribute(b=False),
-            "epsilon": _attribute(f=0.0),
-            "leakyrelu_alpha": _attribute(f=0.0),
-        },
-    )
-    return operation.outputs[0]
-
-
-def _attribute(**value: object) -> tf.compat.v1.AttrValue:
-    return tf.compat.v1.AttrValue(**value)
-
-
-def _list(**values: Sequence[int | bytes]) -> tf.compat.v1.AttrValue:
-    attribute = tf.compat.v1.AttrValue()
-    attribute.list.SetInParent()
-    for kind, entries in values.items():
-        getattr(attribute.list, kind).extend(entries)
-    return attribute
+    kernels = tf.compat.v1.get_default_graph()._kernel_label_map
+    with kernels({OPERATION: "MklNameChangeOp"}):
+        return op_def_library.apply_op(
+            OPERATION, name="convolution", input=a, filter=kernel, num_args=1, host_args=[],
+            args=[tf.zeros([kernel.shape[-1]], a.dtype) if bias is None else bias],
+            fused_ops=["BiasAdd", *([FUSED[activation]] if activation else [])],
+            is_filter_const=True, strides=[1, *strides, 1], padding=padding, explicit_paddings=[],
+            dilations=[1, *dilations, 1], data_format="NHWC", filter_format="HWIO",
+            use_cudnn_on_gpu=False, epsilon=0.0, leakyrelu_alpha=0.0,
+        )  # fmt: skip

@@ -6,7 +6,6 @@ To add a composite, add a row to `COMPOSITES`.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import cast
 
 from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
@@ -21,7 +20,6 @@ from realtime_lrp.relevance.rules.rules import (
     Flat,
     Gamma,
     LayerContext,
-    Propagate,
     Rule,
     ZBox,
     ZPlus,
@@ -135,22 +133,6 @@ class Composite:
             and (found := _first_of_kind((*self.steps, *attention.FOLLOWING), node.step))
             for kind, rule in [found]
         }
-
-
-def bind(
-    graph: Graph,
-    contexts: Mapping[int, LayerContext],
-    rules: Mapping[int, Rule],
-    absorbing: Collection[int],
-) -> dict[int, Propagate]:
-    """Output number of a layer with weights -> what runs for every picture, see `Rule.bind`."""
-    return {
-        number: rule.bind(
-            cast(Linear, graph.nodes[number - 1].step),
-            replace(contexts[number], absorb_bias=number in absorbing),
-        )
-        for number, rule in rules.items()
-    }
 
 
 def _first_of_kind(rules: attention.Rows, step: Step) -> tuple[type[Step], StepRule] | None:

@@ -165,18 +165,12 @@ def _write(file: Path, times: dict[str, PrecisionTimes]) -> None:
 
 @dataclass(frozen=True)
 class Device:
-    """The device that computes.
+    """The device that computes."""
 
-    Attributes:
-      scope: its name for `tf.device`.
-      name: "CPU", or the GPU's product name.
-      fast_precision: the fastest precision; float32 where none is faster.
-      times: what was measured to find it; None where the kind of device decides.
-    """
-
-    scope: str
-    name: str
-    fast_precision: str
+    scope: str  # its name for `tf.device`
+    name: str  # "CPU", or the GPU's product name
+    fast_precision: str  # the fastest precision; float32 where none is faster
+    # what was measured to find it; None where the kind of device decides
     times: PrecisionTimes | None = None
 
     @property

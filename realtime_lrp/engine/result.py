@@ -60,19 +60,13 @@ class ConceptRequest:
 
 @dataclass(frozen=True, eq=False)
 class DrawnMap:
-    """A map of one picture, as it is drawn.
+    """A map of one picture, as it is drawn."""
 
-    Attributes:
-      strength: int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`.
-      scale: the relevance that is drawn at full strength.
-      total: the sum of the raw map.
-      magnitude: the sum of its magnitudes.
-    """
-
+    # int8 [h, w] or [h, w, C] at the network's input, see `relevance.strength`
     strength: np.ndarray
-    scale: float
-    total: float
-    magnitude: float
+    scale: float  # the relevance that is drawn at full strength
+    total: float  # the sum of the raw map
+    magnitude: float  # the sum of its magnitudes
     _fetch: Callable[[], np.ndarray]
 
     @property
@@ -83,42 +77,29 @@ class DrawnMap:
 
 @dataclass(frozen=True)
 class MapKind:
-    """What is known of a map before it is computed.
+    """What is known of a map before it is computed."""
 
-    Attributes:
-      name: the composite or method that it comes from.
-      by_rules: whether it follows the rules of a composite.
-      difference: whether its sum is a difference of scores, as that of integrated gradients.
-      of_scores: whether it explains scores from 0 to 1; a regression has any values.
-      tolerance: how much relevance may be missing before that is marked, as a share of what
-        started; None where the sum is no share of it.
-    """
-
-    name: str
-    by_rules: bool = True
+    name: str  # the composite or method that it comes from
+    by_rules: bool = True  # whether it follows the rules of a composite
+    # whether its sum is a difference of scores, as that of integrated gradients
     difference: bool = False
-    of_scores: bool = True
+    of_scores: bool = True  # whether it explains scores from 0 to 1; a regression has any values
+    # how much relevance may be missing before that is marked, as a share of what started; None
+    # where the sum is no share of it
     tolerance: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class ResultMap(DrawnMap):
-    """One map of one picture with its account.
+    """One map of one picture with its account."""
 
-    Attributes:
-      kind: what it is a map of.
-      signed: whether it can be negative.
-      started: the sum of relevance at the network's output, with the sign of each logit where the
-        composite asks for it.
-      started_magnitude: the sum of its magnitudes there.
-      taken_by_biases: the sum that biases took on the way.
-    """
-
-    kind: MapKind
-    signed: bool
+    kind: MapKind  # what it is a map of
+    signed: bool  # whether it can be negative
+    # the sum of relevance at the network's output, with the sign of each logit where the composite
+    # asks for it
     started: float
-    started_magnitude: float
-    taken_by_biases: float
+    started_magnitude: float  # the sum of its magnitudes there
+    taken_by_biases: float  # the sum that biases took on the way
 
     @property
     def name(self) -> str:
@@ -166,17 +147,11 @@ class ResultMap(DrawnMap):
 
 @dataclass(frozen=True, eq=False)
 class ConceptMap(DrawnMap):
-    """A channel of a layer, and its map of one picture, whose strength is scaled by itself.
+    """A channel of a layer, and its map of one picture, whose strength is scaled by itself."""
 
-    Attributes:
-      channel: its number.
-      relevance_at_layer: the relevance in the channel at the layer's output.
-      share: see `shares_of`.
-    """
-
-    channel: int
-    relevance_at_layer: float
-    share: float
+    channel: int  # its number
+    relevance_at_layer: float  # the relevance in the channel at the layer's output
+    share: float  # see `shares_of`
 
     @property
     def without_map(self) -> bool:
@@ -186,20 +161,15 @@ class ConceptMap(DrawnMap):
 
 @dataclass(frozen=True, eq=False)
 class ConceptResult:
-    """The channels of a layer with the largest shares of the relevance of one picture.
+    """The channels of a layer with the largest shares of the relevance of one picture."""
 
-    Attributes:
-      layer: the layer's name, "" where the network has none to choose.
-      maps: `TOP` channels, the largest share first by magnitude; fewer where the layer has fewer,
-        none with a problem. A channel that was asked for is among them.
-      by_channel: float32 [channels], the shares of all channels, as of `ConceptMap`.
-      problem: why there are none, as a sentence for people, or "".
-    """
-
-    layer: str
+    layer: str  # the layer's name, "" where the network has none to choose
+    # `TOP` channels, the largest share first by magnitude; fewer where the layer has fewer, none
+    # with a problem. A channel that was asked for is among them
     maps: tuple[ConceptMap, ...] = ()
+    # float32 [channels], the shares of all channels, as of `ConceptMap`
     by_channel: np.ndarray = field(default_factory=lambda: NO_SHARES)
-    problem: str = ""
+    problem: str = ""  # why there are none, as a sentence for people, or ""
 
     @property
     def scale(self) -> float:
@@ -218,25 +188,18 @@ class ConceptResult:
 
 @dataclass(frozen=True)
 class Result:
-    """The explanation of one picture; all its numbers are finite.
+    """The explanation of one picture; all its numbers are finite."""
 
-    Attributes:
-      scores: float32 [classes].
-      explained: the scores that are explained: their sum, and the sum of their magnitudes.
-      region: the part of the picture that the network saw.
-      maps: the map, followed by the additional ones of the engine.
-      target: what is explained.
-      by_channel: float32 [channels], the relevance of the first map in each channel of the engine's
-        concept layer; None where it has none.
-      concepts: the channels of a layer with their maps; None where they were not asked for.
-    """
-
-    scores: np.ndarray
+    scores: np.ndarray  # float32 [classes]
+    # the scores that are explained: their sum, and the sum of their magnitudes
     explained: tuple[float, float]
-    region: Region
-    maps: tuple[ResultMap, ...]
-    target: str | int
+    region: Region  # the part of the picture that the network saw
+    maps: tuple[ResultMap, ...]  # the map, followed by the additional ones of the engine
+    target: str | int  # what is explained
+    # float32 [channels], the relevance of the first map in each channel of the engine's concept
+    # layer; None where it has none
     by_channel: np.ndarray | None = None
+    # the channels of a layer with their maps; None where they were not asked for
     concepts: ConceptResult | None = None
 
     @property

@@ -12,25 +12,18 @@ from realtime_lrp.models.downloads import cache_folder
 
 @dataclass(frozen=True)
 class Application:
-    """A network of keras.applications that was trained on ImageNet's 1000 classes.
+    """A network of keras.applications that was trained on ImageNet's 1000 classes."""
 
-    Attributes:
-      builder: its name in keras.applications, such as "VGG16".
-      preprocess: how its training pictures were prepared, see `PREPROCESSING`.
-      megabytes: what is downloaded, as https://keras.io/api/applications gives it; of MobileNetV3
-        four bytes a parameter.
-      top1: per cent of ImageNet's validation photos that it names correctly, from the same table;
-        of MobileNetV3 from its docstring in Keras.
-      file: the name of its weights in Keras's cache folder.
-      options: further arguments of the builder.
-    """
-
-    builder: str
-    preprocess: str
+    builder: str  # its name in keras.applications, such as "VGG16"
+    preprocess: str  # how its training pictures were prepared, see `PREPROCESSING`
+    # what is downloaded, as https://keras.io/api/applications gives it; of MobileNetV3 four bytes a
+    # parameter
     megabytes: int
+    # per cent of ImageNet's validation photos that it names correctly, from the same table; of
+    # MobileNetV3 from its docstring in Keras
     top1: float
-    file: str
-    options: dict[str, Any] = field(default_factory=dict)
+    file: str  # the name of its weights in Keras's cache folder
+    options: dict[str, Any] = field(default_factory=dict)  # further arguments of the builder
 
     @property
     def description(self) -> str:

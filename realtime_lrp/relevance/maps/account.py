@@ -19,23 +19,14 @@ VANISHED = 0.01
 
 @dataclass(frozen=True)
 class LayerFlow:
-    """What went through one layer on the way back, for each picture of a batch.
+    """What went through one layer on the way back, for each picture of a batch."""
 
-    Attributes:
-      name: the layer's name.
-      kind: its Keras type.
-      arrived: float64 [B], the sum of relevance that arrived at its output.
-      handed_down: the sum that it handed to its inputs.
-      taken_by_biases: the sum that its biases took.
-      growth: the sum of magnitudes handed down, divided by the one that arrived.
-    """
-
-    name: str
-    kind: str
-    arrived: np.ndarray
-    handed_down: np.ndarray
-    taken_by_biases: np.ndarray
-    growth: np.ndarray
+    name: str  # the layer's name
+    kind: str  # its Keras type
+    arrived: np.ndarray  # float64 [B], the sum of relevance that arrived at its output
+    handed_down: np.ndarray  # the sum that it handed to its inputs
+    taken_by_biases: np.ndarray  # the sum that its biases took
+    growth: np.ndarray  # the sum of magnitudes handed down, divided by the one that arrived
 
     @property
     def lost(self) -> np.ndarray:

@@ -19,17 +19,13 @@ from realtime_lrp.relevance.network.traced_steps import MatrixProduct
 
 
 class Attention(NamedTuple):
-    """The attention of a network among the patches of a picture.
+    """The attention of a network among the patches of a picture."""
 
-    Attributes:
-      weights: the numbers of the tensors that hold them, [B, heads, tokens, tokens], from the first
-        layer to the last. Each row adds up to 1. In the last one there may be other rows, as where
-        attention pools the patches.
-      grid: the patches that the tokens stand for.
-    """
-
+    # the numbers of the tensors that hold them, [B, heads, tokens, tokens], from the first layer to
+    # the last. Each row adds up to 1. In the last one there may be other rows, as where attention
+    # pools the patches
     weights: tuple[int, ...]
-    grid: TokenGrid
+    grid: TokenGrid  # the patches that the tokens stand for
 
 
 def attention_weights(graph: Graph) -> tuple[int, ...]:

@@ -25,40 +25,24 @@ Compute = Callable[..., Any]
 
 
 class ChannelOutput(NamedTuple):
-    """What a compiled function gives of the channels of a layer, first for all, then for some.
+    """What a compiled function gives of the channels of a layer, first for all, then for some."""
 
-    Attributes:
-      shares: float32 [B, channels of the layer], the relevance of each.
-      channels: int32 [B, count], those that were chosen.
-      drawn: what `after` made of their maps, as a batch [B * count].
-      maps: float32 [B, count, H, W, C].
-    """
-
-    shares: tf.Tensor
-    channels: Any = ()
-    drawn: Any = ()
-    maps: Any = ()
+    shares: tf.Tensor  # float32 [B, channels of the layer], the relevance of each
+    channels: Any = ()  # int32 [B, count], those that were chosen
+    drawn: Any = ()  # what `after` made of their maps, as a batch [B * count]
+    maps: Any = ()  # float32 [B, count, H, W, C]
 
 
 class Explained(NamedTuple):
-    """What a compiled function gives for a batch; what was not asked for is empty.
+    """What a compiled function gives for a batch; what was not asked for is empty."""
 
-    Attributes:
-      scores: float32 [B, classes].
-      explained: float32 [B, 2]: what is explained, its sum over the classes and the sum of its
-        magnitude.
-      maps: float32 [B, H, W, C] each.
-      accounts: float32 [B, 3] each, see `account`.
-      drawn: what `after` made of each map.
-      of_layer: the channels of a layer.
-    """
-
-    scores: tf.Tensor
+    scores: tf.Tensor  # float32 [B, classes]
+    # float32 [B, 2]: what is explained, its sum over the classes and the sum of its magnitude
     explained: tf.Tensor
-    maps: list[tf.Tensor]
-    accounts: list[tf.Tensor]
-    drawn: list[Any]
-    of_layer: ChannelOutput | tuple[()]
+    maps: list[tf.Tensor]  # float32 [B, H, W, C] each
+    accounts: list[tf.Tensor]  # float32 [B, 3] each, see `account`
+    drawn: list[Any]  # what `after` made of each map
+    of_layer: ChannelOutput | tuple[()]  # the channels of a layer
 
 
 def compile_once(

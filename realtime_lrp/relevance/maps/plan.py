@@ -45,40 +45,31 @@ def _nothing(graph: Graph, tensors: Numbered, options: Options) -> None:
 
 @dataclass(frozen=True)
 class Method:
-    """A way to explain.
+    """A way to explain."""
 
-    Attributes:
-      start: (scores, target) -> what starts at the output.
-      back: plan -> the function that passes what arrives at a node back to its inputs.
-      finish: (plan, x, tensors, parts) -> the map, shaped like x.
-      needs: (graph, tensors, options) -> what the method needs of a network, which becomes
-        `Plan.needed`; of the tensors only the shapes count. Raises UsageError where a network has
-        it not: menus, keys and tables leave the method out there.
-      perturb: makes the copies of a picture whose mean gradient is used, or None.
-      samples: how many copies there are unless the user decides.
-      from_baseline: whether the copies begin at a baseline, so that the sum of the map is the
-        difference of the scores.
-      signed: whether maps can have negative entries; for methods that follow no rules.
-      absolute: whether the magnitude of an entry counts, because its sign only says whether the
-        pixel should become brighter or darker.
-      cancels: whether terms of both signs cancel on the way back, so that rounding there changes
-        the map.
-      by_rules: whether relevance follows the rules of a composite.
-      composite: the one to follow instead of the configured one, or None.
-    """
-
-    start: Callable[[tf.Tensor, Target], tf.Tensor]
+    start: Callable[[tf.Tensor, Target], tf.Tensor]  # (scores, target) -> what starts at the output
+    # plan -> the function that passes what arrives at a node back to its inputs
     back: Callable[["Plan"], Back]
+    # (plan, x, tensors, parts) -> the map, shaped like x
     finish: Callable[["Plan", tf.Tensor, Numbered, Parts], tf.Tensor]
+    # (graph, tensors, options) -> what the method needs of a network, which becomes `Plan.needed`;
+    # of the tensors only the shapes count. Raises UsageError where a network has it not: menus,
+    # keys and tables leave the method out there
     needs: Callable[[Graph, Numbered, Options], Any] = _nothing
+    # makes the copies of a picture whose mean gradient is used, or None
     perturb: Perturb | None = None
-    samples: int = 20
+    samples: int = 20  # how many copies there are unless the user decides
+    # whether the copies begin at a baseline, so that the sum of the map is the difference of the
+    # scores
     from_baseline: bool = False
-    signed: bool = True
+    signed: bool = True  # whether maps can have negative entries; for methods that follow no rules
+    # whether the magnitude of an entry counts, because its sign only says whether the pixel should
+    # become brighter or darker
     absolute: bool = False
+    # whether terms of both signs cancel on the way back, so that rounding there changes the map
     cancels: bool = False
-    by_rules: bool = False
-    composite: Composite | None = None
+    by_rules: bool = False  # whether relevance follows the rules of a composite
+    composite: Composite | None = None  # the one to follow instead of the configured one, or None
 
     @property
     def is_lrp(self) -> bool:
@@ -92,57 +83,39 @@ class Method:
 
 
 class MethodResult(NamedTuple):
-    """What a plan computes for a batch.
+    """What a plan computes for a batch."""
 
-    Attributes:
-      relevance: the map, shaped like x.
-      parts: what arrived at each tensor and at biases.
-      difference: float32 [B], what the sum of integrated gradients should be: by how much the
-        explained scores differ from those of the baseline. None for other methods.
-    """
-
-    relevance: tf.Tensor
-    parts: Parts
+    relevance: tf.Tensor  # the map, shaped like x
+    parts: Parts  # what arrived at each tensor and at biases
+    # float32 [B], what the sum of integrated gradients should be: by how much the explained scores
+    # differ from those of the baseline. None for other methods
     difference: tf.Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One map of a network, which runs inside compiled functions.
+    """One map of a network, which runs inside compiled functions."""
 
-    Attributes:
-      method: how it is computed.
-      graph: the network, canonised.
-      options: what the user chose.
-      needed: what `Method.needs` found.
-      composite: which rules it follows.
-      rules: the rule of each layer with weights, by output number; empty where the method follows
-        none.
-      absorbing: the output numbers of layers whose biases take a share of the relevance.
-      keeps_sign: whether the map has no negative entry where the target has none.
-      signs: the number of the tensor whose signs relevance starts with, or None.
-      values: the number of the logits with which relevance starts; None where it starts with
-        probabilities.
-      divided_by_logits: the names of layers that divide the probability of a class by its logit.
-      contexts: what rules may know about the layers with weights, by output number.
-      activations: bytes of those of one picture; they decide how many copies are explained at once.
-      baseline: pictures -> where the paths of integrated gradients begin.
-    """
-
-    method: Method
-    graph: Graph
-    options: Options = Options()
-    needed: Any = None
-    composite: Composite = EXCITATION
+    method: Method  # how it is computed
+    graph: Graph  # the network, canonised
+    options: Options = Options()  # what the user chose
+    needed: Any = None  # what `Method.needs` found
+    composite: Composite = EXCITATION  # which rules it follows
+    # the rule of each layer with weights, by output number; empty where the method follows none
     rules: Mapping[int, Rule] = field(default_factory=dict)
+    # the output numbers of layers whose biases take a share of the relevance
     absorbing: frozenset[int] = frozenset()
-    keeps_sign: bool = False
-    signs: int | None = None
+    keeps_sign: bool = False  # whether the map has no negative entry where the target has none
+    signs: int | None = None  # the number of the tensor whose signs relevance starts with, or None
+    # the number of the logits with which relevance starts; None where it starts with probabilities
     values: int | None = None
+    # the names of layers that divide the probability of a class by its logit
     divided_by_logits: frozenset[str] = frozenset()
+    # what rules may know about the layers with weights, by output number
     contexts: Mapping[int, LayerContext] = field(default_factory=dict)
+    # bytes of those of one picture; they decide how many copies are explained at once
     activations: int = 1
-    baseline: Baseline = tf.zeros_like
+    baseline: Baseline = tf.zeros_like  # pictures -> where the paths of integrated gradients begin
 
     @property
     def difference(self) -> bool:

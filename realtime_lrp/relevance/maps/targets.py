@@ -24,18 +24,12 @@ class Target(NamedTuple):
     """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
 
     Arrays, or the tensors that compiled functions read.
-
-    Attributes:
-      weights: float32 [T, classes], the factor of each class.
-      top: int32 [T, 1], how many classes count, those with each picture's highest scores.
-      rest: bool [T, 1], whether the classes with weight 0 count against the one with weight 1.
-      by_probability: bool [T, 1], whether gradient methods multiply each class by its score.
     """
 
-    weights: Any
-    top: Any
-    rest: Any
-    by_probability: Any
+    weights: Any  # float32 [T, classes], the factor of each class
+    top: Any  # int32 [T, 1], how many classes count, those with each picture's highest scores
+    rest: Any  # bool [T, 1], whether the classes with weight 0 count against the one with weight 1
+    by_probability: Any  # bool [T, 1], whether gradient methods multiply each class by its score
 
     @property
     def contrasts(self) -> bool:

@@ -80,19 +80,17 @@ class Graph:
     """Nodes in the order of the forward pass: every node comes after those whose output it reads.
 
     It keeps the model's weights, not the model. Node n computes tensor n + 1.
-
-    Attributes:
-      input_shape: (rows, columns, channels) of a picture, None where the model leaves them open.
-      kept: the numbers of tensors that have to be computed without the ReLU behind them.
-      wholes: nested model, or layer that was traced -> the number of its (first) output.
     """
 
     nodes: list[Node] = field(default_factory=list)
     output: int = 0
     name: str = ""
+    # (rows, columns, channels) of a picture, None where the model leaves them open
     input_shape: tuple[int | None, ...] = ()
     output_shape: tuple[int | None, ...] = ()
+    # the numbers of tensors that have to be computed without the ReLU behind them
     kept: set[int] = field(default_factory=set)
+    # nested model, or layer that was traced -> the number of its (first) output
     wholes: dict[str, int] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
     _lowered: set[int] = field(default_factory=set)

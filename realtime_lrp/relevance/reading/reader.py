@@ -56,27 +56,21 @@ CONTROL_FLOW = {
 
 @dataclass
 class Reader:
-    """The state while a traced layer is read; nodes are appended to `graph`.
-
-    Attributes:
-      append_call: (a call of an inner layer, its inputs, its name) -> its outputs.
-      rows: type of an operation -> its row.
-      values: name of a traced tensor -> what it stands for.
-      made: the names of the traced tensors that a node computes.
-      numbers: the tensors of the graph that were appended.
-      constant_bytes: the size of all constants that were computed.
-    """
+    """The state while a traced layer is read; nodes are appended to `graph`."""
 
     graph: Graph
     layer: keras.Operation
     name: str
     trace: Trace
+    # (a call of an inner layer, its inputs, its name) -> its outputs
     append_call: Callable[[Call, list[int], str], list[int | None]]
-    rows: Mapping[str, Row]
+    rows: Mapping[str, Row]  # type of an operation -> its row
+    # name of a traced tensor -> what it stands for
     values: dict[str, Value] = field(default_factory=dict)
+    # the names of the traced tensors that a node computes
     made: set[str] = field(default_factory=set)
-    numbers: set[int] = field(default_factory=set)
-    constant_bytes: int = 0
+    numbers: set[int] = field(default_factory=set)  # the tensors of the graph that were appended
+    constant_bytes: int = 0  # the size of all constants that were computed
 
     def read(self, numbers: Sequence[int]) -> list[int | None]:
         """Appends everything that the layer's outputs depend on; `numbers` are its inputs.

@@ -32,24 +32,20 @@ class Call:
 
 @dataclass
 class Trace:
-    """The operations of a layer.
-
-    Attributes:
-      captured: name of a placeholder -> the value or the variable that it stands for.
-      calls: name of a tensor -> the call of an inner layer that computes it.
-      places: name of an operation -> the names of the inner layers around it, "mlp/dense".
-      output_names: the keys of the outputs, where the layer returns a dictionary.
-      flat: whether layers became operations before, as in a SavedModel.
-    """
+    """The operations of a layer."""
 
     graph: tf.Graph
     inputs: list[tf.Tensor]
     outputs: list[tf.Tensor]
+    # name of a placeholder -> the value or the variable that it stands for
     captured: dict[str, tf.Tensor]
+    # name of a tensor -> the call of an inner layer that computes it
     calls: dict[str, Call] = field(default_factory=dict)
+    # name of an operation -> the names of the inner layers around it, "mlp/dense"
     places: dict[str, str] = field(default_factory=dict)
+    # the keys of the outputs, where the layer returns a dictionary
     output_names: list[str] = field(default_factory=list)
-    flat: bool = False
+    flat: bool = False  # whether layers became operations before, as in a SavedModel
 
 
 def trace(

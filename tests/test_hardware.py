@@ -12,6 +12,7 @@ from realtime_lrp.engine import device as hardware
 from realtime_lrp.engine import device as times
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
+from realtime_lrp.engine import measured as measured_figures
 from realtime_lrp.engine.device import PrecisionTimes
 from realtime_lrp.engine.result import Begun
 from realtime_lrp.errors import UnavailableError
@@ -34,7 +35,7 @@ def test_a_processor_that_is_faster_in_bfloat16_gets_it(times, precision, tmp_pa
     """What was measured decides, by a fifth or more; it is asked for by model, cores, features."""
     file, asked = tmp_path / "cpuinfo", []
     file.write_text("model name : Some CPU\nflags : fpu avx512f avx512_bf16 amx_bf16 amx_tile\n")
-    monkeypatch.setattr(hardware, "CPU_INFO", file)
+    monkeypatch.setattr(measured_figures, "CPU_INFO", file)
     monkeypatch.setattr(hardware, "precision_times", lambda name: asked.append(name) or times)
     found = hardware.cpu.__wrapped__()
     assert found == hardware.Device("/CPU:0", "CPU", precision, times)
@@ -104,6 +105,35 @@ def test_auto_is_quick_only_where_the_maps_stay_the_same(
 ):
     """And only for moving pictures; an explicit precision is always used."""
     assert engines.Engine(settings(tiny_model, **words), moving=moving).precision == precision
+
+
+def test_a_network_is_timed_once_where_rounding_keeps_its_map(
+    tiny_model, monkeypatch, measured, rng
+):
+    """Float32 is chosen where bfloat16 gains less than a fifth; the next start knows it."""
+    timed, found = [], {"zplus": 17.0, "epsilon_plus_flat": 11.0}
+
+    def shortest(*runs):
+        timed.append([run() and run for run in runs])
+        return PrecisionTimes(20.0, found[composite])
+
+    processor = hardware.Device("/CPU:0", "CPU", "bfloat16")
+    monkeypatch.setattr(engines, "device", lambda: processor)
+    monkeypatch.setattr(loading, "shortest_times", shortest)
+    picture = rng.integers(0, 256, (40, 50, 3), np.uint8)
+    for composite, precision in (("zplus", "float32"), ("epsilon_plus_flat", "bfloat16")):
+        words = settings(tiny_model, **{"--composite": composite})
+        first, again = (engines.Engine(words, moving=True) for _ in range(2))
+        assert first.precision == again.precision == precision
+    assert len(timed) == 2 == len(timed[0])
+    (got,), (expected,) = (
+        engines.Engine(settings(tiny_model, **{"--composite": "zplus"}), moving).explain([picture])
+        for moving in (True, False)
+    )
+    np.testing.assert_array_equal(got.relevance, expected.relevance)
+    monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 0)  # of a large one typical layers decide
+    words = settings(tiny_model, **{"--composite": "epsilon_plus"})
+    assert engines.Engine(words, moving=True).precision == "bfloat16" and len(timed) == 2
 
 
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):
@@ -193,7 +223,7 @@ def measured(monkeypatch, tmp_path):
         return made[-1]
 
     monkeypatch.setattr(times, "measure", measure)
-    monkeypatch.setattr(times, "user_cache_path", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(measured_figures, "user_cache_path", lambda name: tmp_path / "cache" / name)
     return made
 
 
@@ -220,7 +250,7 @@ def test_a_processor_is_measured_once(measured, tmp_path):
 def test_a_damaged_file_is_measured_again_and_replaced(damaged, measured):
     """Whatever is in it; the next run reads what was written."""
     times.precision_times("CPU")
-    file = times.cache_file()
+    file = times.TIMES.file
     (key,) = json.loads(file.read_text())
     file.write_bytes(damaged.replace(b"KEY", key.encode()))
     again = PrecisionTimes(20.0, 11.0)

@@ -1,30 +1,14 @@
-"""The device that computes: which one, its name, and the precision in which it is fastest.
-
-A processor's speed in each precision is measured once and kept in the user's cache folder. A file
-that is missing, damaged or cannot be written means that it is measured again; it is never an error.
-What is timed may change; then the version of the package changes with it.
-"""
+"""The device that computes: which one, its name, and the precision in which it is fastest."""
 
 import functools
 import logging
-import platform
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-import msgspec
-from platformdirs import user_cache_path
-
+from realtime_lrp.engine.measured import Kept, Positive, cpu_info, machine
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.errors import Error, first_line
-from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.cores import core_count
-from realtime_lrp.system.version import __version__
-
-CPU_INFO = Path("/proc/cpuinfo")
+from realtime_lrp.errors import first_line
 
 BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16", "avx_ne_convert"}
 """What processors of one name may or may not have, for example under a hypervisor."""
@@ -43,18 +27,16 @@ WORTHWHILE = 0.8
 
 log = logging.getLogger(__name__)
 
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
-
 
 @dataclass(frozen=True)
 class PrecisionTimes:
-    """How long typical layers take, forward and transposed, in milliseconds.
+    """How long something takes in each precision, in milliseconds.
 
     None where the processor cannot compute in bfloat16.
     """
 
-    float32: _Positive
-    bfloat16: _Positive | None
+    float32: Positive
+    bfloat16: Positive | None
 
     @property
     def faster(self) -> str:
@@ -68,37 +50,33 @@ class PrecisionTimes:
         return f"float32 {self.float32:.1f} ms, bfloat16 {bfloat16}"
 
 
+TIMES = Kept("precision.json", PrecisionTimes)
+"""Of typical layers on a processor, and of the maps of a network on it."""
+
+
 def precision_times(processor: str) -> PrecisionTimes:
-    """The times of this processor: from the cache, else measured and written to the cache.
+    """The times of typical layers on a processor, which are measured once.
 
     `processor` is what they depend on: the processor's model, features and usable cores.
     """
-    file = cache_file()
-    key = f"{processor}, TensorFlow {tf.__version__}, realtime-lrp {__version__}"
-    known = _read(file) if file else {}
-    if key in known:
-        return known[key]
-    times = measure()
-    if file:
-        _write(file, {**known, key: times})
+    what = f"{processor}, TensorFlow {tf.__version__}"
+    if (times := TIMES.get(what)) is None:
+        times = measure()
+        TIMES.add(what, times)
     return times
 
 
-def cache_file() -> Path | None:
-    """The file that keeps the times; None for a user without a home folder."""
-    try:
-        return user_cache_path("realtime-lrp") / "precision.json"
-    except RuntimeError:
-        return None
-
-
 def measure() -> PrecisionTimes:
-    """Times typical layers in both precisions, alternately. Takes about a quarter of a second.
+    """Times typical layers in both precisions. Takes about a quarter of a second."""
+    dtypes = [tf.float32, *([tf.bfloat16] if computes_bfloat16() else [])]
+    return shortest_times(*map(_timed_layers, dtypes))
+
+
+def shortest_times(*runs: Callable[[], object]) -> PrecisionTimes:
+    """Times float32 and, where it can be computed, bfloat16, alternately.
 
     The shortest time counts: other load on the machine can only make a run longer.
     """
-    dtypes = [tf.float32, *([tf.bfloat16] if computes_bfloat16() else [])]
-    runs = [_timed_layers(dtype) for dtype in dtypes]
     for run in runs:
         run()  # compiles
     taken = [[_milliseconds(run) for run in runs] for _ in range(REPEATS)]
@@ -147,22 +125,6 @@ def _timed_layers(dtype: tf.DType) -> Callable[[], object]:
     return lambda: [one.numpy() for one in compiled(picture, window, vector, matrix)]
 
 
-def _read(file: Path) -> dict[str, PrecisionTimes]:
-    """The times in the file by key; none where it is damaged."""
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, PrecisionTimes])
-    except (OSError, msgspec.MsgspecError, RecursionError):
-        return {}
-
-
-def _write(file: Path, times: dict[str, PrecisionTimes]) -> None:
-    """Replaces the file; nothing happens where that is impossible."""
-    with suppress(OSError, Error):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(file, overwrite=True) as part:
-            part.write_bytes(msgspec.json.encode(times))
-
-
 @dataclass(frozen=True)
 class Device:
     """The device that computes."""
@@ -203,30 +165,11 @@ def device() -> Device:
 @functools.cache
 def cpu() -> Device:
     """The CPU. Measures which precision is faster, unless that is known from an earlier run."""
-    features = sorted(BFLOAT16_FLAGS & _cpu_flags())
-    times = precision_times(" ".join([machine(), *features]))
+    flags = set(" ".join(cpu_info("flags")[:1]).split())
+    times = precision_times(" ".join([machine(), *sorted(BFLOAT16_FLAGS & flags)]))
     return Device("/CPU:0", "CPU", times.faster, times)
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:
     """What tensor cores multiply: bfloat16 since Ampere (8.0)."""
     return "bfloat16" if capability >= (8, 0) else "float32"
-
-
-def machine() -> str:
-    """The processor's name and the number of its cores that this process may use."""
-    names = [_after_colon(line) for line in _cpu_info() if line.startswith("model name")]
-    return f"{core_count()} x {(names or [platform.processor() or platform.machine()])[0]}"
-
-
-def _cpu_flags() -> set[str]:
-    lines = [line for line in _cpu_info() if line.startswith("flags")]
-    return set(_after_colon(lines[0]).split()) if lines else set()
-
-
-def _cpu_info() -> list[str]:
-    return CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
-
-
-def _after_colon(line: str) -> str:
-    return line.partition(":")[2].strip()

@@ -21,9 +21,9 @@ from realtime_lrp.engine.hashes import network_files
 from realtime_lrp.engine.in_flight import each, pool
 from realtime_lrp.engine.loading import (
     build_explainer,
-    choose_precision,
     load,
     load_configured,
+    quickest_explainer,
 )
 from realtime_lrp.engine.result import Begun, ConceptRequest, MapKind, Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
@@ -127,7 +127,6 @@ class Engine:
         config = self.config
         self.device, self._device, self._pool = on.name, on, None if on.is_gpu else pool()
         self.in_flight = 2 if on.is_gpu else core_count() if self._pool else 1
-        precision = choose_precision(config, self._moving)
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -138,10 +137,9 @@ class Engine:
             return *drawn, tf.reduce_sum(relevance, axes), magnitude
 
         with tf.device(on.scope):
-            self.explainer = build_explainer(
-                graph, self.network, config, on,
-                composite=self.composite, precision=precision, also=self.also,
-            )  # fmt: skip
+            self.explainer = quickest_explainer(
+                graph, self.network, config, on, self._moving, self.also
+            )
             self._flooded: set[str] = set()  # names of maps that were warned of
             chosen = config.concepts.layer
             if chosen and chosen not in self.explainer.channel_counts():

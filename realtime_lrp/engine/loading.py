@@ -1,11 +1,16 @@
 """Loads the network that a configuration names and builds its explainer."""
 
 import gc
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from realtime_lrp.config import Config
-from realtime_lrp.engine.device import Device, computes_bfloat16
+from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortest_times
+from realtime_lrp.engine.measured import network_here
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.memory import refuse_beyond_memory
@@ -18,6 +23,9 @@ from realtime_lrp.relevance.reading.building import build_graph
 MAX_KEPT_WEIGHTS = 50_000_000
 """Larger Keras models are not kept but loaded again: VGG16 would take 0.5 GiB all the time, for
 another method that may never be chosen."""
+
+
+log = logging.getLogger(__name__)
 
 
 def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
@@ -71,6 +79,35 @@ def build_explainer(
         **network.box(),
     }
     return Explainer(model, **arguments | changes)
+
+
+def quickest_explainer(
+    graph: Graph, network: Network, config: Config, on: Device, moving: bool, also: Sequence[str]
+) -> Explainer:
+    """The explainer as configured; `auto` is float32 where the network is quicker in it.
+
+    Both are timed once. Of a large network typical layers decide: they are its own.
+    """
+    precision, lrp = choose_precision(config, moving), config.lrp
+    kind = "a contrast" if " - " in lrp.target else "classes"
+    maps = f"{', '.join((lrp.method, lrp.composite, *also))} of {kind}"
+    size = config.model.size or "its size"
+    what = f"{maps}, {network_here(config.model.name)}, {size}, TensorFlow {tf.__version__}"
+    times = TIMES.get(what) if precision == "auto" else None
+    if times and times.faster == "float32":
+        precision = "float32"
+    settings = {"composite": lrp.composite, "also": also}
+    explainer = build_explainer(graph, network, config, on, **settings, precision=precision)
+    known = times or precision != "auto" or explainer.precision == "float32"
+    if known or on.is_gpu or explainer.weights > MAX_KEPT_WEIGHTS:
+        return explainer
+    model = network.model or load_configured(config).model
+    exact = build_explainer(model, network, config, on, **settings, precision="float32")
+    black = network.prepare(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
+    times = shortest_times(lambda: exact(black), lambda: explainer(black))
+    TIMES.add(what, times)
+    log.info("%s: %s", what, times)
+    return exact if times.faster == "float32" else explainer
 
 
 def choose_precision(config: Config, moving: bool) -> str:

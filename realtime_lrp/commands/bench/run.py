@@ -30,8 +30,9 @@ from realtime_lrp.commands.bench.timing import (
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY
-from realtime_lrp.engine.device import device, machine
+from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.measured import machine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.system.atomic import atomic_file, check_output

@@ -202,7 +202,7 @@ def processor(settings: Settings) -> Iterator[Row]:
     """Name, cores, and memory."""
     import psutil
 
-    from realtime_lrp.engine.device import machine
+    from realtime_lrp.engine.measured import machine
     from realtime_lrp.system.memory import available_bytes
 
     free, total = available_bytes(), psutil.virtual_memory().total

@@ -66,17 +66,16 @@ def warm(picture):
     return int((np.abs(picture.astype(int) - WARNING).sum(-1) < 30).sum())
 
 
-def viewer(display, *words):
-    """The viewer on the demo's clip, with the embedded network."""
-    return start(
-        "live", "--source", CLIP, "--model", "shapes", "--target", "top1", *words, DISPLAY=display
-    )
+def viewer(display, model, *words):
+    """The viewer on the demo's clip."""
+    network = ("--model", model, "--preprocess", "tf", "--target", "top1")
+    return start("live", "--source", CLIP, *network, *words, DISPLAY=display)
 
 
 @pytest.mark.gui
-def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tmp_path):
+def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tiny_model, tmp_path):
     """The .png has the window's pixels, the .npz the maps of all panels, picture and settings."""
-    with viewer(display, "--set", f"live.folder={tmp_path}", "-v") as process:
+    with viewer(display, tiny_model, "--set", f"live.folder={tmp_path}", "-v") as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
@@ -91,13 +90,13 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tm
         xdotool(display, "key", "q")
         assert process.wait(120) == 0
     with np.load(npz) as data:
-        assert data["relevance"].shape == (128, 128, 3) and data["relevance"].any()
-        assert data["further"].shape == (2, 128, 128, 3)
+        assert data["relevance"].shape == (32, 32, 3) and data["relevance"].any()
+        assert data["further"].shape == (2, 32, 32, 3)
         assert list(data["names"]) == ["epsilon_plus_flat", "guided_backprop", "grad_cam"]
         assert data["picture"].shape == (480, 640, 3)
         assert json.loads(str(data["asked"]))["device"] == "CPU"
         settings = config.load(write(tmp_path / "again.yaml", str(data["config"]))).config
-        assert settings.model.name == "shapes" and settings.overlay.colormap == "bwr"
+        assert settings.model.name == str(tiny_model) and settings.overlay.colormap == "bwr"
 
 
 def stands_on(screen, picture):
@@ -128,12 +127,12 @@ def write(path, text):
 
 @pytest.mark.gui
 @pytest.mark.parametrize("way", [pytest.param("close", marks=pytest.mark.release), signal.SIGTERM])
-def test_closing_ends_soon_with_the_recording_whole(way, display, tmp_path):
+def test_closing_ends_soon_with_the_recording_whole(way, display, tiny_model, tmp_path):
     """By the window's X within 3 s, and by a signal; as many lines as frames, in true time."""
     film = tmp_path / "view.mp4"
     with MjpegServer(size=(480, 640)) as server:
-        words = ("live", "--source", server.url, "--model", "shapes", "--composite", "zplus")
-        words += ("--precision", "float32")
+        words = ("live", "--source", server.url, "--model", tiny_model, "--preprocess", "tf")
+        words += ("--composite", "zplus", "--precision", "float32")
         with start(*words, "--record", film, "-v", DISPLAY=display) as process:
             while "first map" not in process.stderr.readline():
                 assert process.poll() is None, process.communicate()

@@ -21,6 +21,7 @@ import forks
 import numpy as np
 import program
 import pytest
+import uncompiled
 from faults.clock import until
 
 from realtime_lrp.system import memory
@@ -76,7 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported by now is looked through for garbage no more: that took an eighth of all."""
+    """Explainers are compiled no more, but for files of tests that ask for `compiled`.
+
+    What is imported by now is looked through for garbage no more: that took an eighth of all.
+    """
+    uncompiled.begin()
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -210,20 +215,9 @@ def light_scripts() -> None:
 
 
 @pytest.fixture(scope="module")
-def uncompiled() -> Iterator[None]:
-    """Explainers compute operation by operation, but for tests that ask for `compiled`."""
-    from uncompiled import uncompiled
-
-    with uncompiled():
-        yield
-
-
-@pytest.fixture
 def compiled() -> Iterator[None]:
-    """Explainers that this test builds are compiled."""
-    from uncompiled import compiled
-
-    with compiled():
+    """Explainers that a file of tests builds are compiled."""
+    with uncompiled.compiled():
         yield
 
 

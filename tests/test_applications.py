@@ -9,8 +9,6 @@ from realtime_lrp import Explainer, load_network
 from realtime_lrp.models import included
 from realtime_lrp.models.applications import APPLICATIONS
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
 LOSSES = {

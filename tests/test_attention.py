@@ -9,8 +9,6 @@ from keras import layers, ops
 from realtime_lrp import Explainer
 from realtime_lrp.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 SIDE, PATCH, WIDTH, HEADS, DEPTH, CLASSES = 16, 4, 12, 3, 2, 5
 TARGET = 2
 

@@ -12,8 +12,6 @@ from realtime_lrp.commands.bench import networks as vits
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 ROWS, COLUMNS, PATCH, WIDTH, HEADS, DEPTH = 2, 3, 4, 6, 2, 3
 SHAPE = (ROWS * PATCH, COLUMNS * PATCH, 3)
 PATCHES = ROWS * COLUMNS
@@ -128,13 +126,13 @@ def test_a_layer_that_pools_by_attention_comes_last(pictures, rng):
     assert_drawn(relevance, (scores[1] @ rolled_out(scores[:1]))[:, 0])
 
 
-def test_networks_without_attention_are_refused(tiny_model, compiled):
+def test_networks_without_attention_are_refused(tiny_model):
     """Before anything is computed, in one sentence with the way out."""
     with pytest.raises(UsageError, match=r"has no attention.*such as lrp"):
         Explainer(keras.models.load_model(tiny_model), "attention")
 
 
-def test_attention_within_windows_is_refused(rng, compiled):
+def test_attention_within_windows_is_refused(rng):
     """Each window of a Swin transformer sees only itself, so no weights lead across the picture."""
     x = keras.Input((16, 16, 3))
     h = layers.Conv2D(WIDTH, 2, 2)(x)

@@ -10,6 +10,8 @@ from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UnavailableError
 from realtime_lrp.relevance.maps import compiled, perturbed
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture(scope="module")
 def model():

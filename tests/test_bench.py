@@ -14,6 +14,8 @@ from realtime_lrp.commands.bench.networks import baseline
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.relevance.reading.building import build_graph
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.mark.release
 def test_bench_measures_a_users_network(run, tiny_model, tmp_path):

@@ -15,8 +15,6 @@ from realtime_lrp.relevance.rules.composites import COMPOSITES, with_layers
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports, layer_contexts
 from realtime_lrp.relevance.rules.sharing import Shares
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 A = np.array([1.0, 2.0, 3.0])
 KERNEL = np.array([[2.0, -1.0], [-1.0, 0.5], [1.0, -2.0]])
 BIAS = np.array([0.5, 1.0])

@@ -15,8 +15,6 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Overlay
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def test_maps_in_between_are_carried_along(run, words, tmp_path):
     """Every third frame is explained; the sidecar says which; a moved map follows the picture."""

@@ -40,8 +40,6 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.window.window import Mouse
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 LAYER = "block5_conv2"
 
 

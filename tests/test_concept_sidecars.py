@@ -4,15 +4,12 @@ import json
 
 import media
 import numpy as np
-import pytest
 
 from realtime_lrp import Explainer
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.results.records import TOP_CONCEPTS
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
-
-pytestmark = pytest.mark.usefixtures("uncompiled")
 
 
 def sidecar_of(film):

@@ -13,8 +13,6 @@ from realtime_lrp.errors import NotFiniteError, UsageError
 from realtime_lrp.relevance.rules.composites import any_layer
 from realtime_lrp.relevance.rules.sharing import share
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box"]
 
 

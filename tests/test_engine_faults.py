@@ -15,6 +15,8 @@ from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine.device import Device
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UnavailableError, UsageError
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 WAYS = [
     *({"composite": name} for name in ("zplus", "epsilon_plus_flat", "epsilon_gamma_box")),
     *({"method": name} for name in ("gradient", "guided_backprop", "grad_cam", "smoothgrad")),

@@ -23,8 +23,6 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 FIGURES = [*METRICS]
 
 

@@ -17,6 +17,8 @@ from realtime_lrp.cli.repeat import check_files
 from realtime_lrp.errors import ConfigError, OutputError, TransferError, UsageError
 from realtime_lrp.results.provenance import provenance_of_file
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 LABELS = ["cup", "tabby  cat", "crane", "café"]
 ALONE = """
 import sys

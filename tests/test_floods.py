@@ -11,8 +11,6 @@ from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 GROWN = "the map explains nothing: relevance grew by a factor of "
 ADVICE = "choose another --composite, or other rules for its layers (lrp.layers)"
 NULL = "leave lrp.absorb_bias at null, or choose another --composite"

@@ -16,7 +16,7 @@ GOLDEN = json.loads(golden.GOLDEN.read_text())
 
 
 @pytest.fixture(scope="module")
-def outcomes(uncompiled):
+def outcomes():
     return golden.measured()
 
 

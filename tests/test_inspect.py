@@ -15,8 +15,6 @@ from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.libraries import cv2
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(scope="module")
 def branched(tmp_path_factory):

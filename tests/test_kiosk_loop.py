@@ -369,10 +369,10 @@ def test_it_runs_without_a_display_for_a_duration(run, monkeypatch, tmp_path, sa
     """`--duration` counts from the first map; `--stats` has the figures that make sense here."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     file = tmp_path / "stats.json"
-    words = ("--display", "none", "--duration", "1", "--stats", file)
+    words = ("--display", "none", "--duration", "0.3", "--stats", file)
     assert run("kiosk", "--source", "synthetic", *words)[0] == 0
     stats = json.loads(file.read_text())
-    assert all(stats[name] >= 1 for name in ("frames_captured", "frames_shown", "maps"))
+    assert min(stats[name] for name in ("frames_captured", "frames_shown", "maps")) >= 1
     assert stats["traces"] == 1 and stats["reconnects"] == 0
     assert stats["frames_dropped"] is None
     health = json.loads((tmp_path / "health.json").read_text())

@@ -35,8 +35,6 @@ from realtime_lrp.relevance.rules.layer_contexts import (
     pixel_stride,
 )
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(autouse=True)
 def _same_weights_in_every_run():

@@ -8,7 +8,6 @@ import numpy as np
 import psutil
 import pytest
 from faults.clock import until
-from uncompiled import uncompiled
 from viewer import LOOK
 
 from realtime_lrp import Explainer, config
@@ -50,9 +49,7 @@ def engine():
     return engines.Engine(settings(), keep_model=True, otherwise=VIEWER_COMPOSITE)
 
 
-def test_a_large_model_is_loaded_again_for_another_method(
-    engine, frames, monkeypatch, by_operations
-):
+def test_a_large_model_is_loaded_again_for_another_method(engine, frames, monkeypatch):
     """Its weights are not kept for methods that may never be chosen; then it stays."""
     monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 1000)
     large = engines.Engine(settings(), keep_model=True)
@@ -63,13 +60,6 @@ def test_a_large_model_is_loaded_again_for_another_method(
     assert kept is not None and large.with_config(chosen).network.model is kept
     maps = [one.explain(frames[:1])[0].relevance for one in (first, second)]
     np.testing.assert_array_equal(*maps)
-
-
-@pytest.fixture
-def by_operations():
-    """Engines that the test builds are not compiled."""
-    with uncompiled():
-        yield
 
 
 class Running:
@@ -105,9 +95,7 @@ class Running:
         return maps.newest().value
 
 
-def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(
-    engine, frames, by_operations
-):
+def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(engine, frames):
     """Also the sums, and the score that is explained."""
     also = ("guided_backprop", "grad_cam", "zplus")
     both = engine.with_config(settings(**{"--composite": "zplus"}), also)
@@ -123,9 +111,7 @@ def test_further_maps_come_from_the_same_pass_and_are_those_of_explainers_alone(
 
 
 @pytest.mark.parametrize(("target", "explained"), [("all", 1), ("0 - 3", None), ("4 - rest", 0)])
-def test_the_explained_score_is_what_began_at_the_output(
-    engine, frames, target, explained, by_operations
-):
+def test_the_explained_score_is_what_began_at_the_output(engine, frames, target, explained):
     """By hand from the scores."""
     asked = engine.with_config(settings(**{"--target": target}))
     (result,) = asked.explain(frames[:1])
@@ -147,7 +133,7 @@ def test_another_request_explains_the_newest_frame_again_if_no_other_comes(frame
         assert running.thread.maps.newest().value.frame is frame
 
 
-def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frames, by_operations):
+def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frames):
     """Another method, random weights, back: the maps are those of an engine made from scratch."""
     chosen = settings(**{"--composite": "zplus"})
     with Running(chosen) as running:
@@ -171,9 +157,7 @@ def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frame
         assert running.thread.doing == ""
 
 
-def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(
-    frames, tiny_model, by_operations
-):
+def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_model):
     """A network whose only maps with places are behind a flattening has no Grad-CAM."""
     import keras
     from keras import layers
@@ -207,7 +191,7 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(
     ("network", "otherwise", "expected"),
     [("shapes", {}, "zplus"), ("shapes_vit", {"otherwise": "epsilon_plus_flat"}, "attnlrp_gamma")],
 )
-def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected, by_operations):
+def test_each_network_has_the_composite_that_suits_it(network, otherwise, expected):
     """What is named stays as it is; provenance has what it became."""
     made = engines.Engine(settings(**{"--model": network}), **otherwise)
     assert made.name == made.config.lrp.composite == expected
@@ -293,7 +277,7 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames
     np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
 
 
-def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames, by_operations):
+def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
     """As does going over to pairs; what was drawn before plays no part then."""
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])

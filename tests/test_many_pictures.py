@@ -15,7 +15,7 @@ from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.untrusted import read_pictures
 
-pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
+pytestmark = pytest.mark.usefixtures("light_scripts")
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.plan import top_share
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
 METHODS_OF_ONE_PASS = [name for name in METHODS_OF_ALL if not METHODS[name].perturb]
 
 
@@ -203,7 +202,8 @@ def test_grad_cam_at_a_layer_of_choice(rng):
 
 
 @pytest.mark.parametrize("baseline", ["black", "mean", "blur"])
-def test_integrated_gradients_account_for_the_whole_difference(baseline, vgg, compiled, rng):
+@compiled()
+def test_integrated_gradients_account_for_the_whole_difference(baseline, vgg, rng):
     """Completeness: the sum is logit(x) - logit(baseline) (Sundararajan et al. 2017, prop. 1)."""
     model, x = vgg, rng.normal(size=(2, 16, 16, 3)).astype("float32")
     logits = logits_of(model)
@@ -239,6 +239,7 @@ def test_the_default_samples_come_near_the_difference():
     assert explainer.passes == 50 + 20
 
 
+@compiled()
 def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
     """Of one sample: the gradient at picture + noise; the same noise at every call."""
     x = keras.Input((4, 4, 3))
@@ -274,7 +275,8 @@ def test_copies_of_a_picture_that_several_layers_read_are_averaged(keep, rng):
 
 
 @pytest.mark.parametrize("method", ["lrp", "smoothgrad"])
-def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, vgg, compiled, rng):
+@compiled()
+def test_several_targets_of_a_batch_are_explained_as_one_by_one(method, vgg, rng):
     """A class for each picture, twice."""
     model, x = vgg, rng.normal(size=(3, 16, 16, 3)).astype("float32")
     explainer = Explainer(model, method=method, samples=3)
@@ -291,7 +293,8 @@ def operations_in(explainer, *types) -> int:
     return sum(op.type in types for op in explainer._run.graph.get_operations())
 
 
-def test_many_methods_cost_one_forward_pass(compiled):
+@compiled()
+def test_many_methods_cost_one_forward_pass():
     """Maps share the forward pass; each has its own backward pass, and LRP its z."""
     model, convolutions = vgg_like(), ("Conv2D", "Conv2DBackpropInput", "_MklNativeFusedConv2D")
     gradients = [name for name in METHODS_OF_ONE_PASS if name not in ("lrp", "excitation_backprop")]
@@ -317,7 +320,7 @@ def together():
     Of all pictures at once, and one by one.
     """
     keras.utils.set_random_seed(5)
-    model = branched()
+    model = vgg_like(12)
     x = np.random.default_rng(20).uniform(0, 255, size=(3, 12, 12, 3)).astype("float32")
     with compiled():
         explainer = Explainer(model, also=NAMES, target="top1", samples=3, low=0.0, high=255.0)

@@ -13,6 +13,8 @@ from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.video.reader import VideoReader
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture
 def with_tiny(tiny_model, tmp_path):

@@ -21,8 +21,6 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.system.object_store import ObjectStore, is_stored, local_path
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 OUT = "s3://bucket/films"
 VIDEOS = (".mp4", ".mkv")
 ROOM = b"a film" * 1000

@@ -10,8 +10,6 @@ from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.relevance.reading.building import build_graph
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(scope="module")
 def detector():

@@ -16,6 +16,8 @@ from test_relevance import branched, largest_difference, vgg_like
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 STEADY = {
     "zplus": 0.995, "epsilon_plus_flat": 0.995, "excitation_backprop": 0.99, "grad_cam": 0.99,
 }  # fmt: skip

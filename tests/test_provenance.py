@@ -26,8 +26,6 @@ from realtime_lrp.results.provenance import find_provenance, provenance_of_file
 from realtime_lrp.video.pictures import read_description, write_picture
 from realtime_lrp.video.writer import VideoWriter
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture
 def example():

@@ -21,7 +21,7 @@ from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.recorder import KEPT_FREE, Recorder
 from realtime_lrp.video.writer import VideoWriter, verify
 
-pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
+pytestmark = pytest.mark.usefixtures("light_scripts")
 
 SIZE = (48, 64)
 ENDINGS = (".mp4", ".mov", ".mkv")

@@ -17,8 +17,6 @@ from realtime_lrp.relevance.network.pools import (
 )
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 @pytest.fixture(autouse=True)
 def _same_weights_in_every_run():

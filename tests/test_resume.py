@@ -13,8 +13,6 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.results.resume import fingerprint
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 
 def test_resume_skips_what_is_finished_and_only_that(run, words, tmp_path):
     """Recognised by the source and the settings, not by its name."""

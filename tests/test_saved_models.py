@@ -19,8 +19,6 @@ from realtime_lrp.models.untrusted.saved_model import CALLS, DROPPED, OF_CONSTAN
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 PICTURES = tf.TensorSpec([None, 8, 8, 3], tf.float32)
 SIDE_FILE = "side-effect.txt"
 

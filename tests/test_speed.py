@@ -12,6 +12,8 @@ from realtime_lrp import Explainer
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.reading.layers import steps_of
 
+pytestmark = pytest.mark.usefixtures("compiled")
+
 
 @pytest.fixture(autouse=True)
 def _same_weights_in_every_run():

@@ -13,8 +13,6 @@ from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports
 
-pytestmark = pytest.mark.usefixtures("uncompiled")
-
 ROWS, COLUMNS = 2, 3
 PATCHES = ROWS * COLUMNS
 

@@ -32,7 +32,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Channel
 from realtime_lrp.video import reader
 
-pytestmark = pytest.mark.usefixtures("light_scripts", "uncompiled")
+pytestmark = pytest.mark.usefixtures("light_scripts")
 
 FAULTS = {
     "crash": ("os.kill(os.getpid(), signal.SIGSEGV)", 65, "makes the decoder crash (SIGSEGV)"),

@@ -1,17 +1,14 @@
 """Explainers that compute operation by operation.
 
 Compiling takes most of the time of a test that explains a few pictures with a small network. That
-compiled functions compute the same is proved in `test_methods.py` and wherever tests run commands.
+compiled functions compute the same is proved in `test_methods.py`, `test_modes.py` and wherever
+tests run the program. Must not import TensorFlow: many tests do not need it.
 """
 
 import sys
 from contextlib import contextmanager
 
-import pytest
-import tensorflow as tf
-
-from realtime_lrp import Explainer  # noqa: F401
-from realtime_lrp.relevance.maps.compiled import compile_once
+HOME = "realtime_lrp.relevance.maps.compiled"
 
 
 class Uncompiled:
@@ -23,6 +20,8 @@ class Uncompiled:
 
     def __call__(self, *inputs):
         """Runs it with tensors of the types of its signature."""
+        import tensorflow as tf
+
         tensors = tf.nest.map_structure(
             lambda spec, value: tf.convert_to_tensor(value, spec.dtype),
             list(self._signature),
@@ -36,25 +35,34 @@ class Uncompiled:
         return 1
 
 
-def _uncompiled(function, signature, xla):
+def operation_by_operation(function, signature, xla):
+    """What stands for `compile_once`."""
     kept = Uncompiled(function, signature)
     return kept, kept
 
 
+def begin():
+    """From now on explainers compute operation by operation."""
+    global _usual
+    if home := sys.modules.get(HOME):
+        _usual = home.compile_once
+        _compile_by(operation_by_operation)
+
+
 @contextmanager
-def _compiling_by(replacement):
-    with pytest.MonkeyPatch.context() as patched:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("realtime_lrp.relevance.") and hasattr(module, "compile_once"):
-                patched.setattr(module, "compile_once", replacement)
-        yield
-
-
-def uncompiled():
-    """Explainers that are built meanwhile compute operation by operation."""
-    return _compiling_by(_uncompiled)
-
-
 def compiled():
-    """Explainers that are built meanwhile are compiled again."""
-    return _compiling_by(compile_once)
+    """Explainers that are built meanwhile are compiled."""
+    _compile_by(_usual)
+    try:
+        yield
+    finally:
+        _compile_by(operation_by_operation)
+
+
+_usual = None
+
+
+def _compile_by(way):
+    for name, module in list(sys.modules.items()) if _usual else ():
+        if name.startswith("realtime_lrp.relevance.") and hasattr(module, "compile_once"):
+            module.compile_once = way

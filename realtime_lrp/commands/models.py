@@ -1,6 +1,10 @@
-"""`realtime-lrp models`: lists the networks that --model knows by name, and what else it takes."""
+"""`realtime-lrp models`: lists the networks that --model knows by name, and what else it takes.
 
-from realtime_lrp.models.names import NETWORKS
+Of networks that `bench` has measured here it says how quick they are.
+"""
+
+from realtime_lrp.engine.measured import pace_of
+from realtime_lrp.models.names import NETWORKS, present_networks
 
 OTHERS = {
     "FILE.keras": "a file that model.save('name.keras') wrote",
@@ -13,5 +17,8 @@ OTHERS = {
 def run() -> list[str]:
     """One line for each network."""
     rows = {name: network.description for name, network in NETWORKS.items()} | OTHERS
+    for name in present_networks():
+        if pace := pace_of(name):
+            rows[name] += f"; {pace.best:.0f} maps a second here"
     width = max(map(len, rows))
     return [f"{name:{width}} {description}" for name, description in rows.items()]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from realtime_lrp.config.names import HUB
+from realtime_lrp.engine.measured import pace_of
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.names import EMBEDDED
 from realtime_lrp.system.cores import core_count
@@ -35,11 +36,18 @@ def share_cores(network: str) -> None:
     cores = core_count()
     if "tensorflow" in sys.modules or cores == 1:
         return
-    size = weight_bytes(network)
-    if size and size <= SMALL:
+    if gains_by_it(network):
         os.environ.setdefault(THREADS, "1")
     if os.environ.get(THREADS) == "1":
         _pool = ThreadPoolExecutor(cores, "map")
+
+
+def gains_by_it(network: str) -> bool:
+    """Whether a map on each core is quicker: what was measured says so, else the size."""
+    if pace := pace_of(network):
+        return pace.each_core > pace.all_cores
+    size = weight_bytes(network)
+    return bool(size and size <= SMALL)
 
 
 def pool() -> ThreadPoolExecutor | None:

@@ -16,7 +16,8 @@ import msgspec
 from platformdirs import user_cache_path
 
 from realtime_lrp.errors import Error
-from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.models.applications import APPLICATIONS
+from realtime_lrp.models.names import NETWORKS, present_networks
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.cores import core_count
 from realtime_lrp.system.version import __version__
@@ -78,6 +79,12 @@ def cpu_info(name: str) -> list[str]:
     return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
 
 
+def network_here(name: str) -> str:
+    """A network, by its name or by where its file or folder is, on this machine."""
+    named = name.lower() in NETWORKS or not os.path.exists(name)
+    return f"{name.lower() if named else os.path.abspath(name)}, {machine()}"
+
+
 class Pace(msgspec.Struct, frozen=True):
     """Maps a second of a network in `live`: with a map on each core, and with one map on all."""
 
@@ -94,7 +101,28 @@ PACES = Kept("paces.json", Pace)
 """By `network_here`; `bench` measures them."""
 
 
-def network_here(name: str) -> str:
-    """A network, by its name or by where its file or folder is, on this machine."""
-    named = name.lower() in NETWORKS or not os.path.exists(name)
-    return f"{name.lower() if named else os.path.abspath(name)} on {machine()}"
+def pace_of(name: str) -> Pace | None:
+    """What `bench` measured of a network on this machine, or None."""
+    return PACES.get(network_here(name))
+
+
+SLOW, QUICK = 5.0, 15.0
+"""Maps a second below which a network is slow, and from which on it is quick."""
+
+QUICK_UNLESS_MEASURED = "mobilenet_v2"
+
+
+def quicker_network(name: str, maps_per_s: float) -> str:
+    """What would be quick where a network of keras.applications is slow; "" elsewhere.
+
+    Of what was measured as quick it is the network that names most photos correctly.
+    """
+    if name.lower() not in APPLICATIONS or maps_per_s >= SLOW:
+        return ""
+    here = APPLICATIONS.keys() & present_networks()
+    paces = {other: pace.best for other in here if (pace := pace_of(other))}
+    quick = [other for other, pace in paces.items() if pace >= QUICK]
+    best = max(quick, key=lambda other: APPLICATIONS[other].top1, default=QUICK_UNLESS_MEASURED)
+    figure = f"{paces[best]:.0f} maps a second" if quick else "not measured here"
+    advice = f"--model {best} is quicker ({APPLICATIONS[best].megabytes} MB, {figure})"
+    return f"{name.lower()} makes {maps_per_s:.1f} maps a second: {advice}"

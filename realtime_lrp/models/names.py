@@ -59,6 +59,11 @@ NETWORKS: dict[str, Named] = {
 """Lower-case name -> network."""
 
 
+def present_networks() -> list[str]:
+    """The names of networks whose weights are on this machine."""
+    return [*EMBEDDED, *(name for name, one in APPLICATIONS.items() if one.weights.is_file())]
+
+
 def model_files(name: str, weights: str | None, labels: str | None) -> dict[str, Path]:
     """The files that `load_network` reads for these arguments: "model", "weights", "labels".
 

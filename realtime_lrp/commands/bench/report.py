@@ -43,6 +43,15 @@ TABLES: Mapping[str, Columns] = {
         "forward": lambda row: f"{row['forward_ms']:.1f}",
         "x forward": lambda row: f"{row['ms'] / row['forward_ms']:.2f}",
     },
+    "networks": {
+        "live with": lambda row: row["model"],
+        "maps/s, one on each core": lambda row: f"{row['each_core']:.1f}",
+        "one on all cores": lambda row: f"{row['all_cores']:.1f}",
+        "precision": lambda row: row["precision"],
+        "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
+        "99 %": lambda row: f"{row['map_age_ms']['p99']:.0f} ms",
+        "first map": lambda row: f"{row['start_s']:.1f} s",
+    },
     "live": {
         "live": lambda row: f"{row['fps']} fps, display {row['display']}, {row['precision']}",
         "shown": lambda row: f"{row['display_fps']:.1f}",

@@ -17,6 +17,7 @@ from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.commands.bench.timing import (
     explainers_by_precision,
     measure_live,
+    measure_networks,
     time_drawing,
     time_files,
     time_maps,
@@ -101,6 +102,7 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
             report["methods"] = time_methods(engine)
             bar.update("other sizes")
             report["resolution"] = time_sizes(engine)
+            report["networks"] = measure_networks(bar.update)
             bar.update("transformers")
             report["transformers"] = time_transformers(turns(9, quick))
     report[KEY] = msgspec.to_builtins(provenance_of(engine))

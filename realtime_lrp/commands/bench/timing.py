@@ -20,14 +20,19 @@ import numpy as np
 
 from realtime_lrp.commands.bench.networks import TRANSFORMERS, baseline, vision_transformer
 from realtime_lrp.config import Config, Settings, as_yaml
+from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.in_flight import THREADS
+from realtime_lrp.engine.measured import PACES, Pace, network_here
 from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
+from realtime_lrp.models.names import present_networks
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.cores import core_count
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.synthetic import moving_picture
@@ -306,34 +311,59 @@ def _explained(engine: Engine, picture: np.ndarray) -> ExplainedPicture:
     return ExplainedPicture(picture, result.region.box, (panel,))
 
 
+def measure_networks(status: Status) -> list[Row]:
+    """`live` with each named network that is there: a map on each core, and one on all cores.
+
+    Which is quicker is kept: `live` and others go by it.
+    """
+    rows, cores = [], core_count()
+    for name in present_networks():
+        status(f"live with {name}")
+        config = Config(model=Model(name=name))
+        try:
+            each, shared = (measure_run(config, 60, "none", 4.0, n) for n in (1, cores))
+        except UnavailableError as error:
+            log.warning("%s is not measured: %s", name, first_line(error))
+            continue
+        PACES.add(network_here(name), Pace(each["maps_per_s"], shared["maps_per_s"]))
+        rates = {"each_core": each["maps_per_s"], "all_cores": shared["maps_per_s"]}
+        rows.append(max(each, shared, key=lambda run: run["maps_per_s"]) | rates | {"model": name})
+    return rows
+
+
 def measure_live(config: Config, quick: bool) -> list[dict[str, Any]]:
     """Fast precision at 30 and 60 frames a second, without a window and in one."""
+    config = config.changed(lrp={"precision": device().fast_precision})
     displays = ["none", *(["window"] if display_reachable() else [])]
     runs = [(30, "none")] if quick else [(fps, name) for name in displays for fps in (30, 60)]
     duration_s = 2.0 if quick else 6.0
     return [measure_run(config, fps, display, duration_s) for fps, display in runs]
 
 
-def measure_run(config: Config, fps: int, display: str, duration_s: float) -> dict[str, Any]:
+def measure_run(
+    config: Config, fps: int, display: str, duration_s: float, threads: int | None = None
+) -> dict[str, Any]:
     """Runs `live` once on the synthetic source; returns its statistics and its memory.
+
+    `threads` is how many of TensorFlow's share an operation; None leaves it to `live`.
 
     Raises:
       UnavailableError: `live` fails, or computes no map.
     """
-    config = config.changed(
-        live={"source": f"synthetic:{fps}", "display": display},
-        lrp={"precision": device().fast_precision},
-    )
+    config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
+    environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
     with tempfile.TemporaryDirectory() as folder:
         settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
         settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
         options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
-        measured = _watch(["live", *map(str, options)], duration_s)
+        measured = _watch(["live", *map(str, options)], duration_s, environment)
         statistics = json.loads(stats.read_text())
     return {"fps": fps, "display": display, **measured, **statistics}
 
 
-def _watch(words: Sequence[str], duration_s: float) -> dict[str, float | None]:
+def _watch(
+    words: Sequence[str], duration_s: float, environment: dict[str, str]
+) -> dict[str, float | None]:
     """Runs a command to its end; measures the time to its first map, and its memory later on."""
     begin = time.monotonic()
     process = subprocess.Popen(
@@ -341,7 +371,7 @@ def _watch(words: Sequence[str], duration_s: float) -> dict[str, float | None]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=dict(os.environ),  # as in `Child`
+        env=environment,
     )
     measured: dict[str, float | None] = {}
     lines = []

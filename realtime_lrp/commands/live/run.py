@@ -4,6 +4,7 @@ Each turn makes events of keys and mouse, carries out the commands in the state,
 and makes events of what the other parts report.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -16,6 +17,7 @@ import numpy as np
 from realtime_lrp.commands.live.saver import Saver
 from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.config import Config, check_names
+from realtime_lrp.engine.measured import quicker_network
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.models.gallery import load_gallery
@@ -43,6 +45,9 @@ from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
+MAPS_FOR_PACE = 10  # after this many maps it is known how quick the network is
+
+log = logging.getLogger(__name__)
 
 
 class RemoteTurns(Protocol):
@@ -168,6 +173,7 @@ class Loop:
         self._view, self._saver, self._sources, self._window = view, saver, sources, window
         self._due: list[Command | SeekTo | LoopFiles] = []
         self._card: tuple[object, ...] = ()
+        self._pace_noted = False
 
     def turn(self) -> bool:
         """One turn; False when the viewer is to end."""
@@ -184,9 +190,21 @@ class Loop:
         if news := self._saver.news():
             view.send(NoticeGiven(news))
         view.note_refusals()
+        self._note_pace()
         if remote:
             remote.publish(drawn=canvas is not None)
         return True
+
+    def _note_pace(self) -> None:
+        """Says once what would be quick where the network is slow."""
+        relevance = self._view.first.relevance
+        if self._pace_noted or not relevance.engine or relevance.stats.maps < MAPS_FOR_PACE:
+            return
+        self._pace_noted = True
+        pace = 1000 * relevance.engine.in_flight / np.median(list(relevance.stats.map_ms))
+        if text := quicker_network(self._view.state.config.model.name, pace):
+            log.warning("%s", text)
+            self._view.send(NoticeGiven(text))
 
     def _drawn(self) -> np.ndarray | None:
         """The view, if it changed and somebody sees it."""

@@ -12,11 +12,12 @@ from faults.clock import until
 from faults.server import MjpegServer
 
 from realtime_lrp import config
-from realtime_lrp.commands.doctor import cameras, checks
+from realtime_lrp.commands.doctor import checks
 from realtime_lrp.commands.doctor import run as doctor
-from realtime_lrp.commands.doctor.run import Row
+from realtime_lrp.commands.doctor.checks import Row
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.video import reader, writer
+from realtime_lrp.video import cameras as video_cameras
+from realtime_lrp.video import reader, sources, writer
 from realtime_lrp.video.source import Source
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +44,7 @@ def test_everything_is_found_on_one_page(run):
         "packages": "TensorFlow 2.",
         "source": "synthetic: 640 x 480, ",
         "display": "not needed",
-        "network": "shapes names 4 of 4 symbols of the demo's clip correctly; a map takes ",
+        "network": "shapes names 4 of 4 symbols of the demo's clip correctly; a map takes",
         "codecs": "h264, hevc, av1: written and read back",
         "fonts": "sans and uni draw",
     }.items():
@@ -93,7 +94,7 @@ def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, 
 FAULTS = """
 import os, signal, sys, tempfile, time
 from realtime_lrp.commands.doctor import checks
-from realtime_lrp.commands.doctor.run import Row
+from realtime_lrp.commands.doctor.checks import Row
 
 def good(settings):
     print("noise")
@@ -111,14 +112,18 @@ def hangs(settings):
     tempfile.mkdtemp("hangs")
     time.sleep(60)
 
-checks.CHECKS["system"] = {name: globals()[name] for name in FAULT}
+rows = "program", "libraries", "configuration", "disks", "temporary"
+for row in rows:
+    setattr(checks, row, lambda settings: ())
+for row, name in zip(rows, FAULT):
+    setattr(checks, row, globals()[name])
 """
 
 
 @pytest.mark.parametrize(
     ("fault", "rows"),
     [
-        (("raises", "good"), [("raises", "failed: OSError: no such thing"), ("good", "film.mp4")]),
+        (("raises", "good"), [("program", "failed: OSError: no such thing"), ("good", "film.mp4")]),
         (
             ("good", "crashes", "raises"),
             [
@@ -164,9 +169,9 @@ def machine(tmp_path, monkeypatch):
     """Linux' folders of cameras: two that film, a node without pictures, one that is not known."""
     known, nodes = tmp_path / "video4linux", tmp_path / "dev"
     nodes.mkdir()
-    monkeypatch.setattr(cameras.cameras, "SYSTEM", known)
-    monkeypatch.setattr(cameras.cameras, "LINUX", True)
-    monkeypatch.setattr(cameras, "NODES", nodes)
+    monkeypatch.setattr(video_cameras, "SYSTEM", known)
+    monkeypatch.setattr(video_cameras, "LINUX", True)
+    monkeypatch.setattr(checks, "NODES", nodes)
     for node, index, name in [("video0", 0, "C920"), ("video1", 1, "C920"), ("video2", 0, "Coder")]:
         (known / node).mkdir(parents=True)
         (known / node / "index").write_text(f"{index}\n")
@@ -201,7 +206,7 @@ class Filmed(Source):
 @pytest.fixture
 def films_so(monkeypatch):
     """What the next source gives."""
-    monkeypatch.setattr(cameras, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
+    monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: Filmed.now))
 
     def give(level=90, each_s=1 / 32, error=None):
         def opened(words, stop, camera):
@@ -209,21 +214,19 @@ def films_so(monkeypatch):
                 raise error
             return Filmed(level, each_s, stop)
 
-        monkeypatch.setattr(cameras, "open_source", opened)
+        monkeypatch.setattr(sources, "open_source", opened)
 
     return give
 
 
 def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
-    """With its name, formats and measured rate; video encoders are not listed as cameras."""
-    offers = {"/dev/video0": ["MJPG up to 1920 x 1080", "YUYV"], "/dev/video2": None}
-    monkeypatch.setattr(cameras, "formats", lambda node: offers.get(node, []))
+    """With its name and measured rate; video encoders are not listed as cameras."""
+    monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: node != "/dev/video2")
     films_so()
-    first, unknown = cameras.every_camera(SETTINGS)
+    first, unknown = checks.every_camera(SETTINGS)
     assert first.mark == unknown.mark == "ok"
     seen = "64 x 48, 32.0 fps measured (it claims 64 x 48, 30 fps, YUYV)"
-    offered = "it offers MJPG up to 1920 x 1080, YUYV"
-    assert first.found == f"C920 (/dev/video0): {seen}; {offered}"
+    assert first.found == f"C920 (/dev/video0): {seen}"
     assert unknown.found == f"a camera without a name ({machine}/video7): {seen}"
 
 
@@ -237,18 +240,33 @@ def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
 )
 def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, monkeypatch):
     """Black, slow, or in use: each with what to do."""
-    monkeypatch.setattr(cameras, "formats", lambda node: [])
+    monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: True)
     films_so(**given)
-    first = next(cameras.every_camera(SETTINGS))
+    first = next(checks.every_camera(SETTINGS))
     assert first.mark == "warning" and words in first.advice
+
+
+def test_a_coder_is_no_camera(tmp_path, monkeypatch):
+    """By the capabilities of Linux' structure: those of the node, where the device says so."""
+    node = tmp_path / "video0"
+    node.touch()
+    assert video_cameras.gives_pictures(str(node))  # a file answers nothing
+    for device, of_node, films in (
+        (1, 0, True),
+        (0x80000001, 0x8000, False),
+        (0x80008000, 1, True),
+    ):
+        answer = bytes(84) + np.array([device, of_node, 0, 0, 0], np.uint32).tobytes()
+        monkeypatch.setattr(fcntl, "ioctl", lambda camera, request, given, answer=answer: answer)
+        assert video_cameras.gives_pictures(str(node)) is films
 
 
 def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
     """Of a real server."""
-    monkeypatch.setattr(cameras, "MEASURE_S", 0.7)
+    monkeypatch.setattr(checks, "MEASURE_S", 0.7)
     with MjpegServer() as server:
         url = server.url.replace("//", "//me:secret@")
-        row = only(checks.source(config.load(options={"--source": url})))
+        row = only(checks.chosen_source(config.load(options={"--source": url})))
     assert row.mark == "ok" and "secret" not in row.found
     assert "/camera.mjpg: 320 x 240, " in row.found and row.found.endswith(" fps measured")
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import struct
 import sys
 import threading
 from collections.abc import Mapping
@@ -191,3 +192,23 @@ def node_of(device: str) -> str:
             f"{describe_all()}"
         )
     return found[0]
+
+
+def gives_pictures(node: str) -> bool:
+    """Whether a device of Linux is a camera: video encoders are called /dev/video* as well.
+
+    The request VIDIOC_QUERYCAP of linux/videodev2.h fills in what the device and this node can do;
+    what does not answer counts as a camera.
+    """
+    import fcntl
+
+    layout, valid, capture = "=84x2I12x", 0x80000000, 0x1001
+    camera = os.open(node, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        answer = fcntl.ioctl(camera, 0x80685600, bytes(struct.calcsize(layout)))
+    except OSError:
+        return True
+    finally:
+        os.close(camera)
+    of_device, of_node = struct.unpack(layout, answer)
+    return bool((of_node if of_device & valid else of_device) & capture)

@@ -5,23 +5,51 @@ Heavy libraries are imported inside a check: one that does not load is a finding
 
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from realtime_lrp import config
-from realtime_lrp.commands.doctor.run import Row, failed_row
 from realtime_lrp.config import ASSETS, KeyPath, Settings
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.errors import TransferError, UnavailableError
+from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
 from realtime_lrp.system.quiet import ensure_temporary_folder
 from realtime_lrp.system.version import __version__
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Mark = Literal["ok", "warning", "missing"]
+"""How a check went; "missing" is what the demo or processing files needs, and ends with 69."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the report: how a check went, what was found, and what to do if it is not ok."""
+
+    mark: Mark
+    name: str
+    found: str
+    advice: str = ""
+
+
+def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
+    """The row of a check that raised; the second sentence of our own errors is the advice."""
+    if isinstance(error, Error):
+        what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
+        return Row(mark, name, what, " ".join(" ".join(rest).split()) or advice)
+    return Row(mark, name, f"failed: {type(error).__name__}: {first_line(error)}", advice)
+
 
 GB = 1e9
 GIB = 1 << 30
@@ -90,32 +118,26 @@ def configuration(settings: Settings) -> Iterator[Row]:
         yield Row("ok", "configuration", " and ".join(given))
 
 
-def films(settings: Settings) -> Iterator[Row]:
-    """Disk space for films: in the current folder, unless the configuration names one."""
-    folder = Path(settings.config.live.folder)
-    yield _disk_space("films", folder, "choose another folder with -o, or live.folder for keys")
-
-
-def downloads(settings: Settings) -> Iterator[Row]:
-    """Disk space for downloaded weights."""
+def disks(settings: Settings) -> Iterator[Row]:
+    """Room where films and downloads go, and whether files can be written there."""
     from realtime_lrp.models.downloads import cache_folder
 
-    yield _disk_space("downloads", cache_folder(), "set the variable KERAS_HOME to another folder")
+    films = "choose another folder with -o, or live.folder for keys"
+    yield _disk("films", Path(settings.config.live.folder), films)
+    yield _disk("downloads", cache_folder(), "set the variable KERAS_HOME to another folder")
 
 
-def _disk_space(name: str, folder: Path, otherwise: str) -> Row:
-    """Free space, and whether the folder can be written; a missing one counts as its parent."""
-    existing = folder.absolute()
-    while not existing.exists():
-        existing = existing.parent
+def _disk(name: str, folder: Path, otherwise: str) -> Row:
+    """The room in a folder; one that will be made counts as its parent."""
+    folder = folder.absolute()
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
     free = shutil.disk_usage(existing).free
-    found = f"{free / GB:.1f} GB free in {folder.absolute()}"
+    found = f"{free / GB:.1f} GB free in {folder}"
     try:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        found = f"{folder.absolute()} cannot be written ({error.strerror})"
-        return Row("warning", name, found, otherwise)
+        return Row("warning", name, f"{folder} cannot be written ({error.strerror})", otherwise)
     if free < GB:
         return Row("warning", name, found, f"free some space, or {otherwise}")
     return Row("ok", name, found)
@@ -139,18 +161,110 @@ def temporary(settings: Settings) -> Iterator[Row]:
         yield Row("ok", "temporary files", free)
 
 
-def cameras(settings: Settings) -> Iterable[Row]:
-    """A row for each camera."""
-    from realtime_lrp.commands.doctor.cameras import every_camera
+NODES = Path("/dev")
+"""The folder of Linux's camera devices."""
 
-    return every_camera(settings)
+MEASURE_S = 2.0
+"""How long a source is read."""
 
 
-def source(settings: Settings) -> Iterable[Row]:
-    """The source that the user chose."""
-    from realtime_lrp.commands.doctor.cameras import chosen_source
+def every_camera(settings: Settings) -> Iterator[Row]:
+    """A row for each camera, or one that says that there is none."""
+    from realtime_lrp.video import cameras
 
-    return chosen_source(settings)
+    nodes = {"0": "the first camera"}
+    if cameras.LINUX:
+        nodes = cameras.names()
+        for path in sorted(NODES.glob("video[0-9]*")):
+            if not (cameras.SYSTEM / path.name).exists():
+                nodes[str(path)] = "a camera without a name"
+    found = False
+    for node, name in nodes.items():
+        row = Row("ok", "camera", f"{name} ({node}): ")
+        try:
+            if cameras.LINUX and not cameras.gives_pictures(node):
+                continue
+            measured = measure(node, settings)
+        except (Error, OSError) as error:
+            measured = _failed_camera(node, error)
+        yield msgspec.structs.replace(measured, name="camera", found=row.found + measured.found)
+        found = True
+    if not found:
+        yield Row(
+            "warning", "camera", "none found",
+            "plug one in, or pass it to this virtual machine or container; without one: --source "
+            "URL (http, rtsp), --source screen, a file, or --source synthetic",
+        )  # fmt: skip
+
+
+def chosen_source(settings: Settings) -> Iterator[Row]:
+    """Opens and measures the source that the user chose."""
+    name = settings.config.live.source
+    row = measure(name, settings)
+    yield msgspec.structs.replace(row, found=f"{masked(name)}: {row.found}")
+
+
+def _failed_camera(node: str, error: Error | OSError) -> Row:
+    found = failed_row("warning", "camera", error).found
+    advice = f"close other programs that use it (fuser -v {node} lists them), or replug it"
+    if isinstance(error, PermissionError):
+        found = "you have no permission to use it"
+        advice = "sudo usermod -aG video USER, then log out and in again"
+    elif isinstance(error, FileNotFoundError):
+        found = f"there is no {node}"
+        advice = f"pass it to this container, for example with docker run --device {node}"
+    return Row("warning", "camera", found, advice)
+
+
+def measure(name: str, settings: Settings) -> Row:
+    """Opens a source, named as for `--source`, and reads it for `MEASURE_S`.
+
+    The row has size and measured rate of the pictures, and what a camera claims.
+    """
+    from realtime_lrp.realtime.capture import FIRST_FRAME_S
+    from realtime_lrp.video.cameras import CameraSettings
+    from realtime_lrp.video.sources import open_source
+
+    live, stop, times = settings.config.live, threading.Event(), list[float]()
+    alarm = threading.Timer(FIRST_FRAME_S + MEASURE_S, stop.set)
+    alarm.start()
+    try:
+        with open_source(name, stop, CameraSettings.of(live)) as source:
+            while (picture := source.read()) is not None:
+                times.append(time.monotonic())
+                last, span = picture, times[-1] - times[0]
+                if span >= MEASURE_S:
+                    break
+    except UnavailableError:
+        if not stop.is_set():  # else opening was ended
+            raise
+    finally:
+        alarm.cancel()
+    if not times:
+        silent = f"It gave no picture within {FIRST_FRAME_S:.0f} seconds."
+        raise UnavailableError(silent if stop.is_set() else "It opens but gives no picture.")
+    fps = (len(times) - 1) / span if span else None
+    rows, columns = last.shape[:2]
+    rate = f"{fps:.1f} fps measured" if fps else "one picture"
+    kind, _, claim = source.described.partition(", ")
+    claimed = f" (it claims {claim})" if claim and kind.startswith("camera ") else ""
+    advice = _advice(last, fps, settings) if source.alive else ""
+    found = f"{columns} x {rows}, {rate}{claimed}"
+    return Row("warning" if advice else "ok", "source", found, advice)
+
+
+def _advice(picture: "np.ndarray", fps: float | None, settings: Settings) -> str:
+    """What to do if the pictures of a camera are not good."""
+    from realtime_lrp.realtime.capture import BLACK
+
+    if picture.mean() <= BLACK:
+        return "the picture is black: remove the lens cover, switch on a light"
+    if fps is None or fps >= 20:
+        return ""
+    tips = "it is slow: more light makes cameras faster"
+    if settings.config.live.camera_format is None:
+        tips += "; so may --set live.camera_format=MJPG, or a smaller live.camera_size"
+    return tips
 
 
 def display(settings: Settings) -> Iterator[Row]:
@@ -159,12 +273,19 @@ def display(settings: Settings) -> Iterator[Row]:
     if settings.config.live.display == "none":
         yield Row("ok", "display", "not needed: --display none")
         return
+    import numpy as np
+
     from realtime_lrp.view.window.display import display_reachable
 
     if display_reachable():
-        opens = _window_opens()
-        found = ", ".join(["a window opens", *_screens()]) if opens else "no window appears"
-        yield Row("ok" if opens else "warning", "display", found, "" if opens else without)
+        from realtime_lrp.view.window.window import Window
+
+        try:
+            with Window() as window:
+                window.show(np.full((*window.size, 3), 60, np.uint8))
+            yield Row("ok", "display", ", ".join(["a window opens", *_screens()]))
+        except UnavailableError:
+            yield Row("warning", "display", "no window appears", without)
     elif name := os.environ.get("DISPLAY"):
         found = f"the display {name} (variable DISPLAY) does not respond"
         advice = "start its X server, or run as the user who is logged in there (XAUTHORITY)"
@@ -173,19 +294,6 @@ def display(settings: Settings) -> Iterator[Row]:
         advice = "run it in a graphical session, or set DISPLAY to one, such as :0"
         found = "none (the variable DISPLAY is not set)"
         yield Row("warning", "display", found, f"{advice}; {without}")
-
-
-def _window_opens() -> bool:
-    import numpy as np
-
-    from realtime_lrp.view.window.window import SIZE, Window
-
-    try:
-        with Window() as window:
-            window.show(np.full((*SIZE, 3), 60, np.uint8))
-    except UnavailableError:
-        return False
-    return True
 
 
 def _screens() -> list[str]:
@@ -336,21 +444,3 @@ def fonts(settings: Settings) -> Iterator[Row]:
         yield Row("warning", "fonts", f"uni does not draw {missing}", advice)
     else:
         yield Row("ok", "fonts", "sans and uni draw, Chinese, Japanese and Korean too")
-
-
-CHECKS: dict[str, dict[str, Check]] = {
-    "system": {
-        "program": program,
-        "packages": libraries,
-        "configuration": configuration,
-        "films": films,
-        "downloads": downloads,
-        "temporary files": temporary,
-    },
-    "cameras": {"camera": cameras},
-    "source": {"source": source},
-    "display": {"display": display},
-    "network": {"processor": processor, "GPU": gpu, "network": network, "weights": weights},
-    "media": {"codecs": codecs, "fonts": fonts},
-}
-"""Group -> name of a row -> what finds it."""

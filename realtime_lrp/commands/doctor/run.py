@@ -1,55 +1,39 @@
 """`doctor`: checks what works on this machine, and says what to do about the rest.
 
-Each group of `checks` runs in a child process, so that one that hangs or crashes does not
+Each group of checks runs in a child process, so that one that hangs or crashes does not
 harm the others. Nothing heavy is imported here: a library that is missing is one of the findings.
 """
 
 import logging
 import os
-import re
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from realtime_lrp import config
+from realtime_lrp.commands.doctor import checks
+from realtime_lrp.commands.doctor.checks import Check, Mark, Row, failed_row
 from realtime_lrp.config import Settings
-from realtime_lrp.errors import Error, UnavailableError, first_line
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.tables import rendered
 from realtime_lrp.system.temporary import temporary_folder
 
 log = logging.getLogger(__name__)
 
-Mark = Literal["ok", "warning", "missing"]
-"""How a check went; "missing" is what the demo or processing files needs, and ends with 69."""
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One line of the report: how a check went, what was found, and what to do if it is not ok."""
-
-    mark: Mark
-    name: str
-    found: str
-    advice: str = ""
-
-
-def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
-    """The row of a check that raised; the second sentence of our own errors is the advice."""
-    if isinstance(error, Error):
-        what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
-        return Row(mark, name, what, " ".join(" ".join(rest).split()) or advice)
-    return Row(mark, name, f"failed: {type(error).__name__}: {first_line(error)}", advice)
-
 
 @dataclass(frozen=True)
 class Group:
-    """Checks that run in one child process; `name` is their key in `checks.CHECKS`.
+    """Checks that run in one child process, by the names of their rows.
 
     `mark` and `advice` are for what fails, `timeout_s` is for all of them.
     """
@@ -58,25 +42,43 @@ class Group:
     timeout_s: float
     mark: Mark
     advice: str
+    checks: Mapping[str, Check]
 
 
 SYSTEM = Group(
     "system", 20, "warning",
     "look for a folder, disk or network drive that is missing or does not respond",
+    {
+        "program": checks.program,
+        "packages": checks.libraries,
+        "configuration": checks.configuration,
+        "disks": checks.disks,
+        "temporary files": checks.temporary,
+    },
 )  # fmt: skip
 CAMERAS = Group(
     "cameras", 90, "warning",
     "use another source: --source URL, --source screen or --source synthetic",
+    {"camera": checks.every_camera},
 )  # fmt: skip
-DISPLAY = Group("display", 20, "warning", "do without a window: --display none")
+DISPLAY = Group(
+    "display", 20, "warning", "do without a window: --display none", {"display": checks.display}
+)
 NETWORK = Group(
     "network", 180, "missing",
     "reinstall TensorFlow (pip install --force-reinstall tensorflow), or what is named here",
+    {
+        "processor": checks.processor,
+        "GPU": checks.gpu,
+        "network": checks.network,
+        "weights": checks.weights,
+    },
 )  # fmt: skip
 MEDIA = Group(
     "media", 90, "missing",
     "reinstall OpenCV and PyAV (pip install --force-reinstall opencv-python av), or what is "
     "named here",
+    {"codecs": checks.codecs, "fonts": checks.fonts},
 )  # fmt: skip
 
 
@@ -112,7 +114,8 @@ def groups(settings: Settings) -> list[Group]:
     if settings.is_set("live.source"):
         on_command_line = settings.origins["live.source"].startswith("--")
         mark: Mark = "missing" if on_command_line else "warning"
-        source = Group("source", 30, mark, "check it, or choose another one with --source")
+        advice = "check it, or choose another one with --source"
+        source = Group("source", 30, mark, advice, {"source": checks.chosen_source})
     return [SYSTEM, source, DISPLAY, NETWORK, MEDIA]
 
 
@@ -131,9 +134,7 @@ def table(rows: Iterable[Row]) -> list[str]:
 
 def run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
-    command = module_command(
-        "realtime_lrp.commands.doctor.child", group.name, group.mark, group.advice
-    )
+    command = module_command("realtime_lrp.commands.doctor.run", group.name)
     given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
     with ExitStack() as stack:
         environment = dict(os.environ)
@@ -172,3 +173,39 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
     if failure:
         rows.append(Row(group.mark, group.name, f"failed: {failure}", group.advice))
     return rows
+
+
+def check_group() -> None:
+    """The child process: runs the group that the command line names; each row is a line of JSON.
+
+    Stdin holds the arguments with which the parent called `config.load`.
+    """
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # libraries print to stderr, not between the rows
+    given = tuple[str | None, tuple[str, ...], dict[str, Any]]
+    file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
+    settings = config.load(file, sets, options, check=None)
+    group = next(group for group in groups(settings) if group.name == sys.argv[1])
+    for row in _rows(group, settings):
+        output.write(msgspec.json.encode(row) + b"\n")
+        output.flush()
+    os._exit(0)  # everything is sent; libraries may crash while they are unloaded
+
+
+def _rows(group: Group, settings: Settings) -> Iterator[Row]:
+    """The rows of a group; an exception becomes a row as well."""
+    for name, check in group.checks.items():
+        try:
+            yield from check(settings)
+        except Exception as error:
+            traceback.print_exc()
+            advice = group.advice
+            if isinstance(error, ImportError) and "libGL" in str(error):
+                advice = "apt install libgl1, or your system's package of libGL"
+            yield failed_row(group.mark, name, error, advice)
+            if isinstance(error, ImportError):
+                break  # the others need that library too
+
+
+if __name__ == "__main__":
+    check_group()

@@ -113,7 +113,7 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     for name in ("grad_cam", "flat", "gray", "zplus", "Escape", "vgg1"):
         assert f"Did you mean '{name}" in err
     code, _, err = run("image", "x.png", "-o", "y.png", *words)
-    assert code == 78 and "13: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
+    assert code == 78 and "16: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_rows_that_a_program_adds_are_known(monkeypatch):
     monkeypatch.setitem(COMPOSITES, "mine", COMPOSITES["zplus"])
     monkeypatch.setitem(RULES, "magnitude", RULES["zplus"])
     names.COMPOSITES.check("mine")
-    names.panels().check("mine")
+    names.PANELS.check("mine")
     names.check_rule("magnitude")
     assert "mine" in legal_values("lrp.composite")
     with pytest.raises(UsageError, match="Did you mean 'mine'"):

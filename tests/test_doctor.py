@@ -1,6 +1,8 @@
 """`doctor`: each finding with what to do about it, whatever raises, crashes or hangs."""
 
+import fcntl
 import os
+import struct
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -256,7 +258,7 @@ def test_a_coder_is_no_camera(tmp_path, monkeypatch):
         (0x80000001, 0x8000, False),
         (0x80008000, 1, True),
     ):
-        answer = bytes(84) + np.array([device, of_node, 0, 0, 0], np.uint32).tobytes()
+        answer = bytes(84) + struct.pack("=5I", device, of_node, 0, 0, 0)
         monkeypatch.setattr(fcntl, "ioctl", lambda camera, request, given, answer=answer: answer)
         assert video_cameras.gives_pictures(str(node)) is films
 

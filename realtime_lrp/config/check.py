@@ -8,16 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from realtime_lrp.config.names import (
-    COLORMAPS,
-    EMBEDDED,
-    HUB,
-    METHODS,
-    MODELS,
-    check_composite,
-    check_rule,
-    panels,
-)
+from realtime_lrp.config.keys import legal_keys, names_of
+from realtime_lrp.config.names import EMBEDDED, HUB, MODELS, check_rule
 from realtime_lrp.config.problems import KeyPath, errors_of
 from realtime_lrp.config.schema import Config, Model
 from realtime_lrp.errors import (
@@ -40,19 +32,19 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 
     A class name as target is not checked: that needs the network.
     """
-    lrp = config.lrp
     yield from _wrong_names_of_model(("model",), config.model)
     for number, other in enumerate(config.live.also_models):
         yield from _wrong_names_of_model(("live", "also_models", number), other)
-    yield from errors_of(("lrp", "method"), METHODS.check, lrp.method)
-    yield from errors_of(("lrp", "composite"), check_composite, lrp.composite)
-    for pattern, rule in lrp.layers.items():
+    for key in legal_keys():
+        section, name = key.split(".")
+        names, value = names_of(key), getattr(getattr(config, section), name)
+        if names and not names.open and isinstance(value, str):
+            yield from errors_of((section, name), names.check, value)
+        elif names and not names.open and isinstance(value, list):
+            for number, one in enumerate(value):
+                yield from errors_of((section, name, number), names.check, one)
+    for pattern, rule in config.lrp.layers.items():
         yield from errors_of(("lrp", "layers", pattern), check_rule, rule)
-    if config.overlay.colormap is not None:
-        yield from errors_of(("overlay", "colormap"), COLORMAPS.check, config.overlay.colormap)
-    legal_panels = panels()
-    for number, name in enumerate(config.live.panels):
-        yield from errors_of(("live", "panels", number), legal_panels.check, name)
     yield from errors_of(("live", "folder"), _check_folder, config.live.folder)
     if config.concepts.gallery:
         check = partial(_check_gallery, model=config.model.name)

@@ -1,27 +1,15 @@
-"""What is known about each key of the schema: its description, type, legal words and option.
+"""What is known about each key of the schema: its description, type, legal words and option."""
 
-An option of the command line that sets a key gets a row in `OPTIONS`.
-"""
-
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from realtime_lrp.config.names import (
-    AUTO,
-    COLORMAPS,
-    COMPOSITES,
-    KEYS,
-    METHODS,
-    MODELS,
-    RULES,
-    SOURCES,
-    panels,
-)
+from realtime_lrp.config.names import Names
 from realtime_lrp.config.schema import Config
+from realtime_lrp.config.values import OptionName
 
 SECTIONS: dict[str, type[BaseModel]] = {name: type(section) for name, section in Config()}
 """Name -> the class that has its keys."""
@@ -33,42 +21,12 @@ _FIELDS = {
 }
 
 OPTIONS = {
-    "--model": "model.name",
-    "--weights": "model.weights",
-    "--labels": "model.labels",
-    "--preprocess": "model.preprocess",
-    "--size": "model.size",
-    "--output-activation": "model.output_activation",
-    "--also-model": "live.also_models",
-    "--method": "lrp.method",
-    "--composite": "lrp.composite",
-    "--target": "lrp.target",
-    "--pool": "lrp.pool",
-    "--precision": "lrp.precision",
-    "--mirror": "input.mirror",
-    "--map": "overlay.map",
-    "--colormap": "overlay.colormap",
-    "--opacity": "overlay.opacity",
-    "--follow": "overlay.follow",
-    "--layout": "video.layout",
-    "--stride": "video.stride",
-    "--batch": "video.batch",
-    "--codec": "video.codec",
-    "--quality": "video.quality",
-    "--audio": "video.audio",
-    "--source": "live.source",
-    "--display": "live.display",
-    "--concepts": "live.concepts",
-    "--host": "serve.host",
-    "--port": "serve.port",
-    "--token-file": "serve.token_file",
-    "--https": "serve.https",
-    "--cert": "serve.cert",
-    "--key": "serve.key",
-    "--gallery": "concepts.gallery",
-    "--names": "concepts.names",
+    mark or f"--{key.partition('.')[2].replace('_', '-')}": key
+    for key, field in _FIELDS.items()
+    for mark in field.metadata
+    if isinstance(mark, OptionName)
 }
-"""Command line options that set a key."""
+"""Option of the command line -> the key that it sets."""
 
 
 def describe(key: str) -> str:
@@ -123,16 +81,17 @@ def _models_in(kind: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(part)
 
 
-def names_of_keys() -> dict[str, Collection[str]]:
-    """Keys "section.key" whose names are listed here -> their legal names."""
-    return {
-        "lrp.method": METHODS.known(),
-        "lrp.composite": [AUTO, *COMPOSITES.known()],
-        "lrp.layers": RULES.known(),
-        "overlay.colormap": COLORMAPS.known(),
-        "live.panels": panels().known(),
-        "kiosk.exit_key": KEYS.known(),
-    }
+def names_of(key: str) -> Names | None:
+    """The names that a key "section.key", or each entry of its list, may be; None: any text."""
+    return next(_names_in(_FIELDS[key].annotation, *_FIELDS[key].metadata), None)
+
+
+def _names_in(*kinds: Any) -> Iterator[Names]:
+    for kind in kinds:
+        if isinstance(kind, Names):
+            yield kind
+        else:
+            yield from _names_in(*get_args(kind))
 
 
 def legal_values(key: str) -> list[str]:
@@ -140,14 +99,7 @@ def legal_values(key: str) -> list[str]:
 
     Keys that also take other words (files, classes, cameras) have their names listed here.
     """
-    among_others = {
-        "model.name": MODELS.known(),
-        "live.also_models": MODELS.known(),
-        "model.weights": ["imagenet", "random"],
-        "lrp.target": ["all", "top1", "top5"],
-        "live.source": SOURCES.known(),
-    }
-    if key not in legal_keys() or key == "lrp.layers":
+    if key not in _FIELDS or get_origin(_FIELDS[key].annotation) is dict:
         return []
-    names = names_of_keys()
-    return list(among_others.get(key) or names.get(key) or choices(key))
+    names = names_of(key)
+    return names.known() if names else choices(key)

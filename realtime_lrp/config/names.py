@@ -14,18 +14,24 @@ from dataclasses import dataclass, field
 from realtime_lrp.errors import UsageError, unknown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Names:
-    """The legal names of one kind of thing; `aliases` are those of other software -> ours.
+    """The legal names of one kind of thing; in the schema they mark the keys that take one.
 
-    `table` is module and attribute of what implements them. Once that module is loaded the table is
-    asked, because a Python program may have added rows.
+    Attributes:
+      table: module and attribute of what implements them. Once that module is loaded the table is
+        asked, because a Python program may have added rows.
+      aliases: names in other software -> ours.
+      others: further legal names.
+      open: other words, such as files, are legal too.
     """
 
     kind: str
     included: tuple[str, ...]
     table: tuple[str, str] = ("", "")
     aliases: Mapping[str, str] = field(default_factory=dict)
+    others: tuple["Names", ...] = ()
+    open: bool = False
 
     def listed(self) -> str:
         """The included names as words: "max or average"."""
@@ -34,7 +40,8 @@ class Names:
     def known(self) -> list[str]:
         """Every legal name, those that a Python program added included."""
         module, attribute = self.table
-        return list(getattr(sys.modules.get(module), attribute, self.included))
+        own = getattr(sys.modules.get(module), attribute, self.included)
+        return [*own, *(name for other in self.others for name in other.known())]
 
     def check(self, name: str) -> None:
         """Refuses a name that does not exist with the nearest legal one."""
@@ -134,15 +141,16 @@ version."""
 AUTO = "auto"
 """As composite: what suits the network."""
 
+COMPOSITE_OR_AUTO = Names("composite", (AUTO,), aliases=COMPOSITES.aliases, others=(COMPOSITES,))
+"""What may be configured as composite."""
+
+PANELS = Names(
+    "panel", (), aliases={**METHODS.aliases, **COMPOSITES.aliases}, others=(COMPOSITES, METHODS)
+)
+"""What a panel of the live viewer may show."""
 
 ABOUT = _COMPOSITES | {name: text for name, text in _METHODS.items() if text}
 """The sentences of all composites and methods."""
-
-
-def check_composite(name: str) -> None:
-    """Refuses a composite that is neither `AUTO` nor one of `COMPOSITES`."""
-    if name not in (AUTO, *(known := COMPOSITES.known())):
-        raise unknown(COMPOSITES.kind, name, [*known, AUTO], COMPOSITES.aliases)
 
 
 RULE_PARAMETERS: dict[str, tuple[str, ...]] = {
@@ -183,7 +191,11 @@ MODELS = Names(
         "nasnet_large",
     ),
     ("realtime_lrp.models.names", "NETWORKS"),
+    open=True,
 )  # fmt: skip
+
+WEIGHTS = Names("weights", ("imagenet", "random"), open=True)
+TARGETS = Names("target", ("all", "top1", "top5"), open=True)
 
 EMBEDDED = ("shapes", "shapes_vit")
 """The networks that come with the package. They name drawn symbols."""
@@ -204,7 +216,9 @@ ABOUT_SOURCES = {
 }
 """Source with a name -> what it shows."""
 
-SOURCES = Names("source", tuple(ABOUT_SOURCES), ("realtime_lrp.video.sources", "SOURCES"))
+SOURCES = Names(
+    "source", tuple(ABOUT_SOURCES), ("realtime_lrp.video.sources", "SOURCES"), open=True
+)
 
 _NAMED_KEYS = (
     "BackSpace", "Page_Down", "Page_Up", "Delete", "Escape", "Insert", "Return", "Right", "space",
@@ -217,12 +231,6 @@ KEYS = Names(
     (*_NAMED_KEYS, *sorted({chr(code).lower() for code in _LETTER_CODES})),
 )
 """The keys that the window can report; letters are small."""
-
-
-def panels() -> Names:
-    """What a panel of the live viewer may show: a composite or a method."""
-    aliases = {**METHODS.aliases, **COMPOSITES.aliases}
-    return Names("panel", (*COMPOSITES.known(), *METHODS.known()), aliases=aliases)
 
 
 def parse_rule(

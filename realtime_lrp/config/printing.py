@@ -4,14 +4,15 @@ What is printed has to be read back by `load` as the same configuration.
 """
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 from realtime_lrp.config.defaults import COMMAND_KEYS
-from realtime_lrp.config.keys import SECTIONS, describe, names_of_keys
+from realtime_lrp.config.keys import SECTIONS, describe, names_of
 from realtime_lrp.config.loading import DEFAULT, Settings
+from realtime_lrp.config.names import Names
 from realtime_lrp.config.problems import hide_secrets
 from realtime_lrp.config.reading import FLOAT, INTEGER
 from realtime_lrp.config.schema import ASSETS, Config, as_setting
@@ -34,14 +35,13 @@ def schema_line() -> str:
 
 def json_schema() -> str:
     """The schema as JSON Schema, draft 7, with the legal names of every key."""
-    names = names_of_keys()
     schema = _in_one_line(Config.model_json_schema())
     for section, kind in SECTIONS.items():
         part = schema["$defs"].pop(kind.__name__)
         for key, value in part["properties"].items():
             del value["title"]
             value.get("items", {}).pop("default", None)  # pydantic 2.10 leaves it there
-            _add_names(value, names.get(f"{section}.{key}"))
+            _add_names(value, names_of(f"{section}.{key}"))
             if f"{section}.{key}" in COMMAND_KEYS:
                 part["properties"][key] = _or_null(value)
         del part["title"]
@@ -66,15 +66,15 @@ def _in_one_line(part: Any) -> Any:
     }
 
 
-def _add_names(value: dict[str, Any], names: Collection[str] | None) -> None:
+def _add_names(value: dict[str, Any], names: Names | None) -> None:
     """Adds legal names to the schema of a key, wherever it takes a text."""
-    if names is None:
+    if names is None or names.open:
         return
     if rules := value.get("additionalProperties"):
-        rules["pattern"] = rf"^\s*({'|'.join(names)})\s*(\([^()]*\))?\s*$"
+        rules["pattern"] = rf"^\s*({'|'.join(names.known())})\s*(\([^()]*\))?\s*$"
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
         if part.get("type") == "string":
-            part["enum"] = list(names)
+            part["enum"] = names.known()
 
 
 def _or_null(value: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The schema of config.yaml: every key, default, unit and limit, once.
 
 The text under a key is what users read in config.yaml, --help and docs/configuration.md. After a
-change run `python assets/make/make_assets.py printed`. `keys.py` has the options that set a key.
+change run `python assets/make/make_assets.py printed`.
+The type of a key says more: `Option`, that --key sets it, and the `Names` that it takes.
 """
 
 from pathlib import Path
@@ -18,13 +19,28 @@ from pydantic import (
 )
 
 from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE, VIEWER_COMPOSITE
-from realtime_lrp.config.names import ABOUT_SOURCES, COLORMAPS, COMPOSITES, METHODS, RULES
+from realtime_lrp.config.names import (
+    ABOUT_SOURCES,
+    COLORMAPS,
+    COMPOSITE_OR_AUTO,
+    COMPOSITES,
+    KEYS,
+    METHODS,
+    MODELS,
+    PANELS,
+    RULES,
+    SOURCES,
+    TARGETS,
+    WEIGHTS,
+)
 from realtime_lrp.config.values import (
     Address,
     Batch,
     CameraFormat,
     CameraSize,
     Hours,
+    Option,
+    OptionName,
     Pin,
     Rules,
     Size,
@@ -48,19 +64,19 @@ class Section(BaseModel):
 class Model(Section):
     """Which network is explained."""
 
-    name: Text = "vgg16"
+    name: Annotated[Text, MODELS, OptionName("--model")] = "vgg16"
     """shapes, vgg16, mobilenet_v2 or another name that `realtime-lrp models` lists, a model file
     FILE.keras, the FOLDER of a SavedModel, or hub:NAME, an image classifier of KerasHub; default:
     vgg16; in demo, kiosk and evaluate: shapes"""
-    weights: Text | None = None
+    weights: Option[Annotated[Text | None, WEIGHTS]] = None
     """imagenet, random or a weights file; null: the network's own"""
-    labels: Text | None = None
+    labels: Option[Text | None] = None
     """file of class names (JSON, or one name per line); null: the network's own"""
-    preprocess: Literal["caffe", "tf", "torch", "rescale", "none"] | None = None
+    preprocess: Option[Literal["caffe", "tf", "torch", "rescale", "none"] | None] = None
     """caffe, tf, torch, rescale or none; null: the network's own"""
-    size: Size = None
+    size: Option[Size] = None
     """input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one"""
-    output_activation: Literal["softmax", "sigmoid", "linear"] | None = None
+    output_activation: Option[Literal["softmax", "sigmoid", "linear"] | None] = None
     """what makes scores of the last values: softmax, sigmoid, or linear: they are scores
     themselves, as in a regression; null: softmax where several values are no probabilities"""
 
@@ -84,6 +100,7 @@ class AlsoModel(Model):
 AlsoModels = Annotated[
     list[Annotated[AlsoModel, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)]],
     Field(max_length=3),
+    MODELS,
 ]
 
 
@@ -99,8 +116,8 @@ def as_setting(value: Any) -> Any:
 class Lrp(Section):
     """What is computed."""
 
-    method: Text = Field(default="lrp", description=METHODS.listed())
-    composite: Text = Field(
+    method: Option[Annotated[Text, METHODS]] = Field(default="lrp", description=METHODS.listed())
+    composite: Option[Annotated[Text, COMPOSITE_OR_AUTO]] = Field(
         default="auto",
         description=f"which rule for which layer (method lrp): auto, {COMPOSITES.listed()}; auto: "
         f"{ATTENTION_COMPOSITE} for networks with attention; for others {VIEWER_COMPOSITE} in "
@@ -126,15 +143,15 @@ class Lrp(Section):
     """start of integrated_gradients: zero, black, white, mean (colour) or blur"""
     grad_cam_layer: Text | None = None
     """layer whose feature maps grad_cam enlarges; null: the last one"""
-    target: Target = "all"
+    target: Option[Annotated[Target, TARGETS]] = "all"
     """all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; default: all; in
     live, serve, demo, kiosk and concepts: top1"""
     start: Literal["probability", "logit"] = "probability"
     """what LRP starts with at each class: its probability, or its logit (as zennit and LXT; better
     for all classes at once where a composite divides by the logits)"""
-    pool: Literal["max", "average"] = "max"
+    pool: Option[Literal["max", "average"]] = "max"
     """how relevance passes max pools: max (winner takes all) or average (in proportion)"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Option[Literal["auto", "float32", "bfloat16"]] = "auto"
     """auto, float32 or bfloat16. auto: float32; for moving pictures what rounding does not change
     is computed in bfloat16 where that is faster (processors: as measured; GPUs: since Ampere)"""
     xla: bool = False
@@ -147,25 +164,25 @@ class Input(Section):
 
     fit: Literal["crop", "squash", "letterbox"] = "crop"
     """crop (largest centred region), squash or letterbox"""
-    mirror: bool = False
+    mirror: Option[bool] = False
     """true or false: swap left and right, like a mirror; default: false; in kiosk: true"""
 
 
 class Overlay(Section):
     """How relevance is drawn."""
 
-    map: Literal["grey", "rgb"] = "grey"
+    map: Option[Literal["grey", "rgb"]] = "grey"
     """grey (summed over the colour channels) or rgb (each channel by itself)"""
     resolution: Literal["pixels", "patches"] | None = None
     """pixels (as computed) or patches (the mean over each patch of a transformer); null, and
     patches on other networks: pixels, the grid of the first layers averaged away"""
-    colormap: Text | None = Field(
+    colormap: Option[Annotated[Text | None, COLORMAPS]] = Field(
         default=None,
         description=f"{COLORMAPS.listed()}; null: fire, or icefire if relevance can be negative",
     )
-    opacity: float = Field(default=0.8, ge=0, le=1)
+    opacity: Option[float] = Field(default=0.8, ge=0, le=1)
     """0 (no map) to 1"""
-    follow: Literal["flow", "hold", "sync"] = "flow"
+    follow: Option[Literal["flow", "hold", "sync"]] = "flow"
     """what a map does in live pictures until the next one: flow (moves with the picture), hold
     (stays where it was) or sync (only pictures with their own map are shown)"""
     style: Literal["heat", "contour", "off"] = "heat"
@@ -177,18 +194,18 @@ class Overlay(Section):
 class Video(Section):
     """Recordings."""
 
-    layout: Literal["overlay", "side-by-side", "map", "original+map"] = "overlay"
+    layout: Option[Literal["overlay", "side-by-side", "map", "original+map"]] = "overlay"
     """overlay, side-by-side (picture and overlay), map (on black) or original+map"""
-    stride: int = Field(default=1, ge=1, le=1000)
+    stride: Option[int] = Field(default=1, ge=1, le=1000)
     """1 to 1000: explain every n-th frame; until the next one its map moves with the picture"""
-    batch: Batch = "auto"
+    batch: Option[Batch] = "auto"
     """pictures explained at once, 1 to 256; auto: 8, on a GPU 16"""
-    codec: Literal["h264", "hevc", "av1"] = "h264"
+    codec: Option[Literal["h264", "hevc", "av1"]] = "h264"
     """h264, hevc or av1"""
-    quality: int | None = Field(default=None, ge=0, le=63)
+    quality: Option[int | None] = Field(default=None, ge=0, le=63)
     """constant rate factor of the codec, 0 to 51 (av1: 63), lower is better; null: 18 (h264), 20
     (hevc), 28 (av1)"""
-    audio: Literal["copy", "none"] = "copy"
+    audio: Option[Literal["copy", "none"]] = "copy"
     """copy (unchanged; AAC if the container cannot hold it) or none"""
 
     @field_validator("quality")
@@ -202,7 +219,7 @@ class Video(Section):
 class Live(Section):
     """The live viewer."""
 
-    source: Address = Field(
+    source: Option[Annotated[Address, SOURCES]] = Field(
         default="0",
         description="camera (0, /dev/video0 or part of its name), URL, file, folder, glob, or a "
         f"name: {'; '.join(f'{name} ({about})' for name, about in ABOUT_SOURCES.items())}",
@@ -215,14 +232,14 @@ class Live(Section):
     """frames per second to request from the camera; null: its default"""
     camera_format: CameraFormat | None = None
     """pixel format to request from the camera, such as MJPG or YUYV; null: its default"""
-    panels: list[Text] = ["guided_backprop", "grad_cam"]
+    panels: list[Annotated[Text, PANELS]] = ["guided_backprop", "grad_cam"]
     """methods or composites whose maps are shown beside the main one (key p), all from one forward
     pass"""
-    also_models: AlsoModels = []
+    also_models: Annotated[AlsoModels, OptionName("--also-model")] = []
     """up to 3 further networks that explain the same pictures, each in its own part of the window:
     names as of model.name, or keys of the section model, such as [vgg16, {name: my.keras, labels:
     my.txt, preprocess: torch}]"""
-    concepts: bool = False
+    concepts: Option[bool] = False
     """true or false: whether the panel of concepts is shown at the start (key F2): the four
     channels with most relevance, each with its map and pictures of the gallery"""
     figures: list[Literal["answer", "rates", "setting"]] | None = None
@@ -238,7 +255,7 @@ class Live(Section):
     presenter's clicker"""
     folder: Text = "."
     """folder for the snapshots and recordings that are made by key"""
-    display: Literal["window", "none"] = "window"
+    display: Option[Literal["window", "none"]] = "window"
     """window or none"""
 
 
@@ -279,7 +296,7 @@ class Kiosk(Section):
     closed: Literal["black", "card", "off"] = "black"
     """what the screen shows outside the opening hours: black, card (when the exhibit opens again)
     or off (black, and switched off where the X server has DPMS)"""
-    exit_key: Text = "q"
+    exit_key: Annotated[Text, KEYS] = "q"
     """the key that ends the exhibit if held for 5 seconds"""
     exit_corner: Literal["top-left", "top-right", "bottom-left", "bottom-right", "none"] = (
         "top-left"
@@ -303,19 +320,19 @@ class Kiosk(Section):
 class Serve(Section):
     """The web page."""
 
-    host: Text = "127.0.0.1"
+    host: Option[Text] = "127.0.0.1"
     """address to listen on: 127.0.0.1 for this machine alone, 0.0.0.0 for all of its networks"""
-    port: int = Field(default=8090, ge=0, le=65535)
+    port: Option[int] = Field(default=8090, ge=0, le=65535)
     """port to listen on, 0 to 65535; 0: any free one"""
-    token_file: Text | None = None
+    token_file: Option[Text | None] = None
     """file with the token that opens the page, 22 to 200 letters and digits; null: the environment
     variable REALTIME_LRP_TOKEN, else one that is kept for this user"""
-    https: bool = False
+    https: Option[bool] = False
     """true or false: HTTPS with a certificate that this machine makes and keeps, unless serve.cert
     names one; phones give their camera only to pages over HTTPS"""
-    cert: Text | None = None
+    cert: Option[Text | None] = None
     """certificate for HTTPS, with its chain (PEM); null: none"""
-    key: Text | None = None
+    key: Option[Text | None] = None
     """private key of serve.cert, without a password (PEM); null: none"""
     names: list[Text] = []
     """further names of this machine in addresses, such as that of a reverse proxy,
@@ -328,10 +345,10 @@ class Concepts(Section):
     layer: Text | None = None
     """the layer whose channels are shown first; null: the last one with rows and columns, or the
     last hidden one of a transformer"""
-    gallery: Text | None = None
+    gallery: Option[Text | None] = None
     """file with the pictures that channels answer to, made by realtime-lrp concepts; null: the
     embedded one (shapes, shapes_vit), or none"""
-    names: Text | None = None
+    names: Option[Text | None] = None
     """file of channel names (YAML), {layer: {17: whiskers}}; null: none"""
 
 

@@ -4,11 +4,12 @@ The JSON Schema may accept more than the check, never less; tests/test_config_fu
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from realtime_lrp.config.hours import parse_hours
+from realtime_lrp.config.names import RULES
 
 MAX_LETTERS = 4096
 """Characters of one text: as long as a path may be."""
@@ -116,6 +117,14 @@ def _check_rules(value: Any) -> Any:
     return value
 
 
+class OptionName(str):
+    """Marks a key that an option of the command line sets: this one, or --key if it is empty."""
+
+
+_Value = TypeVar("_Value")
+Option = Annotated[_Value, OptionName()]
+"""The value of a key that --key sets."""
+
 _TEXT_OR_INTEGER = {"type": ["string", "integer"]}
 Text = Annotated[str, AfterValidator(_check_text)]
 """A text, perhaps the name of a file."""
@@ -182,4 +191,4 @@ Pin = Annotated[
     BeforeValidator(_check_pin),
     WithJsonSchema({"type": "string", "pattern": "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"}),
 ]
-Rules = Annotated[dict[Text, Text], BeforeValidator(_check_rules)]
+Rules = Annotated[dict[Text, Annotated[Text, RULES]], BeforeValidator(_check_rules)]

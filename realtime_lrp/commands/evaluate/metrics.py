@@ -169,7 +169,7 @@ def rows_to_measure(config: Config, only: str | None) -> list[str]:
             raise UsageError(
                 "The row 'configured' is for rules of your own. Give some: --set lrp.layers=..."
             )
-        raise unknown("row", name, known, names.panels().aliases)
+        raise unknown("row", name, known, names.PANELS.aliases)
     return chosen
 
 

@@ -19,7 +19,6 @@ from platformdirs import user_state_path
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import Captions, missing_in_font, wrong_captions
 from realtime_lrp.config import Config, KeyPath, Problem, Settings, errors_of, wrong_names
-from realtime_lrp.config.names import KEYS
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.models.concept_names import read_names
 from realtime_lrp.system.atomic import atomic_file
@@ -61,7 +60,6 @@ def wrong_settings(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
 
 def wrong_in_kiosk(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in the section `kiosk`: the key, and the error."""
-    yield from errors_of(("kiosk", "exit_key"), KEYS.check, chosen.kiosk.exit_key)
     yield from wrong_captions(chosen)
     if chosen.kiosk.concepts and chosen.concepts.names:
         yield from errors_of(("concepts", "names"), _check_names, chosen.concepts.names)

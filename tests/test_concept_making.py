@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.concepts.crops import HELD, SIDE, crop_box
-from realtime_lrp.commands.concepts.making import BATCH, RELEVANT, Making
+from realtime_lrp.commands.concepts.making import (
+    BATCH,
+    HELD,
+    RELEVANT,
+    SIDE,
+    Best,
+    Making,
+    crop_box,
+)
 from realtime_lrp.commands.concepts.pictures import FilePictures
-from realtime_lrp.commands.concepts.ranking import Best
 from realtime_lrp.commands.concepts.run import ConceptOptions
 from realtime_lrp.commands.concepts.run import run as make
 from realtime_lrp.engine.engine import Engine

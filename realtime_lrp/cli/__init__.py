@@ -1,15 +1,13 @@
 """The command line: from words to options, a configuration and a command; errors to exit codes.
 
-`options` has the options and their completion, `completion` what bash needs for it, `repeat` reads
-settings from outputs. The commands are in `viewers`, `commands` and `about`. Everything heavy is
-imported inside a command, so that `--help` answers at once.
+`options` has the options and their completion, `repeat` reads settings from outputs. The commands
+are in `viewers` and `commands`. Everything heavy is imported inside a command, so that `--help`
+answers at once.
 """
 
-from realtime_lrp.cli import about, commands, completion, viewers
+from realtime_lrp.cli import commands, viewers
 from realtime_lrp.cli.options import cli
 from realtime_lrp.system import program
-
-completion.install()
 
 
 def main() -> None:
@@ -22,4 +20,4 @@ def process() -> None:
     program.end_process(main)
 
 
-__all__ = ["about", "cli", "commands", "main", "process", "viewers"]
+__all__ = ["cli", "commands", "main", "process", "viewers"]

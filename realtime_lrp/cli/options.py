@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from realtime_lrp import config
 from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
@@ -223,3 +223,34 @@ NEW_TOKEN = click.option(
 MAPS = click.option(
     "--maps", type=PATH, metavar="FOLDER", help="also write the raw maps to this folder (.npz)"
 )
+
+
+class BashWords(BashComplete):
+    """Completion in bash with `--set key=value` and `--option=value` in one piece.
+
+    Bash splits words at "=" and replaces only what follows it; click expects whole words.
+    """
+
+    _before_equals = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Returns the words before the cursor's and the one at the cursor, joined at "="."""
+        before, typed = super().get_completion_args()
+        words = [*before, typed]
+        joined: list[str] = []
+        for position, word in enumerate(words):
+            if joined and (word == "=" or words[position - 1] == "="):
+                joined[-1] += word
+            else:
+                joined.append(word)
+        typed = joined.pop()
+        if "=" in words[-2:]:
+            self._before_equals = typed[: typed.rindex("=") + 1]
+        return joined, typed
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """The type and value of an item; the value without what stands before the "="."""
+        return f"{item.type},{item.value.removeprefix(self._before_equals)}"
+
+
+add_completion_class(BashWords)

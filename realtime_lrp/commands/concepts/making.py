@@ -1,17 +1,18 @@
-"""Makes a gallery: looks at all pictures, chooses some for each channel, cuts these out."""
+"""Makes a gallery: ranks pictures for each channel, chooses some, cuts out what it answers to."""
 
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
+import cv2
 import numpy as np
 
-from realtime_lrp.commands.concepts.crops import SIDE, crop
 from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
-from realtime_lrp.commands.concepts.ranking import Best, Ranking, are_alike, thumbnail_of
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import shares_of
 from realtime_lrp.errors import DamagedInputError, NotFiniteError
 from realtime_lrp.models.gallery import (
     ChannelContents,
@@ -20,8 +21,170 @@ from realtime_lrp.models.gallery import (
     decode_picture,
     encode_picture,
 )
-from realtime_lrp.relevance.concepts.concepts import NEURONS_AT_ONCE
+from realtime_lrp.relevance.concepts.concepts import NEURONS_AT_ONCE, Peaks
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.video.region import resize
+
+SIDE = 96  # rows and columns of a crop, unless the caller says otherwise
+
+MOST_OF_PICTURE = 0.5
+"""A receptive field with a larger part of the picture says too little: the crop follows the map."""
+
+HELD = 0.8  # what part of the map's magnitude such a crop holds
+LEAST_SIDE = 1 / 6  # its smallest side, as a part of the picture's shorter side
+SMOOTHING = 1 / 24  # deviation by which the map is smoothed, as a part of the crop's side
+CLEAR = 0.3  # from this part of its maximum on the smoothed map leaves the picture as it is
+DARK = 0.5  # what is left of the brightness where the map has nothing
+
+
+def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.ndarray:
+    """The part of a picture that a neuron looks at, the rest darkened: uint8 [side, side, 3].
+
+    The picture is uint8 [h, w, 3] RGB, as the network sees it, `relevance` the neuron's map,
+    float32 [h, w, C].
+    """
+    strength = np.nan_to_num(np.abs(relevance.sum(2)), posinf=0)
+    x0, y0, x1, y1 = crop_box(strength)
+    seen = np.ascontiguousarray(strength[y0:y1, x0:x1])
+    smooth = cv2.GaussianBlur(seen, (0, 0), max(1.0, SMOOTHING * (y1 - y0)))
+    clear = np.clip(smooth / max(CLEAR * float(smooth.max()), 1e-30), 0, 1)
+    clear = resize(clear.astype(np.float32), (side, side))[..., None]
+    shown = resize(np.ascontiguousarray(picture[y0:y1, x0:x1]), (side, side))
+    return np.round(shown * (DARK + (1 - DARK) * np.clip(clear, 0, 1))).astype(np.uint8)
+
+
+def crop_box(strength: np.ndarray) -> Box:
+    """The square that is cut out: the receptive field, or where most of the map is.
+
+    `strength`, float32 [h, w], 0 or above, is the magnitude of a neuron's map.
+    """
+    rows, columns = strength.shape
+    inside = np.nonzero(strength.any(1))[0], np.nonzero(strength.any(0))[0]
+    if not inside[0].size:
+        return _square((rows / 2, columns / 2), min(rows, columns), strength.shape)
+    (y0, y1), (x0, x1) = ((int(one[0]), int(one[-1]) + 1) for one in inside)
+    side = max(y1 - y0, x1 - x0)
+    if side * side <= MOST_OF_PICTURE * rows * columns:
+        return _square(((y0 + y1) / 2, (x0 + x1) / 2), side, strength.shape)
+    return _around_mass(strength)
+
+
+def _around_mass(strength: np.ndarray) -> Box:
+    """The smallest of some squares around the centre of mass that holds `HELD` of it."""
+    rows, columns = strength.shape
+    whole = float(strength.sum())
+    centre = (
+        float(strength.sum(1) @ (np.arange(rows) + 0.5)) / whole,
+        float(strength.sum(0) @ (np.arange(columns) + 0.5)) / whole,
+    )
+    most = min(rows, columns)
+    for side in np.linspace(LEAST_SIDE * most, most, 24).round().astype(int).tolist():
+        x0, y0, x1, y1 = box = _square(centre, max(1, side), strength.shape)
+        if float(strength[y0:y1, x0:x1].sum()) >= HELD * whole:
+            break
+    return box
+
+
+def _square(centre: tuple[float, float], side: int, shape: tuple[int, ...]) -> Box:
+    """A square inside the picture, its centre (y, x) as near as possible to the wanted one."""
+    side = min(side, *shape)
+    y0, x0 = (
+        min(max(round(at - side / 2), 0), length - side)
+        for at, length in zip(centre, shape, strict=True)
+    )
+    return x0, y0, x0 + side, y0 + side
+
+
+KEPT = 256  # pictures that are remembered for each channel; of equal ones a row shows one
+OFTEN = 4  # a channel is often relevant where it is among the four with the largest shares
+
+THUMBNAIL = 8
+"""Rows and columns of the grey thumbnail by which nearly equal pictures are recognised."""
+
+ALIKE, ALIKE_PART = 3.0, 0.3
+"""Mean difference of grey values, out of 255, and as a part of their standard deviation, below
+which two pictures are alike. Frames of a bottle that is moved about differ by 0.11 (median), 900
+drawings of symbols by 0.38 or more."""
+
+
+class Best:
+    """The pictures with the largest values of each channel, largest first after `keep`.
+
+    Attributes:
+      values: float32 [channels, n].
+      pictures: int32 [channels, n], their numbers.
+      positions: int32 [channels, n], where in the layer.
+    """
+
+    def __init__(self, channels: int):
+        self.values: np.ndarray = np.zeros((channels, 0), np.float32)
+        self.pictures: np.ndarray = np.zeros((channels, 0), np.int32)
+        self.positions: np.ndarray = np.zeros((channels, 0), np.int32)
+
+    def add(self, first: int, values: np.ndarray, positions: np.ndarray) -> None:
+        """Takes pictures into account, from the `first` number on; arrays are [B, channels]."""
+        numbers = np.arange(first, first + len(values), dtype=np.int32)[:, None]
+        numbers = np.broadcast_to(numbers, values.shape)
+        self.values = np.concatenate([self.values, values.T], axis=1)
+        self.pictures = np.concatenate([self.pictures, numbers.T], axis=1)
+        self.positions = np.concatenate([self.positions, positions.T], axis=1)
+        if self.values.shape[1] > 2 * KEPT:
+            self.keep()
+
+    def keep(self) -> None:
+        """Sorts, and forgets all but the best of each channel."""
+        order = np.argsort(-self.values, axis=1, kind="stable")[:, :KEPT]
+        self.values, self.pictures, self.positions = (
+            np.take_along_axis(array, order, axis=1)
+            for array in (self.values, self.pictures, self.positions)
+        )
+
+
+@dataclass(eq=False)
+class Ranking:
+    """What is known of the channels of a layer.
+
+    Attributes:
+      relevant: pictures with the largest shares (`shares_of`).
+      activating: pictures with the largest activation anywhere.
+      often: int64 [channels], in how many pictures a channel was among the `OFTEN` largest.
+      by_class: float64 [classes, channels], positive shares summed over the pictures of a class.
+    """
+
+    relevant: Best
+    activating: Best
+    often: np.ndarray
+    by_class: np.ndarray
+
+    @classmethod
+    def empty(cls, channels: int, classes: int) -> Self:
+        """Of no picture yet."""
+        often, by_class = np.zeros(channels, np.int64), np.zeros((classes, channels))
+        return cls(Best(channels), Best(channels), often, by_class)
+
+    def add(self, first: int, peaks: Peaks, scores: np.ndarray) -> None:
+        """Takes pictures into account, from the `first` number on; scores float32 [B, classes]."""
+        shares = shares_of(peaks.shares)
+        self.relevant.add(first, shares, peaks.positions)
+        self.activating.add(first, peaks.activations, peaks.active_positions)
+        largest = np.argsort(-np.abs(shares), axis=1, kind="stable")[:, :OFTEN]
+        self.often += np.bincount(largest.ravel(), minlength=shares.shape[1])
+        np.add.at(self.by_class, scores.argmax(1), np.maximum(shares, 0))
+
+
+def thumbnail_of(picture: np.ndarray) -> np.ndarray:
+    """The thumbnail of a picture uint8 [h, w, 3]: uint8 [THUMBNAIL * THUMBNAIL], grey."""
+    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    return cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=cv2.INTER_AREA).reshape(-1)
+
+
+def are_alike(thumbnails: np.ndarray, thumbnail: np.ndarray) -> np.ndarray:
+    """Which of some thumbnails, uint8 [N, THUMBNAIL * THUMBNAIL], are nearly equal to another."""
+    differences = np.abs(thumbnails.astype(np.int16) - thumbnail).mean(-1)
+    limit = max(ALIKE, ALIKE_PART * float(thumbnail.std()))
+    return np.asarray(differences < limit)
+
 
 RELEVANT, ACTIVATING = 6, 3
 """How many pictures a channel shows: with most relevance, and with most activation."""

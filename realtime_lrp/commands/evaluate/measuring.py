@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.curves import GRID, REPLACED, CurveMeter, areas
+from realtime_lrp.commands.evaluate.curves import BATCH, GRID, REPLACED, CurveMeter, areas
 from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     CONFIGURED,
@@ -38,7 +38,6 @@ from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system.progress import Progress
 
-BATCH = 16  # samples that are explained together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
 SHOWN = 3  # maps of a row that are kept for the picture of all maps
 

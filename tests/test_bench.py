@@ -1,14 +1,12 @@
 """`bench`: its report, its baseline and its counts of operations."""
 
 import json
-from typing import ClassVar
 
 import keras
 import pytest
 from test_relevance import largest_difference, vgg_like
 
-from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import run as bench
+from realtime_lrp import Explainer
 from realtime_lrp.commands.bench import timing
 from realtime_lrp.commands.bench.networks import baseline
 from realtime_lrp.engine import device as hardware
@@ -76,42 +74,3 @@ def test_operations_and_weights_are_counted():
     explainer = Explainer(keras.Model(x, y))
     assert explainer.weights == 108 + 36 + 32 + 640
     assert explainer.flops == 2 * (108 * 64 + 36 * 16 + 32 * 16 + 640)
-
-
-class Screen:
-    """Stands in for the window; a new one is small, the full screen is not."""
-
-    shown: ClassVar = []
-    size = (90, 160)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        pass
-
-    def fill_screen(self, on):
-        """Changes its size."""
-        self.size = (180, 320) if on else (90, 160)
-
-    def show(self, canvas):
-        """Notes the canvas's size."""
-        self.shown.append(canvas.shape[:2])
-
-    def events(self):
-        """There are none."""
-        return []
-
-
-def test_bench_measures_the_window(tiny_model, monkeypatch):
-    """At the size of a new window and on the full screen; nothing without a display."""
-    chosen = config.load(options={"--model": str(tiny_model), "--preprocess": "none"}).config
-    engine = bench.Engine(bench.benchmark_config(chosen))
-    monkeypatch.setattr(timing, "display_reachable", lambda: False)
-    assert timing.time_window(engine, 2) == {}
-    monkeypatch.setattr(timing, "display_reachable", lambda: True)
-    monkeypatch.setattr(timing, "Window", Screen)
-    times = timing.time_window(engine, 3)
-    assert list(times) == ["160 x 90", "320 x 180"]
-    assert all(one["ms"] > 0 for one in (times["320 x 180"]["draw"], times["160 x 90"]["draw"]))
-    assert set(Screen.shown) == {(90, 160), (180, 320)}

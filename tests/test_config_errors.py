@@ -1,6 +1,5 @@
 """What is wrong with a configuration: all of it at once, each with its place and the way out."""
 
-import os
 import re
 import sys
 import time
@@ -12,7 +11,7 @@ from click.shell_completion import get_completion_class
 from realtime_lrp import config
 from realtime_lrp.cli import cli
 from realtime_lrp.config import legal_values, names
-from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
+from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
@@ -242,26 +241,6 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
     line = refusal_of(file)[0]
     assert line.removeprefix(str(file)).startswith(words)
     assert time.process_time() - begun < 2
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("/proc/self/mem", "cannot be read (Input/output error)"),
-        ("fifo", "is a folder, a device or a pipe; expected a file"),
-        ("loop", "cannot be read (Too many levels of symbolic links)"),
-        ("a\0b", "there is no such configuration file"),
-    ],
-)
-@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs Linux")
-def test_what_is_no_file_is_refused_at_once(tmp_path, monkeypatch, name, words):
-    """Nothing is waited for, and nothing endless is read."""
-    monkeypatch.chdir(tmp_path)
-    os.mkfifo("fifo")
-    os.symlink("loop", "loop")
-    kind = MissingInputError if words.startswith("there is no") else ConfigError
-    (line,) = refusal_of(name, kind=kind)
-    assert line.endswith(f": {words}")
 
 
 TABLES = [

@@ -15,7 +15,6 @@ import jsonschema
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.settings import wrong_settings
 from realtime_lrp.config.names import KEYS as KEYS_OF_WINDOW
 from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
@@ -141,26 +140,6 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
 
     tried(examples, INPUTS[kind], holds)
     print(f"\n{kind}: {sum(told.values())} tried: {dict(told)}")
-
-
-@pytest.mark.parametrize("examples", [30, pytest.param(3000, marks=pytest.mark.release)])
-def test_any_captions_are_texts_or_a_clear_refusal(examples, tmp_path):
-    """English with a few of its lines changed."""
-    file, told = tmp_path / "en.yaml", Counter()
-
-    def holds(data):
-        file.write_bytes(data)
-        try:
-            load_captions(["en"], tmp_path)
-            told["accepted"] += 1
-        except ConfigError as error:
-            refused_clearly(file, str(error).splitlines())
-            told["refused"] += 1
-
-    english = (config.ASSETS / "captions" / "en.yaml").read_text(encoding="utf-8")
-    lines = english.splitlines(keepends=True)
-    tried(examples, lambda random: mutated(random, lines), holds)
-    print(f"\ncaptions: {examples} tried: {dict(told)}")
 
 
 def refused_clearly(file, lines):

@@ -276,14 +276,6 @@ def test_a_stream_is_measured_and_its_password_hidden(monkeypatch):
 # The display
 
 
-@pytest.mark.gui
-def test_a_window_opens(display, monkeypatch):
-    """For a moment, in a process of its own; the screen has its size."""
-    monkeypatch.setenv("DISPLAY", display)
-    row = only(doctor.run_group(doctor.DISPLAY, SETTINGS))
-    assert (row.mark, row.found) == ("ok", "a window opens, screen 1280 x 800")
-
-
 # What computes
 
 

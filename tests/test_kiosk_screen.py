@@ -104,24 +104,6 @@ def test_every_page_fits(size, swapped, monkeypatch):
             assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
 
 
-def test_what_to_try_fits_the_moment():
-    """Who has an answer is asked to change what they show; a list begins when its moment does."""
-    for drawing in (True, False):
-        for language, words in enumerate(CAPTIONS):
-            pages = Pages(drawing)
-            nothing = words.try_drawing if drawing else words.try_objects
-            answered = words.try_answer_drawing if drawing else words.try_answer_objects
-            for given, hints, begin in (
-                (None, nothing, 0.0),
-                (answer("cup", 0.9), answered, 100.0),
-                (answer("cup", 0.2), answered, 100.0),
-                (None, nothing, 200.0),
-            ):
-                made = [pages.active(language, given, begin + 12.0 * turn) for turn in range(4)]
-                expected = [hints[turn % len(hints)] for turn in range(4)]
-                assert [page.top[-1].text for page in made] == expected
-
-
 def view_of(exhibit, now, made=None, **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     picture[:, :320] = (0, 255, 0)

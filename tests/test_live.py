@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 from faults.clock import until
 from faults.server import MjpegServer
-from program import opened_window, start, with_display
+from program import opened_window, start
 from viewer import Viewer, explained_frame, green_square
 
 from realtime_lrp import config
@@ -167,24 +165,6 @@ def test_the_demo_opens_a_window(display, tmp_path):
         opened_window(display, process)
         assert process.wait(60) == 0, process.stderr.read()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.gui
-def test_pyav_and_opencv_live_together(display):
-    """The import order that hangs a window is not ours."""
-    code = (
-        "from realtime_lrp.video.reader import VideoReader\n"
-        "from realtime_lrp.view.window.window import Window\nimport numpy as np\n"
-        "with Window() as w:\n w.show(np.zeros((50, 50, 3), np.uint8)); w.events(); print(w.closed)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=with_display(display),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.stdout.strip() == "False", done.stderr
 
 
 def test_a_mirror_turns_the_live_picture(tiny_model, monkeypatch):

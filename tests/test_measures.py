@@ -2,7 +2,6 @@
 
 import csv
 import re
-from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -226,24 +225,6 @@ def test_a_missing_value_is_counted_out(measurement):
     assert report["photos"]["values"]["grad_cam"]["other_class"][:3] == [0.1, None, 0.3]
     text = "\n".join(table_lines(report))
     assert re.search(r"^n +pictures with a value, where not all: other: 7 to 8$", text, re.M)
-
-
-def test_pictures_of_one_photo_are_counted_as_one(measurement):
-    """The table and its caption say so; a photo is known by its name without the ending."""
-    names = [
-        "owl.jpg", "owl: mirrored.jpg", "owl.jpg: great grey owl", "a.b.png", "a.b: 2.png",
-        "drawing 1", "drawing 2", "c.jpeg",
-    ]  # fmt: skip
-    measurement = replace(measurement, samples=names)
-    assert measurement.photos == ["owl"] * 3 + ["a.b"] * 2 + ["drawing 1", "drawing 2", "c"]
-    report = summary(measurement)
-    text = "\n".join(table_lines(report))
-    assert "net_1, 8 pictures of 5 photos; the object" in text
-    assert "fewer than 6 photos" in text and "*" not in text  # no row is called the best
-    assert "2000 bootstrap resamples of the photos, pictures of one photo together" in text
-    caption = latex_table(report)
-    assert "8 pictures of 5 photos (other" in caption and r"\textbf" not in caption
-    assert "(2000 resamples of the photos, pictures of one photo together)" in caption
 
 
 def test_the_latex_table(measurement):

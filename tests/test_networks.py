@@ -2,11 +2,7 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
 import threading
-import time
 
 import keras
 import numpy as np
@@ -184,16 +180,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "models"
 
 
-def start_download(folder, address):
-    """Downloads w.h5 in a child process."""
-    code = (
-        "from realtime_lrp.models.downloads import Download, fetch; "
-        f"fetch(Download('{address}/w.h5', '{MD5}'))"
-    )
-    environment = {**os.environ, "KERAS_HOME": str(folder.parent)}
-    return subprocess.Popen([sys.executable, "-c", code], env=environment)
-
-
 def names(folder):
     """The names of the files in the folder."""
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -250,31 +236,6 @@ def test_a_damaged_file_is_downloaded_again(folder):
     with serving(sends(BODY)) as (address, asked):
         assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
     assert len(asked) == 1
-
-
-@pytest.mark.release
-def test_a_killed_download_leaves_nothing_under_the_final_name(folder):
-    """The next run downloads the whole file."""
-    arrived, hold = threading.Event(), threading.Event()
-
-    def answer(handler):
-        if arrived.is_set():
-            return sends(BODY)(handler)
-        sends(BODY[:-10], len(BODY))(handler)
-        handler.wfile.flush()
-        arrived.set()
-        hold.wait(300)
-
-    with serving(answer) as (address, _):
-        child = start_download(folder, address)
-        assert arrived.wait(300)
-        while not any(path.is_file() and path.stat().st_size for path in folder.rglob("*")):
-            time.sleep(0.01)
-        child.kill()
-        child.wait()
-        hold.set()
-        assert "w.h5" not in names(folder)
-        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
 
 
 @pytest.fixture

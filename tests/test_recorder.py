@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections import namedtuple
-from fractions import Fraction
 
 import av
 import media
@@ -17,9 +16,8 @@ from faults.clock import until
 
 from realtime_lrp.errors import OutputError, TransferError, UsageError
 from realtime_lrp.video import recorder
-from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.recorder import KEPT_FREE, Recorder
-from realtime_lrp.video.writer import VideoWriter, verify
+from realtime_lrp.video.writer import verify
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
@@ -265,14 +263,3 @@ def test_every_second_is_brought_to_the_disk(monkeypatch, tmp_path):
     with Recorder(tmp_path / "view.mp4", SIZE) as recording:
         put_all(recording, np.arange(100) / 30)
     assert synced == [str(tmp_path / f"view.mp4.{os.getpid()}.part")] * 4
-
-
-def test_a_picture_of_odd_size_is_widened_by_its_own_edge(tmp_path):
-    """H.264 needs even sides; a black line would be seen."""
-    path = tmp_path / "odd.mp4"
-    with VideoWriter(path, ".mp4", Fraction(25), Fraction(1, 25)) as writer:
-        writer.write(np.full((33, 47, 3), 200, np.uint8), 0)
-    with VideoReader(path) as reader:
-        (frame,) = reader
-    assert frame.picture.shape == (34, 48, 3)
-    assert frame.picture.min() > 190

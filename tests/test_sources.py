@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from faults.cameras import Device
 from faults.clock import until
-from faults.server import MjpegServer
 
 from realtime_lrp.errors import MissingInputError, UnavailableError
 from realtime_lrp.system.channel import Channel, Failed
@@ -173,17 +172,6 @@ def test_sources_that_are_not_there_are_refused(stop):
     for words in ("none.mp4", "screen:", "synthetic:0"):
         with pytest.raises(MissingInputError):
             open_source(words, stop)
-
-
-def test_credentials_of_a_url_stay_secret(stop):
-    """Neither name nor password is in a message or a description."""
-    with pytest.raises(UnavailableError) as refusal:
-        open_source("http://me:secret@127.0.0.1:9/", stop)
-    assert "secret" not in str(refusal.value)
-    with MjpegServer() as server:
-        address = f"http://me:secret@127.0.0.1:{server.port}/camera.mjpg"
-        with open_source(address, stop) as source:
-            assert source.described == f"http://***@127.0.0.1:{server.port}/camera.mjpg"
 
 
 RED_WINDOW = """

@@ -1,6 +1,12 @@
 """The figures of `--stats`: what is counted, and from when on."""
 
+import json
+import time
+
+import numpy as np
+import psutil
 import pytest
+from program import start
 
 from realtime_lrp.realtime import stats as module
 from realtime_lrp.realtime.stats import Stats
@@ -43,3 +49,63 @@ def test_what_has_no_meaning_is_null():
     nothing = ("display_fps", "maps_per_s", "map_ms", "frame_age_ms", "map_age_ms", "reconnects")
     assert [figures[name] for name in nothing] == [None] * 6
     assert (figures["device"], figures["precision"], figures["maps"]) == ("CPU", "float32", 0)
+
+
+WARM = 120
+"""Seconds until the figures hold as many durations as they keep."""
+
+EMBEDDED = ("--model", "shapes", "--target", "top1", "--display", "none")
+
+
+def viewed(tmp_path, source, seconds):
+    """Figures of `live` without a display, and (seconds, MiB, threads, files) of each second."""
+    figures, samples = tmp_path / "figures.json", []
+    words = ("--duration", seconds, "--stats", figures)
+    begin = time.monotonic()
+    with start("live", "--source", source, *EMBEDDED, *words) as process:
+        program = psutil.Process(process.pid)
+        while process.poll() is None:
+            samples.append(sample(program, time.monotonic() - begin))
+            time.sleep(1.0)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+    assert err == ""
+    return json.loads(figures.read_text()), [one for one in samples if one]
+
+
+def sample(program, seconds):
+    """What the program holds; None where it is ending."""
+    try:
+        return (
+            seconds, program.memory_full_info().uss / 2**20, program.num_threads(),
+            program.num_fds(),
+        )  # fmt: skip
+    except psutil.NoSuchProcess:
+        return None
+
+
+def assert_accounted(figures):
+    """Captured = shown + dropped, but for the one or two on their way; nothing is traced again."""
+    on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
+    assert 0 <= on_their_way <= 2
+    assert (figures["traces"], figures["reconnects"]) == (1, 0)
+    assert figures["maps"] > 0
+
+
+@pytest.mark.release
+def test_100000_pictures_leave_nothing_behind(tmp_path, capsys):
+    """At 240 a second: the account is exact, memory, threads and files stand still."""
+    figures, samples = viewed(tmp_path, "synthetic:240", 450)
+    assert_accounted(figures)
+    seconds, memory, threads, files = np.array(samples[WARM:]).T
+    (slope, _), covariance = np.polyfit(seconds / 3600, memory, 1, cov=True)
+    error = float(np.sqrt(covariance[0, 0]))
+    with capsys.disabled():
+        print(
+            f"\n{figures['frames_captured']} frames, {figures['frames_shown']} shown, "
+            f"{figures['frames_dropped']} dropped, {figures['maps']} maps; memory "
+            f"{memory[0]:.1f} to {memory[-1]:.1f} MiB, slope {slope:.1f} +- {error:.1f} MiB/h"
+        )
+    assert figures["frames_captured"] > 100_000
+    assert memory[-60:].mean() - memory[:60].mean() < 1.0
+    assert len(set(threads)) <= 2 and threads[-1] <= threads[0] and files[-1] <= files[0]

@@ -38,28 +38,6 @@ class Screen:
             time.sleep(pause_s)
             assert self.process.poll() is None, (key, self.process.stderr.read())
 
-    def picture(self):
-        """What the window shows, uint8 [rows, columns, 3] RGB."""
-        x, y, columns, rows = self.place()
-        return screenshot(self.display, self.folder / "s.png")[y : y + rows, x : x + columns]
-
-    def place(self):
-        """x, y, columns, rows of the window's inside on the screen."""
-        words = xdotool(self.display, "getwindowgeometry", "--shell", self.window).split()
-        facts = dict(word.split("=") for word in words)
-        inside = xdotool(self.display, "getwindowgeometry", self.window)
-        assert inside
-        return tuple(int(facts[name]) for name in ("X", "Y", "WIDTH", "HEIGHT"))
-
-    def until(self, condition, timeout_s=60):
-        """Takes pictures until one fits, and gives it."""
-        end = time.monotonic() + timeout_s
-        while not condition(picture := self.picture()):
-            assert self.process.poll() is None, self.process.stderr.read()
-            assert time.monotonic() < end, "it never looked like that"
-            time.sleep(0.1)
-        return picture
-
 
 def warm(picture):
     """How many pixels have the colour of notices and headings."""
@@ -95,7 +73,8 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, ti
         assert list(data["names"]) == ["epsilon_plus_flat", "guided_backprop", "grad_cam"]
         assert data["picture"].shape == (480, 640, 3)
         assert json.loads(str(data["asked"]))["device"] == "CPU"
-        settings = config.load(write(tmp_path / "again.yaml", str(data["config"]))).config
+        (tmp_path / "again.yaml").write_text(str(data["config"]))
+        settings = config.load(tmp_path / "again.yaml").config
         assert settings.model.name == str(tiny_model) and settings.overlay.colormap == "bwr"
 
 
@@ -117,12 +96,6 @@ def kept_with_further_maps(screen, folder):
             if len(data["further"]) == 2 and not data["explained_picture"].size:
                 return newest
     raise AssertionError("the further maps never came")
-
-
-def write(path, text):
-    """A file with a text."""
-    path.write_text(text)
-    return path
 
 
 @pytest.mark.gui

@@ -1,14 +1,8 @@
-"""Damaged and hostile inputs, tried on the program in child processes with limits.
+"""Damaged and hostile inputs: `pytest -m release tests/test_fuzz.py` tries them.
 
-- mutations: damages bytes, anywhere, in numbers, in chunks
-- structures: where numbers and chunks lie in the formats
-- inputs: the valid files that the damage begins with; names, and things that are no files
-- targets: what an input is given to, and what must hold afterwards
+- damage: damages bytes and JSON
+- files: valid files, and damaged ones given to what reads them, in processes with limits
 - streams: servers that answer an address as a hostile camera would
-- child: the process that tries inputs one after the other
-- runner: starts children, notes what kills or hangs them, counts
-
-`pytest -m release tests/test_fuzz.py` runs them.
 """
 
 import realtime_lrp  # noqa: F401 - it tells OpenCV its limits, before anything loads OpenCV

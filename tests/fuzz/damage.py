@@ -1,10 +1,9 @@
-"""Damages bytes: anywhere, in the numbers of a format, in its chunks. Seeded."""
+"""Damages bytes and JSON anywhere. Seeded."""
 
 import json
 import random
+import zlib
 from collections.abc import Callable, Sequence
-
-from fuzz import structures
 
 NUMBERS = (0, 1, 2, 7, 8, 16, 127, 128, 255, 256, 8192, 8193, 16385, 32767, 32768, 65500, 65535,
            65536, 2**20, 2**24, 2**27, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63,
@@ -26,14 +25,14 @@ def mutated(original: bytes, chance: random.Random, others: Sequence[bytes] = ()
         return chance.choice([b"", original[:1], bytes(len(original)), *others])
     data = bytearray(original)
     for _ in range(chance.choice([1, 1, 1, 2, 4])):
-        how = chance.choice([_bits, _bytes, _cut, _repeat, _number, _number, _number, _chunks])
+        how = chance.choice([_bits, _bytes, _cut, _repeat, _number, _number])
         how(data, chance)
     if others and chance.random() < 0.05:
         other = chance.choice(others)
         data[chance.randrange(len(data) + 1) :] = other[chance.randrange(len(other) + 1) :]
     if chance.random() < 0.1:
         del data[chance.randrange(len(data) + 1) :]
-    return structures.mended(bytes(data)) if chance.random() < 0.8 else bytes(data)
+    return mended(bytes(data)) if chance.random() < 0.8 else bytes(data)
 
 
 def _place(data: bytearray, chance: random.Random) -> int:
@@ -63,31 +62,25 @@ def _repeat(data: bytearray, chance: random.Random) -> None:
 
 
 def _number(data: bytearray, chance: random.Random) -> None:
-    """Another value in a number of the format."""
-    fields = structures.fields(bytes(data))
-    if not fields:
-        return _bytes(data, chance)
-    offset, size, order = chance.choice(fields)
-    before = int.from_bytes(data[offset : offset + size], order)
-    value = chance.choice([*NUMBERS, before + 1, before - 1, before * 2, len(data), offset])
-    data[offset : offset + size] = (value % 2 ** (8 * size)).to_bytes(size, order)
-    return None
+    """Another value where a number may be."""
+    size, place = chance.choice([1, 2, 4, 8]), _place(data, chance)
+    before = int.from_bytes(data[place : place + size])
+    value = chance.choice([*NUMBERS, before + 1, before - 1, before * 2, len(data), place])
+    data[place : place + size] = (value % 2 ** (8 * size)).to_bytes(
+        size, chance.choice(["big", "little"])
+    )
 
 
-def _chunks(data: bytearray, chance: random.Random) -> None:
-    """A chunk is left out, repeated, or changes places with another one."""
-    spans = structures.chunks(bytes(data))
-    if not spans:
-        return _cut(data, chance)
-    (a, b), (c, d) = sorted([chance.choice(spans), chance.choice(spans)])
-    what = chance.randrange(3)
-    if what == 0:
-        del data[a:b]
-    elif what == 1:
-        data[c:c] = data[a:b] * chance.choice([1, 20])
-    elif b <= c:
-        data[a:d] = data[c:d] + data[b:c] + data[a:b]
-    return None
+def mended(data: bytes) -> bytes:
+    """The bytes with checksums that hold again, where it is a PNG; others go without."""
+    new, at = bytearray(data), 8
+    while data.startswith(b"\x89PNG\r\n\x1a\n") and at + 12 <= len(data):
+        end = at + 12 + int.from_bytes(data[at : at + 4])
+        if end > len(data):
+            break
+        new[end - 4 : end] = zlib.crc32(data[at + 4 : end - 4]).to_bytes(4)
+        at = end
+    return bytes(new)
 
 
 def mutated_json(text: str, chance: random.Random) -> str:

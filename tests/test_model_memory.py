@@ -17,7 +17,7 @@ from model_files import archived, check_in_this_process, dense, serialise
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import memory as of_models
 from realtime_lrp.models.memory import (
-    aligned_zeros,
+    aligned_empty,
     assigned_without_copies,
     shared_tensor,
 )
@@ -134,8 +134,8 @@ def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):
 
 def test_weights_share_the_memory_of_what_is_loaded(tmp_path):
     """Large weights are the array that was read; small ones and other shapes go through Keras."""
-    values = aligned_zeros((3, 5))
-    values += np.arange(15).reshape(3, 5)
+    values = aligned_empty((3, 5))
+    values[...] = np.arange(15).reshape(3, 5)
     shared = shared_tensor(values)
     values[0, 0] = 7
     assert shared[0, 0].numpy() == 7 and shared.shape == (3, 5)

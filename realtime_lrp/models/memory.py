@@ -100,11 +100,6 @@ def _output_bytes(layer: keras.Layer) -> int:
     return 0 if None in shape else 4 * math.prod(shape)
 
 
-def aligned_zeros(shape: Iterable[int]) -> np.ndarray:
-    """As `aligned_empty`, but zeros, which take no memory before they are changed."""
-    return aligned_empty(shape, np.zeros)
-
-
 def aligned_empty(
     shape: Iterable[int], allocate: Callable[..., np.ndarray] = np.empty
 ) -> np.ndarray:
@@ -139,7 +134,7 @@ def initialise_with_zeros(weights: Iterable[keras.Variable]) -> None:
 
 def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
     if dtype == "float32":
-        return shared_tensor(aligned_zeros(shape))
+        return shared_tensor(aligned_empty(shape, np.zeros))
     return tf.zeros(shape, dtype)
 
 

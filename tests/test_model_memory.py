@@ -22,6 +22,7 @@ from realtime_lrp.models.memory import (
     shared_tensor,
 )
 from realtime_lrp.models.untrusted.loading import load_model
+from realtime_lrp.relevance.network import checks
 from realtime_lrp.system import memory
 
 GIB = 1 << 30
@@ -95,11 +96,11 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
     activations = 4 * (300 + 256 + 256 + 5)
     assert of_models.needed_bytes(model) in (weights + activations, weights + activations - 4 * 300)
     needed = of_models.needed_bytes(model)
-    monkeypatch.setattr(of_models, "available_bytes", lambda: needed)
-    of_models.refuse_beyond_memory(needed, "it")
-    monkeypatch.setattr(of_models, "available_bytes", lambda: needed - 1)
+    monkeypatch.setattr(checks, "available_bytes", lambda: needed)
+    checks.refuse_beyond_memory(needed, "it")
+    monkeypatch.setattr(checks, "available_bytes", lambda: needed - 1)
     with pytest.raises(UnavailableError, match="it is too large"):
-        of_models.refuse_beyond_memory(needed, "it")
+        checks.refuse_beyond_memory(needed, "it")
 
 
 def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):

@@ -18,8 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system.memory import available_bytes, gib
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
 ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to begin
 LARGE = 1 << 18  # Weights with fewer entries are left to Keras
@@ -56,21 +55,6 @@ def _build(
     with keras.StatelessScope():
         pass  # leaving this scope allocates every variable
     return model
-
-
-def refuse_beyond_memory(needed: int, name: str) -> None:
-    """Refuses what needs more bytes than are free; checks nothing if there is a GPU."""
-    free = available_bytes()
-    if needed > free and not tf.config.list_physical_devices("GPU"):
-        raise too_large(name, f"it needs {gib(needed)} of memory, {gib(free)} are free")
-
-
-def too_large(name: str, reason: str) -> UnavailableError:
-    """The error for a model that does not fit into this machine's memory."""
-    return UnavailableError(
-        f"{name} is too large for this machine: {reason}.\n"
-        "Use a smaller network or smaller pictures, or close other programs."
-    )
 
 
 def needed_bytes(model: keras.Model) -> int:

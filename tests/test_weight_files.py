@@ -197,7 +197,12 @@ def computed(monkeypatch):
         if isinstance(kind, type) and "__call__" in vars(kind):
             watch(kind)
     zeros = memory._zeros
-    monkeypatch.setattr(memory, "_zeros", lambda *shape: names.append("zeros") or zeros(*shape))
+
+    def noted(shape, dtype=None):
+        names.append("zeros")
+        return zeros(shape, dtype)
+
+    monkeypatch.setattr(memory, "_zeros", noted)
     return names
 
 

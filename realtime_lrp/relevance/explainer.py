@@ -225,6 +225,8 @@ class Explainer(ConceptViews):
         if self.precision != "float32":
             graph.compute_in(tf.as_dtype(self.precision), lowering.exact, lowering.exact_forward)
         self._as_built = graph.unfolded(folded)
+        for plan in plans:
+            plan.back  # noqa: B018  modified weights are made now, not at the first picture
         self.rules_by_layer = layer_rules(graph, plans[0].rules)
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.differences = tuple(plan.difference for plan in plans)

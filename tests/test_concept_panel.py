@@ -323,7 +323,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     """At the right of the canvas; clicks go to the rows of the newest map; hidden, it is gone."""
     viewer = Viewer(size=(360, 640))
     frame = viewer.frame(np.full((240, 320, 3), 90, np.uint8))
-    viewer.press("F2")
+    viewer.press("c")
 
     def explained_now(found):
         strength = np.zeros((8, 8), np.float32)
@@ -331,7 +331,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
             frame, strength, (40, 0, 280, 240), request=viewer.request, concepts=found
         )
         viewer.maps.put(explained, time.monotonic())
-        viewer.press(",")  # any change of the view is drawn at once
+        viewer.press("text_size:medium")  # any change of the view is drawn at once
         viewer.view.step()
 
     explained_now(None)
@@ -348,7 +348,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     explained_now(found_of(5, 17))
     assert viewer.view.first.scene.title == "channel 5 of conv2"
     assert viewer.view.first.scene.arrangement == before, "nothing moves"
-    viewer.press("F2")
+    viewer.press("c")
     viewer.view.step()
     assert viewer.request.concepts is None and not viewer.state.concept_rows
     assert viewer.view.concepts is None and viewer.view.split.place is None

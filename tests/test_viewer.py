@@ -37,9 +37,6 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
     return viewer
 
 
-# The key table
-
-
 # The list of classes
 
 
@@ -52,16 +49,18 @@ def typed(listed, *names):
 
 def test_the_list_of_classes_is_narrowed_and_walked_through():
     """Letters anywhere in the name, digits from the front of the number, arrows, Backspace."""
-    listed = menus.ClassList([(7, "heart"), (3, "star fish"), (31, "Säge")], np.zeros(32))
-    assert listed.chosen() == 7
-    assert typed(listed, "Down").chosen() == 3
+    listed = menus.ClassList(
+        entries=[(7, "heart"), (3, "star fish"), (31, "Säge")], scores=np.zeros(32)
+    )
+    assert listed.chosen()[0] == 7
+    assert typed(listed, "Down").chosen()[0] == 3
     letters = typed(listed, "Down", "a", "r")
     assert [one[0] for one in letters.found()] == [7, 3]
     number = typed(letters, "BackSpace", "BackSpace", "3")
     assert [one[0] for one in number.found()] == [3, 31]
-    assert typed(number, "Page_Down").chosen() == 31
+    assert typed(number, "Page_Down").chosen()[0] == 31
     umlaut = typed(number, "BackSpace", "ä")
-    assert umlaut.chosen() == 31
+    assert umlaut.chosen()[0] == 31
     nothing = typed(umlaut, "space")
     assert nothing.chosen() is None and nothing.found() == []
 
@@ -77,7 +76,7 @@ def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
     first = viewer.capture.frames.newest()
     viewer.maps.put(explained_frame(first, drawn_at(30, 30), BOX), 1.0)
     viewer.view.step()
-    viewer.press(".")
+    viewer.press("step")
     viewer.capture.frames.put(GREY, 2.0)
     viewer.view.step()
     assert viewer.request.frame.number == 3 and viewer.view.frame.number == 2
@@ -91,11 +90,11 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     """Steps take the newest one; the account is right all the same."""
     viewer = Viewer()
     first = viewer.frame(GREY)
-    viewer.press("f")
+    viewer.press("space")
     assert viewer.told == [("pause", True)] and viewer.request.frame is first
     for _ in range(3):
         assert viewer.frame(GREY + 1) is first
-    viewer.press(".")
+    viewer.press("step")
     viewer.view.step()
     assert viewer.view.frame.number == 4 and viewer.request.frame.number == 4
     viewer.frame(GREY)
@@ -107,7 +106,7 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     viewer.view.finish()
     assert (viewer.stats.frames_captured, viewer.stats.frames_shown) == (5, 3)
     assert viewer.stats.frames_dropped == 2
-    viewer.press("e", "w")
+    viewer.press("next_file", "previous_file")
     assert viewer.told[3:] == [("skip", 1), ("skip", -1)]
 
 
@@ -146,10 +145,10 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
     viewer = Viewer(**{"--opacity": 1})
     frame = viewer.frame(GREY)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 30)[..., 1], BOX), frame.time)
-    viewer.press("f")
+    viewer.press("space")
     viewer.view.step()
     fire = viewer.shown[-1][60, 80]
-    viewer.press("j", "j")
+    viewer.press("colormap:hot")
     viewer.view.step()
     assert viewer.state.look.colormap == "hot"
     assert (viewer.shown[-1][60, 80] == 255).all() and (fire == (255, 187, 0)).all()
@@ -193,10 +192,10 @@ def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
     picture[:, :80] = 40
     frame = viewer.frame(picture)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 20), BOX), frame.time)
-    viewer.press("f")
+    viewer.press("space")
     viewer.view.step()
     assert green_column(viewer) < 80 and viewer.shown[-1][5, 5].tolist() == [40] * 3
-    viewer.press("m")
+    viewer.press("mirror")
     viewer.view.step()
     assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and np.isnan(green_column(viewer))
     frame = viewer.request.frame

@@ -240,7 +240,7 @@ class Live(Section):
     names as of model.name, or keys of the section model, such as [vgg16, {name: my.keras, labels:
     my.txt, preprocess: torch}]"""
     concepts: Option[bool] = False
-    """true or false: whether the panel of concepts is shown at the start (key F2): the four
+    """true or false: whether the panel of concepts is shown at the start (key c): the four
     channels with most relevance, each with its map and pictures of the gallery"""
     figures: list[Literal["answer", "rates", "setting"]] | None = None
     """what is shown beside the picture at the start: answer, rates, setting; null: answer and

@@ -18,10 +18,10 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Controls, arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.menus import ClassList, PanelList
+from realtime_lrp.view.menus import Menu
 
 NOTICE_S = 4.0  # seconds for which a notice is shown
-ESCAPE_S = 2.0  # within this many seconds a second Esc ends
+END_S = 2.0  # within this many seconds a second press of Esc, q or End ends
 
 PRESENTER_ROWS = 1000
 """From this height of the canvas on the presenter view is the default: a screen of 1080 lines, less
@@ -127,12 +127,12 @@ class ViewerState:
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
-    menu: ClassList | PanelList | None = None  # the list that is open
+    menu: Menu | None = None  # the list that is open
+    free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
+    last_command: str = ""  # the name of what was done last by typing
     list_froze: bool = False  # whether the picture is frozen only because a list is open
-    helping: bool = False  # whether the help is shown
-    help_page: int = 0  # which page of it, from 0 on
     full_screen: bool = False  # whether the window is to fill the screen
-    escape_until: float = 0.0  # another Esc before this `time.monotonic()` ends
+    end_until: float = 0.0  # another press before this `time.monotonic()` ends
     about: bool = False  # whether a sentence about each method is shown
     size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
     # where the picture stands on the canvas; several boxes side by side
@@ -168,7 +168,7 @@ class ViewerState:
     def controls(self, now: float) -> Controls | None:
         """The controls, if they are shown: not while somebody paints, and not with menus."""
         pointer = self.pointer
-        if self.helping or self.menu or pointer.holds in ("picture", "menu"):
+        if self.menu or pointer.holds in ("picture", "menu"):
             return None
         if now >= pointer.until and pointer.holds != "bar":
             return None

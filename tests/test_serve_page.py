@@ -162,7 +162,7 @@ def ready(page):
 
     for figure in ("maps", "shown", "latency"):
         until(page, lambda name=figure: counts(name), f"no {figure}")
-    expect(page.locator("#answers .bar")).to_have_count(5)
+    expect(page.locator("#answers .bar")).to_have_count(3)
     assert size(page) == [640, 480] and "token" not in page.url
 
 
@@ -205,7 +205,7 @@ def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
     expect(page.locator("#target")).to_have_value("heart - star")
     page.fill("#target", "top1")
     page.press("#target", "Enter")
-    expect(page.locator("#answers")).to_contain_text("the best")
+    expect(page.locator("#answers")).to_contain_text("why: ")
 
 
 def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
@@ -369,7 +369,7 @@ class TestTheAudience:
         expect(warning).to_contain_text("Only this machine opens that address")
         page.keyboard.press("Escape")
         expect(watching.locator("#controls")).to_be_hidden()
-        watching.keyboard.press("f")
+        watching.keyboard.press(" ")
         page.click("#freeze")
         pressed(page, "freeze").to_have_count(1)
         page.click("#freeze")

@@ -14,7 +14,17 @@ from realtime_lrp.realtime.viewer import compose, figures, view
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import menus
-from realtime_lrp.view.hud import Bar, Paragraph, Row
+from realtime_lrp.view.arrangement import central_square
+from realtime_lrp.view.blocks import blocks_end
+from realtime_lrp.view.hud import (
+    ANSWER_SCALE,
+    PRESENTED_SCALE,
+    Bar,
+    Headline,
+    Line,
+    Paragraph,
+    Row,
+)
 from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
@@ -225,8 +235,9 @@ def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     """They change with the map, and not with the request or some time later."""
     monkeypatch.setattr(view, "FIGURES_S", 1e9)
-    viewer = seen(Viewer(figures=True))
-    viewer.press("v")
+    viewer = Viewer(figures=True)
+    viewer.press("u")
+    seen(viewer).press("v")
     viewer.view.step()
     shown = viewer.view.first.scene
     assert ("target", "the best: heart") in named_values(shown)
@@ -244,6 +255,51 @@ def named_values(scene):
     """Names and values of all rows of a scene."""
     entries = [entry for block in (*scene.left, *scene.right) for entry in block]
     return [(one.name, one.value) for one in entries if isinstance(one, Row)]
+
+
+# The presenter view
+
+
+def presented(size, picture_size=(480, 640), scores=(0.7, 0.2, 0.06, 0.03, 0.01), **options):
+    """A viewer that has shown a frame with five answers."""
+    viewer = Viewer(size=size, figures=True, **options)
+    picture = np.full((*picture_size, 3), 90, np.uint8)
+    frame = viewer.frame(picture)
+    box = central_square(picture_size)
+    labels = ("water bottle", "African chameleon", "cup", "star", "fish")
+    drawn = np.zeros((9, 9), np.float32)
+    viewer.maps.put(explained_frame(frame, drawn, box, scores, labels), frame.time)
+    viewer.view.step()
+    return viewer
+
+
+@pytest.mark.parametrize("size", [(480, 640), (720, 1280), (1080, 1920), (1920, 1080)])
+def test_the_presenter_view_is_what_one_sees_first(size):
+    """The answer in letters of 6 to 8 % of the height, what is explained, and two further bars."""
+    scene = presented(size).view.first.scene
+    (headline,), (why, _, second, third, method) = scene.right
+    assert (headline.name, headline.longest) == ("water bottle", "African chameleon")
+    assert why == Line("why: water bottle", "why: African chameleon")
+    assert (second.name, third.name, method.value) == (
+        "African chameleon",
+        "cup",
+        "epsilon_plus_flat",
+    )
+    assert scene.left == () and 0.06 <= ANSWER_SCALE * scene.letters / min(size) <= 0.08
+    picture, areas = scene.arrangement.pictures[0], scene.arrangement.figures
+    assert all(x0 >= picture[2] or y0 >= picture[3] for x0, y0, _, _ in areas)
+    assert (picture[2] - picture[0]) * (picture[3] - picture[1]) > 0.3 * size[0] * size[1]
+
+
+def test_another_answer_moves_no_row():
+    """However long its name is, and however many digits its share has."""
+    longest = "sulphur-crested cockatoo"
+    ends = set()
+    for name, share in (("cup", 0.02), ("nothing", 1.0), (longest, 0.5)):
+        headline, why = Headline(name, share, longest), Line(f"why: {name}", f"why: {longest}")
+        blocks = (headline,), (why, Bar("a " * len(name), share, scale=PRESENTED_SCALE))
+        ends.add(blocks_end(blocks, (0, 0, 400, 1080), (1080, 1920), 27))
+    assert len(ends) == 1
 
 
 # The figures

@@ -177,12 +177,12 @@ KEYS = [
     ("", "f", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
     ("f", "F11", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("f", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
-    ("", "answer", {"figures": {"setting"}}),
-    ("answer", "rates", {"figures": {"rates", "setting"}}),
-    ("", "setting", {"figures": {"answer"}}),
-    ("", "u", {"presenter": True}),
-    ("u", "rates", {"figures": {"answer", "rates"}}),
-    ("u rates", "u", {"presenter": False, "figures": None}),
+    ("", "answer", {"figures": frozenset()}),
+    ("answer", "rates", {"figures": {"rates"}}),
+    ("", "setting", {"figures": {"answer", "setting"}}),
+    ("", "u", {"presenting": False}),
+    ("u", "rates", {"figures": {"answer", "setting"}}),
+    ("u rates", "u", {"presenting": True, "figures": None}),
     ("", "text_size:large", {"text_size": "large"}),
     ("", "about", {"about": True}),
     ("", "h", {"menu": ("", "freeze")}),
@@ -440,7 +440,7 @@ def test_the_settings_give_the_view_that_is_shown():
     state = pressed(started(), f"{words} next_follow channels u text_size:large")
     again = first_state(state.present_config(), first_request(state.present_config()))
     assert again.look == state.look and again.mirror
-    assert (again.presenter, again.text_size) == (True, "large")
+    assert (again.presenting, again.text_size) == (False, "large")
     assert again.request.choice == state.request.choice
     assert again.request.target == str(state.request.target) == "0"
     assert pressed(started(), "v").present_config().lrp.precision == "auto", (

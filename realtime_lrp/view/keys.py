@@ -55,7 +55,7 @@ KEYED = _commands(
     ("uncover", "remove all patches", "BackSpace Delete"),
     ("snapshot", "snapshot: the view, its raw maps, the settings", "s", "Snapshot"),
     ("record", "record, stop recording", "r", "Record", "Stop"),
-    ("presenter", "all figures, or the large answer alone", "u", "Figures"),
+    ("presenter", "all figures, or the large answer alone", "u"),
     ("full_screen", "full screen", "f F11 F5", "Full screen"),
     ("help", "all commands: type words, Enter does it", "h ? F1 / Return", "More"),
     ("escape", "leave a list or full screen; twice: end", "Escape"),

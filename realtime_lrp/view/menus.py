@@ -84,7 +84,7 @@ class Menu:
         """
         found = self.found()
         place = self._place(canvas.shape[:2], size, free, len(found))
-        darken(canvas, place.column, 0.12)
+        darken(canvas, place.column, 0.06)
         x0, _, x1, _ = place.column
         entries = []
         for number in place.shown:
@@ -145,13 +145,13 @@ class ClassList(Menu):
         return f"{index}  {label.replace('_', ' ')}", percent(float(self.scores[index]))
 
     def head(self) -> list[str]:
-        return ["Enter: explain it    Esc: back", "Tab: the present class against it"]
+        return ["Enter: explain it    Esc: back", "Tab: against the present class"]
 
     def empty(self) -> str:
         return "no class of this name" if self.entries else "the classes come with the first map"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class CommandBox(Menu):
     """All commands, those with keys first: the help, and what finds the others."""
 

@@ -77,7 +77,7 @@ class SplitScene:
                 left=(),
                 right=(),
                 with_figures=False,
-                gives_way=False,
+                titled=False,
             )
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
         )

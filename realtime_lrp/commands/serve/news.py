@@ -25,7 +25,7 @@ from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
-from realtime_lrp.view.hud import Bar, Entry, Legend, percent
+from realtime_lrp.view.hud import Bar, Entry, Headline, Legend, percent
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 STOPS = 16  # colours of a legend
@@ -59,7 +59,6 @@ def news(view: View, now: float) -> str:
             "frozen": state.frozen is not None,
             "brush": state.brush,
             "covered": state.mask is not None,
-            "presenting": state.presenting,
             "left": [[entry_fields(one) for one in block] for block in view.columns.left],
             "right": [[entry_fields(one) for one in block] for block in view.columns.right],
             "notice": passing_notice(state, now, relevance.doing, shown, old),
@@ -110,7 +109,7 @@ def _timeline_fields(view: View) -> dict[str, Any] | None:
 def entry_fields(entry: Entry) -> dict[str, Any]:
     """An entry of the figures as the page draws it."""
     fields = {"kind": type(entry).__name__.lower(), **vars(entry)}
-    if isinstance(entry, Bar):
+    if isinstance(entry, Bar | Headline):
         return fields | {"share": float(entry.share), "percent": percent(entry.share)}
     if isinstance(entry, Legend):
         table = colormap_named(entry.colormap).table

@@ -25,7 +25,7 @@ from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
 from realtime_lrp.view.menus import ClassList, CommandBox
 
-HINT = "h shows all commands"
+HINT = "h: all commands"
 END_NOTICE = "once more ends the program"
 NO_MAP = "there is no map yet"
 
@@ -297,7 +297,7 @@ def _toggle_figure(state: ViewerState, now: float, figure: str) -> ViewerState:
 
 def _presenter(state: ViewerState, now: float) -> ViewerState:
     figures = configured_figures(state.config)
-    return replace(state, presenter=not state.presenting, figures=figures)
+    return replace(state, presenting=not state.presenting, figures=figures)
 
 
 def choose_text_size(state: ViewerState, size: str, now: float) -> ViewerState:

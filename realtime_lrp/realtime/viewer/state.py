@@ -23,13 +23,6 @@ from realtime_lrp.view.menus import Menu
 NOTICE_S = 4.0  # seconds for which a notice is shown
 END_S = 2.0  # within this many seconds a second press of Esc, q or End ends
 
-PRESENTER_ROWS = 1000
-"""From this height of the canvas on the presenter view is the default: a screen of 1080 lines, less
-a title bar and a taskbar."""
-
-PRESENTER = {"presenter": True, "figures": False, None: None}
-"""`live.text` -> whether the presenter view is shown; None goes by the height of the canvas."""
-
 ALL_FIGURES = frozenset(("answer", "rates", "setting"))
 
 BRUSH = 0.06  # radius of the brush at the start, as a share of the picture's shorter side
@@ -117,8 +110,7 @@ class ViewerState:
     look: Look  # how maps are drawn
     # which figures are shown: "answer", "rates", "setting"; None is the default
     figures: frozenset[str] | None
-    # whether the presenter view is shown; None goes by the height of the canvas
-    presenter: bool | None
+    presenting: bool  # whether the presenter view is shown, else all figures
     text_size: str  # see `view.hud.TEXT_SIZES`
     # the methods and composites that are shown side by side with the main one
     panels: tuple[str, ...]
@@ -176,15 +168,11 @@ class ViewerState:
         return arrange_controls(self.size, letters, self.timeline is not None)
 
     @property
-    def presenting(self) -> bool:
-        return self.size[0] >= PRESENTER_ROWS if self.presenter is None else self.presenter
-
-    @property
     def shown_figures(self) -> frozenset[str]:
         """Which figures are shown: "answer", "rates", "setting"."""
         if self.figures is not None:
             return self.figures
-        return frozenset(("answer",) if self.presenting else ("answer", "setting"))
+        return frozenset(("answer",)) if self.presenting else ALL_FIGURES
 
     @property
     def with_figures(self) -> bool:
@@ -231,7 +219,7 @@ class ViewerState:
     def present_config(self) -> Config:
         """The configuration that gives the present view."""
         first, shown = self.config, self.request.concepts
-        text = next(text for text, shown in PRESENTER.items() if shown is self.presenter)
+        text = "presenter" if self.presenting else "figures"
         layer = shown.layer if shown else self.concept_layer
         return self.request.choice.config(first).changed(
             lrp={"target": str(self.request.target), "precision": first.lrp.precision},
@@ -267,7 +255,7 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
         request=request,
         look=Look.of(config.overlay),
         figures=configured_figures(config),
-        presenter=PRESENTER[config.live.text],
+        presenting=config.live.text != "figures",
         text_size=config.live.text_size,
         panels=_configured_panels(config),
         mirror=config.input.mirror,

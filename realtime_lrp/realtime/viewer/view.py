@@ -237,7 +237,7 @@ class View:
             if not self.figures_in_picture:
                 scene = network.scene = replace(scene, left=(), right=(), with_figures=False)
             if concepts:
-                scene = network.scene = replace(scene, gives_way=True)
+                scene = network.scene = replace(scene, titled=True)
             scenes.append(scene)
         return SplitScene(size, tuple(scenes), boxes, concepts)
 

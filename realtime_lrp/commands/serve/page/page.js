@@ -155,7 +155,6 @@ function onNews(news) {
   showOutline();
   showFilm();
   document.documentElement.dataset.text = news.text_size;
-  at("answers").classList.toggle("presenting", news.presenting);
   showNotices();
   if (!camera) {
     showBlocks(at("answers"), [...news.right, ...news.left]);

@@ -97,7 +97,7 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
 
     def script(window):
         yield from window.pictures(30)
-        yield "q"
+        yield from ("q", "q")
 
     window = Scripted(script)
     options = {"--source": "synthetic", "--model": str(tiny_model), "--port": 0}

@@ -192,7 +192,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
         yield from window.pictures(40)
         yield "r"
         yield from window.pictures(30)
-        yield "q"
+        yield from ("q", "q")
 
     shown, lines = run_scripted(script, tmp_path, tiny_model)
     (film,) = tmp_path.glob("*.mp4")

@@ -39,7 +39,7 @@ PHOTO = "photo"
 
 VIEWS = (
     (0.0, PHOTO), (0.5, "u"), (2.0, PHOTO), (2.1, "u"), (2.2, "p"), (12.0, PHOTO), (12.1, "p"),
-    (12.2, "t"), (12.3, "v"), (12.4, "/"), (22.0, PHOTO), (22.1, "q"),
+    (12.2, "t"), (12.3, "v"), (12.4, "/"), (22.0, PHOTO), (22.1, "q"), (22.2, "q"),
 )  # fmt: skip
 """Keys of the photographs of the live viewer, each with its second. Maps need some seconds."""
 

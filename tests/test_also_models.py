@@ -113,7 +113,7 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     viewer.explain(frame, viewer.relevance, HEART, 1.0)
     viewer.explain(frame, viewer.second, MUG, 0.0, "vgg16")
-    viewer.press("next_colormap")  # draws at once
+    viewer.press("u")  # all figures; draws at once
     viewer.view.step()
     first, second = viewer.view.split.scenes
     assert texts(first.right)["network"] == "shapes" and texts(second.right)["network"] == "vgg16"

@@ -377,9 +377,9 @@ class TestTheAudience:
 
     def test_a_phone_of_the_audience_shows_all_on_one_screen(self, watching):
         """The picture, the answer in large letters and one button, without scrolling."""
-        expect(watching.locator("#answers .bar").first).to_be_visible()
+        expect(watching.locator(".headline")).to_be_visible()
         boxes = watching.evaluate(
-            "['#view', '.bar', '#camera'].map(one => document.querySelector(one))"
+            "['#view', '.headline', '#camera'].map(one => document.querySelector(one))"
             ".map(one => one.getBoundingClientRect().toJSON())"
         )  # at once: bars are replaced with each answer
         edges = [edge for box in boxes for edge in (box["top"], box["bottom"])]

@@ -279,7 +279,7 @@ def test_the_presenter_view_is_what_one_sees_first(size):
     scene = presented(size).view.first.scene
     (headline,), (why, _, second, third, method) = scene.right
     assert (headline.name, headline.longest) == ("water bottle", "African chameleon")
-    assert why == Line("why: water bottle", "why: African chameleon")
+    assert why == Line("why: “water bottle”", "why: “African chameleon”")
     assert (second.name, third.name, method.value) == (
         "African chameleon",
         "cup",
@@ -296,7 +296,7 @@ def test_another_answer_moves_no_row():
     longest = "sulphur-crested cockatoo"
     ends = set()
     for name, share in (("cup", 0.02), ("nothing", 1.0), (longest, 0.5)):
-        headline, why = Headline(name, share, longest), Line(f"why: {name}", f"why: {longest}")
+        headline, why = Headline(name, share, longest), Line(f"why: “{name}”", f"why: “{longest}”")
         blocks = (headline,), (why, Bar("a " * len(name), share, scale=PRESENTED_SCALE))
         ends.add(blocks_end(blocks, (0, 0, 400, 1080), (1080, 1920), 27))
     assert len(ends) == 1

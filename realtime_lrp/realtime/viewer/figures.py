@@ -128,7 +128,7 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str) ->
     named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
     kept = sorted(named_first, key=lambda one: -one.share)
     answer = Headline(best.name.replace("_", " "), best.share, longest, best.before)
-    why = Line(problem or _why(explained), f"why: {longest}")
+    why = Line(problem or _why(explained), f"why: “{longest}”")
     method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
     scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
     below = (legend,) if legend else ()
@@ -136,13 +136,15 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str) ->
 
 
 def _why(explained: ExplainedFrame) -> str:
-    """What is explained, in words: "why: house"."""
+    """What is explained, in words: why: “house”."""
     engine, target = explained.engine, explained.request.target
     if sides := _sides(explained):
-        return f"why: {sides[0]}, not {sides[1]}"
+        other = sides[1] if str(target).endswith(" - rest") else f"“{sides[1]}”"
+        return f"why: “{sides[0]}”, not {other}"
     if str(target) == "top1":
-        return f"why: {explained.scores[0][0]}".replace("_", " ")
-    return f"why: {describe_target(engine, target)}".replace("_", " ")
+        return f"why: “{explained.scores[0][0]}”".replace("_", " ")
+    quote = "“{}”" if target_classes(explained) else "{}"
+    return f"why: {quote.format(describe_target(engine, target))}".replace("_", " ")
 
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:

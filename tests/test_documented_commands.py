@@ -6,17 +6,20 @@ import os
 import re
 import shlex
 import shutil
+import zipfile
 from itertools import groupby, takewhile
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 from media import plain, recording, write_picture
 
 from realtime_lrp import config
 from realtime_lrp.cli import cli
 from realtime_lrp.cli.repeat import recorded_in
-from realtime_lrp.config.provenance import ModelProvenance, Provenance
+from realtime_lrp.config.provenance import TAUGHT, ModelProvenance, Provenance
+from realtime_lrp.models.taught_file import About
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video import pictures
 
@@ -97,6 +100,9 @@ def furnished(tmp_path_factory, tiny_model):
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
     write_picture(tmp_path / "photos" / "dog.jpg", plain((80, 60, 40)))
+    for number in range(10):
+        (folder := tmp_path / "things" / f"{number % 2}").mkdir(parents=True, exist_ok=True)
+        write_picture(folder / f"{number}.png", plain((20 * number, 80, 20)))
     box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")
@@ -108,6 +114,10 @@ def furnished(tmp_path_factory, tiny_model):
     )  # fmt: skip
     for name in ("owl.png", "results/cat.png"):
         pictures.write_picture(tmp_path / name, plain(), description=made.as_json())
+    shutil.copy(tiny_model, tmp_path / "cups.keras")
+    about = About(("cup", "pen", "hand", "nothing"), "tf", made)
+    with zipfile.ZipFile(tmp_path / "cups.keras", "a") as archive:
+        archive.writestr(TAUGHT, msgspec.json.encode(about))
     found = [{"channel": 44, "share": 0.2, "name": "houses"}]
     settings = {"provenance": {"settings": {"concepts.layer": "block5_conv2"}}}
     (tmp_path / "out.jsonl").write_text(json.dumps({"time": 0.5, "concepts": found} | settings))
@@ -163,6 +173,7 @@ INSTEAD = {
     "models": (),
     "serve": (*TINY, "--source", "synthetic", "--port", "0", "--duration", "0.2"),
     "show": (),
+    "teach": (*TINY, "--overwrite"),
     "video": TINY,
 }
 """Command -> further words that replace those that need a camera, a download or much time."""

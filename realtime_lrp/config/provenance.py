@@ -27,7 +27,10 @@ MAX_WRITTEN_BYTES = 60_000
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 FILMS = (".mp4", ".mov", ".mkv")
-DATA = (".npz", ".jsonl", ".concepts")
+TAUGHT = "realtime_lrp.json"
+"""The member of a .keras archive in which a network that was taught says so."""
+
+DATA = (".npz", ".jsonl", ".concepts", ".keras")
 """Endings of outputs; a .json may be one too, or a configuration."""
 
 SECTIONS = ("model", "lrp", "input", "overlay")

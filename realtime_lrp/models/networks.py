@@ -20,6 +20,7 @@ from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
 from realtime_lrp.models.saved_models import load_saved_model
+from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.notebook import html
 
@@ -186,7 +187,11 @@ def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None
             f"{name!r} is not a .keras file. Save the model with "
             "model.save('name.keras'), or give a weights file with --weights."
         )
-    return Loaded(with_weights(load_model(Path(name)), weights))
+    model = with_weights(load_model(Path(name)), weights)
+    about = read_about(Path(name))
+    if about is None:
+        return Loaded(model)
+    return Loaded(model, about.preprocess, [*about.labels], prepares_itself=True)
 
 
 def _with_warning(loaded: Loaded, name: str) -> Loaded:

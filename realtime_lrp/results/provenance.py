@@ -19,6 +19,7 @@ from realtime_lrp.config.provenance import (
     KEY,
     MAX_BYTES,
     PICTURES,
+    TAUGHT,
     Provenance,
     read_provenance,
 )
@@ -46,7 +47,7 @@ def provenance_of_file(path: Path) -> Provenance:
         raise DamagedInputError(
             f"{str(path)!r} does not say how it was made. Expected an output of realtime-lrp: a "
             "picture (.png, .jpg), film (.mp4, .mov, .mkv), .npz, .json, .jsonl or .concepts file, "
-            "a SavedModel, or a run for TensorBoard."
+            "a network of teach (.keras), a SavedModel, or a run for TensorBoard."
         )
     return found
 
@@ -87,7 +88,7 @@ def _text(path: Path) -> str | bytes | None:
     readers: dict[str, Callable[[Path], str | bytes | None]] = {
         **dict.fromkeys(PICTURES, _of_picture),
         **dict.fromkeys(FILMS, read_film_description),
-        **dict(zip(DATA, (_of_arrays, _of_lines, _of_gallery), strict=True)),
+        **dict(zip(DATA, (_of_arrays, _of_lines, _of_gallery, _of_network), strict=True)),
         ".json": _of_json,
     }
     reader = readers.get(path.suffix.lower())
@@ -125,6 +126,15 @@ def _of_lines(path: Path) -> bytes | None:
 def _of_gallery(path: Path) -> bytes | None:
     made = read_gallery_file(path)[0].provenance
     return msgspec.json.encode(made) if made else None
+
+
+def _of_network(path: Path) -> bytes | None:
+    with path.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive, archive.open(TAUGHT) as member:
+                return _of_row(member.read(MAX_BYTES))
+        except Exception:  # as of arrays
+            return None
 
 
 def _of_arrays(path: Path) -> str | None:

@@ -29,10 +29,10 @@ from realtime_lrp.models.memory import (
     assigned_without_copies,
     build_within_memory,
     initialise_with_zeros,
+    too_large,
 )
 from realtime_lrp.models.untrusted.allowlist import MAX_NAME_SHOWN, check_description
 from realtime_lrp.models.untrusted.hdf5_check import Shapes, StoredWeights, stored_weights
-from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.temporary import temporary_folder
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
@@ -65,6 +65,14 @@ def load_model(path: Path) -> keras.Model:
             )
             _fill(model, weights)
     return model
+
+
+def read_extra(path: Path, member: str, limit: int) -> bytes | None:
+    """A further member of a .keras archive, at most `limit` bytes; None if it has none."""
+    name = repr(str(path))
+    problem = f"{name} is not a Keras model that can be loaded"
+    with naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path, member) as archive:
+        return _read_member(archive, member, limit) if member in archive.namelist() else None
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
@@ -137,15 +145,17 @@ def without_training(part: Any) -> Any:
 
 
 @contextmanager
-def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_archive(path: Path, *further: str) -> Iterator[zipfile.ZipFile]:
     """Opens the archive if each member stands there once and its size limit can be enforced.
+
+    Members that are read are those above and `further` ones.
 
     A reader of bzip2 or LZMA unpacks everything, whatever size the archive claims. Of two members
     with the same name, two readers could see different ones.
     """
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-        for member in filter(names.count, (DESCRIPTION, WEIGHTS, METADATA)):
+        for member in filter(names.count, (DESCRIPTION, WEIGHTS, METADATA, *further)):
             if names.count(member) > 1:
                 raise DamagedInputError(f"{str(path)!r} holds {member} twice. {_EXPECTED_MODEL}")
             method = archive.getinfo(member).compress_type

@@ -1,0 +1,1 @@
+"""`teach`: a network for a few things of one's own, from a folder or by showing them."""

@@ -1,0 +1,207 @@
+"""Teaches a network a few things of one's own: a dense layer on the features of another network.
+
+A `Lesson` holds the features of what was shown, computed once for each picture. Training takes
+seconds, because the other network stays as it is (transfer learning).
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import cv2
+import keras
+import numpy as np
+
+from realtime_lrp.config.names import HUB
+from realtime_lrp.errors import UsageError
+from realtime_lrp.models.networks import Network
+
+NOTHING = "nothing"
+"""The class of the empty scene."""
+
+FEWEST = 5
+"""Pictures that each class needs."""
+
+FEW, UNEQUAL = 20, 3
+"""Below this number of pictures more are asked for; most pictures of a class over fewest."""
+
+CHANGES = 2
+"""Changed copies of each picture, see `changed`."""
+
+ASIDE = 4
+"""The last of 4 parts of each showing is kept aside. By chance, neighbours would be too alike."""
+
+KEPT = 6
+"""Pictures kept of each showing, of the last: they say what was learnt."""
+
+ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
+"""Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
+
+STEPS, RATE, DECAY = 100, 0.01, 1e-3
+"""Training: steps of Adam over all pictures, its rate, and the penalty on squared weights."""
+
+
+def changed(picture: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A picture, uint8 [H, W, 3], enlarged, shifted and lightened a little at random."""
+    size = np.array(picture.shape[1::-1])
+    scale = 1 + rng.uniform(0, ENLARGED)
+    offset = ((1 - scale) / 2 + rng.uniform(-SHIFTED, SHIFTED, 2)) * size
+    matrix = np.column_stack([scale * np.eye(2), offset])
+    moved = cv2.warpAffine(picture, matrix, size.tolist(), borderMode=cv2.BORDER_REPLICATE)
+    light = 1 + rng.uniform(-LIGHTENED, LIGHTENED)
+    return np.clip(moved * light, 0, 255).astype(np.uint8)
+
+
+class Features:
+    """The vector that a classifier computes before its last layer with weights.
+
+    Where that layer reads rows and columns, they are averaged.
+
+    Attributes:
+      network: the classifier.
+      model: the Keras model from its input to the vector.
+      size: (rows, columns) of its input.
+
+    Raises:
+      UsageError: the network has no such vector, or no fixed size.
+    """
+
+    def __init__(self, network: Network):
+        self.network, self.model = network, _up_to_vector(network.model, network.name)
+        self.size: tuple[int, int] = self.model.input_shape[1:3]
+
+    def __call__(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
+        """The vectors, float32 [B, features], of pictures uint8 [rows, columns, 3] each."""
+        x = self.network.prepare(np.stack(pictures))
+        return np.asarray(self.model.predict_on_batch(x))
+
+    def with_changes(
+        self, pictures: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> list[np.ndarray]:
+        """For each picture float32 [1 + CHANGES, features]: its own vector and those of copies."""
+        copies = [[one, *(changed(one, rng) for _ in range(CHANGES))] for one in pictures]
+        return [*self([*chain(*copies)]).reshape(len(pictures), 1 + CHANGES, -1)]
+
+    def taught(self, kernel: np.ndarray, bias: np.ndarray) -> keras.Model:
+        """The whole network with a dense layer of these weights at its end."""
+        dense = keras.layers.Dense(len(bias), activation="softmax", name="taught")
+        model = keras.Model(self.model.input, dense(self.model.output), name="taught")
+        dense.set_weights([kernel, bias])
+        return model
+
+
+@dataclass
+class Showing:
+    """Pictures of one class that follow each other: a recording, a folder, a key that was held.
+
+    `vectors` are those of `Features.with_changes`, `pictures` the last ones.
+    """
+
+    number: int
+    vectors: list[np.ndarray] = field(default_factory=list)
+    pictures: deque[np.ndarray] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, vectors: Sequence[np.ndarray], pictures: Sequence[np.ndarray]) -> None:
+        """Goes on with these pictures, uint8 [rows, columns, 3]."""
+        self.vectors += vectors
+        self.pictures += pictures
+
+    @property
+    def aside(self) -> int:
+        """How many of the last pictures are kept aside."""
+        return len(self.vectors) // ASIDE
+
+
+@dataclass
+class Lesson:
+    """What was shown of each class, in order, and what a dense layer learns of it."""
+
+    classes: Sequence[str]
+    showings: list[Showing] = field(default_factory=list)
+
+    def counts(self) -> list[int]:
+        """How many pictures of each class were shown."""
+        return [
+            sum(len(one.vectors) for one in self.showings if one.number == number)
+            for number in range(len(self.classes))
+        ]
+
+    def pictures_aside(self) -> dict[str, list[np.ndarray]]:
+        """The pictures kept aside, of the classes that have some: `KEPT` of each showing."""
+        found: dict[str, list[np.ndarray]] = {}
+        for one in self.showings:
+            if one.aside and one.pictures:
+                found.setdefault(self.classes[one.number], []).extend([*one.pictures][-one.aside :])
+        return found
+
+    def advices(self) -> Iterator[str]:
+        """What is to be said of few pictures, or unequally many."""
+        counts = dict(zip(self.classes, self.counts(), strict=True))
+        if few := [name for name, count in counts.items() if count < FEW]:
+            yield f"few pictures of {', '.join(few)}: {FEW} or more of each class are better"
+        least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
+        if counts[most] > UNEQUAL * counts[least]:
+            yield (
+                f"{most} has {counts[most]} pictures, {least} {counts[least]}: show all about "
+                "equally often"
+            )
+
+    def train(self) -> tuple[np.ndarray, np.ndarray]:
+        """Trains the dense layer: kernel [features, classes] and bias [classes], float32.
+
+        Each class has pictures, and counts alike however many these are.
+        """
+        shown = [(one.number, one.vectors[: len(one.vectors) - one.aside]) for one in self.showings]
+        x = np.concatenate([vectors for _, several in shown for vectors in several])
+        y = np.repeat([number for number, _ in shown], [sum(map(len, v)) for _, v in shown])
+        scale = float(np.sqrt(np.mean(np.square(x)))) or 1.0
+        often = np.bincount(y, minlength=len(self.classes))
+        weights = (len(y) / (often * len(often)))[y]
+        dense = keras.layers.Dense(
+            len(self.classes), activation="softmax", kernel_initializer="zeros",
+            kernel_regularizer=keras.regularizers.L2(DECAY),
+        )  # fmt: skip
+        head = keras.Sequential([keras.Input((x.shape[1],)), dense])
+        head.compile(keras.optimizers.Adam(RATE), "sparse_categorical_crossentropy")
+        x = x / scale
+        for _ in range(STEPS):
+            head.train_on_batch(x, y, sample_weight=weights)
+        kernel, bias = dense.get_weights()
+        return kernel / scale, bias
+
+    def right(self, kernel: np.ndarray, bias: np.ndarray) -> list[tuple[int, int]]:
+        """For each class: how many pictures kept aside are named rightly, and their number."""
+        found = [(0, 0)] * len(self.classes)
+        for one in self.showings:
+            for vectors in one.vectors[len(one.vectors) - one.aside :]:
+                right, asked = found[one.number]
+                named = int(np.argmax(vectors[0] @ kernel + bias))
+                found[one.number] = right + (named == one.number), asked + 1
+        return found
+
+
+def _up_to_vector(model: Any, name: str) -> keras.Model:
+    last: Any = next(
+        (layer for layer in reversed(getattr(model, "layers", ())) if layer.weights), None
+    )
+    shape = getattr(model, "output_shape", None)
+    single = isinstance(shape, tuple) and len(shape) == 2 and len(model.inputs) == 1
+    reads = last.input.shape if isinstance(last, keras.layers.Dense | keras.layers.Conv2D) else ()
+    if not single or len(reads) not in (2, 4) or name.startswith(HUB):
+        raise UsageError(
+            f"The network {name!r} has no features of one vector. Expected a classifier of "
+            "keras.applications, shapes, shapes_vit, or a .keras file that ends in a dense layer "
+            "or a convolution.",
+            "model",
+        )
+    if None in model.input_shape[1:3]:
+        raise UsageError(
+            f"The network {name!r} has no fixed input size. Save it with one and name that.",
+            "model",
+        )
+    vector = last.input
+    if len(reads) == 4:
+        vector = keras.layers.GlobalAveragePooling2D(name="pooled")(vector)
+    return keras.Model(model.inputs[0], vector)

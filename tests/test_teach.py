@@ -1,0 +1,297 @@
+"""`teach`: what it learns of folders, what its file holds, and what it says of what it learnt."""
+
+import errno
+import json
+import shutil
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from media import write_picture, write_video
+
+from realtime_lrp.commands.teach import folder as of_folder
+from realtime_lrp.engine.learnt import Look, differs, looks
+from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.models.drawings import CLASSES, drawings
+from realtime_lrp.models.networks import Network, load_network
+from realtime_lrp.models.teaching import CHANGES, Features, Lesson, Showing
+
+TAUGHT = {"star": 3, "fish": 13}
+"""Folder -> the symbol in it."""
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Symbols in dark ink on the same paper: name -> pictures."""
+    found = drawings()
+    inked = np.where(found.masks[..., None], np.uint8(30), np.uint8(235)).repeat(3, axis=-1)
+    return {name: inked[found.labels == number] for name, number in TAUGHT.items()}
+
+
+@pytest.fixture(scope="module")
+def things(drawn, tmp_path_factory):
+    """A folder of pictures, and one with a recording: 12 of each class, and 8 empty scenes."""
+    folder = tmp_path_factory.mktemp("things")
+    for name in (*TAUGHT, "nothing"):
+        (folder / name).mkdir()
+    for number, picture in enumerate(drawn["star"][:12]):
+        write_picture(folder / "star" / f"{number:02}.png", picture)
+    write_video(folder / "fish" / "fish.mp4", drawn["fish"][:12], fps=2)
+    for number in range(8):
+        write_picture(folder / "nothing" / f"{number}.png", np.full((128, 128, 3), 235, np.uint8))
+    return folder
+
+
+@pytest.fixture
+def two(things, tmp_path):
+    """A folder of two classes, eight pictures and a recording: quick to learn."""
+    for name in TAUGHT:
+        shutil.copytree(things / name, tmp_path / "two" / name)
+    for path in sorted((tmp_path / "two" / "star").iterdir())[8:]:
+        path.unlink()
+    return tmp_path / "two"
+
+
+@pytest.fixture
+def teach(run, things, tmp_path):
+    """Teaches; gives (code, stdout, stderr), and the figures."""
+
+    def taught(*words, folder=things):
+        target = tmp_path / "mine.keras"
+        found = run("teach", folder, "-o", target, "--model", "shapes", *words)
+        return *found, target
+
+    return taught
+
+
+def test_a_folder_is_learnt_and_every_command_takes_the_file(teach, run, drawn, tmp_path):
+    """Pictures kept aside and others are named; labels and preprocessing come with the file."""
+    code, printed, told, file = teach("--json", tmp_path / "figures.json")
+    assert code == 0, told
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    rows = {row["name"]: row for row in figures["classes"]}
+    assert [(row["pictures"], row["aside"]) for row in rows.values()] == [(12, 3), (8, 2), (12, 3)]
+    assert figures["accuracy"] == 1
+    for name in TAUGHT:
+        assert 0.02 < rows[name]["area"] < 0.5 < rows[name]["on_thing"]
+        assert rows[name]["verdict"] == "thing"
+    assert "few pictures" in told
+    for name in TAUGHT:
+        write_picture(tmp_path / f"{name}.png", drawn[name][15])
+        code, printed, told = run(
+            "image", tmp_path / f"{name}.png", "-o", tmp_path / "out.npz", "--model", file,
+            "--overwrite",
+        )  # fmt: skip
+        assert (code, printed.split()[:2]) == (0, [f"{name}.png:", name])
+        assert "preprocess" not in told
+    code, printed, _ = run("show", file)
+    assert code == 0
+    assert "shapes, preprocessing none" in printed
+
+
+def test_the_same_seed_writes_the_same_file(teach, two):
+    """Byte for byte; another seed changes the copies. An unreadable picture is named."""
+    (two / "star" / "05.png").write_bytes(b"no picture")
+    files = []
+    for seed in ("3", "3", "4"):
+        code, printed, told, file = teach("--overwrite", "--seed", seed, folder=two)
+        assert code == 0
+        assert "05.png" in told
+        assert "star: 7 pictures" in printed
+        files.append(file.read_bytes())
+    assert files[0] == files[1] != files[2]
+
+
+def few(folder):
+    for path in sorted((folder / "star").iterdir())[4:]:
+        path.unlink()
+
+
+def single(folder):
+    shutil.rmtree(folder / "fish")
+
+
+@pytest.mark.parametrize(
+    "spoil, words, code, expected",
+    [
+        (few, (), 65, "'star' has 4"),
+        (single, (), 65, "1 subfolders"),
+        (shutil.rmtree, (), 66, "no folder"),
+        (lambda folder: None, ("-o", "mine.txt"), 2, "mine.keras"),
+        (lambda folder: None, ("-o", "nowhere/mine.keras"), 73, "no folder 'nowhere'"),
+        (lambda folder: None, ("--json", "mine.keras", "-o", "mine.keras"), 73, "Given twice"),
+    ],
+    ids=["few", "single", "missing", "ending", "no folder", "twice"],
+)
+def test_what_cannot_be_taught_is_refused(
+    spoil, words, code, expected, teach, two, tmp_path, monkeypatch
+):
+    """With the exit code of the contract, before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    spoil(two)
+    found, _, told, _ = teach(*words, folder=two)
+    assert (found, expected in told) == (code, True), told
+    assert not [*tmp_path.glob("mine*")]
+
+
+def test_a_full_disk_leaves_nothing(teach, two, monkeypatch):
+    """The exit code is 74, and there is no half-written file."""
+
+    def full(part, *_):
+        part.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(of_folder, "write_taught", full)
+    code, _, told, file = teach(folder=two)
+    assert (code, [*file.parent.glob("mine*")]) == (74, []), told
+
+
+def test_features_are_what_the_last_layer_reads(drawn):
+    """With its weights they give the network's own answers."""
+    network = load_network("shapes")
+    pictures = [*drawn["fish"][:2]]
+    scores = network.model.predict_on_batch(network.prepare(np.stack(pictures)))
+    kernel, bias = network.model.get_layer("predictions").get_weights()
+    features = Features(network)
+    np.testing.assert_allclose(
+        features.taught(kernel, bias).predict_on_batch(network.prepare(np.stack(pictures))),
+        scores, atol=1e-6,
+    )  # fmt: skip
+    assert scores[0].argmax() == CLASSES.index("fish")
+
+
+def convolutional(size):
+    """A network that ends in a convolution and a mean, as SqueezeNet does."""
+    layers = keras.layers
+    return keras.Sequential([
+        keras.Input((*size, 3)),
+        layers.Conv2D(4, 3, activation="relu"),
+        layers.Conv2D(7, 1, name="answer"),
+        layers.GlobalAveragePooling2D(),
+        layers.Softmax(),
+    ])  # fmt: skip
+
+
+def test_rows_and_columns_are_averaged(rng):
+    """A 1 x 1 convolution and a mean are the mean and a dense layer."""
+    model = convolutional((16, 16))
+    x = rng.random((1, 16, 16, 3), np.float32)
+    features = Features(Network("own", model))
+    kernel, bias = model.get_layer("answer").get_weights()
+    np.testing.assert_allclose(features.taught(kernel[0, 0], bias)(x), model(x), rtol=1e-4)
+    assert features.size == (16, 16)
+
+
+def test_networks_without_a_vector_or_size_are_refused():
+    """As the option --model is wrong."""
+    layers = keras.layers
+    inputs = keras.Input((16, 16, 3))
+    heat = keras.Model(inputs, layers.Conv2D(2, 3)(inputs))
+    normed = layers.BatchNormalization()(layers.Dense(2)(layers.Flatten()(inputs)))
+    for model in heat, keras.Model(inputs, normed), convolutional((None, 16)):
+        with pytest.raises(UsageError, match=r"one vector|input size"):
+            Features(Network("own", model))
+
+
+def vectors_of(values):
+    return [np.array([value] * (1 + CHANGES), np.float32) for value in values]
+
+
+def test_the_last_quarter_of_each_showing_is_kept_aside():
+    """Its vectors are not trained on: here they belong to the other class."""
+    lesson = Lesson(("a", "b"))
+    for number, (seen, later) in enumerate((((1, 0), (0, 1)), ((0, 1), (1, 0)))):
+        lesson.showings.append(Showing(number, vectors_of([seen] * 6 + [later] * 2)))
+    lesson.showings.append(Showing(0, vectors_of([(1, 0)] * 3)))  # too short for a quarter
+    kernel, bias = lesson.train()
+    assert lesson.counts() == [11, 8]
+    assert lesson.right(kernel, bias) == [(0, 2), (0, 2)]
+    assert [np.argmax(one @ kernel + bias) for one in np.eye(2)] == [0, 1]
+
+
+def test_classes_count_alike_however_many_pictures_they_have():
+    """A vector between both is as probable for the class with a tenth of the pictures."""
+    lesson = Lesson(("often", "rare"))
+    lesson.showings = [
+        Showing(0, vectors_of([(1, 0)] * 80)),
+        Showing(1, vectors_of([(0, 1)] * 8)),
+    ]
+    assert [text.split(":")[0] for text in lesson.advices()] == [
+        "few pictures of rare", "often has 80 pictures, rare 8"
+    ]  # fmt: skip
+    kernel, bias = lesson.train()
+    logits = np.array([0.5, 0.5]) @ kernel + bias
+    assert abs(logits[0] - logits[1]) < 0.1
+
+
+def scene(*squares):
+    """A dark picture, 40 x 40, with bright squares of 10 x 10 at these places (y, x)."""
+    picture = np.full((40, 40, 3), 60, np.uint8)
+    for y, x in squares:
+        picture[y : y + 10, x : x + 10] = 200
+    return picture
+
+
+def test_what_differs_from_the_empty_scene_is_the_thing():
+    """Half of the positive relevance lies on the square; what every class has is background."""
+    face, left, right = (0, 0), (20, 5), (20, 25)
+    inside = differs(scene(left), scene())
+    assert inside[20:30, 5:15].all()
+    assert not inside[:16].any()
+    relevance = np.zeros((40, 40, 3), np.float32)
+    relevance[25, 10] = 1, 2, -1
+    relevance[5, 5] = 2
+    relevance[35, 35] = -9
+    found = looks(
+        scene(),
+        {"left": [scene(face, left)], "right": [scene(face, right)]},
+        {"left": [relevance], "right": [relevance]},
+    )
+    assert found["left"].relevance == pytest.approx(2 / 8)
+    assert found["right"].relevance == 0
+    assert found["left"].area == pytest.approx(inside.mean())
+
+
+@pytest.mark.parametrize(
+    "relevance, area, verdict",
+    [(0.6, 0.1, "thing"), (0.6, 0.7, "background"), (0.3, 0.1, "both"), (0.1, 0.1, "background"),
+     (0, 0, "background")],
+)  # fmt: skip
+def test_the_verdict_compares_relevance_with_area(relevance, area, verdict):
+    """Relevance spread by chance has the share that the thing has of the area."""
+    assert Look(relevance, area).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda about: "no JSON",
+        lambda about: json.dumps(about | {"preprocess": "twice"}),
+        lambda about: json.dumps(about | {"labels": ["a", ""]}),
+        lambda about: json.dumps(about) + " " * (1 << 20),
+    ],
+    ids=["text", "preprocess", "empty", "large"],
+)
+def test_a_file_that_says_wrong_things_is_refused(spoil, tmp_path, rng):
+    """It may come from anybody."""
+    model = Features(Network("own", convolutional((16, 16)))).taught(
+        rng.random((4, 2), np.float32), np.zeros(2, np.float32)
+    )
+    made = {
+        "program": "realtime_lrp", "version": "1", "tensorflow": "", "keras": "", "python": "",
+        "model": {"name": "own"}, "method": "teach", "composite": None, "layers": None,
+        "target": None, "device": None, "precision": "float32", "settings": {},
+    }  # fmt: skip
+    about = {"labels": ["a", "b"], "preprocess": "tf", "provenance": made}
+    model.save(tmp_path / "plain.keras")
+    for text in (json.dumps(about), spoil(about)):
+        shutil.copy(tmp_path / "plain.keras", tmp_path / "mine.keras")
+        with zipfile.ZipFile(tmp_path / "mine.keras", "a") as archive:
+            archive.writestr("realtime_lrp.json", text)
+        if text == json.dumps(about):
+            network = load_network(str(tmp_path / "mine.keras"))
+            assert (network.labels, network.preprocess) == (["a", "b"], "tf")
+        else:
+            with pytest.raises(DamagedInputError):
+                load_network(str(tmp_path / "mine.keras"))

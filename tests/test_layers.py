@@ -28,7 +28,7 @@ from realtime_lrp.relevance.reading.layers import (
     LAYERS,
     steps_of,
 )
-from realtime_lrp.relevance.rules.composites import COMPOSITES, bind
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.rules.layer_contexts import (
     compute_supports,
     layer_contexts,
@@ -132,8 +132,8 @@ def handed_to_pixels(graph, tensors, begin, method, composite="epsilon", start=N
     """What a method hands back to the pixels, without shares of biases."""
     supports = compute_supports(graph, tensors[0].shape[1:])
     contexts = layer_contexts(graph, supports, None)
-    rules = bind(graph, contexts, COMPOSITES[composite].rules(graph, contexts), ())
-    back = Plan(METHODS[method], graph, bound=rules).back
+    rules = COMPOSITES[composite].rules(graph, contexts)
+    back = Plan(METHODS[method], graph, rules=rules, contexts=contexts).back
     return total(graph.backward(tensors, begin, back, start)[0]).numpy()
 
 

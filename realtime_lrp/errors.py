@@ -87,8 +87,13 @@ class ConfigError(Error, ValueError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type if it has none."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]
+    """The first line of an exception's message, or its type if it has none.
+
+    Left out is what Keras writes around the errors of layers.
+    """
+    lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in str(error).splitlines()]
+    told = (line for line in lines if line and not line.startswith("Exception encountered"))
+    return next(told, type(error).__name__)[:400]
 
 
 _ADDRESS = re.compile(r"\w[\w+.-]{1,20}:/{1,2}|\b\w://")

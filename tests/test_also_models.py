@@ -113,7 +113,7 @@ def test_each_network_has_its_part_with_its_own_answer_and_map():
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     viewer.explain(frame, viewer.relevance, HEART, 1.0)
     viewer.explain(frame, viewer.second, MUG, 0.0, "vgg16")
-    viewer.press("k")  # draws at once
+    viewer.press("u")  # all figures; draws at once
     viewer.view.step()
     first, second = viewer.view.split.scenes
     assert texts(first.right)["network"] == "shapes" and texts(second.right)["network"] == "vgg16"
@@ -132,7 +132,7 @@ def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
     frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
     viewer.explain(frame, viewer.relevance, HEART, 1.0)
     viewer.explain(frame, viewer.second, MUG, 0.0)
-    viewer.press("b", "f")
+    viewer.press("next_method", "space")
     viewer.view.step()
     assert viewer.second.request.choice == viewer.request.choice
     assert viewer.second.request.frame is viewer.request.frame is not None

@@ -21,9 +21,7 @@ from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.elements import Buttons, Gap, Pictures, TextBlock
 from realtime_lrp.view.exhibit import Page, PageArtist, draw_card, layout_of
-from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Bar, Legend, Row
-from realtime_lrp.view.menus import PanelList
 from realtime_lrp.view.notices import draw_notice
 from realtime_lrp.view.pad import draw_pad
 from realtime_lrp.view.window.window import Mouse
@@ -84,7 +82,7 @@ def screen(*keys, **more):
 
 def controls():
     """Buttons, the bar of a film and the brush, over a frozen picture."""
-    viewer = shown("f")
+    viewer = shown("space")
     viewer.capture.source.timeline = Timeline(2.0, 8.0, "seconds")
     drawn_again(viewer)
     viewer.press(Mouse(300, 300, ""))
@@ -109,21 +107,12 @@ def concepts(size):
         for channel, share in ((5, 0.4), (17, -0.3), (8, 0.004))
     ]  # fmt: skip
     found = ConceptResult("conv2", tuple(maps), np.zeros(64, np.float32))
-    return screen("F2", size=size, engine=engine, concepts=found)
+    return screen("c", size=size, engine=engine, concepts=found)
 
 
 def side_by_side():
     """The picture, its map, and two tiles whose maps are being prepared."""
     return screen("p")
-
-
-def maps():
-    """The list of maps: one is always there, two are chosen, the cursor is on another."""
-    canvas = np.full((480, 640, 3), 90, np.uint8)
-    names = tuple(f"composite_{n}" for n in range(9))
-    listed = PanelList(names, names[0], frozenset(names[2:4]), cursor=5)
-    listed.draw(canvas, 16)
-    return canvas
 
 
 def patches():
@@ -168,10 +157,10 @@ CANVASES = {
     "presenter": lambda: screen(size=(1080, 1920), signed=True, target="0 - 1"),
     "upright": lambda: screen(size=(1280, 720)),
     "small": lambda: screen(size=(240, 320)),
-    "contours": lambda: screen("o", signed=True),
+    "contours": lambda: screen("next_style", signed=True),
     "side by side": side_by_side,
     "classes": lambda: screen("l", "Down"),
-    "maps": maps,
+    "commands": lambda: screen("h", "o"),
     "controls": controls,
     "concepts": lambda: concepts((720, 1280)),
     "concepts upright": lambda: concepts((1280, 720)),
@@ -210,7 +199,6 @@ BLOCKS = ((Row("source", "a camera"), Bar("heart", 0.6, 0.4)), (Legend("fire", "
 DRAWINGS = {
     "figures": (draw_blocks, BLOCKS, (10, 20, 300, 340), 14),
     "notice": (draw_notice, "a line of text", (0, 0, 640, 360), 14),
-    "help": (draw_help, 0),
     "nothing": (lambda canvas: None,),
 }
 
@@ -234,8 +222,9 @@ def test_a_drawing_fits_each_canvas(rng):
     for size in ((360, 640, 3), (240, 320, 3), (360, 640, 3)):
         picture = rng.integers(0, 256, size, np.uint8)
         drawn = picture.copy()
-        draw_help(drawn, 0)
-        decals.draw(picture, draw_help, 0)
+        draw, *arguments = DRAWINGS["notice"]
+        draw(drawn, *arguments)
+        decals.draw(picture, draw, *arguments)
         assert np.abs(picture.astype(int) - drawn).max() <= 3
 
 

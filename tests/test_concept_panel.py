@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import LOOK, Viewer, answer, engine_of, explained_frame
+from viewer import LOOK, Viewer, answer, engine_of, event_named, explained_frame
 
 from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
@@ -228,13 +228,13 @@ def showing(*keys, **answers):
     frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0)
     rows = (((70, 10, 90, 20), 5), ((70, 20, 90, 30), 17))
     drawn = events.FrameDrawn(frame, known, ((0, 0, 64, 64),), None, rows)
-    return pressed(handle(state, drawn), "F2", *keys)
+    return pressed(handle(state, drawn), "c", *keys)
 
 
 def pressed(state, *keys):
     """The state after keys."""
     for key in keys:
-        state = handle(state, events.KeyPressed(key, time=5.0))
+        state = handle(state, event_named(key, time=5.0))
     return state
 
 
@@ -258,17 +258,17 @@ def test_keys_show_the_panel_and_change_its_layer():
     """F2 shows and hides it with its layer; F3 and F4 go through the layers, not round."""
     state = showing()
     assert state.request.concepts == ConceptRequest()
-    higher = pressed(state, "F4")
+    higher = pressed(state, "higher_layer")
     assert higher.request is state.request and "last layer" in higher.notice.text
-    lower = pressed(state, "F3")
+    lower = pressed(state, "lower_layer")
     assert lower.request.concepts == ConceptRequest("conv1")
     assert "conv1, 1 of 2" in lower.notice.text
-    assert "first layer" in pressed(lower, "F3").notice.text
-    hidden = pressed(lower, "F2")
+    assert "first layer" in pressed(lower, "lower_layer").notice.text
+    hidden = pressed(lower, "c")
     assert hidden.request.concepts is None
-    assert pressed(hidden, "F2").request.concepts == ConceptRequest("conv1")
-    assert pressed(lower, "F4").request.concepts == ConceptRequest("conv2")
-    assert pressed(hidden, "F3").request.concepts == ConceptRequest("conv1"), "shown first"
+    assert pressed(hidden, "c").request.concepts == ConceptRequest("conv1")
+    assert pressed(lower, "higher_layer").request.concepts == ConceptRequest("conv2")
+    assert pressed(hidden, "lower_layer").request.concepts == ConceptRequest("conv1"), "shown first"
     lower_config, hidden_config = lower.present_config(), hidden.present_config()
     assert (lower_config.live.concepts, lower_config.concepts.layer) == (True, "conv1")
     assert not hidden_config.live.concepts
@@ -286,12 +286,12 @@ def test_a_click_on_a_row_follows_its_channel():
     again = handle(released, replace(click, time=9.0))
     assert again.request.concepts == ConceptRequest()
     escaped = pressed(released, "Escape")
-    assert escaped.request.concepts == ConceptRequest() and not escaped.escape_until
-    assert pressed(escaped, "Escape").escape_until, "then it ends the program as usual"
-    assert pressed(released, "F3").request.concepts == ConceptRequest("conv1")
+    assert escaped.request.concepts == ConceptRequest() and not escaped.end_until
+    assert pressed(escaped, "Escape").end_until, "then it ends the program as usual"
+    assert pressed(released, "lower_layer").request.concepts == ConceptRequest("conv1")
     other = handle(released, events.Chosen("channel", 5, time=9.0))
     assert other.request.concepts == ConceptRequest(channel=5)
-    unshown = pressed(released, "F2")
+    unshown = pressed(released, "c")
     assert handle(unshown, events.Chosen("channel", 5, time=9.0)) is unshown
 
 
@@ -323,7 +323,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     """At the right of the canvas; clicks go to the rows of the newest map; hidden, it is gone."""
     viewer = Viewer(size=(360, 640))
     frame = viewer.frame(np.full((240, 320, 3), 90, np.uint8))
-    viewer.press("F2")
+    viewer.press("c")
 
     def explained_now(found):
         strength = np.zeros((8, 8), np.float32)
@@ -331,7 +331,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
             frame, strength, (40, 0, 280, 240), request=viewer.request, concepts=found
         )
         viewer.maps.put(explained, time.monotonic())
-        viewer.press(",")  # any change of the view is drawn at once
+        viewer.press("text_size:medium")  # any change of the view is drawn at once
         viewer.view.step()
 
     explained_now(None)
@@ -348,7 +348,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     explained_now(found_of(5, 17))
     assert viewer.view.first.scene.title == "channel 5 of conv2"
     assert viewer.view.first.scene.arrangement == before, "nothing moves"
-    viewer.press("F2")
+    viewer.press("c")
     viewer.view.step()
     assert viewer.request.concepts is None and not viewer.state.concept_rows
     assert viewer.view.concepts is None and viewer.view.split.place is None

@@ -185,7 +185,9 @@ def test_pictures_too_large_for_the_memory_are_refused(run, tmp_path, monkeypatc
     network = ("--model", tmp_path / "free.keras", "--preprocess", "none", "--size", "300x200")
     numbers = 300 * 200 * (3 + 4 + 4) + 4 + 4 + 2 + 2  # up to the ReLU; pool, flat; dense, softmax
     for there, code in ((4 * numbers - 1, 69), (4 * numbers, 0)):
-        monkeypatch.setattr("realtime_lrp.models.memory.available_bytes", lambda there=there: there)
+        monkeypatch.setattr(
+            "realtime_lrp.relevance.network.checks.available_bytes", lambda there=there: there
+        )
         ended, _, err = run("image", picture, "-o", tmp_path / f"{code}.png", *network)
         assert ended == code, err
         assert (code == 0) != ("with pictures of 300 x 200 is too large" in err)

@@ -76,13 +76,13 @@ def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
             xdotool(display, "key", "space")
             client.until(lambda news: news["frozen"])
             xdotool(display, "key", "l")  # a list: the page does not type into it
-            client.send(type="key", key="space")
+            client.send(type="do", name="freeze")
             client.until(lambda news: not news["frozen"])
-            client.send(type="key", key="q")
+            client.send(type="do", name="quit")
             client.send(type="stroke", start=[320, 240], end=[330, 250])
             client.until(lambda news: news["covered"])
         xdotool(display, "key", "Escape")
-        xdotool(display, "key", "q")
+        xdotool(display, "key", "q", "q")
         assert process.wait(300) == 0, process.stderr.read()
     figures = json.loads(stats.read_text())
     assert figures["frames_shown"] > 0 and figures["maps"] > 0
@@ -97,7 +97,7 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
 
     def script(window):
         yield from window.pictures(30)
-        yield "q"
+        yield from ("q", "q")
 
     window = Scripted(script)
     options = {"--source": "synthetic", "--model": str(tiny_model), "--port": 0}

@@ -17,11 +17,12 @@ from model_files import archived, check_in_this_process, dense, serialise
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import memory as of_models
 from realtime_lrp.models.memory import (
-    aligned_zeros,
+    aligned_empty,
     assigned_without_copies,
     shared_tensor,
 )
 from realtime_lrp.models.untrusted.loading import load_model
+from realtime_lrp.relevance.network import checks
 from realtime_lrp.system import memory
 
 GIB = 1 << 30
@@ -95,11 +96,11 @@ def test_the_limit_is_where_it_should_be(without_gpu, monkeypatch):
     activations = 4 * (300 + 256 + 256 + 5)
     assert of_models.needed_bytes(model) in (weights + activations, weights + activations - 4 * 300)
     needed = of_models.needed_bytes(model)
-    monkeypatch.setattr(of_models, "available_bytes", lambda: needed)
-    of_models.refuse_beyond_memory(needed, "it")
-    monkeypatch.setattr(of_models, "available_bytes", lambda: needed - 1)
+    monkeypatch.setattr(checks, "available_bytes", lambda: needed)
+    checks.refuse_beyond_memory(needed, "it")
+    monkeypatch.setattr(checks, "available_bytes", lambda: needed - 1)
     with pytest.raises(UnavailableError, match="it is too large"):
-        of_models.refuse_beyond_memory(needed, "it")
+        checks.refuse_beyond_memory(needed, "it")
 
 
 def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
@@ -134,8 +135,8 @@ def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):
 
 def test_weights_share_the_memory_of_what_is_loaded(tmp_path):
     """Large weights are the array that was read; small ones and other shapes go through Keras."""
-    values = aligned_zeros((3, 5))
-    values += np.arange(15).reshape(3, 5)
+    values = aligned_empty((3, 5))
+    values[...] = np.arange(15).reshape(3, 5)
     shared = shared_tensor(values)
     values[0, 0] = 7
     assert shared[0, 0].numpy() == 7 and shared.shape == (3, 5)

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -17,14 +18,20 @@ import av
 import cv2
 import numpy as np
 from served import TOKEN, Role, picture_of, serving_pages
+from viewer import answer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from realtime_lrp import config
 from realtime_lrp.commands import serve
 from realtime_lrp.commands.serve import app, messages
-from realtime_lrp.commands.serve.messages import ACTIONS, event_of, read_message
+from realtime_lrp.commands.serve.messages import event_of, read_message
+from realtime_lrp.commands.serve.news import choices
 from realtime_lrp.commands.serve.tokens import Tokens, read_token
+from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
+from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.view import keys
 
 PATHS = (*app.PAGES, "/figures", "/snapshot.png", "/snapshot.npz", "/view.mjpg")
@@ -316,17 +323,28 @@ def test_other_programs_read_the_pictures_as_mjpeg(served):
 # --- What it takes
 
 
-def test_keys_do_what_they_do_in_the_window_but_for_those_of_a_window():
+def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
     """Nobody can end the server, record on its disk or open a menu that others cannot close."""
-    left_out = messages.PAGE_ACTIONS
-    for key, action in keys.ACTIONS.items():
-        event = event_of(messages.Key(key), None)
-        assert (event is None) == (action in left_out), key
-        if key in keys.COMPOSITE_KEYS:
-            assert (event.what, event.value) == ("composite", keys.COMPOSITE_KEYS[key])
+    for one in keys.commands(TARGETS):
+        event = event_of(messages.Do(one.name), None)
+        assert (event is None) == (one.action in messages.PAGE_ACTIONS), one
+        if one.chooses:
+            assert (event.what, event.value) == (one.action, one.value)
         else:
-            assert event is None or event.action == action, key
-    assert {"freeze", "panels", "uncover"} <= ACTIONS and not ACTIONS & left_out
+            assert event is None or event.action == one.action
+    assert event_of(messages.Do("quit"), None) is event_of(messages.Do("no such"), None) is None
+
+
+def test_every_command_is_named_on_the_page():
+    """By the server's table, or by an element that does it by itself."""
+    five = answer(scores=(0.2,) * 5, labels="abcde")
+    chosen = config.load(command="serve").config
+    state = replace(first_state(chosen, first_request(chosen)), answer=five)
+    offered = {row[2] for row in json.loads(choices(state, five))["commands"]}
+    page = (files(serve) / "page" / "index.html").read_text()
+    for one in keys.commands(TARGETS):
+        by_page = one.keys and f'data-own="{one.keys[0]}' in page
+        assert one.name in offered or by_page or one.action in ("escape", "quit"), one
 
 
 def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
@@ -340,21 +358,16 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     assert isinstance(wrong, events.NoticeGiven) and "'epsilon'" in wrong.text
     for name, value in (("style", "loud"), ("opacity", 1.5), ("opacity", "1"), ("average", 0.5)):
         assert event_of(messages.Look(name, value), None) is None
-    panels = event_of(messages.Panels(("grad_cam", "epsilon", "epsilon")), None)
-    assert panels.value == ("epsilon", "grad_cam")
-    wrong = event_of(messages.Panels(("lrp",)), None)
-    assert isinstance(wrong, events.NoticeGiven) and "method or composite" in wrong.text
     assert event_of(messages.Seek(0.25), None).value == 0.25
     stroke = event_of(messages.Stroke((1, 2), (3, 4), False), None)
     assert (stroke.start, stroke.end, stroke.cover) == ((1, 2), (3, 4), False)
 
 
 WRONG = (
-    "", "{", "[]", "null", "{}", '{"type": "quit"}', '{"type": "key"}', '{"type": "key", "key": 3}',
-    '{"type": "key", "key": ""}', '{"type": "look", "name": "opacity"}',
+    "", "{", "[]", "null", "{}", '{"type": "quit"}', '{"type": "do"}', '{"type": "do", "name": 3}',
+    '{"type": "do", "name": ""}', '{"type": "look", "name": "opacity"}',
     '{"type": "look", "name": "opacity", "value": NaN}',
     '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}', '{"type": "seek", "share": 2}',
-    '{"type": "panels", "names": [' + '"a",' * 40 + '"a"]}',
     '{"type": "stroke", "start": [0, 0, 0], "end": [0, 0]}', '{"type": "shown"', "\x00",
     '{"type": "choice", "what": "target", "value": "' + "x" * 300 + '"}', "[" * 3000,
 )  # fmt: skip
@@ -380,11 +393,11 @@ def test_who_only_watches_changes_nothing_and_takes_no_files(served):
     served.messages.clear()
     with served.socket(role=Role.WATCH) as watcher, served.socket() as other:
         assert json.loads(watcher.recv(timeout=300)) == {"type": "role", "control": False}
-        watcher.send('{"type": "key", "key": "f"}')
+        watcher.send('{"type": "do", "name": "freeze"}')
         time.sleep(0.1)
-        other.send('{"type": "key", "key": "b"}')
+        other.send('{"type": "do", "name": "panels"}')
         served.until(lambda: served.messages)
-        assert served.messages == [messages.Key("b")]
+        assert served.messages == [messages.Do("panels")]
     for path in ("/snapshot.png", "/snapshot.npz"):
         assert served.get(path, token=served.tokens[Role.WATCH])[0] == 403
     assert served.get("/figures", token=served.tokens[Role.WATCH])[::2] == (200, b'{"maps":7}')

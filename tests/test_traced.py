@@ -65,14 +65,15 @@ def handed_back(graph, x, begin):
     """The gradient and, by epsilon, the relevance that arrive at the input."""
     tensors = graph.forward(tf.constant(x, tf.float32))
     begin = tf.constant(begin, tf.float32)
-    rules = {
-        node.output: Epsilon(1e-9).bind(node.step, LayerContext(absorb_bias=True))
-        for node in graph.nodes
-        if hasattr(node.step, "kernel")
-    }
+    numbers = [node.output for node in graph.nodes if hasattr(node.step, "kernel")]
+    rules = dict.fromkeys(numbers, Epsilon(1e-9))
+    contexts = dict.fromkeys(numbers, LayerContext())
     arrived = []
     for method in ("gradient", "lrp"):
-        back = Plan(METHODS[method], graph, bound=rules).back
+        plan = Plan(
+            METHODS[method], graph, rules=rules, absorbing=frozenset(numbers), contexts=contexts
+        )
+        back = plan.back
         parts = graph.backward(tensors, begin, back)
         arrived.append(total(parts[0]).numpy() if parts[0] else np.zeros_like(x))
     return tensors[graph.output].numpy(), *arrived

@@ -14,7 +14,17 @@ from realtime_lrp.realtime.viewer import compose, figures, view
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import menus
-from realtime_lrp.view.hud import Bar, Paragraph, Row
+from realtime_lrp.view.arrangement import central_square
+from realtime_lrp.view.blocks import blocks_end
+from realtime_lrp.view.hud import (
+    ANSWER_SCALE,
+    PRESENTED_SCALE,
+    Bar,
+    Headline,
+    Line,
+    Paragraph,
+    Row,
+)
 from realtime_lrp.view.window.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
@@ -37,9 +47,6 @@ def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
     return viewer
 
 
-# The key table
-
-
 # The list of classes
 
 
@@ -52,16 +59,18 @@ def typed(listed, *names):
 
 def test_the_list_of_classes_is_narrowed_and_walked_through():
     """Letters anywhere in the name, digits from the front of the number, arrows, Backspace."""
-    listed = menus.ClassList([(7, "heart"), (3, "star fish"), (31, "Säge")], np.zeros(32))
-    assert listed.chosen() == 7
-    assert typed(listed, "Down").chosen() == 3
+    listed = menus.ClassList(
+        entries=[(7, "heart"), (3, "star fish"), (31, "Säge")], scores=np.zeros(32)
+    )
+    assert listed.chosen()[0] == 7
+    assert typed(listed, "Down").chosen()[0] == 3
     letters = typed(listed, "Down", "a", "r")
     assert [one[0] for one in letters.found()] == [7, 3]
     number = typed(letters, "BackSpace", "BackSpace", "3")
     assert [one[0] for one in number.found()] == [3, 31]
-    assert typed(number, "Page_Down").chosen() == 31
+    assert typed(number, "Page_Down").chosen()[0] == 31
     umlaut = typed(number, "BackSpace", "ä")
-    assert umlaut.chosen() == 31
+    assert umlaut.chosen()[0] == 31
     nothing = typed(umlaut, "space")
     assert nothing.chosen() is None and nothing.found() == []
 
@@ -77,7 +86,7 @@ def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
     first = viewer.capture.frames.newest()
     viewer.maps.put(explained_frame(first, drawn_at(30, 30), BOX), 1.0)
     viewer.view.step()
-    viewer.press(".")
+    viewer.press("step")
     viewer.capture.frames.put(GREY, 2.0)
     viewer.view.step()
     assert viewer.request.frame.number == 3 and viewer.view.frame.number == 2
@@ -91,11 +100,11 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     """Steps take the newest one; the account is right all the same."""
     viewer = Viewer()
     first = viewer.frame(GREY)
-    viewer.press("f")
+    viewer.press("space")
     assert viewer.told == [("pause", True)] and viewer.request.frame is first
     for _ in range(3):
         assert viewer.frame(GREY + 1) is first
-    viewer.press(".")
+    viewer.press("step")
     viewer.view.step()
     assert viewer.view.frame.number == 4 and viewer.request.frame.number == 4
     viewer.frame(GREY)
@@ -107,7 +116,7 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     viewer.view.finish()
     assert (viewer.stats.frames_captured, viewer.stats.frames_shown) == (5, 3)
     assert viewer.stats.frames_dropped == 2
-    viewer.press("e", "w")
+    viewer.press("next_file", "previous_file")
     assert viewer.told[3:] == [("skip", 1), ("skip", -1)]
 
 
@@ -146,10 +155,10 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
     viewer = Viewer(**{"--opacity": 1})
     frame = viewer.frame(GREY)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 30)[..., 1], BOX), frame.time)
-    viewer.press("f")
+    viewer.press("space")
     viewer.view.step()
     fire = viewer.shown[-1][60, 80]
-    viewer.press("j", "j")
+    viewer.press("colormap:hot")
     viewer.view.step()
     assert viewer.state.look.colormap == "hot"
     assert (viewer.shown[-1][60, 80] == 255).all() and (fire == (255, 187, 0)).all()
@@ -193,10 +202,10 @@ def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
     picture[:, :80] = 40
     frame = viewer.frame(picture)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 20), BOX), frame.time)
-    viewer.press("f")
+    viewer.press("space")
     viewer.view.step()
     assert green_column(viewer) < 80 and viewer.shown[-1][5, 5].tolist() == [40] * 3
-    viewer.press("m")
+    viewer.press("mirror")
     viewer.view.step()
     assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and np.isnan(green_column(viewer))
     frame = viewer.request.frame
@@ -226,8 +235,9 @@ def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):
     """They change with the map, and not with the request or some time later."""
     monkeypatch.setattr(view, "FIGURES_S", 1e9)
-    viewer = seen(Viewer(figures=True))
-    viewer.press("v")
+    viewer = Viewer(figures=True)
+    viewer.press("u")
+    seen(viewer).press("v")
     viewer.view.step()
     shown = viewer.view.first.scene
     assert ("target", "the best: heart") in named_values(shown)
@@ -245,6 +255,51 @@ def named_values(scene):
     """Names and values of all rows of a scene."""
     entries = [entry for block in (*scene.left, *scene.right) for entry in block]
     return [(one.name, one.value) for one in entries if isinstance(one, Row)]
+
+
+# The presenter view
+
+
+def presented(size, picture_size=(480, 640), scores=(0.7, 0.2, 0.06, 0.03, 0.01), **options):
+    """A viewer that has shown a frame with five answers."""
+    viewer = Viewer(size=size, figures=True, **options)
+    picture = np.full((*picture_size, 3), 90, np.uint8)
+    frame = viewer.frame(picture)
+    box = central_square(picture_size)
+    labels = ("water bottle", "African chameleon", "cup", "star", "fish")
+    drawn = np.zeros((9, 9), np.float32)
+    viewer.maps.put(explained_frame(frame, drawn, box, scores, labels), frame.time)
+    viewer.view.step()
+    return viewer
+
+
+@pytest.mark.parametrize("size", [(480, 640), (720, 1280), (1080, 1920), (1920, 1080)])
+def test_the_presenter_view_is_what_one_sees_first(size):
+    """The answer in letters of 6 to 8 % of the height, what is explained, and two further bars."""
+    scene = presented(size).view.first.scene
+    (headline,), (why, _, second, third, method) = scene.right
+    assert (headline.name, headline.longest) == ("water bottle", "African chameleon")
+    assert why == Line("why: “water bottle”", "why: “African chameleon”")
+    assert (second.name, third.name, method.value) == (
+        "African chameleon",
+        "cup",
+        "epsilon_plus_flat",
+    )
+    assert scene.left == () and 0.06 <= ANSWER_SCALE * scene.letters / min(size) <= 0.08
+    picture, areas = scene.arrangement.pictures[0], scene.arrangement.figures
+    assert all(x0 >= picture[2] or y0 >= picture[3] for x0, y0, _, _ in areas)
+    assert (picture[2] - picture[0]) * (picture[3] - picture[1]) > 0.3 * size[0] * size[1]
+
+
+def test_another_answer_moves_no_row():
+    """However long its name is, and however many digits its share has."""
+    longest = "sulphur-crested cockatoo"
+    ends = set()
+    for name, share in (("cup", 0.02), ("nothing", 1.0), (longest, 0.5)):
+        headline, why = Headline(name, share, longest), Line(f"why: “{name}”", f"why: “{longest}”")
+        blocks = (headline,), (why, Bar("a " * len(name), share, scale=PRESENTED_SCALE))
+        ends.add(blocks_end(blocks, (0, 0, 400, 1080), (1080, 1920), 27))
+    assert len(ends) == 1
 
 
 # The figures

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from viewer import answer
+from viewer import COMMANDS, answer, event_named
 
 from realtime_lrp import config
 from realtime_lrp.engine.result import ConceptRequest
@@ -12,9 +12,9 @@ from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, NO_MAP
-from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.handle import CHOICES, handle
 from realtime_lrp.realtime.viewer.state import (
-    ESCAPE_S,
+    END_S,
     NOTICE_S,
     Command,
     ViewerState,
@@ -23,7 +23,8 @@ from realtime_lrp.realtime.viewer.state import (
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.view import keys
-from realtime_lrp.view.menus import ClassList, PanelList
+from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.menus import CommandBox
 
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
@@ -40,28 +41,28 @@ def started(*sets, **options):
 
 
 def pressed(state, names):
-    """The state after keys, names separated by spaces; a mask stands for the brush."""
+    """The state after keys and commands, separated by spaces; a mask stands for the brush."""
     for key in names.split():
         if key == "paint":
             state = handle(state, events.Painted((50, 30), (50, 30), cover=True, time=5.0))
         else:
-            state = handle(state, events.KeyPressed(key, time=5.0))
+            state = handle(state, event_named(key, time=5.0))
     return state
 
 
 def described(state):
     """All of a state as values that can be compared."""
     request, listed = state.request, state.menu
-    menu = listed if isinstance(listed, ClassList) else None
-    maps = listed if isinstance(listed, PanelList) else None
+    chosen = listed.chosen() if listed else None
+    if chosen is not None:
+        chosen = chosen.name if isinstance(listed, CommandBox) else chosen[0]
     facts = {
         "target": request.target,
         "probe": request.probe,
         "concepts": request.concepts,
         "frame": request.frame and request.frame.number,
         "covered": request.mask is not None and tuple(np.argwhere(state.mask).mean(0).round()),
-        "menu": menu and (menu.typed, menu.chosen()),
-        "maps": maps and (maps.names[maps.cursor], maps.panels()),
+        "menu": listed and (listed.typed, chosen),
         "shown": state.shown and state.shown.number,
         "commands": [command.name for command in state.commands],
         "answer": state.answer and tuple(state.answer.scores),
@@ -88,111 +89,113 @@ GOES_ON = {"frame": None, "list_froze": False, "commands": ["PAUSE", "RESUME"]}
 ALSO = ("guided_backprop", "grad_cam")
 KEYS = [
     # What is computed
-    ("", "1", {"composite": "zplus"}),
-    ("b", "7", {"method": "lrp", "composite": "epsilon_gamma_box"}),
-    ("", "b", {"method": "guided_backprop"}),
-    ("b", "n", {"method": "lrp"}),
+    ("", "composite:zplus", {"composite": "zplus"}),
+    (
+        "next_method",
+        "composite:epsilon_gamma_box",
+        {"method": "lrp", "composite": "epsilon_gamma_box"},
+    ),
+    ("", "next_method", {"method": "guided_backprop"}),
+    ("next_method", "previous_method", {"method": "lrp"}),
+    ("", "method:grad_cam", {"method": "grad_cam"}),
     ("", "p", {"tiled": True, "also": ALSO}),
     ("p", "p", {"tiled": False, "also": ()}),
-    ("", "F2", {"concepts": ConceptRequest()}),
-    ("F2", "F3", {}),
-    ("", "F4", {"concepts": ConceptRequest()}),
-    ("p", "b", {"method": "guided_backprop", "also": ("grad_cam",)}),
-    ("p b", "3", {"method": "lrp", "composite": "epsilon_plus", "also": ALSO}),
-    ("", "Tab", {"maps": ("zplus", ALSO), **HELD}),
-    ("Tab", "space", {"maps": ("zplus", ("zplus", *ALSO))}),
-    ("Tab space", "Escape", {"maps": None, **GOES_ON}),
+    ("", "c", {"concepts": ConceptRequest()}),
+    ("c", "lower_layer", {}),
+    ("", "higher_layer", {"concepts": ConceptRequest()}),
+    ("p", "next_method", {"method": "guided_backprop", "also": ("grad_cam",)}),
     (
-        "Tab space",
-        "Return",
-        {
-            "maps": None,
-            "panels": ("zplus", *ALSO),
-            "also": ("zplus", *ALSO),
-            "tiled": True,
-            **GOES_ON,
-        },
+        "p next_method",
+        "composite:epsilon_plus",
+        {"method": "lrp", "composite": "epsilon_plus", "also": ALSO},
     ),
     (
-        "p Tab Page_Down space Down space",
-        "Return",
-        {"maps": None, "panels": (), "also": (), "tiled": False, **GOES_ON},
+        "",
+        "panel:zplus",
+        {"panels": (*ALSO, "zplus"), "also": (*ALSO, "zplus"), "tiled": True},
+    ),
+    ("", "panel:grad_cam", {"also": ALSO, "tiled": True}),
+    ("p", "panel:grad_cam", {"panels": ALSO[:1], "also": ALSO[:1]}),
+    (
+        "p panel:grad_cam",
+        "panel:guided_backprop",
+        {"panels": (), "also": (), "tiled": False},
     ),
     ("", "x", {"random": True}),
     ("", "a", {"probe": True}),
     # What is explained
-    ("", "t", {"target": "all"}),
-    ("t", "t", {"target": "top1"}),
-    ("", "d", {"target": 0}),
+    ("", "target:all", {"target": "all"}),
+    ("target:all", "target:top1", {"target": "top1"}),
+    ("", "lock", {"target": 0}),
     ("", "v", {"target": "0 - 1", "contrast": True}),
     ("v", "v", {"target": "top1", "contrast": False}),
-    ("d", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True}),
-    ("d v", "v", {"target": 0, "contrast": False}),
+    ("lock", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True}),
+    ("lock v", "v", {"target": 0, "contrast": False}),
     # The list of classes
     ("", "l", {"menu": ("", 0), **HELD}),
     ("l", "Down", {"menu": ("", 1)}),
     ("l s", "t", {"menu": ("st", 1)}),
     ("l s t", "Return", {"menu": None, "target": 1, **GOES_ON}),
     (
-        "d l c u",
+        "lock l c u",
         "Tab",
         {"menu": None, "target": "0 - 2", "before_versus": 0, "contrast": True, **GOES_ON},
     ),
-    ("d l h", "Tab", {"menu": None, "before_versus": 0, **GOES_ON}),
+    ("lock l h", "Tab", {"menu": None, "before_versus": 0, **GOES_ON}),
     ("l z", "Return", {}),
     ("l q x", "Escape", {"menu": None, **GOES_ON}),
     # How it is drawn
-    ("", "k", {"colormap": "bwr"}),
-    ("k", "j", {"colormap": None}),
-    ("", "j", {"colormap": "icefire"}),
-    ("", "-", {"opacity": 0.7}),
-    ("", "o", {"style": "contour"}),
-    ("", "y", {"follow": "hold"}),
-    ("", "g", {"channels": "rgb"}),
-    ("", "m", {"mirror": True}),
-    ("paint", "m", {"mirror": True, "covered": (30, 109)}),
+    ("", "next_colormap", {"colormap": "bwr"}),
+    ("next_colormap", "colormap:None", {"colormap": None}),
+    ("", "colormap:icefire", {"colormap": "icefire"}),
+    ("", "previous_opacity", {"opacity": 0.7}),
+    ("", "next_style", {"style": "contour"}),
+    ("", "next_follow", {"follow": "hold"}),
+    ("", "channels", {"channels": "rgb"}),
+    ("", "mirror", {"mirror": True}),
+    ("paint", "mirror", {"mirror": True, "covered": (30, 109)}),
     # The picture
-    ("", "f", {"frame": 7, "commands": ["PAUSE"]}),
-    ("f", "space", {"frame": None, "commands": ["PAUSE", "RESUME"]}),
-    ("", ".", {"frame": 7, "stepping": True, "commands": ["PAUSE", "STEP"]}),
-    ("f", ".", {"stepping": True, "commands": ["PAUSE", "STEP"]}),
-    (".", "f", {"frame": None, "stepping": False, "commands": ["PAUSE", "STEP", "RESUME"]}),
-    ("", "c", {"commands": ["NEXT_SOURCE"]}),
-    ("", "e", {"commands": ["NEXT_FILE"]}),
-    ("", "w", {"commands": ["PREVIOUS_FILE"]}),
+    ("", "space", {"frame": 7, "commands": ["PAUSE"]}),
+    ("space", "space", {"frame": None, "commands": ["PAUSE", "RESUME"]}),
+    ("", "step", {"frame": 7, "stepping": True, "commands": ["PAUSE", "STEP"]}),
+    ("space", "step", {"stepping": True, "commands": ["PAUSE", "STEP"]}),
+    ("step", "space", {"frame": None, "stepping": False, "commands": ["PAUSE", "STEP", "RESUME"]}),
+    ("", "next_source", {"commands": ["NEXT_SOURCE"]}),
+    ("", "next_file", {"commands": ["NEXT_FILE"]}),
+    ("", "previous_file", {"commands": ["PREVIOUS_FILE"]}),
     ("", "paint", {"covered": (30, 50)}),
-    ("", "]", {"brush": 0.06 * 1.3}),
-    ("]", "[", {"brush": 0.06 * 1.3 / 1.3}),
+    ("", "larger_brush", {"brush": 0.06 * 1.3}),
+    ("larger_brush", "smaller_brush", {"brush": 0.06 * 1.3 / 1.3}),
     ("paint", "BackSpace", {"covered": False}),
-    ("", "F6", {}),
+    ("", "loop", {}),
     ("", "Page_Down", {"method": "guided_backprop"}),
     ("Right Down", "Up", {"method": "guided_backprop"}),
-    ("b", "Page_Up", {"method": "lrp"}),
+    ("next_method", "Page_Up", {"method": "lrp"}),
     # The window
     ("", "s", {"commands": ["SNAPSHOT"]}),
     ("s", "r", {"commands": ["SNAPSHOT", "RECORD"]}),
-    ("", "z", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
-    ("z", "F11", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
-    ("z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
-    ("", "i", {"figures": {"answer", "rates", "setting"}}),
-    ("i", "i", {"figures": frozenset()}),
-    ("i i", "i", {"figures": None}),
-    ("", "8", {"figures": {"setting"}}),
-    ("8", "9", {"figures": {"rates", "setting"}}),
-    ("", "0", {"figures": {"answer"}}),
-    ("", "u", {"presenter": True}),
-    ("u", "9", {"figures": {"answer", "rates"}}),
-    ("u 9", "u", {"presenter": False, "figures": None}),
-    ("", ",", {"text_size": "large"}),
-    ("", "/", {"about": True}),
-    ("", "h", {"helping": True}),
-    ("h", "Escape", {"helping": False}),
-    ("h", "t", {"target": "all"}),
-    ("", "q", {"ended": True}),
-    ("", "Escape", {"escape_until": 5.0 + ESCAPE_S}),
-    ("Escape", "Escape", {"ended": True}),
-    ("Escape", "+", {"opacity": 0.9, "escape_until": 0.0}),
-    ("Escape z", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("", "f", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
+    ("f", "F11", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("f", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("", "answer", {"figures": frozenset()}),
+    ("answer", "rates", {"figures": {"rates"}}),
+    ("", "setting", {"figures": {"answer", "setting"}}),
+    ("", "u", {"presenting": False}),
+    ("u", "rates", {"figures": {"answer", "setting"}}),
+    ("u rates", "u", {"presenting": True, "figures": None}),
+    ("", "text_size:large", {"text_size": "large"}),
+    ("", "about", {"about": True}),
+    ("", "h", {"menu": ("", "freeze")}),
+    ("h", "Escape", {"menu": None}),
+    ("h o u", "t", {"menu": ("out", "style:contour")}),
+    ("h o u t", "Return", {"menu": None, "style": "contour", "last_command": "style:contour"}),
+    ("h o u t Return", "/", {"menu": ("", "style:contour")}),
+    ("", "q", {"end_until": 5.0 + END_S}),
+    ("q", "q", {"ended": True}),
+    ("", "Escape", {"end_until": 5.0 + END_S}),
+    ("Escape", "q", {"ended": True}),
+    ("Escape", "next_opacity", {"opacity": 0.9, "end_until": 0.0}),
+    ("Escape f", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
     ("", "F7", {}),
 ]
 """Keys before, a key, and all that it changes."""
@@ -214,45 +217,88 @@ def test_a_key_changes_this_and_nothing_else(before, key, expected):
 
 @pytest.mark.parametrize(
     ("pressed_keys", "words"),
-    [("t t", "the best, heart"), ("d", "heart"), ("v", "heart - star"), ("F7", HINT), ("~", HINT),
-     (keys.UNNAMED, HINT), ("-", "0.7"), ("k", "bwr"), ("n", "attention"), ("F2 F3", "no layers"),
-     ("F6", "does not begin again"), ("]", "8 %")],
+    [("target:top1", "the best, heart"), ("lock", "heart"), ("v", "heart - star"), ("F7", HINT),
+     ("~", HINT), (keys.UNNAMED, HINT), ("previous_opacity", "0.7"), ("next_colormap", "bwr"),
+     ("previous_method", "attention"), ("c lower_layer", "no layers"),
+     ("loop", "does not begin again"), ("larger_brush", "8 %"),
+     ("panel:epsilon_plus_flat", "main map")],
 )  # fmt: skip
 def test_a_notice_says_what_was_chosen(pressed_keys, words):
     """The class by its name, the value, or which key leads on."""
     assert words in pressed(started(), pressed_keys).notice.text
 
 
-def test_the_table_covers_every_key_and_every_action_is_bound():
-    """The first composites have a digit each; no key has two actions."""
-    bound = [key for group in keys.BINDINGS.values() for one in group for key in one.keys]
-    assert len(bound) == len(set(bound))
-    actions = {keys.ACTIONS[key] for _, key, _ in KEYS if key in keys.ACTIONS}
-    assert actions == set(keys.ACTIONS.values())
-    assert set(ACTIONS) == actions - {"composite"}
-    assert list(keys.COMPOSITE_KEYS.values()) == list(COMPOSITES)[: len(keys.COMPOSITE_KEYS)]
+def test_every_action_is_tried_and_no_key_has_two():
+    """By its key or its name; fifteen rows have keys, and a clicker's two."""
+    bound = [key for one in keys.COMMANDS for key in one.keys]
+    assert len(bound) == len(set(bound)) and len(keys.KEYED) == 15
+    tried = {keys.BY_KEY[key].action if key in keys.BY_KEY else key.split(":")[0]
+             for _, key, _ in KEYS}  # fmt: skip
+    assert tried >= set(ACTIONS) - {"previous_opacity", "next_opacity"}
+    assert {one.action for one in COMMANDS.values() if not one.chooses} == set(ACTIONS)
+    assert {one.action for one in COMMANDS.values() if one.chooses} <= set(CHOICES)
+
+
+def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
+    """It is the first one found by the words that the list shows of it."""
+    state = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
+    listed = pressed(state, "h")
+    assert {one.name for one in listed.menu.commands} == set(COMMANDS)
+    for name, command in COMMANDS.items():
+        typed = replace(listed, menu=replace(listed.menu, typed=command.meaning))
+        assert typed.menu.chosen().name == name
+        done, direct = pressed(typed, "Return"), pressed(state, name)
+        after = described(replace(done, last_command=""))
+        assert after == described(direct) or name == "help"
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("outline", "style:contour"), ("next colours", "next_colormap"), ("methods", "next_method"),
+     ("meth cam grad", "method:grad_cam"), ("camera", "next_source"), ("fire", "colormap:fire")],
+)  # fmt: skip
+def test_plain_words_find_a_command(typed, name):
+    """In any order, as beginnings of words; nonsense finds nothing, and Enter then does nothing."""
+    letters = " ".join({" ": "space"}.get(letter, letter) for letter in typed)
+    assert pressed(started(), f"h {letters}").menu.chosen().name == name
+    nothing = pressed(started(), "h z z z z")
+    assert nothing.menu.chosen() is None and pressed(nothing, "Return") is nothing
+
+
+def test_a_click_on_a_line_of_a_list_chooses_it():
+    """Beside the list it does nothing."""
+    state = handle(pressed(started(), "h"), events.CanvasResized((720, 1280)))
+    size = figure_size(720, 1280)
+    clicked = [
+        handle(state, events.MouseMoved(640, y, "left", time=6.0)) for y in range(0, 720, size)
+    ]
+    done = {one.last_command for one in clicked} - {""}
+    assert {"freeze", "random", "record"} <= done
+    assert handle(state, events.MouseMoved(3, 100, "left", time=6.0)).menu is state.menu
 
 
 def test_all_methods_colour_maps_and_targets_come_round():
     """All that suit the network: each once, attention last; from five classes on the five best."""
     state, walked = started(), []
     for _ in METHODS:
-        state = pressed(state, "b")
+        state = pressed(state, "next_method")
         walked.append(state.request.choice.method)
     assert [walked[-1], *walked[:-1]] == list(METHODS)
     assert walked[0] == "guided_backprop" and walked[-2:] == ["attention", "lrp"]
     state, walked = started(), []
     for _ in range(7):
-        state = pressed(state, "k")
+        state = pressed(state, "next_colormap")
         walked.append(state.look.colormap)
     assert walked == ["bwr", "coldnhot", "fire", "gray", "hot", "icefire", None]
     cnn = replace(answer(), unsuited=frozenset(("attention", "attention_rollout", "cp_lrp")))
     state = handle(started(), events.FrameDrawn(FRAME, cnn))
-    assert pressed(state, "n").request.choice.method == "deconvnet"
-    assert set(COMPOSITES) - set(pressed(state, "Tab").menu.names) == {"cp_lrp"}
+    assert pressed(state, "previous_method").request.choice.method == "deconvnet"
+    offered = {one.name for one in pressed(state, "h").menu.commands}
+    assert {f"panel:{name}" for name in COMPOSITES} - offered == {"panel:cp_lrp"}
+    assert "target:top5" not in offered and "target:all" in offered
     wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
-    assert [pressed(wide, "t " * n).request.target for n in (1, 2, 3)] == ["top5", "all", "top1"]
-    assert pressed(wide, "t d v").request.target == "1 - 4"
+    assert "target:top5" in {one.name for one in pressed(wide, "h").menu.commands}
+    assert pressed(wide, "lock v").request.target == "1 - 4"
 
 
 def test_panels_that_the_network_refuses_are_left_out():
@@ -269,20 +315,20 @@ def test_only_a_second_esc_within_two_seconds_ends():
     first = handle(started(), events.KeyPressed("Escape", time=10.0))
     assert first.notice.until == 12.0
     late = handle(first, events.KeyPressed("Escape", time=12.1))
-    assert not late.ended and late.escape_until == 14.1
+    assert not late.ended and late.end_until == 14.1
     assert handle(late, events.KeyPressed("Escape", time=14.0)).ended
 
 
-@pytest.mark.parametrize("between", ["k", "h Escape", "l Escape", "Tab Escape", "z Escape", "z z"])
+@pytest.mark.parametrize("between", ["next_colormap", "h Escape", "l Escape", "f Escape", "f f"])
 def test_anything_between_two_presses_of_esc_makes_the_second_a_first_one(between):
     """Its notice goes, too, and a click does the same as a key."""
     armed = pressed(started(), "Escape")
     forgotten = pressed(armed, between)
-    assert forgotten.escape_until == 0 and forgotten.notice.text != armed.notice.text
+    assert forgotten.end_until == 0 and forgotten.notice.text != armed.notice.text
     assert not pressed(forgotten, "Escape").ended and pressed(forgotten, "Escape Escape").ended
     moved = handle(armed, events.MouseMoved(5, 5, "", time=5.1))
-    assert moved.escape_until == armed.escape_until
-    assert handle(moved, events.MouseMoved(5, 5, "left", time=5.2)).escape_until == 0
+    assert moved.end_until == armed.end_until
+    assert handle(moved, events.MouseMoved(5, 5, "left", time=5.2)).end_until == 0
 
 
 def test_a_clicker_goes_through_files_where_the_settings_say_so():
@@ -302,16 +348,17 @@ def test_no_map_stands_side_by_side_with_itself():
     state = handle(state, events.FrameDrawn(FRAME, answer()))
     assert state.named_panels == ("epsilon_plus_flat", "grad_cam", "zplus")
     assert pressed(state, "p").request.choice.also == ("grad_cam", "zplus")
-    assert pressed(state, "p 1").request.choice.also == ("epsilon_plus_flat", "grad_cam")
+    zplus = pressed(state, "p composite:zplus")
+    assert zplus.request.choice.also == ("epsilon_plus_flat", "grad_cam")
 
 
 def test_mirroring_turns_the_frozen_picture_and_the_patches():
     """Twice is as before."""
-    state = pressed(started(), "f paint")
-    once = pressed(state, "m")
+    state = pressed(started(), "space paint")
+    once = pressed(state, "mirror")
     np.testing.assert_array_equal(once.frozen.value, PICTURE[:, ::-1])
     np.testing.assert_array_equal(once.mask, state.mask[:, ::-1])
-    np.testing.assert_array_equal(pressed(once, "m").mask, state.mask)
+    np.testing.assert_array_equal(pressed(once, "mirror").mask, state.mask)
 
 
 def test_only_auto_precision_gets_another_engine_for_one_class_against_another():
@@ -327,10 +374,10 @@ def test_before_the_first_map_keys_that_need_an_answer_say_so():
     """There is no best class and no picture yet."""
     chosen = config.load(command="live").config
     state = first_state(chosen, first_request(chosen))
-    for key in ("d", "v"):
+    for key in ("lock", "v"):
         after = pressed(state, key)
         assert after.notice.text == NO_MAP and changes(state, after) == {}, key
-    for key in ("f", "paint"):
+    for key in ("space", "paint"):
         assert changes(state, pressed(state, key)) == {}, key
 
 
@@ -352,23 +399,23 @@ def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index(
     assert drawn.request.target == 1
     assert (drawn.notice.text, drawn.notice.until) == (HINT, 3.0 + NOTICE_S)
     assert pressed(drawn, "v").request.target == "1 - 0"
-    assert pressed(drawn, "v v d").request.target == "top1"
+    assert pressed(drawn, "v v lock").request.target == "top1"
     contrast = started(**{"--target": "cup - rest"})
     assert contrast.request.target == "2 - rest"
-    other = pressed(state, "t")
+    other = pressed(state, "target:all")
     assert handle(other, events.FrameDrawn(FRAME, answer(asked="star"))).request.target == "all"
 
 
 def test_a_step_ends_with_the_frame_that_came():
     """It is the frozen one then."""
-    state = pressed(started(), ".")
+    state = pressed(started(), "step")
     stepped = handle(state, events.FrameStepped(LATER))
     assert changes(state, stepped) == {"frame": 9, "stepping": False}
 
 
 def test_another_source_goes_on_live_without_patches():
     """The notice names it."""
-    state = pressed(started(), "f paint .")
+    state = pressed(started(), "space paint step")
     changed = handle(state, events.SourceChanged("source: 1"))
     expected = {"frame": None, "covered": False, "stepping": False}
     assert changes(state, changed) == expected
@@ -381,7 +428,7 @@ def test_a_refused_choice_goes_back_to_what_is_shown():
     refused = events.ChoiceRefused(asked, "there is no ReLU", shown)
     expected = {"also": (), "tiled": False}
     assert changes(pressed(state, "p"), handle(pressed(state, "p"), refused)) == expected
-    later = handle(pressed(state, "p 2"), refused)
+    later = handle(pressed(state, "p composite:epsilon"), refused)
     assert later.request.choice.composite == "epsilon" and later.tiled
     partly = events.ChoiceRefused(None, "no grad_cam", replace(asked, also=("gradient",)))
     assert handle(pressed(state, "p"), partly).tiled
@@ -389,10 +436,11 @@ def test_a_refused_choice_goes_back_to_what_is_shown():
 
 def test_the_settings_give_the_view_that_is_shown():
     """A viewer that starts with them shows the same."""
-    state = pressed(started(), "2 t d m k - o y g u ,")
+    words = "composite:epsilon target:all lock mirror next_colormap previous_opacity next_style"
+    state = pressed(started(), f"{words} next_follow channels u text_size:large")
     again = first_state(state.present_config(), first_request(state.present_config()))
     assert again.look == state.look and again.mirror
-    assert (again.presenter, again.text_size) == (True, "large")
+    assert (again.presenting, again.text_size) == (False, "large")
     assert again.request.choice == state.request.choice
     assert again.request.target == str(state.request.target) == "0"
     assert pressed(started(), "v").present_config().lrp.precision == "auto", (
@@ -402,9 +450,9 @@ def test_the_settings_give_the_view_that_is_shown():
 
 def test_a_state_is_never_changed_in_place():
     """The one before stays as it was, arrays too."""
-    state = pressed(started(), "paint f")
+    state = pressed(started(), "paint space")
     before, mask = described(state), state.mask.copy()
-    pressed(state, "paint m ] BackSpace f l s Return h q")
+    pressed(state, "paint mirror larger_brush BackSpace space l s Return h q")
     assert described(state) == before
     np.testing.assert_array_equal(state.mask, mask)
     assert all(isinstance(command, Command) for command in state.commands)

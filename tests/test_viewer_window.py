@@ -53,11 +53,13 @@ def viewer(display, model, *words):
 @pytest.mark.gui
 def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tiny_model, tmp_path):
     """The .png has the window's pixels, the .npz the maps of all panels, picture and settings."""
-    with viewer(display, tiny_model, "--set", f"live.folder={tmp_path}", "-v") as process:
+    words = "--set", f"live.folder={tmp_path}", "--set", "live.figures=[]", "-v"
+    with viewer(display, tiny_model, *words) as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()
         screen = Screen(display, process, tmp_path)
-        screen.press("f", "p", "i", "i", "k", pause_s=0.2)  # frozen, no other picture is explained
+        # frozen, no other picture is explained
+        screen.press("space", "p", "h", *"bwr", "Return", pause_s=0.2)
         npz = kept_with_further_maps(screen, tmp_path)
         picture = npz.with_suffix(".png")
         until(picture.exists)  # the maps are kept before it
@@ -65,7 +67,7 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, ti
         assert kept.shape == (720, 1280, 3)
         right = np.ascontiguousarray(kept[60:660, 660:1200])  # on the left there is a notice
         until(lambda: stands_on(screenshot(display, tmp_path / "s.png"), right))
-        xdotool(display, "key", "q")
+        xdotool(display, "key", "q", "q")
         assert process.wait(120) == 0
     with np.load(npz) as data:
         assert data["relevance"].shape == (32, 32, 3) and data["relevance"].any()
@@ -190,7 +192,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
         yield from window.pictures(40)
         yield "r"
         yield from window.pictures(30)
-        yield "q"
+        yield from ("q", "q")
 
     shown, lines = run_scripted(script, tmp_path, tiny_model)
     (film,) = tmp_path.glob("*.mp4")

@@ -196,10 +196,13 @@ def computed(monkeypatch):
     for kind in vars(keras.initializers).values():
         if isinstance(kind, type) and "__call__" in vars(kind):
             watch(kind)
-    zeros = memory.aligned_zeros
-    monkeypatch.setattr(
-        memory, "aligned_zeros", lambda shape: names.append("zeros") or zeros(shape)
-    )
+    zeros = memory._zeros
+
+    def noted(shape, dtype=None):
+        names.append("zeros")
+        return zeros(shape, dtype)
+
+    monkeypatch.setattr(memory, "_zeros", noted)
     return names
 
 

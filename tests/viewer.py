@@ -10,19 +10,33 @@ from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop
 from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.engine.result import MapKind, ResultMap
+from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats, Waiting
 from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
+from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.maps.targets import TargetResolver
+from realtime_lrp.view.keys import commands
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.window import Mouse
 
 LOOK = replace(Look.of(config.Config().overlay), opacity=1.0)
 """How maps are drawn."""
+
+
+COMMANDS = {one.name: one for one in commands(TARGETS)}
+"""All that can be done by typing, by name."""
+
+
+def event_named(name, **when):
+    """A key, or a command by its name."""
+    if name in COMMANDS:
+        return command_event(COMMANDS[name], when.get("time", time.monotonic()))
+    return KeyPressed(name, **when)
 
 
 class Scripted(Capture):
@@ -94,7 +108,7 @@ class Viewer:
         threads = [self.relevance, *self.further]
         self.view = View(state, self.capture, threads, self.shown.append, size and (lambda: size))
         if not figures:
-            self.press("i", "i")
+            self.press(*state.shown_figures)
         saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
         self.loop = Loop(self.view, saver, Sources(chosen), self.window)
 
@@ -112,7 +126,7 @@ class Viewer:
         """Presses keys one after the other, or the mouse."""
         for key in keys:
             mouse = isinstance(key, Mouse)
-            event = MouseMoved(key.x, key.y, key.button) if mouse else KeyPressed(key)
+            event = MouseMoved(key.x, key.y, key.button) if mouse else event_named(key)
             for command in self.view.send(event):
                 self.loop.perform(command)
 

@@ -37,19 +37,26 @@ SETTLING_S = 20.0
 
 PHOTO = "photo"
 
+
+def typed(second: float, words: str) -> list[tuple[float, str]]:
+    """The keys that find a command in the box and do it."""
+    letters = ("space" if letter == " " else letter for letter in words)
+    return [(second, key) for key in ("h", *letters, "Return")]
+
+
 VIEWS = (
-    (0.0, PHOTO), (0.5, "u"), (2.0, PHOTO), (2.1, "u"), (2.2, "p"), (12.0, PHOTO), (12.1, "p"),
-    (12.2, "t"), (12.3, "v"), (12.4, "/"), (22.0, PHOTO), (22.1, "q"),
+    (0.0, PHOTO), (0.5, "u"), (2.0, PHOTO), (2.2, "p"), (12.0, PHOTO), (12.1, "p"),
+    (12.3, "v"), *typed(12.4, "what this method shows"), (22.0, PHOTO), (22.1, "q"), (22.2, "q"),
 )  # fmt: skip
 """Keys of the photographs of the live viewer, each with its second. Maps need some seconds."""
 
-NETWORKS = ((10.0, "t"), (20.0, PHOTO), (20.1, "q"))
+NETWORKS = ((20.0, PHOTO), (20.1, "q"), (20.2, "q"))
 """The same of two networks side by side: each explains its best answer."""
 
 VIEWS_FRAME = 110
 """The picture of the clip that they show: a heart."""
 
-PANEL, PANEL_FRAME, PANEL_SIZE = ((5.0, "t"), (15.0, PHOTO), (15.1, "q")), 190, (720, 1280)
+PANEL, PANEL_FRAME, PANEL_SIZE = ((15.0, PHOTO), (15.1, "q"), (15.2, "q")), 190, (720, 1280)
 """The same of the panel of concepts, the picture of the clip (a house), rows and columns."""
 
 VIEW_SIZE = (540, 960)
@@ -89,10 +96,10 @@ def film_script() -> list[tuple[float, str | Mouse]]:
         for x, y in PATCHES
     ]
     return [
-        (-12.0, "p"), (-4.0, "p"), (-3.0, "t"), (3.0, "p"), (5.5, "p"), (6.0, "o"), (7.5, "o"),
-        (7.6, "o"), (8.4, "a"), (11.5, "a"), (12.0, "f"), (12.1, "]"), (12.2, "]"),
+        (-12.0, "p"), (-4.0, "p"), (3.0, "p"), (5.5, "p"), (8.4, "a"), (11.5, "a"),
+        (12.0, "space"), *typed(12.1, "larger brush"), *typed(12.2, "larger brush"),
         *((12.5 + 0.7 * number, click) for number, click in enumerate(clicks)),
-        (17.5, "q"),
+        (17.5, "q"), (17.6, "q"),
     ]  # fmt: skip
 
 

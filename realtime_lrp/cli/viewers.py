@@ -114,9 +114,9 @@ def live(
 ) -> None:
     """Show a camera, stream or file with the relevance over it.
 
-    It runs until q is pressed in the window, Ctrl-C, or --duration; a file starts again at its end.
-    Press h in the window to see all keys. With --serve the web page shows and controls the same
-    view; its address is printed.
+    It runs until q is pressed twice in the window, Ctrl-C, or --duration; a file starts again at
+    its end. Press h in the window to find all commands. With --serve the web page shows and
+    controls the same view; its address is printed.
     """
     chosen = settings.config, duration, stats, record, overwrite
     if with_page:

@@ -240,14 +240,14 @@ class Live(Section):
     names as of model.name, or keys of the section model, such as [vgg16, {name: my.keras, labels:
     my.txt, preprocess: torch}]"""
     concepts: Option[bool] = False
-    """true or false: whether the panel of concepts is shown at the start (key F2): the four
+    """true or false: whether the panel of concepts is shown at the start (key c): the four
     channels with most relevance, each with its map and pictures of the gallery"""
     figures: list[Literal["answer", "rates", "setting"]] | None = None
-    """what is shown beside the picture at the start: answer, rates, setting; null: answer and
-    setting, in the presenter view the answer"""
+    """what is shown beside the picture at the start: answer, rates, setting; null: all of them, in
+    the presenter view the answer"""
     text: Literal["presenter", "figures"] | None = None
-    """presenter (the answer in large letters, bars, method, colours) or figures; null: presenter in
-    windows of 1000 lines or more"""
+    """presenter (the answer in large letters, three bars, what is explained, colours) or figures
+    (key u); null: presenter"""
     text_size: Literal["small", "medium", "large"] = "medium"
     """small, medium or large letters"""
     clicker: Literal["methods", "files"] = "methods"

@@ -13,10 +13,10 @@ from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortes
 from realtime_lrp.engine.measured import network_here
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models.memory import refuse_beyond_memory
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import COLOUR_ONLY
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
 

@@ -18,8 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system.memory import available_bytes, gib
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
 ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to begin
 LARGE = 1 << 18  # Weights with fewer entries are left to Keras
@@ -58,21 +57,6 @@ def _build(
     return model
 
 
-def refuse_beyond_memory(needed: int, name: str) -> None:
-    """Refuses what needs more bytes than are free; checks nothing if there is a GPU."""
-    free = available_bytes()
-    if needed > free and not tf.config.list_physical_devices("GPU"):
-        raise too_large(name, f"it needs {gib(needed)} of memory, {gib(free)} are free")
-
-
-def too_large(name: str, reason: str) -> UnavailableError:
-    """The error for a model that does not fit into this machine's memory."""
-    return UnavailableError(
-        f"{name} is too large for this machine: {reason}.\n"
-        "Use a smaller network or smaller pictures, or close other programs."
-    )
-
-
 def needed_bytes(model: keras.Model) -> int:
     """The least memory an explanation needs: all weights and the activations of one picture.
 
@@ -98,11 +82,6 @@ def _output_bytes(layer: keras.Layer) -> int:
     except AttributeError:  # called more than once, or not at all
         return 0
     return 0 if None in shape else 4 * math.prod(shape)
-
-
-def aligned_zeros(shape: Iterable[int]) -> np.ndarray:
-    """As `aligned_empty`, but zeros, which take no memory before they are changed."""
-    return aligned_empty(shape, np.zeros)
 
 
 def aligned_empty(
@@ -139,7 +118,7 @@ def initialise_with_zeros(weights: Iterable[keras.Variable]) -> None:
 
 def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
     if dtype == "float32":
-        return shared_tensor(aligned_zeros(shape))
+        return shared_tensor(aligned_empty(shape, np.zeros))
     return tf.zeros(shape, dtype)
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line
 from realtime_lrp.models.loaded import Loaded
-from realtime_lrp.models.memory import refuse_beyond_memory
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | 
     except Exception as error:  # what the shapes and types of a damaged graph lead to
         raise DamagedInputError(
             f"The SavedModel {shown} cannot compute pictures of {shape[0]} x {shape[1]} "
-            f"({_reason(error)}). Expected a network that its signature describes."
+            f"({first_line(error)}). Expected a network that its signature describes."
         ) from error
     model = keras.Model(pictures, scores, name=name)
     return Loaded(model, prepares_itself=saved.input_type.is_integer)
@@ -106,9 +106,3 @@ class SavedOperations(keras.layers.Layer):
         """Where an operation stands in the network, such as "block1/conv", by its name."""
         parts = name.removeprefix(f"{self.name}/").split("/")[:-1]
         return "/".join(parts)
-
-
-def _reason(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines()]
-    lines = [line for line in lines if line and not line.startswith("Exception encountered")]
-    return re.sub(r"\x1b\[\d*m", "", lines[0])[:200] if lines else first_line(error)

@@ -15,7 +15,7 @@ from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.errors import NotFiniteError, UsageError
+from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
@@ -28,12 +28,10 @@ from realtime_lrp.relevance.maps.compiled import (
     Lazy,
     compile_once,
     explain_function,
-    pictures_at_once,
     run_in_parts,
-    scores_function,
     signature_of,
 )
-from realtime_lrp.relevance.maps.layer_views import find_not_finite, layers_function
+from realtime_lrp.relevance.maps.layer_views import layers_function
 from realtime_lrp.relevance.maps.methods import guided_rectifiers
 from realtime_lrp.relevance.maps.perturbed import baseline_named
 from realtime_lrp.relevance.maps.plan import Options
@@ -227,6 +225,8 @@ class Explainer(ConceptViews):
         if self.precision != "float32":
             graph.compute_in(tf.as_dtype(self.precision), lowering.exact, lowering.exact_forward)
         self._as_built = graph.unfolded(folded)
+        for plan in plans:
+            plan.back  # noqa: B018  modified weights are made now, not at the first picture
         self.rules_by_layer = layer_rules(graph, plans[0].rules)
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.differences = tuple(plan.difference for plan in plans)
@@ -272,10 +272,6 @@ class Explainer(ConceptViews):
         x, most = self.check_batch(x), self.pictures_at_once()
         return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)
 
-    def pictures_at_once(self) -> int:
-        """How many pictures of a batch are explained together, as the free memory allows now."""
-        return pictures_at_once(self._plans[0].activations, len(self._plans))
-
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.
 
@@ -309,21 +305,6 @@ class Explainer(ConceptViews):
         """How often the compiled function was traced that was traced most: 1 after any calls."""
         functions = (self._explain, *self._pipelines)
         return max(one.experimental_get_tracing_count() for one in functions)
-
-    def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
-        """The error for x and a target where scores or maps hold NaN or Inf; names the layer."""
-        return find_not_finite(
-            self._as_built,
-            x,
-            (
-                flow
-                for index, by_rules in enumerate(self.follows_rules)
-                if by_rules
-                for flow in self.layer_flows(x, index, target)
-            ),
-            self.precision != "float32",
-            self._arguments["absorb_bias"],
-        )
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
         """What to do where relevance of the map grows without limit, most of it in a layer.
@@ -444,4 +425,5 @@ class Explainer(ConceptViews):
         )  # fmt: skip
         self._pipelines: list[PolymorphicFunction] = []
         self._layers = Lazy(layers_function(self._plans[0], self._as_built), self._signature)
-        self._scores = Lazy(scores_function(self._graph), self._signature[:1])
+        graph = self._graph  # not the explainer, which the function would keep in memory
+        self._scores = Lazy(lambda x: graph.forward(x)[graph.output], self._signature[:1])

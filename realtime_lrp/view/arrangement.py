@@ -9,15 +9,10 @@ from dataclasses import dataclass
 
 from realtime_lrp.system.geometry import Box, moved
 
-COLUMN, MAX_COLUMN = 10, 26
+COLUMN, MAX_COLUMN = 14, 26
 """Least and greatest width of a column of figures, in heights of a letter."""
 
-COVERING_COLUMN = 13  # the width of a column that has to cover a part of the explained region
-
-FULL_COLUMN, FULL_BAND = 15, 12
-"""Width of a column, or height of a band, in which most figures need no second line."""
-
-BAND, NOTICE_BAND = 8, 5
+BAND, NOTICE_BAND = 12, 5
 """Least height of a band for figures, and of one for notices, in heights of a letter."""
 
 MARKS = 1.7  # height of the line of marks below figures or notices, in heights of a letter
@@ -72,13 +67,11 @@ def arrange(
     panels: int,
     with_figures: bool,
     letters: int,
-    gives_way: bool = False,
 ) -> Arrangement:
     """Arranges a canvas.
 
     Without panels the map lies over the picture. The region is that of the picture; None is the
-    largest square in its middle. A picture that gives way becomes smaller, so that no figure covers
-    the region.
+    largest square in its middle. The picture becomes smaller where figures would cover the region.
     """
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
@@ -87,11 +80,12 @@ def arrange(
     areas: tuple[Box, ...] = ()
     if with_figures:
         picture, areas = _with_margin(size, picture, letters)
-        if gives_way and not areas:
-            picture, areas = _giving_way(size, shape, letters)
     region_box = scaled_box(region or central_square(shape), shape, picture)
     if with_figures and not areas:
         areas = _beside_region(size, region_box, letters)
+    if with_figures and not areas:
+        picture, areas = _giving_way(size, shape, letters)
+        region_box = scaled_box(region or central_square(shape), shape, picture)
     if not areas:
         notices, marks = _split(_notices_beside(size, picture, region_box, letters), letters)
         return Arrangement((picture,), (whole,), notices, marks)
@@ -129,7 +123,7 @@ def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box
     rows, columns = size
     x0, y0, x1, y1 = picture
     beside, below = columns - (x1 - x0), rows - (y1 - y0)
-    if beside >= 2 * FULL_COLUMN * letters:
+    if beside >= 2 * COLUMN * letters:
         width = min(x0, MAX_COLUMN * letters)
         return picture, ((x0 - width, 0, x0, rows), (x1, 0, x1 + width, rows))
     if beside >= COLUMN * letters:
@@ -144,7 +138,7 @@ def _giving_way(
 ) -> tuple[Box, tuple[Box, ...]]:
     """A smaller picture, and the area beside it or below, whichever leaves the larger picture."""
     rows, columns = size
-    width, height = min(FULL_COLUMN * letters, columns // 2), min(COLUMN * letters, rows // 2)
+    width, height = min(COLUMN * letters, columns // 2), min(BAND * letters, rows // 2)
     beside = fitted_box(shape, (0, 0, columns - width, rows))
     below = fitted_box(shape, (0, 0, columns, rows - height))
     if beside[2] - beside[0] >= below[2] - below[0]:
@@ -161,15 +155,14 @@ def _split(area: Box, letters: int) -> tuple[Box, Box]:
 
 
 def _beside_region(size: tuple[int, int], region: Box, letters: int) -> tuple[Box, ...]:
-    """Areas over the picture, beside the region if it leaves room."""
+    """Areas over the picture, beside the region or below it; none where it leaves no room."""
     rows, columns = size
     x0, _, x1, y1 = region
     beside = min(x0, columns - x1)
-    if beside < COLUMN * letters and rows - y1 >= BAND * letters:
-        return ((0, y1, columns, rows),)
-    least = COLUMN if beside >= COLUMN * letters else COVERING_COLUMN
-    width = min(max(beside, least * letters), MAX_COLUMN * letters, columns)
-    return (0, 0, width, rows), (columns - width, 0, columns, rows)
+    if beside >= COLUMN * letters:
+        width = min(beside, MAX_COLUMN * letters)
+        return (0, 0, width, rows), (columns - width, 0, columns, rows)
+    return ((0, y1, columns, rows),) if rows - y1 >= BAND * letters else ()
 
 
 def _notices_beside(size: tuple[int, int], picture: Box, region: Box, letters: int) -> Box:
@@ -188,8 +181,8 @@ def _side_by_side(
 ) -> Arrangement:
     rows, columns = size
     gap, below = (round(part * letters) for part in (GAP, LEGEND))
-    width = min(FULL_COLUMN * letters, columns // 2) if with_figures else 0
-    height = min(FULL_BAND * letters, rows // 2) if with_figures else 0
+    width = min(COLUMN * letters, columns // 2) if with_figures else 0
+    height = min(BAND * letters, rows // 2) if with_figures else 0
     beside = _tiles((rows, columns - width), shape, count, letters)
     above = _tiles((rows - height, columns), shape, count, letters)
     if beside[0][2] - beside[0][0] >= above[0][2] - above[0][0]:

@@ -14,6 +14,7 @@ from realtime_lrp.view.hud import (
     ANSWER_SCALE,
     DIM,
     LINES,
+    PRESENTED_SCALE,
     STEP,
     WARNING,
     WIDE,
@@ -21,7 +22,9 @@ from realtime_lrp.view.hud import (
     Block,
     Colour,
     Entry,
+    Headline,
     Legend,
+    Line,
     Paragraph,
     Row,
     draw_bar,
@@ -42,8 +45,7 @@ from realtime_lrp.view.text import (
 MIN_LETTERS = 9
 """Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
 
-ANSWER_SHARE = 0.035
-"""Least height of the answer's letters in the presenter view, as a share of the canvas's."""
+KEPT_LINES = 2  # lines that are kept for names of which some are too long for one
 
 WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
 
@@ -142,7 +144,6 @@ class _Letters(NamedTuple):
 
     size: int
     tall: float  # how much larger those with a scale are on a canvas that is taller than wide
-    least: int  # of an answer in the presenter view
 
     def scaled(self, scale: float) -> int:
         return self.size if scale == 1 else round(scale * self.size * self.tall)
@@ -153,10 +154,10 @@ def _laid_out(
 ) -> tuple[list[list[list[Part]]], int]:
     """The columns of blocks, and the size of letters with which they fit into the area."""
     x0, y0, x1, y1 = area
-    least, tall = round(ANSWER_SHARE * shape[0]), shape[0] / min(shape)
+    tall = shape[0] / min(shape)
 
     def columns(size: int) -> list[list[list[Part]]]:
-        return _columns(blocks, x1 - x0, _Letters(size, tall, least))
+        return _columns(blocks, x1 - x0, _Letters(size, tall))
 
     def fits(size: int) -> bool:
         return max(_height(column, size) for column in columns(size)) <= y1 - y0
@@ -187,7 +188,7 @@ def _height(column: Iterable[list[Part]], size: int) -> int:
 
 def _block_parts(block: Block, width: int, letters: _Letters) -> list[Part]:
     """What a block is drawn of, in this width; its bars have letters of one size."""
-    bars = [bar for bar in block if isinstance(bar, Bar) and bar.scale < ANSWER_SCALE]
+    bars = [bar for bar in block if isinstance(bar, Bar)]
     size = min((_bar_size(bar, width, letters) for bar in bars), default=letters.size)
     return [part for entry in block for part in _parts(entry, width, letters, size)]
 
@@ -198,11 +199,18 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
     match entry:
         case Row():
             return _row_parts(entry, width, size)
-        case Bar() if entry.scale >= ANSWER_SCALE:
-            size = max(letters.least, letters.scaled(entry.scale))
-            return _answer_parts(entry, width, size, letters.least)
+        case Headline():
+            size = letters.scaled(ANSWER_SCALE)
+            bar = Bar("", entry.share, entry.before)
+            name = _kept_lines(entry.name, entry.longest, width, size)
+            return [*name, line(percent(entry.share), "", size), strip(bar, size)]
+        case Line():
+            size = letters.scaled(PRESENTED_SCALE)
+            return _kept_lines(entry.text, entry.longest, width, size)
         case Bar():
-            return [line(_spaced(entry.name), percent(entry.share), bars), strip(entry, bars)]
+            named = line(_spaced(entry.name), percent(entry.share), bars)
+            lower = letters.scaled(entry.scale) - bars  # other names move nothing
+            return [Part(round(STEP * lower)), named, strip(entry, bars + lower)]
         case Legend():
             return _legend_parts(entry, width, letters.scaled(entry.scale))
         case Paragraph():
@@ -230,14 +238,18 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _answer_parts(bar: Bar, width: int, size: int, least: int) -> list[Part]:
-    """Name, share and bar in large letters; smaller ones where a word is too long for its line."""
-    name, share = _spaced(bar.name), percent(bar.share)
-    size = shrunk(size, least, lambda size: unbroken_width(name, size) <= width)
-    if text_width(f"{name}  {share}", size) <= width:
-        return [line(name, share, size), strip(bar, size)]
-    names = [line(one, "", size) for one in _lines(name, width, size)]
-    return [*names, line(share, "", size), strip(bar, size)]
+def _kept_lines(text: str, longest: str, width: int, size: int) -> list[Part]:
+    """A text in the lowest of the lines that the longest one takes, in letters that fit."""
+    kept = 1 if text_width(longest, size) <= width else KEPT_LINES
+
+    def fits(size: int) -> bool:
+        fits = unbroken_width(text, size) <= width
+        return fits and len(wrapped(text, width, size)) <= kept
+
+    letters = shrunk(size, MIN_LETTERS, fits)
+    lines = wrapped(text, width, letters)[:kept]
+    free = kept * round(STEP * size) - len(lines) * round(STEP * letters)
+    return [Part(free), *(line(one, "", letters) for one in lines)]
 
 
 def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:

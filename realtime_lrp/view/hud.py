@@ -14,8 +14,11 @@ from realtime_lrp.view.colormaps import Colormap, colormap_named
 TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
 """`live.text_size` -> how much larger letters are than medium ones."""
 
-ANSWER_SCALE = 2.0
-"""How much larger the letters of the presenter view's answer are than those of other figures."""
+ANSWER_SCALE = 3.0
+"""How much larger the letters of the presenter view's answer are than those of other figures: 7.5 %
+of the height."""
+
+PRESENTED_SCALE = 1.5  # how much larger those of what else it shows are
 
 STEP = 1.35  # height of a line of text, as a multiple of that of its letters
 WIDE = 14  # least width of a wide area, in heights of a letter
@@ -52,6 +55,24 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The answer in large letters, at the same place whichever it is."""
+
+    name: str
+    share: float  # 0 to 1
+    longest: str  # the longest name that there can be: so much room is kept
+    before: float | None = None  # see `Bar`
+
+
+@dataclass(frozen=True)
+class Line:
+    """A text in large letters, in as many lines as the longest one takes."""
+
+    text: str
+    longest: str
+
+
+@dataclass(frozen=True)
 class Legend:
     """A colour map with a word at each end."""
 
@@ -69,7 +90,7 @@ class Paragraph:
     text: str
 
 
-Entry = Row | Bar | Legend | Paragraph
+Entry = Row | Bar | Headline | Line | Legend | Paragraph
 Block = tuple[Entry, ...]  # entries that are drawn together, on one dark background
 
 

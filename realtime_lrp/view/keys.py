@@ -1,94 +1,103 @@
-"""The keys and the mouse of the live viewer: their names and what they do.
+"""The commands of the live viewer: their words, keys and buttons.
 
-The help screen and the table in docs/live.md are made from `BINDINGS`. What an action does is in
-`realtime/viewer/actions.py`.
+`COMMANDS` is the one table of them: the box in which commands are found by typing, in the window
+and on the page, the keys, the buttons and the table in docs/live.md are made from it. What a
+command does is in `realtime/viewer/actions.py`.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.view.hud import TEXT_SIZES
 from realtime_lrp.view.look import LOOK_SETTINGS
-
-COMPOSITE_KEYS = {
-    "1": "zplus",
-    "2": "epsilon",
-    "3": "epsilon_plus",
-    "4": "epsilon_plus_flat",
-    "5": "epsilon_alpha2_beta1",
-    "6": "epsilon_alpha2_beta1_flat",
-    "7": "epsilon_gamma_box",
-}
 
 
 @dataclass(frozen=True)
-class Binding:
-    """An action and its keys."""
+class Command:
+    """Something that the viewer does."""
 
-    keys: tuple[str, ...]
-    action: str
-    meaning: str
+    action: str  # what it does, or of what a value is chosen
+    meaning: str  # found by any of these words
+    keys: tuple[str, ...] = ()  # none: found by typing alone
     button: str = ""  # what its button says while the mouse moves; "" for none
     undo: str = ""  # what that says while the picture is frozen, or a recording runs
+    value: Any = None  # what is chosen
+    chooses: bool = False  # whether a value is chosen, which may be None
+
+    @property
+    def name(self) -> str:
+        return f"{self.action}:{self.value}" if self.chooses else self.action
 
 
-def _group(*rows: tuple[str, ...]) -> tuple[Binding, ...]:
-    return tuple(Binding(tuple(keys.split()), *words) for keys, *words in rows)
+def _commands(*rows: tuple[str, ...]) -> tuple[Command, ...]:
+    made = []
+    for action, meaning, keys, *buttons in rows:
+        button, undo = (*buttons, "", "")[:2]
+        made.append(Command(action, meaning, tuple(keys.split()), button, undo))
+    return tuple(made)
 
 
-BINDINGS: dict[str, tuple[Binding, ...]] = {
-    "What is computed": _group(
-        *((key, "composite", f"LRP: {name}") for key, name in COMPOSITE_KEYS.items()),
-        ("b", "next_method", "next method: guided_backprop, grad_cam, ...", "Method"),
-        ("n", "previous_method", "previous method"),
-        ("p", "panels", "several maps side by side", "Side by side"),
-        ("Tab", "choose_panels", "choose which maps stand side by side"),
-        ("F2", "concepts", "concepts: the four channels with most relevance"),
-        ("F3", "lower_layer", "concepts of the layer before, nearer the picture"),
-        ("F4", "higher_layer", "concepts of the next layer, nearer the answer"),
-        ("/", "about", "what this method shows, and what not"),
-        ("x", "random", "random weights: does the map change?"),
-        ("a", "probe", "blur what is relevant: does the answer fall?"),
+def _choices(action: str, meanings: Iterable[tuple[Any, str]]) -> tuple[Command, ...]:
+    return tuple(Command(action, text, value=value, chooses=True) for value, text in meanings)
+
+
+KEYED = _commands(
+    ("freeze", "freeze the picture, go on", "space", "Freeze", "Go on"),
+    ("panels", "several maps side by side", "p", "Side by side"),
+    ("concepts", "concepts: what channels found", "c", "Concepts"),
+    ("probe", "blur what is relevant: does the answer fall?", "a"),
+    ("random", "random weights: does the map change?", "x"),
+    ("choose", "explain a class from a list, lock it", "l", "Class"),
+    ("versus", "the best class against the next; again: back", "v"),
+    ("uncover", "remove all patches", "BackSpace Delete"),
+    ("snapshot", "snapshot: the view, its raw maps, the settings", "s", "Snapshot"),
+    ("record", "record, stop recording", "r", "Record", "Stop"),
+    ("presenter", "all figures, or the large answer alone", "u"),
+    ("full_screen", "full screen", "f F11 F5", "Full screen"),
+    ("help", "all commands: type words, Enter does it", "h ? F1 / Return", "More"),
+    ("escape", "leave a list or full screen; twice: end", "Escape"),
+    ("quit", "end, if pressed twice", "q", "End"),
+)
+"""Those that have keys of their own."""
+
+CLICKER = _commands(
+    ("clicker_next", "clicker: next method or file", "Page_Down Right Down"),
+    ("clicker_previous", "clicker: previous method or file", "Page_Up Left Up"),
+)
+"""The keys that a presenter's clicker sends."""
+
+TYPED = (
+    *_commands(
+        ("about", "what this method shows, and what not", ""),
+        ("next_method", "next method", ""),
+        ("previous_method", "previous method", ""),
+        ("lower_layer", "concepts of the layer before, nearer the picture", ""),
+        ("higher_layer", "concepts of the next layer, nearer the answer", ""),
+        ("lock", "lock the best class; again: follow the best", ""),
+        ("step", "next picture, one at a time (step)", ""),
+        ("next_source", "next source (camera)", ""),
+        ("next_file", "next file", ""),
+        ("previous_file", "previous file", ""),
+        ("loop", "loop: start again after the last file, or not", ""),
+        ("larger_brush", "larger brush", ""),
+        ("smaller_brush", "smaller brush", ""),
+        ("mirror", "mirror left and right", ""),
+        ("channels", "one map, or one for each of red, green, blue", ""),
+        ("answer", "show or hide the answer", ""),
+        ("rates", "show or hide rates, ages, device", ""),
+        ("setting", "show or hide what is computed", ""),
+        *((action, meaning, "") for one in LOOK_SETTINGS for action, meaning, _ in one.commands),
     ),
-    "What is explained": _group(
-        ("t", "next_target", "explain all classes, the best, the five best", "Target"),
-        ("d", "lock", "lock the best class; again: follow the best"),
-        ("l", "choose", "choose a class from a list"),
-        ("v", "versus", "the best class against the next; again: back"),
-    ),
-    "How it is drawn": _group(
-        *(row[:3] for one in LOOK_SETTINGS for row in one.bindings),
-        ("g", "channels", "one map, or one for each of red, green, blue"),
-        ("m", "mirror", "mirror left and right"),
-    ),
-    "The picture": _group(
-        ("f space", "freeze", "freeze, go on", "Freeze", "Go on"),
-        (".", "step", "next picture, one at a time"),
-        ("c", "next_source", "next source"),
-        ("e", "next_file", "next file"),
-        ("w", "previous_file", "previous file"),
-        ("F6", "loop", "start again after the last file: on, off"),
-        ("Page_Down Right Down", "clicker_next", "clicker: next method, or file"),
-        ("Page_Up Left Up", "clicker_previous", "clicker: previous method, or file"),
-        ("]", "larger_brush", "larger brush"),
-        ("[", "smaller_brush", "smaller brush"),
-        ("BackSpace Delete", "uncover", "remove all patches"),
-    ),
-    "The window": _group(
-        ("s", "snapshot", "snapshot: the view, its raw maps, the settings", "Snapshot"),
-        ("r", "record", "record, stop recording", "Record", "Stop"),
-        ("u", "presenter", "presenter view: a large answer"),
-        (",", "text_size", "size of text"),
-        ("i", "figures", "all figures, none, as at the start"),
-        ("8", "answer", "show or hide the answer"),
-        ("9", "rates", "show or hide rates, ages, device"),
-        ("0", "setting", "show or hide what is computed"),
-        ("F11 F5 z", "full_screen", "full screen", "Full screen"),
-        ("h ? F1", "help", "this help; again: its next page", "Help"),
-        ("Escape", "escape", "leave a list or full screen; twice: end"),
-        ("q", "quit", "end", "End"),
-    ),
-}
-"""Heading -> the bindings below it."""
+    *_choices("text_size", ((name, f"{name} text (letters)") for name in TEXT_SIZES)),
+    *(command for one in LOOK_SETTINGS
+      for command in _choices(one.name, ((value, one.says(value)) for value in one.values()))),
+)  # fmt: skip
+"""Those that are found by typing alone, but for targets and methods."""
+
+COMMANDS = (*KEYED, *CLICKER, *TYPED)
 
 MOUSE = (
     ("left button", "cover a part of the picture"),
@@ -98,27 +107,76 @@ MOUSE = (
 )
 """What the mouse does."""
 
-ACTIONS = {key: one.action for group in BINDINGS.values() for one in group for key in one.keys}
-"""Key name -> action."""
+BY_KEY = {key: one for one in COMMANDS for key in one.keys}
 
-BUTTONS = {one.action: one for group in BINDINGS.values() for one in group if one.button}
-"""Action -> the binding that has a button, in the order of the help."""
+BUTTONS = {one.action: one for one in KEYED if one.button}
+"""Action -> the command that has a button, in the order of the help."""
 
 UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 
 
+def panel_names(unsuited: Collection[str] = ()) -> tuple[str, ...]:
+    """The composites and methods whose maps can stand side by side, without those unsuited."""
+    known = (*COMPOSITES.known(), *METHODS.known())
+    return tuple(name for name in known if name != "lrp" and name not in unsuited)
+
+
+def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tuple[Command, ...]:
+    """All commands; without the methods and composites that a network has no use for.
+
+    `targets` are those that are no single class, and what they are called.
+    """
+    names = panel_names(unsuited)
+    rules = COMPOSITES.known()
+    return (
+        *COMMANDS,
+        *_choices("target", ((one, f"explain {text}") for one, text in targets.items())),
+        *_choices("composite", ((name, f"LRP: {name}") for name in names if name in rules)),
+        *_choices("method", ((name, f"method: {name}") for name in names if name not in rules)),
+        *_choices("panel", ((name, f"beside it, or not: {name}") for name in names)),
+    )
+
+
+def find(typed: str, among: Sequence[Command]) -> list[Command]:
+    """The commands of which some word begins with each typed word, best first.
+
+    Whole words count more than beginnings, those shown more than the names of actions, and then
+    short meanings more than long ones; "methods" finds "method" as well.
+    """
+    wanted = _words(typed)
+    ranked = ((_rank(one, wanted), one) for one in among)
+    found = [(rank, one) for rank, one in ranked if rank is not None]
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def _rank(command: Command, wanted: Sequence[str]) -> tuple[int, int] | None:
+    """How well a command fits, the least is best; None if it does not."""
+    shown, named = _words(command.meaning), _words(command.name)
+    rank = 0
+    for word in wanted:
+        whole = {word, word.removesuffix("s")}
+        if whole & set(shown):
+            continue
+        begins = [any(one.startswith(word) for one in words) for words in (shown, named)]
+        if not (any(begins) or whole & set(named)):
+            return None
+        rank += 1 if begins[0] else 2
+    return rank, len(shown) if wanted else 0
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.lower())
+
+
 def key_text(keys: Sequence[str]) -> str:
     """Keys in words, for the help."""
-    names = {"space": "Space", "Escape": "Esc", "Page_Up": "Page Up", "Page_Down": "Page Down"}
+    names = {"space": "Space", "Escape": "Esc", "Page_Up": "Page Up", "Page_Down": "Page Down",
+             "Return": "Enter"}  # fmt: skip
     return ", ".join(names.get(key, key) for key in keys)
 
 
 def table() -> str:
-    """All keys as a list in Markdown."""
-    rows = []
-    for group, bindings in BINDINGS.items():
-        rows.append(f"- **{group}**")
-        rows += [f"    - `{key_text(one.keys)}`: {one.meaning}" for one in bindings]
-    rows.append("- **The mouse**")
-    rows += [f"    - {button}: {meaning}" for button, meaning in MOUSE]
+    """The keys as a list in Markdown."""
+    rows = [f"- `{key_text(one.keys)}`: {one.meaning}" for one in (*KEYED, *CLICKER)]
+    rows += [f"- {button}: {meaning}" for button, meaning in MOUSE]
     return "\n".join(rows) + "\n"

@@ -44,24 +44,25 @@ class LookSetting:
     """How a field of `Look` is changed while pictures move."""
 
     name: str  # of the field
-    notice: str  # what is said of a new value, "{}" is the value in words
-    forward: tuple[str, str]  # keys and their meaning, for the next value and the one before
-    backward: tuple[str, str] | None = None
+    label: str  # what it is called in commands, in notices and on the page
     # those to go through, round and round; for a number from 0 to 1 none
     values: Callable[[], Sequence[Any]] = tuple
     # value -> what it is called, where that is not the value itself
     words: tuple[tuple[Any, str], ...] = ()
-    label: str = ""  # of its control on the page; "" for none
+    on_page: bool = False  # whether it has a control there, besides its commands
 
     @property
-    def bindings(self) -> list[tuple[str, str, str, int]]:
-        """Keys, action and meaning of each direction, and the direction: 1 or -1."""
-        rows = (("next", self.forward, 1), ("previous", self.backward, -1))
-        return [(keys[0], f"{way}_{self.name}", keys[1], by) for way, keys, by in rows if keys]
+    def commands(self) -> list[tuple[str, str, int]]:
+        """The actions that change it, what they are called, and their direction: 1 or -1."""
+        forward = f"next_{self.name}"
+        if self.values():
+            return [(forward, f"next {self.label}", 1)]
+        back = f"previous_{self.name}"
+        return [(forward, f"more {self.label}", 1), (back, f"less {self.label}", -1)]
 
     def says(self, value: Any) -> str:
         text = f"{value:.1f}" if isinstance(value, float) else str(value)
-        return self.notice.format(dict(self.words).get(value, text))
+        return f"{self.label}: {dict(self.words).get(value, text)}"
 
     def accepts(self, value: Any) -> bool:
         """Whether a page may choose this value."""
@@ -80,35 +81,26 @@ class LookSetting:
 LOOK_SETTINGS = (
     LookSetting(
         "colormap",
-        "colour map: {}",
-        forward=("k", "next colour map"),
-        backward=("j", "previous colour map"),
+        "colours",
         values=lambda: (None, *sorted(COLORMAPS)),
         words=((None, "by sign (fire or icefire)"),),
     ),
-    LookSetting(
-        "opacity",
-        "opacity: {}",
-        forward=("+ =", "map stronger"),
-        backward=("-", "map weaker"),
-        label="Opacity",
-    ),
+    LookSetting("opacity", "opacity", on_page=True),
     LookSetting(
         "style",
-        "{}",
-        forward=("o", "heat, contours, no map"),
+        "style",
         values=lambda: ("heat", "contour", "off"),
-        words=(("off", "no map"),),
-        label="Style",
+        words=(("contour", "outline (contour)"), ("off", "no map")),
+        on_page=True,
     ),
     LookSetting(
         "follow",
-        "the map is {}",
-        forward=("y", "map moves along, stays, or waits for its picture"),
+        "motion",
         values=lambda: ("flow", "hold", "sync"),
         words=(
-            ("flow", "carried along"), ("hold", "held"), ("sync", "shown with its own picture"),
+            ("flow", "the map is carried along"), ("hold", "the map is held"),
+            ("sync", "the map is shown with its own picture"),
         ),
     ),
 )  # fmt: skip
-"""The fields that keys and pages change."""
+"""The fields that commands and pages change."""

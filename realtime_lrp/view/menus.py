@@ -1,55 +1,128 @@
-"""The lists to choose from, over the picture: of classes, and of maps side by side."""
+"""The lists that typing narrows down, over the picture: of classes, and of commands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from realtime_lrp.config.names import ABOUT
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.blocks import Part, draw_parts, height_of, line
-from realtime_lrp.view.hud import DIM, STEP, WARNING, Colour, percent
-from realtime_lrp.view.text import WHITE, darken, wrapped
+from realtime_lrp.view.hud import DIM, STEP, WARNING, percent
+from realtime_lrp.view.keys import COMMANDS, MOUSE, Command, find, key_text
+from realtime_lrp.view.text import WHITE, darken
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
+WIDTH = 34  # greatest width of a list, in heights of a letter
 
 
-def draw_list(
-    canvas: np.ndarray,
-    size: int,
-    head: Sequence[Part],
-    row: Callable[[int, Colour], Part],
-    count: int,
-    cursor: int,
-    foot: Sequence[Part] = (),
-    foot_lines: int = 0,
-) -> None:
-    """Draws a list in a darkened column, in place; letters are `size` pixels high.
+@dataclass(frozen=True)
+class _Place:
+    """Where a list stands on a canvas: the column, and the entries that are in sight."""
 
-    `row` makes an entry in a colour, by its number. `foot_lines` are kept free below the entries.
-    """
-    rows, columns = canvas.shape[:2]
-    width = min(columns - 2 * size, 30 * size)
-    x = (columns - width) // 2
-    darken(canvas, (x, 0, x + width, rows), 0.12)
-    free = rows - height_of(head) - 2 * size
-    fits = max(1, free // round(STEP * size) - foot_lines)
-    first = max(0, min(cursor - fits // 2, count - fits))  # the cursor is in sight
-    shown = range(first, min(first + fits, count))
-    entries = [row(number, WARNING if number == cursor else WHITE) for number in shown]
-    parts = [Part(size // 2), *head, Part(size), *entries, Part(size), *foot]
-    draw_parts(canvas, parts, x + size, 0, width - 2 * size)
+    column: Box
+    first_y: int
+    shown: range
 
 
 @dataclass(frozen=True, eq=False)
-class ClassList:
-    """A list of classes to choose from: letters narrow it down, arrows move the cursor."""
+class Menu:
+    """A list to choose from: letters narrow it down, arrows move the cursor."""
+
+    typed: str = ""
+    cursor: int = 0  # its position among the entries found
+
+    least = WIDTH  # letters that the column needs beside the picture
+
+    def found(self) -> Sequence[Any]:
+        """The entries that fit what was typed."""
+        raise NotImplementedError
+
+    def texts(self, entry: Any) -> tuple[str, str]:
+        """What stands at the left and at the right of an entry's line."""
+        raise NotImplementedError
+
+    def head(self) -> list[str]:
+        """Lines above the entries, in which keys are told."""
+        raise NotImplementedError
+
+    def empty(self) -> str:
+        """What is said where nothing is found."""
+        raise NotImplementedError
+
+    def foot(self) -> list[tuple[str, str]]:
+        """Lines below the entries."""
+        return []
+
+    def chosen(self) -> Any:
+        """The entry under the cursor; None where nothing is found."""
+        found = self.found()
+        return found[self.cursor] if found else None
+
+    def press(self, key: str) -> "Menu":
+        if key in STEPS:
+            last = max(0, len(self.found()) - 1)
+            return replace(self, cursor=min(max(0, self.cursor + STEPS[key]), last))
+        typed = self.typed
+        if key in ("BackSpace", "Delete"):
+            typed = typed[:-1]
+        elif len(key) == 1 or key == "space":
+            typed += {"space": " "}.get(key, key)
+        return replace(self, typed=typed, cursor=0)
+
+    def click(self, canvas: tuple[int, int], size: int, free: Box, x: int, y: int) -> "Menu | None":
+        """The list with the cursor on the entry at x, y; None where there is none."""
+        place = self._place(canvas, size, free, len(self.found()))
+        number = place.shown.start + (y - place.first_y) // round(STEP * size)
+        inside = place.column[0] <= x < place.column[2] and number in place.shown
+        return replace(self, cursor=number) if inside else None
+
+    def draw(self, canvas: np.ndarray, size: int, free: Box) -> None:
+        """Draws the list in a darkened column, in place; letters are `size` pixels high.
+
+        The column is the free area where that is wide enough, else in the middle.
+        """
+        found = self.found()
+        place = self._place(canvas.shape[:2], size, free, len(found))
+        darken(canvas, place.column, 0.06)
+        x0, _, x1, _ = place.column
+        entries = []
+        for number in place.shown:
+            colour = WARNING if number == self.cursor else WHITE
+            entries.append(line(*self.texts(found[number]), size, colour, colour))
+        foot = [line(left, right, size, WHITE, DIM) for left, right in self.foot()]
+        parts = [*self._head(size, len(found)), *entries, Part(size // 2), *foot]
+        draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
+
+    def _head(self, size: int, count: int) -> list[Part]:
+        lines = [line(text, "", size, DIM) for text in self.head()]
+        typed = f"> {self.typed}_   ({min(self.cursor + 1, count)} of {count})"
+        lines.append(line(typed, "", size))
+        if not count:
+            lines.append(line(self.empty(), "", size, WARNING))
+        return [Part(size // 2), *lines, Part(size // 2)]
+
+    def _place(self, canvas: Sequence[int], size: int, free: Box, count: int) -> _Place:
+        rows, columns = canvas[:2]
+        width = min(columns - 2 * size, WIDTH * size)
+        x, top = (columns - width) // 2, height_of(self._head(size, count))
+        if free[2] - free[0] >= self.least * size and free[3] - free[1] >= rows // 2:
+            x, width = free[0], min(free[2] - free[0], WIDTH * size)
+        fits = max(1, (rows - top - size) // round(STEP * size) - len(self.foot()))
+        first = max(0, min(self.cursor - fits // 2, count - fits))  # the cursor is in sight
+        return _Place((x, 0, x + width, rows), top, range(first, min(first + fits, count)))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassList(Menu):
+    """The classes."""
 
     # (index, label), best first when they came; none before the first map
     entries: Sequence[tuple[int, str]] = ()
     # float32 [classes], the present ones
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    typed: str = ""  # the part of the name that was typed
-    cursor: int = 0  # the position of the cursor among the entries found
+
+    least = 13
 
     def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
         """The list with other scores; an empty list gets its entries."""
@@ -67,85 +140,35 @@ class ClassList:
             or (self.typed.isdecimal() and str(entry[0]).startswith(self.typed))
         ]
 
-    def chosen(self) -> int | None:
-        """The index of the class under the cursor; None where nothing is found."""
-        found = self.found()
-        return found[self.cursor][0] if found else None
+    def texts(self, entry: tuple[int, str]) -> tuple[str, str]:
+        index, label = entry
+        return f"{index}  {label.replace('_', ' ')}", percent(float(self.scores[index]))
 
-    def press(self, key: str) -> "ClassList":
-        if key in STEPS:
-            return replace(self, cursor=_moved(self.cursor, key, len(self.found())))
-        typed = self.typed
-        if key in ("BackSpace", "Delete"):
-            typed = typed[:-1]
-        elif len(key) == 1 or key == "space":
-            typed += {"space": " "}.get(key, key)
-        return replace(self, typed=typed, cursor=0)
+    def head(self) -> list[str]:
+        return ["Enter: explain it    Esc: back", "Tab: against the present class"]
 
-    def draw(self, canvas: np.ndarray, size: int) -> None:
-        """Draws the list of classes, in place."""
-        found = self.found()
-        typed = f"> {self.typed}_   ({min(self.cursor + 1, len(found))} of {len(found)})"
-        head = [
-            line("Enter: explain it    Esc: back", "", size, DIM),
-            line("Tab: the present class against it", "", size, DIM),
-            line(typed, "", size),
-        ]
-        if not found:
-            text = (
-                "no class of this name" if self.entries else "the classes come with the first map"
-            )
-            head.append(line(text, "", size, WARNING))
-
-        def row(number: int, colour: Colour) -> Part:
-            index, label = found[number]
-            score = percent(float(self.scores[index]))
-            return line(f"{index}  {label.replace('_', ' ')}", score, size, colour, colour)
-
-        draw_list(canvas, size, head, row, len(found), self.cursor)
-
-
-ABOUT_LINES = 5  # lines of the sentence about the entry under the cursor, at most
+    def empty(self) -> str:
+        return "no class of this name" if self.entries else "the classes come with the first map"
 
 
 @dataclass(frozen=True)
-class PanelList:
-    """A list of maps to choose from: arrows move the cursor, Space chooses."""
+class CommandBox(Menu):
+    """All commands, those with keys first: the help, and what finds the others."""
 
-    names: tuple[str, ...]
-    main: str
-    chosen: frozenset[str]
-    cursor: int = 0
+    commands: tuple[Command, ...] = COMMANDS
 
-    def press(self, key: str) -> "PanelList":
-        """The list after Space or an arrow; other keys change nothing."""
-        if key in STEPS:
-            return replace(self, cursor=_moved(self.cursor, key, len(self.names)))
-        name = self.names[self.cursor]
-        if key != "space" or name == self.main:
-            return self
-        return replace(self, chosen=self.chosen ^ {name})
+    def found(self) -> list[Command]:
+        return find(self.typed, self.commands)
 
-    def panels(self) -> tuple[str, ...]:
-        return tuple(name for name in self.names if name in self.chosen)
+    def texts(self, entry: Command) -> tuple[str, str]:
+        return entry.meaning, key_text(entry.keys)
 
-    def draw(self, canvas: np.ndarray, size: int) -> None:
-        """Draws the list, in place, with a sentence about the entry under the cursor."""
-        head = [
-            line("Enter: show them side by side", "", size, DIM),
-            line("Space: on, off    Esc: back", "", size, DIM),
-        ]
+    def head(self) -> list[str]:
+        return ["Type a few words, such as outline.", "Enter or a click: do it    Esc: back"]
 
-        def row(number: int, colour: Colour) -> Part:
-            name = self.names[number]
-            state = "main map" if name == self.main else "shown" if name in self.chosen else "-"
-            return line(name, state, size, colour, colour)
+    def empty(self) -> str:
+        return "no command has these words"
 
-        about = ABOUT.get(self.names[self.cursor], "")
-        width = min(canvas.shape[1] - 2 * size, 30 * size) - 2 * size
-        foot = [line(one, "", size, DIM) for one in wrapped(about, width, size)[:ABOUT_LINES]]
-        draw_list(canvas, size, head, row, len(self.names), self.cursor, foot, ABOUT_LINES)
-
-
-def _moved(cursor: int, key: str, count: int) -> int:
-    return min(max(0, cursor + STEPS[key]), max(0, count - 1))
+    def foot(self) -> list[tuple[str, str]]:
+        """What is no command: while nothing is typed."""
+        return [] if self.typed else [(meaning, what) for what, meaning in MOUSE]

@@ -79,9 +79,7 @@ class Scene:
     patches: Patches | None = None
     network: str = ""  # the name that stands above the map where there are several networks, or ""
     title: str = ""  # what stands above the map where it is not the whole one, or ""
-    # whether the picture becomes smaller so that no figure covers the explained region, and a line
-    # above it is kept for the title
-    gives_way: bool = False
+    titled: bool = False  # whether a line above the picture is kept for the title
 
     @property
     def panels(self) -> tuple[Panel, ...]:
@@ -96,11 +94,11 @@ class Scene:
     def arrangement(self) -> Arrangement:
         region = self.explained.box if self.explained else None
         panels = len(self.panels) + len(self.awaited)
-        titled = (self.network or self.title or self.gives_way) and not panels
+        titled = (self.network or self.title or self.titled) and not panels
         above = round(CAPTION * self.letters) if titled else 0
         return arrange(
             (self.size[0] - above, self.size[1]), self.picture.shape, region, panels,
-            self.with_figures, self.letters, self.gives_way,
+            self.with_figures, self.letters,
         ).moved_down(above)  # fmt: skip
 
     def caption(self, panel: Panel | None) -> str:
@@ -207,7 +205,7 @@ class Artist:
         elif scene.network or scene.title:
             name = scene.caption(scene.explained.panels[0] if scene.explained else None)
             draw(canvas, _draw_caption, name, boxes[0], scene.letters)
-        elif scene.gives_way and scene.explained:
+        elif scene.titled and scene.explained:
             draw(canvas, _draw_caption, WHOLE_MAP, boxes[0], scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:

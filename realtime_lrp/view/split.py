@@ -53,6 +53,11 @@ class SplitScene:
         return tuple((box, row.channel) for box, row in pairs if row)
 
     @property
+    def free(self) -> Box:
+        """The last area for figures, where a list covers no picture."""
+        return moved(self.scenes[-1].arrangement.figures[-1], *self.boxes[-1][:2])
+
+    @property
     def marks(self) -> Box:
         return moved(self.scenes[-1].arrangement.marks, *self.boxes[-1][:2])
 
@@ -72,15 +77,11 @@ class SplitScene:
                 left=(),
                 right=(),
                 with_figures=False,
-                gives_way=False,
+                titled=False,
             )
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
         )
         return SplitScene(size, tuple(scenes), boxes)
-
-    def without_figures(self) -> SplitScene:
-        bare = (replace(scene, left=(), right=(), notice="") for scene in self.scenes)
-        return replace(self, scenes=tuple(bare))
 
 
 def size_beside(

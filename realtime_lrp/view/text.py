@@ -115,8 +115,11 @@ def shrunk(size: int, least: int, fits: Callable[[int], bool]) -> int:
 
 
 def _drawable(text: str) -> str:
-    """The text without halves of surrogate pairs (names that are not UTF-8): OpenCV crashes."""
-    return text.encode("utf-8", "replace").decode()
+    """The text without halves of surrogate pairs (names that are not UTF-8): OpenCV crashes.
+
+    The font's zero has a slash, which looks like an 8 from afar; its O is as high, without one.
+    """
+    return text.encode("utf-8", "replace").decode().replace("0", "O")
 
 
 def undrawable(text: str) -> str:

@@ -82,7 +82,7 @@ def run(
     window: type | None = Window,
     remote: Remote | None = None,
 ) -> list[str]:
-    """Runs until `q`, Esc twice, the window's X, SIGINT, SIGTERM or the end of the duration.
+    """Runs until `q` or Esc, twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     `duration_s` counts from the first map; `window` is a class, `Window` or one like it. Returns a
     line for each file that was saved, and one of figures if there was a map.

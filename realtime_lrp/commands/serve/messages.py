@@ -6,6 +6,7 @@ connection.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,23 +14,26 @@ import msgspec
 from msgspec import Meta
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import Error, UsageError, unknown
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import panel_names
+from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.view import keys
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-PAGE_ACTIONS = frozenset(
-    ("choose", "choose_panels", "snapshot", "record", "full_screen", "help", "escape", "quit")
-)
+PAGE_ACTIONS = frozenset(("choose", "snapshot", "record", "full_screen", "help", "escape", "quit"))
 """Actions that the page does by itself, or that belong to a window: nobody ends the server."""
 
-ACTIONS = frozenset(keys.ACTIONS.values()) - PAGE_ACTIONS - {"composite"}
-"""Actions whose keys a page may send."""
+
+def commands_of_pages() -> dict[str, keys.Command]:
+    """What a page may ask for by name."""
+    known = keys.commands(TARGETS)
+    return {one.name: one for one in known if one.action not in PAGE_ACTIONS}
+
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
@@ -39,10 +43,10 @@ class Shown(msgspec.Struct, tag="shown", frozen=True):
     """The picture that was sent last is on the screen."""
 
 
-class Key(msgspec.Struct, tag="key", frozen=True):
-    """A key, by its name in `view.keys`, or the button that does the same."""
+class Do(msgspec.Struct, tag="do", frozen=True):
+    """A command of `view.keys`, by its name: found by typing, by key or by button."""
 
-    key: Name
+    name: Name
 
 
 class Choice(msgspec.Struct, tag="choice", frozen=True):
@@ -67,12 +71,6 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
     cover: bool = True
 
 
-class Panels(msgspec.Struct, tag="panels", frozen=True):
-    """These methods and composites stand side by side with the main one."""
-
-    names: Annotated[tuple[Name, ...], Meta(max_length=40)]
-
-
 class Follow(msgspec.Struct, tag="follow", frozen=True):
     """A row of a channel was clicked: its map alone lies over the picture, or no longer."""
 
@@ -85,7 +83,7 @@ class Seek(msgspec.Struct, tag="seek", frozen=True):
     share: Annotated[float, Meta(ge=0, le=1)]
 
 
-Message = Shown | Key | Choice | Look | Stroke | Panels | Follow | Seek
+Message = Shown | Do | Choice | Look | Stroke | Follow | Seek
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # of a picture of a visitor's camera, which comes as it is, as JPEG
@@ -110,10 +108,9 @@ def event_of(message: Message, relevance: RelevanceThread) -> events.Event | Non
 
 def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
     match message:
-        case Key(key) if key in keys.COMPOSITE_KEYS:
-            return events.Chosen("composite", keys.COMPOSITE_KEYS[key])
-        case Key(key) if keys.ACTIONS.get(key) in ACTIONS:  # not typed into a list of the window
-            return events.ActionChosen(keys.ACTIONS[key])
+        case Do(name):
+            command = commands_of_pages().get(name)
+            return command_event(command, time.monotonic()) if command else None
         case Choice("method", name):
             METHODS.check(name)
             return events.Chosen("method", name)
@@ -132,10 +129,6 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             return events.Chosen(name, value)
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
-        case Panels(names):
-            known = panel_names()
-            _check_known("method or composite", names, known)
-            return events.Chosen("panels", tuple(name for name in known if name in names))
         case Follow(channel):
             return _channel(channel, relevance)
         case Seek(share):

@@ -4,27 +4,28 @@ Figures are the same rows, bars and legends as in the window; the page draws the
 asks for the gallery's pictures of a channel once and keeps them; no request names a file.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.serve.messages import ACTIONS
-from realtime_lrp.config.names import ABOUT, COMPOSITES, METHODS
+from realtime_lrp.commands.serve.messages import PAGE_ACTIONS
+from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.realtime.viewer.actions import panel_names, targets_for
+from realtime_lrp.realtime.viewer.actions import commands_for
 from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.pointing import progress
+from realtime_lrp.realtime.viewer.state import Answer, ViewerState
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
-from realtime_lrp.view.hud import Bar, Entry, Legend, percent
+from realtime_lrp.view.hud import Bar, Entry, Headline, Legend, percent
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 STOPS = 16  # colours of a legend
@@ -52,15 +53,12 @@ def news(view: View, now: float) -> str:
             "target": _target_text(view),
             "look": {one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
             "tiled": state.tiled,
-            "panels": state.panels,
             "concepts": state.request.concepts is not None,
-            "main": choice.name,
             "timeline": _timeline_fields(view),
             "text_size": state.text_size,
             "frozen": state.frozen is not None,
             "brush": state.brush,
             "covered": state.mask is not None,
-            "presenting": state.presenting,
             "left": [[entry_fields(one) for one in block] for block in view.columns.left],
             "right": [[entry_fields(one) for one in block] for block in view.columns.right],
             "notice": passing_notice(state, now, relevance.doing, shown, old),
@@ -71,29 +69,27 @@ def news(view: View, now: float) -> str:
     ).decode()
 
 
-def choices(labels: tuple[str, ...], unsuited: Collection[str] = ()) -> str:
+def choices(state: ViewerState, answer: Answer) -> str:
     """What the page offers this network; it does not change."""
+    known, unsuited = commands_for(state), answer.unsuited
     return msgspec.json.encode(
         {
             "type": "choices",
             "methods": [name for name in METHODS.known() if name not in unsuited],
             "composites": [name for name in COMPOSITES.known() if name not in unsuited],
-            "look": [(one.name, one.label, one.values()) for one in LOOK_SETTINGS if one.label],
-            "panels": [(name, ABOUT.get(name, "")) for name in panel_names(unsuited)],
-            "targets": (*targets_for(len(labels)), *labels),
-            "keys": _keys(),
+            "look": [
+                (one.name, one.label.capitalize(), one.values())
+                for one in LOOK_SETTINGS
+                if one.on_page
+            ],
+            "targets": (*(one.value for one in known if one.action == "target"), *answer.labels),
+            "commands": [
+                (keys.key_text(one.keys), one.meaning, one.name, one.keys)
+                for one in known
+                if one.action not in PAGE_ACTIONS
+            ],
         }
     ).decode()
-
-
-def _keys() -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """The keys that the server has by heading: in words, what they do, the first one's name."""
-    groups = [
-        (heading, [(keys.key_text(one.keys), one.meaning, one.keys[0]) for one in bindings
-                   if one.action in ACTIONS or one.action == "composite"])
-        for heading, bindings in keys.BINDINGS.items()
-    ]  # fmt: skip
-    return [(heading, rows) for heading, rows in groups if rows]
 
 
 def _target_text(view: View) -> str:
@@ -113,7 +109,7 @@ def _timeline_fields(view: View) -> dict[str, Any] | None:
 def entry_fields(entry: Entry) -> dict[str, Any]:
     """An entry of the figures as the page draws it."""
     fields = {"kind": type(entry).__name__.lower(), **vars(entry)}
-    if isinstance(entry, Bar):
+    if isinstance(entry, Bar | Headline):
         return fields | {"share": float(entry.share), "percent": percent(entry.share)}
     if isinstance(entry, Legend):
         table = colormap_named(entry.colormap).table

@@ -162,7 +162,7 @@ class PageTurns:
         exchange.say("news", news(view, now))
         answer = view.state.answer
         if answer and not exchange.said["choices"]:
-            exchange.say("choices", choices(answer.labels, answer.unsuited))
+            exchange.say("choices", choices(view.state, answer))
 
     def _publish_concepts(self, now: float) -> None:
         """Renews the channels where they are due: at once when they appear or go."""

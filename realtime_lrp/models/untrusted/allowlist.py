@@ -4,10 +4,9 @@ This prevents a model file from running code, reading files or connecting to the
 builds whatever class the description names, with arguments from the file. Add a class only if none
 of its arguments can name a function, a file, a module or another class that is not listed.
 
-The layers are those that relevance has a rule for (`LAYERS` in relevance/reading/layers.py; a test
-compares the two), a few that are traced (`TRACED`), and those that a Python program has registered
-with Keras itself. The rest is what Keras
-writes around layers: models, initialisers, constants.
+The layers are those that have a row of this package (`relevance/reading/layers.py`), a few that are
+traced (`TRACED`), and those that a Python program has registered with Keras itself. The rest is
+what Keras writes around layers: models, initialisers, constants.
 """
 
 import math
@@ -18,17 +17,9 @@ from typing import Any
 import keras
 
 from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.relevance.reading.layers import NONNEGATIVE, OURS, SIGNED
 
-LAYERS = (
-    "Activation", "ActivityRegularization", "Add", "AlphaDropout", "Average", "AveragePooling2D",
-    "BatchNormalization", "Concatenate", "Conv1D", "Conv2D", "Conv2DTranspose", "Conv3D",
-    "Cropping2D", "Dense", "DepthwiseConv2D", "Dropout", "ELU", "Flatten", "GaussianDropout",
-    "GaussianNoise", "GlobalAveragePooling2D", "GlobalMaxPooling2D", "GroupNormalization",
-    "Identity", "InputLayer", "LayerNormalization", "LeakyReLU", "MaxPooling2D", "Multiply",
-    "Normalization", "PReLU", "Permute", "RandomBrightness", "RandomContrast", "RandomFlip",
-    "RandomRotation", "RandomTranslation", "RandomZoom", "ReLU", "Rescaling", "Reshape",
-    "SeparableConv2D", "Softmax", "SpatialDropout2D", "Subtract", "UpSampling2D", "ZeroPadding2D",
-)  # fmt: skip
+LAYERS = (*OURS, "InputLayer")
 
 TRACED = (
     "Cropping1D", "Dot", "EinsumDense", "GlobalAveragePooling1D", "GlobalMaxPooling1D", "Maximum",
@@ -36,11 +27,7 @@ TRACED = (
 )  # fmt: skip
 """Layers without a row: relevance goes through the operations that they consist of."""
 
-ACTIVATIONS = (
-    "celu", "elu", "exponential", "gelu", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",
-    "linear", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "softsign",
-    "tanh",
-)  # fmt: skip
+ACTIVATIONS = (*NONNEGATIVE, *SIGNED, "linear")
 
 _MODELS = {"Functional", "Sequential"}
 _POLICIES = {"DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy"}

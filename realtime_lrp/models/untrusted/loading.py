@@ -29,10 +29,10 @@ from realtime_lrp.models.memory import (
     assigned_without_copies,
     build_within_memory,
     initialise_with_zeros,
-    too_large,
 )
 from realtime_lrp.models.untrusted.allowlist import MAX_NAME_SHOWN, check_description
 from realtime_lrp.models.untrusted.hdf5_check import Shapes, StoredWeights, stored_weights
+from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.temporary import temporary_folder
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"

@@ -1,6 +1,6 @@
 """What each action does to the state; the keys of actions are in `view.keys`. Pure functions."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -8,30 +8,26 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from realtime_lrp.config.names import COMPOSITES, METHODS
+from realtime_lrp.config.names import METHODS
 from realtime_lrp.engine.result import ConceptRequest
-from realtime_lrp.engine.wording import TARGETS as TARGETS_IN_WORDS
-from realtime_lrp.engine.wording import name_classes
+from realtime_lrp.engine.wording import TARGETS, name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
-    ALL_FIGURES,
-    ESCAPE_S,
+    END_S,
     Command,
     LoopFiles,
     ViewerState,
     configured_figures,
 )
 from realtime_lrp.video.pictures import mirrored
-from realtime_lrp.view.help import help_pages
-from realtime_lrp.view.hud import TEXT_SIZES, percent
+from realtime_lrp.view import keys
+from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
-from realtime_lrp.view.menus import ClassList, PanelList
+from realtime_lrp.view.menus import ClassList, CommandBox
 
-HINT = "h shows all keys"
-ESCAPE_NOTICE = "Esc again ends the program"
+HINT = "h: all commands"
+END_NOTICE = "once more ends the program"
 NO_MAP = "there is no map yet"
-
-TARGETS = ("all", "top1", "top5")
 
 Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
 
@@ -51,15 +47,17 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
     return state if class_ == other else explain(state, f"{class_} - {other}")
 
 
-def targets_for(classes: int) -> tuple[str, ...]:
-    """The targets that are no single class: the five best only where there are so many classes."""
-    return TARGETS if classes >= 5 else TARGETS[:2]
+def commands_for(state: ViewerState) -> tuple[keys.Command, ...]:
+    """What there is to do: the five best classes can be explained only where there are as many."""
+    few = state.answer is None or len(state.answer.labels) < 5
+    targets = {name: text for name, text in TARGETS.items() if not (few and name == "top5")}
+    return keys.commands(targets, state.unsuited)
 
 
 def announce_target(state: ViewerState, now: float) -> ViewerState:
     """The state with a notice that says what is explained."""
     target, answer = str(state.request.target), state.answer
-    text = TARGETS_IN_WORDS.get(target, target)
+    text = TARGETS.get(target, target)
     if answer and target == "top1":
         text += f", {answer.labels[answer.best(1)[0]]}"
     elif answer:
@@ -92,18 +90,6 @@ def _panels(state: ViewerState, now: float) -> ViewerState:
     return state
 
 
-def _choose_panels(state: ViewerState, now: float) -> ViewerState:
-    chosen = frozenset(state.named_panels)
-    names = panel_names(state.unsuited)
-    return replace(_held(state, now), menu=PanelList(names, state.choice.name, chosen))
-
-
-def panel_names(unsuited: Collection[str] = ()) -> tuple[str, ...]:
-    """The composites and methods whose maps can stand side by side, without those unsuited."""
-    known = (*COMPOSITES.known(), *METHODS.known())
-    return tuple(name for name in known if name != "lrp" and name not in unsuited)
-
-
 def _held(state: ViewerState, now: float) -> ViewerState:
     """The state with the picture frozen until `close_list`, if it is not frozen already."""
     if state.frozen or not state.shown:
@@ -118,8 +104,13 @@ def close_list(state: ViewerState, now: float) -> ViewerState:
     return _freeze(state, now) if goes_on else state
 
 
-def show_panels(state: ViewerState, panels: tuple[str, ...], now: float) -> ViewerState:
-    """Shows these maps side by side with the main one; none of them: the main one alone."""
+def toggle_panel(state: ViewerState, name: str, now: float) -> ViewerState:
+    """Shows a map beside the main one, or no longer; without any the main one stands alone."""
+    if name == state.choice.name:
+        return state.with_notice(f"{name} is the main map", now)
+    others = tuple(one for one in state.named_panels if one != name)
+    hidden = name in state.named_panels and state.tiled
+    panels = others if hidden else (*others, name)
     return replace(state, panels=panels, tiled=bool(panels)).with_choice()
 
 
@@ -199,12 +190,6 @@ def is_followed(state: ViewerState) -> bool:
 
 
 # What is explained
-
-
-def _next_target(state: ViewerState, now: float) -> ViewerState:
-    classes = len(state.answer.labels) if state.answer else 0
-    target = _next(targets_for(classes), state.request.target, 1)
-    return announce_target(explain(state, target), now)
 
 
 def _lock(state: ViewerState, now: float) -> ViewerState:
@@ -306,34 +291,24 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
 # The window
 
 
-def _all_figures(state: ViewerState, now: float) -> ViewerState:
-    """All figures, then none, then those at the start."""
-    if state.shown_figures == ALL_FIGURES:
-        return replace(state, figures=frozenset())
-    at_start = configured_figures(state.config)
-    none_shown = not state.shown_figures and at_start != frozenset()
-    return replace(state, figures=at_start if none_shown else ALL_FIGURES)
-
-
 def _toggle_figure(state: ViewerState, now: float, figure: str) -> ViewerState:
     return replace(state, figures=state.shown_figures ^ {figure})
 
 
 def _presenter(state: ViewerState, now: float) -> ViewerState:
     figures = configured_figures(state.config)
-    return replace(state, presenter=not state.presenting, figures=figures)
+    return replace(state, presenting=not state.presenting, figures=figures)
 
 
-def _text_size(state: ViewerState, now: float) -> ViewerState:
-    size = _next(tuple(TEXT_SIZES), state.text_size, 1)
+def choose_text_size(state: ViewerState, size: str, now: float) -> ViewerState:
+    """Draws text in letters of another size."""
     return replace(state, text_size=size).with_notice(f"text: {size}", now)
 
 
 def _help(state: ViewerState, now: float) -> ViewerState:
-    """Opens the help, turns to its next page, closes it after the last."""
-    page = state.help_page + 1 if state.helping else 0
-    helping = page < help_pages(state.size, state.text_size)
-    return replace(state, helping=helping, help_page=page if helping else 0)
+    """Opens the box in which commands are found; what it did last stands first."""
+    known = sorted(commands_for(state), key=lambda one: one.name != state.last_command)
+    return replace(state, menu=CommandBox(commands=tuple(known)))
 
 
 def _full_screen(state: ViewerState, now: float) -> ViewerState:
@@ -341,19 +316,17 @@ def _full_screen(state: ViewerState, now: float) -> ViewerState:
 
 
 def _escape(state: ViewerState, now: float) -> ViewerState:
-    """Ends following a channel, or leaves full screen; the second of two quick presses ends."""
+    """Ends following a channel, or leaves full screen; else the second of two presses ends."""
     if is_followed(state):
         return follow_none(state, now)
-    if state.full_screen:
-        return _full_screen(state, now)
-    if now < state.escape_until:
-        return _quit(state, now)
-    state = replace(state, escape_until=now + ESCAPE_S)
-    return state.with_notice(ESCAPE_NOTICE, now, ESCAPE_S)
+    return _full_screen(state, now) if state.full_screen else _quit(state, now)
 
 
 def _quit(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, ended=True)
+    """Ends at the second of two quick presses."""
+    if now < state.end_until:
+        return replace(state, ended=True)
+    return replace(state, end_until=now + END_S).with_notice(END_NOTICE, now, END_S)
 
 
 def _command(state: ViewerState, now: float, command: Command) -> ViewerState:
@@ -364,20 +337,18 @@ ACTIONS: dict[str, Action] = {
     "next_method": _next_method,
     "previous_method": partial(_next_method, by=-1),
     "panels": _panels,
-    "choose_panels": _choose_panels,
     "concepts": toggle_concepts,
     "lower_layer": partial(change_layer, by=-1),
     "higher_layer": partial(change_layer, by=1),
     "random": lambda state, now: state.with_choice(random=not state.request.choice.random),
     "probe": lambda state, now: state.with_request(probe=not state.request.probe),
-    "next_target": _next_target,
     "lock": _lock,
     "choose": _choose,
     "versus": _versus,
     **{
         action: partial(_change_look, setting=one, by=by)
         for one in LOOK_SETTINGS
-        for _, action, _, by in one.bindings
+        for action, _, by in one.commands
     },
     "channels": _channels,
     "mirror": _mirror,
@@ -394,19 +365,17 @@ ACTIONS: dict[str, Action] = {
     "uncover": lambda state, now: state.with_request(mask=None),
     "snapshot": partial(_command, command=Command.SNAPSHOT),
     "record": partial(_command, command=Command.RECORD),
-    "figures": _all_figures,
     "answer": partial(_toggle_figure, figure="answer"),
     "rates": partial(_toggle_figure, figure="rates"),
     "setting": partial(_toggle_figure, figure="setting"),
     "presenter": _presenter,
-    "text_size": _text_size,
     "about": lambda state, now: replace(state, about=not state.about),
     "full_screen": _full_screen,
     "help": _help,
     "escape": _escape,
     "quit": _quit,
 }
-"""Action -> what it does. Composites have keys of their own, see `handle`."""
+"""Action -> what it does."""
 
 
 def _present_class(state: ViewerState) -> int:

@@ -1,6 +1,6 @@
 """Puts together what is drawn: `compose` is a function of the state and the newest frame and map.
 
-The `Scene` is what recordings and snapshots get as well. Menus, the help and passing notices come
+The `Scene` is what recordings and snapshots get as well. Menus and passing notices come
 over it on the screen only: `draw_over`.
 """
 
@@ -18,7 +18,6 @@ from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.controls import draw_brush, draw_controls
-from realtime_lrp.view.help import draw_help
 from realtime_lrp.view.hud import Block, Legend
 from realtime_lrp.view.notices import draw_marks, draw_notice
 from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
@@ -147,12 +146,8 @@ def draw_over(
     passing: Sequence[str],
     now: float,
 ) -> np.ndarray:
-    """The canvas, or a copy of it with help, menus, controls and notices: what the screen shows."""
-    if state.helping:
-        canvas = artist.draw(scene.without_figures())
-        artist.decals.draw(canvas, draw_help, state.help_page, state.text_size)
-        return canvas
-    frozen = "frozen" if status else "frozen: f or Space goes on"
+    """The canvas, or a copy of it with menus, controls and notices: what the screen shows."""
+    frozen = "frozen" if status else "frozen: Space goes on"
     marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
     pairs = zip(passing, scene.scenes, strict=True)
     notices = ["" if one.notice else text for text, one in pairs]
@@ -170,7 +165,7 @@ def draw_over(
             artist.decals.draw(canvas, draw_marks, marks, box, scene.letters)
         _draw_pointer(canvas, state, bool(status), now)
         if state.menu:
-            state.menu.draw(canvas, scene.letters)
+            state.menu.draw(canvas, scene.letters, scene.free)
     return canvas
 
 

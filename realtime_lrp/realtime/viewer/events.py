@@ -29,7 +29,7 @@ class KeyPressed(Event):
 
 @dataclass(frozen=True, eq=False)
 class ActionChosen(Event):
-    """An action, by a name out of `view.keys.BINDINGS`."""
+    """An action, by a name out of `view.keys.COMMANDS`."""
 
     action: str
 
@@ -71,6 +71,7 @@ class FrameDrawn(Event):
     timeline: Timeline | None = None  # where the source stands, None where it has no timeline
     # where each channel has its row in the panel of concepts
     concept_rows: tuple[tuple[Box, int], ...] = ()
+    free: Box = (0, 0, 0, 0)  # where a list covers no picture
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,6 @@
 Texts and numbers only; `view.hud` draws them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,15 +14,23 @@ from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter
 from realtime_lrp.realtime.viewer.compose import Columns
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.hud import ANSWER_SCALE, Bar, Block, Entry, Legend, Paragraph, Row, percent
+from realtime_lrp.view.hud import (
+    PRESENTED_SCALE,
+    Bar,
+    Block,
+    Headline,
+    Legend,
+    Line,
+    Paragraph,
+    Row,
+    percent,
+)
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 
 BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
 
-PRESENTED, PRESENTED_SCALE = 3, 1.3
-"""How many classes the presenter view names, and how much larger than other figures all but the
-answer are."""
+PRESENTED = 3  # how many classes the presenter view names
 
 OLD_ANSWER_MS = 1000
 """From this age on an answer to an earlier picture than the shown one is marked as old."""
@@ -84,12 +91,18 @@ def figure_columns(
         names = explained.names if state.tiled else explained.names[:1]
         left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
     if explained and drawn and not outdated:
-        if "answer" in shown:
-            right.append(answer_bars(explained, state.presenting))
+        legend = legends[0] if legends and not state.tiled else None
+        if "answer" in shown and state.presenting:
+            right += presented(explained, legend, problem)
+        elif "answer" in shown:
+            right.append(answer_bars(explained))
         if "setting" in shown:
-            right.append(setting_rows(explained, "rates" in shown, name, problem))
-        if right:
-            right[-1] = (*right[-1], *_below(state, explained, legends[:1], problem))
+            setting = setting_rows(explained, "rates" in shown, name, problem)
+            right.append((*setting, legend) if legend and not state.presenting else setting)
+        empty = [] if problem else empty_maps(explained)[: None if state.tiled else 1]
+        if right and any(empty):
+            sentences = (Paragraph(text, "") for text in dict.fromkeys(filter(None, empty)))
+            right[-1] = (*right[-1], *sentences)
         if right and not own and (rates.map_ms or 0) >= OLD_ANSWER_MS:
             age = f"of a picture {(rates.map_ms or 0) / 1000:.1f} s ago"
             right[0] = (Row("old", age, warn=True), *right[0])
@@ -102,35 +115,48 @@ def figure_columns(
     return Columns(tuple(left), tuple(right), legends)
 
 
-def _below(
-    state: ViewerState, explained: ExplainedFrame, legends: Sequence[Legend | None], problem: str
-) -> Block:
-    """What stands below the setting, or below the bars of the presenter view.
+def presented(explained: ExplainedFrame, legend: Legend | None, problem: str) -> list[Block]:
+    """The presenter view: the answer and what is explained in large letters, and three bars."""
+    bars = answer_bars(explained)
+    best = bars[0]
+    if not isinstance(best, Bar):  # a value, which is no share of anything
+        return [bars]
+    engine = explained.engine
+    longest = max(map(engine.label, range(engine.explainer.classes)), key=len).replace("_", " ")
+    named = {engine.label(index) for index in target_classes(explained)}
+    others = [one for one in bars[1:] if isinstance(one, Bar)]
+    named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
+    kept = sorted(named_first, key=lambda one: -one.share)
+    answer = Headline(best.name.replace("_", " "), best.share, longest, best.before)
+    why = Line(problem or _why(explained), f"why: “{longest}”")
+    method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
+    scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
+    below = (legend,) if legend else ()
+    return [(answer,), (why, *below, *scaled, method)]
 
-    The legend of a map over the picture; the presenter view has its method and target above it.
-    Where a map is zero, or nearly, a sentence.
-    """
-    entries: list[Entry] = []
-    setting, legend = "setting" in state.shown_figures, legends[0] if legends else None
-    if state.presenting and not setting:
-        entries.append(Row(explained.engine.name, _target_text(explained, problem)))
-        if legend and " - " in str(explained.request.target):
-            legend = replace(legend, scale=PRESENTED_SCALE)
-    if legend and not state.tiled and (setting or state.presenting):
-        entries.append(legend)
-    empty = [] if problem else empty_maps(explained)[: None if state.tiled else 1]
-    return (*entries, *(Paragraph(text, "") for text in dict.fromkeys(filter(None, empty))))
+
+def _why(explained: ExplainedFrame) -> str:
+    """What is explained, in words: why: “house”."""
+    engine, target = explained.engine, explained.request.target
+    if sides := _sides(explained):
+        other = sides[1] if str(target).endswith(" - rest") else f"“{sides[1]}”"
+        return f"why: “{sides[0]}”, not {other}"
+    if str(target) == "top1":
+        return f"why: “{explained.scores[0][0]}”".replace("_", " ")
+    quote = "“{}”" if target_classes(explained) else "{}"
+    return f"why: {quote.format(describe_target(engine, target))}".replace("_", " ")
 
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
     """A sentence for each map that is zero, or nearly; "" for other maps."""
-    named = " or ".join(map(explained.engine.label, target_classes(explained))).replace("_", " ")
+    classes = (f"“{explained.engine.label(index)}”" for index in target_classes(explained))
+    named = " or ".join(classes).replace("_", " ")
 
     def sentence(one: ResultMap) -> str:
         if one.magnitude and one.shortfall == 1:
             return ""
         if named and one.started_magnitude < TINY:
-            return f"nothing in this picture speaks for {named}"
+            return f"no part of this picture speaks for {named}"
         return f"the map of {one.name} is zero, or nearly, everywhere"
 
     return [sentence(one) for one in explained.result.maps]
@@ -165,11 +191,10 @@ def rate_rows(
     )
 
 
-def answer_bars(explained: ExplainedFrame, presenting: bool = False) -> Block:
+def answer_bars(explained: ExplainedFrame) -> Block:
     """The best classes, and those that the target names.
 
-    Where patches are painted, each bar has a mark at the probability without them. The presenter
-    view has three, the first in large letters.
+    Where patches are painted, each bar has a mark at the probability without them.
     """
     scores, engine = explained.result.scores, explained.engine
     if engine.explainer.classes == 1:  # a value, which is no share of anything
@@ -178,17 +203,8 @@ def answer_bars(explained: ExplainedFrame, presenting: bool = False) -> Block:
         )
     best = np.argsort(-scores)[:TOP].tolist()
     before = dict(zip(best, explained.uncovered or (), strict=False))
-    named = target_classes(explained)
-    if presenting:
-        missing = [index for index in named if index not in best[:PRESENTED]]
-        shown = [*best[: PRESENTED - len(missing)], *missing]
-    else:
-        shown = [*best, *(index for index in named if index not in best)]
-    scales = [ANSWER_SCALE, *[PRESENTED_SCALE] * len(shown)] if presenting else [1.0] * len(shown)
-    return tuple(
-        Bar(engine.label(index), float(scores[index]), before.get(index), scale)
-        for index, scale in zip(shown, scales, strict=False)
-    )
+    shown = [*best, *(index for index in target_classes(explained) if index not in best)]
+    return tuple(Bar(engine.label(one), float(scores[one]), before.get(one)) for one in shown)
 
 
 def target_classes(explained: ExplainedFrame) -> list[int]:

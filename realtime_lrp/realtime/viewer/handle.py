@@ -8,23 +8,25 @@ from typing import Any
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
-    ESCAPE_NOTICE,
+    END_NOTICE,
     HINT,
     announce_target,
     choose_layer,
     choose_method,
+    choose_text_size,
     close_list,
     explain,
     follow_channel,
     oppose,
     set_look,
-    show_panels,
+    toggle_panel,
 )
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
 from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
 from realtime_lrp.view import keys
+from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
-from realtime_lrp.view.menus import ClassList, PanelList
+from realtime_lrp.view.menus import ClassList, CommandBox, Menu
 
 INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted
 """What the user does, apart from the mouse."""
@@ -36,7 +38,8 @@ CHOICES: dict[str, Choice] = {
     "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
     "method": lambda state, name, now: choose_method(state, name, now),
     "target": lambda state, target, now: announce_target(explain(state, target), now),
-    "panels": show_panels,
+    "panel": toggle_panel,
+    "text_size": choose_text_size,
     "channel": follow_channel,
     "layer": choose_layer,
     "position": seek,
@@ -48,14 +51,14 @@ CHOICES: dict[str, Choice] = {
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
     """The state after an event; the same object where nothing changes."""
     after = _handled(state, event)
-    if not state.escape_until or after.ended or not _is_input(event):
+    if not state.end_until or after.ended or not _is_input(event):
         return after
-    pressed_now = after.escape_until != state.escape_until
-    return after if pressed_now else _without_escape(after)
+    pressed_now = after.end_until != state.end_until
+    return after if pressed_now else _without_end(after)
 
 
 def _handled(state: ViewerState, event: events.Event) -> ViewerState:
-    """The state after an event, but for what any input does to the first Esc."""
+    """The state after an event, but for what any input does to the first press of End."""
     now = event.time
     match event:
         case events.KeyPressed():
@@ -65,7 +68,9 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
         case events.Chosen(what, value):
             return CHOICES[what](state, value, now)
         case events.MouseMoved(x, y, button):
-            return move_mouse(state, (x, y), button, now)
+            moved = move_mouse(state, (x, y), button, now)
+            pressed = button == "left" and not state.pointer.button
+            return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
         case events.Painted(start, end, cover):
             return paint_on_canvas(state, start, end, cover)
         case events.FrameDrawn():
@@ -91,41 +96,51 @@ def _is_input(event: events.Event) -> bool:
     return isinstance(event, INPUTS)
 
 
-def _without_escape(state: ViewerState) -> ViewerState:
-    """Forgets the first Esc: the next one does not end the program."""
-    told = state.notice.text == ESCAPE_NOTICE
-    return replace(state, escape_until=0.0, notice=Notice() if told else state.notice)
+def _without_end(state: ViewerState) -> ViewerState:
+    """Forgets the first press of Esc or End: the next one does not end the program."""
+    told = state.notice.text == END_NOTICE
+    return replace(state, end_until=0.0, notice=Notice() if told else state.notice)
 
 
 def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     key, now = event.key, event.time
     if state.menu:
         return _key_in_menu(state, state.menu, key, now)
-    if state.helping and key in ("Escape", "q"):
-        return replace(state, helping=False)
-    if key in keys.COMPOSITE_KEYS:
-        return handle(state, events.Chosen("composite", keys.COMPOSITE_KEYS[key], time=now))
-    if key in keys.ACTIONS:
-        return handle(state, events.ActionChosen(keys.ACTIONS[key], time=now))
+    if key in keys.BY_KEY:
+        return handle(state, events.ActionChosen(keys.BY_KEY[key].action, time=now))
     unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
     return state.with_notice(f"{unknown}; {HINT}", now)
 
 
-def _key_in_menu(
-    state: ViewerState, menu: ClassList | PanelList, key: str, now: float
-) -> ViewerState:
+def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> ViewerState:
     closed = close_list(state, now)
     if key == "Escape":
         return closed
     if key not in ("Return", "Tab"):
         return replace(state, menu=menu.press(key))
-    if isinstance(menu, PanelList):
-        return show_panels(closed, menu.panels(), now) if key == "Return" else closed
     chosen = menu.chosen()
     if chosen is None:
         return state
-    explained = explain(closed, chosen) if key == "Return" else oppose(closed, chosen)
+    if isinstance(menu, CommandBox):
+        return handle(replace(closed, last_command=chosen.name), command_event(chosen, now))
+    explained = explain(closed, chosen[0]) if key == "Return" else oppose(closed, chosen[0])
     return announce_target(explained, now)
+
+
+def command_event(command: keys.Command, now: float) -> events.Event:
+    """What a command does, as an event."""
+    if command.chooses:
+        return events.Chosen(command.action, command.value, time=now)
+    return events.ActionChosen(command.action, time=now)
+
+
+def _clicked_in_menu(state: ViewerState, menu: Menu, event: events.MouseMoved) -> ViewerState:
+    """A click on an entry is Enter there."""
+    letters = figure_size(*state.size, state.text_size)
+    clicked = menu.click(state.size, letters, state.free, event.x, event.y)
+    if clicked is None:
+        return state
+    return _key_in_menu(replace(state, menu=clicked), clicked, "Return", event.time)
 
 
 def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
@@ -137,6 +152,7 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         pictures=event.pictures,
         timeline=event.timeline,
         concept_rows=event.concept_rows,
+        free=event.free,
     )
     if state.mask is not None and state.mask.shape != event.frame.value.shape[:2]:
         state = state.with_request(mask=None)  # the source changed its size

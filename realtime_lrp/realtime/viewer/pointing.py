@@ -81,7 +81,7 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
     pointer, controls = state.pointer, state.controls(now)
     busy = now >= pointer.until or pointer.holds not in ("", "picture")
     over_controls = controls is not None and controls.at(pointer.x, pointer.y) != ""
-    if busy or over_controls or state.menu or state.helping:
+    if busy or over_controls or state.menu:
         return None
     return _picture_at_pointer(state)
 
@@ -100,8 +100,6 @@ def progress(timeline: Timeline) -> Progress:
 def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
     if state.menu:
         return _holding(state, "menu")
-    if state.helping:
-        return ACTIONS["help"](_holding(state, "menu"), now)
     if hit == "bar":
         return _seek(_holding(state, "bar"), now)
     if hit:

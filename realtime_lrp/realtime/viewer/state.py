@@ -18,17 +18,10 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Controls, arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.menus import ClassList, PanelList
+from realtime_lrp.view.menus import Menu
 
 NOTICE_S = 4.0  # seconds for which a notice is shown
-ESCAPE_S = 2.0  # within this many seconds a second Esc ends
-
-PRESENTER_ROWS = 1000
-"""From this height of the canvas on the presenter view is the default: a screen of 1080 lines, less
-a title bar and a taskbar."""
-
-PRESENTER = {"presenter": True, "figures": False, None: None}
-"""`live.text` -> whether the presenter view is shown; None goes by the height of the canvas."""
+END_S = 2.0  # within this many seconds a second press of Esc, q or End ends
 
 ALL_FIGURES = frozenset(("answer", "rates", "setting"))
 
@@ -117,8 +110,7 @@ class ViewerState:
     look: Look  # how maps are drawn
     # which figures are shown: "answer", "rates", "setting"; None is the default
     figures: frozenset[str] | None
-    # whether the presenter view is shown; None goes by the height of the canvas
-    presenter: bool | None
+    presenting: bool  # whether the presenter view is shown, else all figures
     text_size: str  # see `view.hud.TEXT_SIZES`
     # the methods and composites that are shown side by side with the main one
     panels: tuple[str, ...]
@@ -127,12 +119,12 @@ class ViewerState:
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
-    menu: ClassList | PanelList | None = None  # the list that is open
+    menu: Menu | None = None  # the list that is open
+    free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
+    last_command: str = ""  # the name of what was done last by typing
     list_froze: bool = False  # whether the picture is frozen only because a list is open
-    helping: bool = False  # whether the help is shown
-    help_page: int = 0  # which page of it, from 0 on
     full_screen: bool = False  # whether the window is to fill the screen
-    escape_until: float = 0.0  # another Esc before this `time.monotonic()` ends
+    end_until: float = 0.0  # another press before this `time.monotonic()` ends
     about: bool = False  # whether a sentence about each method is shown
     size: tuple[int, int] = (0, 0)  # rows and columns of the canvas
     # where the picture stands on the canvas; several boxes side by side
@@ -168,7 +160,7 @@ class ViewerState:
     def controls(self, now: float) -> Controls | None:
         """The controls, if they are shown: not while somebody paints, and not with menus."""
         pointer = self.pointer
-        if self.helping or self.menu or pointer.holds in ("picture", "menu"):
+        if self.menu or pointer.holds in ("picture", "menu"):
             return None
         if now >= pointer.until and pointer.holds != "bar":
             return None
@@ -176,15 +168,11 @@ class ViewerState:
         return arrange_controls(self.size, letters, self.timeline is not None)
 
     @property
-    def presenting(self) -> bool:
-        return self.size[0] >= PRESENTER_ROWS if self.presenter is None else self.presenter
-
-    @property
     def shown_figures(self) -> frozenset[str]:
         """Which figures are shown: "answer", "rates", "setting"."""
         if self.figures is not None:
             return self.figures
-        return frozenset(("answer",) if self.presenting else ("answer", "setting"))
+        return frozenset(("answer",)) if self.presenting else ALL_FIGURES
 
     @property
     def with_figures(self) -> bool:
@@ -231,7 +219,7 @@ class ViewerState:
     def present_config(self) -> Config:
         """The configuration that gives the present view."""
         first, shown = self.config, self.request.concepts
-        text = next(text for text, shown in PRESENTER.items() if shown is self.presenter)
+        text = "presenter" if self.presenting else "figures"
         layer = shown.layer if shown else self.concept_layer
         return self.request.choice.config(first).changed(
             lrp={"target": str(self.request.target), "precision": first.lrp.precision},
@@ -267,7 +255,7 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
         request=request,
         look=Look.of(config.overlay),
         figures=configured_figures(config),
-        presenter=PRESENTER[config.live.text],
+        presenting=config.live.text != "figures",
         text_size=config.live.text_size,
         panels=_configured_panels(config),
         mirror=config.input.mirror,

@@ -217,7 +217,9 @@ class View:
         self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
         answer, timeline = self.first.answer(), self.capture.source.timeline
-        drawn = events.FrameDrawn(frame, answer, split.pictures, timeline, split.concept_rows)
+        drawn = events.FrameDrawn(
+            frame, answer, split.pictures, timeline, split.concept_rows, split.free
+        )
         self._set(handle(self.state, drawn))
         status, passing, now = self._status(), self._passing(), time.monotonic()
         self._show(draw_over(self.canvas, self._artist, split, self.state, status, passing, now))
@@ -235,7 +237,7 @@ class View:
             if not self.figures_in_picture:
                 scene = network.scene = replace(scene, left=(), right=(), with_figures=False)
             if concepts:
-                scene = network.scene = replace(scene, gives_way=True)
+                scene = network.scene = replace(scene, titled=True)
             scenes.append(scene)
         return SplitScene(size, tuple(scenes), boxes, concepts)
 

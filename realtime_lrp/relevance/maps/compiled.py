@@ -18,7 +18,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.relevance.maps.plan import MethodResult, Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import BIASES, Graph
+from realtime_lrp.relevance.network.graph import BIASES
 from realtime_lrp.system.memory import available_bytes, gib
 
 Compute = Callable[..., Any]
@@ -95,13 +95,9 @@ def explain_function(
 ) -> Callable[..., Explained]:
     """Makes the function (x, target, ...) -> all maps of a batch; all tensors are float32.
 
-    Args:
-      plans: one for each map.
-      before: pictures uint8 [B, H, W, 3] -> x, where the function is to take pictures.
-      after: relevance float32 [B, H, W, C] -> tensors, computed of each map.
-      of_layer: (tensors, what arrived at each for the first map, further inputs of the function)
-        -> the channels of a layer.
-      shared: whether x is one picture that is explained for each target.
+    With `before`, uint8 [B, H, W, 3] -> x, it takes pictures; `after` is computed of each map;
+    `of_layer` makes the channels of a layer of all tensors, of what arrived at each for the first
+    map, and of further inputs of the function. `shared`: x is one picture, for each target.
     """
     graph = plans[0].graph
 
@@ -171,15 +167,6 @@ def targets_function(plan: Plan) -> Callable[..., list[tf.Tensor]]:
         return [scores_or_nan([plan], tensors), *maps]
 
     return explain_each
-
-
-def scores_function(graph: Graph) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Makes the function x -> scores."""
-
-    def scores(x: tf.Tensor) -> tf.Tensor:
-        return graph.forward(x)[graph.output]
-
-    return scores
 
 
 COPIES, COPIES_PER_MAP = 1.5, 0.5

@@ -1,6 +1,6 @@
 """What an explainer tells about layers: what each held, or summed up, during one explanation."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,13 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
-from realtime_lrp.relevance.maps.compiled import Lazy, compile_once, run_in_parts, targets_function
+from realtime_lrp.relevance.maps.compiled import (
+    Lazy,
+    compile_once,
+    pictures_at_once,
+    run_in_parts,
+    targets_function,
+)
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
 from realtime_lrp.relevance.network import checks
@@ -152,58 +158,6 @@ def layer_records(
     return records[::-1]
 
 
-def first_not_finite(arrays: Sequence[np.ndarray]) -> int | None:
-    """The number of the first entry of a batch that is not finite in one of the arrays, or None."""
-    finite = [np.isfinite(one.reshape(len(one), -1).sum(1)) for one in arrays]
-    bad = np.flatnonzero(~np.all(finite, axis=0))
-    return int(bad[0]) if bad.size else None
-
-
-def one_pair(
-    x: np.ndarray | tf.Tensor, target: Targets | None, number: int
-) -> tuple[np.ndarray | tf.Tensor, Targets | None]:
-    """One picture of a batch, as a batch, with its target."""
-    own = [target[number]] if is_sequence(target) else target
-    return x[number : number + 1] if len(x) > 1 else x, own
-
-
-def find_not_finite(
-    graph: Graph,
-    x: np.ndarray | tf.Tensor,
-    flows: Iterable[LayerFlow],
-    half: bool,
-    absorb_bias: bool | None,
-) -> NotFiniteError:
-    """Finds the first layer that computes NaN or Inf, forwards or back; returns the error.
-
-    The graph is the network as it was built, the scores or maps of x are not finite. `flows` are of
-    all maps that follow rules, each from the output to the input; they are used if needed.
-    """
-    tensors = graph.forward(to_float32(x), joined=False)
-    for node in graph.nodes:
-        output = tensors[node.output].numpy().astype(np.float32)
-        if not np.isfinite(output).all():
-            what = "NaN" if np.isnan(output).any() else "Inf"
-            where = f"{what} in the layer {node.layer!r} ({node.kind})"
-            advice = "try --precision float32" if half else "check its weights"
-            return NotFiniteError(
-                f"The network {graph.name!r} computes numbers that are not finite for this "
-                f"picture: {where}. Expected finite ones: {advice} and --preprocess."
-            )
-    where = next(
-        (
-            f" behind the layer {flow.name!r} ({flow.kind})"
-            for flow in flows
-            if not np.isfinite(flow.growth).all()
-        ),
-        "",
-    )
-    return NotFiniteError(
-        f"The relevance of this picture is not finite{where}, although the scores of "
-        f"{graph.name!r} are. Expected finite relevance: {flood_advice(absorb_bias)}."
-    )
-
-
 ExplainTargets = Callable[
     [np.ndarray | tf.Tensor, Sequence[Targets]], tuple[np.ndarray, list[np.ndarray]]
 ]
@@ -215,7 +169,9 @@ class LayerViews:
 
     check_batch: checks.BatchCheck
     input_shape: tuple[int, int, int]
+    precision: str
     _graph: Graph
+    _as_built: Graph
     _plans: Sequence[Plan]
     _layers: Lazy
     _default: Target
@@ -225,11 +181,42 @@ class LayerViews:
 
     def pictures_at_once(self) -> int:
         """How many pictures of a batch are explained together, as the free memory allows now."""
-        raise NotImplementedError
+        return pictures_at_once(self._plans[0].activations, len(self._plans))
 
-    def not_finite(self, x: tf.Tensor, target: Targets | None = None) -> NotFiniteError:
-        """The error for pictures x whose scores or maps are not finite."""
-        raise NotImplementedError
+    def not_finite(
+        self, x: np.ndarray | tf.Tensor, target: Targets | None = None
+    ) -> NotFiniteError:
+        """The error for x and a target where scores or maps hold NaN or Inf.
+
+        It names the first layer that computes them, forwards or back.
+        """
+        graph = self._as_built
+        tensors = graph.forward(to_float32(x), joined=False)
+        for node in graph.nodes:
+            output = tensors[node.output].numpy().astype(np.float32)
+            if not np.isfinite(output).all():
+                what = "NaN" if np.isnan(output).any() else "Inf"
+                where = f"{what} in the layer {node.layer!r} ({node.kind})"
+                half = self.precision != "float32"
+                advice = "try --precision float32" if half else "check its weights"
+                return NotFiniteError(
+                    f"The network {graph.name!r} computes numbers that are not finite for this "
+                    f"picture: {where}. Expected finite ones: {advice} and --preprocess."
+                )
+        flows = (
+            flow
+            for index, plan in enumerate(self._plans)
+            if plan.rules
+            for flow in self.layer_flows(x, index, target)
+            if not np.isfinite(flow.growth).all()
+        )
+        grown = next(flows, None)
+        where = f" behind the layer {grown.name!r} ({grown.kind})" if grown else ""
+        return NotFiniteError(
+            f"The relevance of this picture is not finite{where}, although the scores of "
+            f"{graph.name!r} are. Expected finite relevance: "
+            f"{flood_advice(self._plans[0].options.absorb_bias)}."
+        )
 
     def layers(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> list[LayerRecord]:
         """What every layer computed and handed down, from the output to the input.
@@ -302,8 +289,11 @@ class LayerViews:
     def _check_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None, *arrays: np.ndarray
     ) -> None:
-        if (bad := first_not_finite(arrays)) is not None:
-            raise self.not_finite(*one_pair(x, target, bad))
+        """Refuses scores or maps, one entry for each picture or target, that hold NaN or Inf."""
+        finite = np.all([np.isfinite(one.reshape(len(one), -1).sum(1)) for one in arrays], axis=0)
+        for number in np.flatnonzero(~finite).tolist():
+            own = [target[number]] if is_sequence(target) else target
+            raise self.not_finite(x[number : number + 1] if len(x) > 1 else x, own)
 
     def _target(self, target: Targets | None, pictures: int) -> Target:
         """The tensors of a target, of which each has one row or one for each picture."""

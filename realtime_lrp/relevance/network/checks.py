@@ -11,8 +11,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
+from realtime_lrp.errors import (
+    DamagedInputError,
+    UnavailableError,
+    UsageError,
+    first_line,
+    unknown,
+)
 from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.system.memory import available_bytes, gib
 
 if TYPE_CHECKING:
     from realtime_lrp.models.networks import Network
@@ -132,6 +139,21 @@ def input_box(
     if not (bounds[0] < bounds[1]).all():
         raise UsageError("Expected low below high, at every entry of the input.", "box")
     return bounds[0], bounds[1]
+
+
+def refuse_beyond_memory(needed: int, name: str) -> None:
+    """Refuses what needs more bytes than are free; checks nothing if there is a GPU."""
+    free = available_bytes()
+    if needed > free and not tf.config.list_physical_devices("GPU"):
+        raise too_large(name, f"it needs {gib(needed)} of memory, {gib(free)} are free")
+
+
+def too_large(name: str, reason: str) -> UnavailableError:
+    """The error for a model that does not fit into this machine's memory."""
+    return UnavailableError(
+        f"{name} is too large for this machine: {reason}.\n"
+        "Use a smaller network or smaller pictures, or close other programs."
+    )
 
 
 class BatchCheck:

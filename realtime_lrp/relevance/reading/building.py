@@ -6,7 +6,6 @@ operations (`tracing.py`).
 """
 
 import functools
-import re
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.errors import DamagedInputError, first_line
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import choose_output, without_unused
 from realtime_lrp.relevance.network.pools import GlobalMaxPool, MaxPool
@@ -26,7 +26,6 @@ from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.relevance.reading.reader import Reader
 from realtime_lrp.relevance.reading.tracing import Call, Trace, trace
-from realtime_lrp.system.memory import available_bytes, gib
 
 _COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 """The models whose layers were compared with their nodes."""
@@ -198,21 +197,15 @@ class _Called:
             specs = [(one.shape, one.dtype) for one in self.tensors]
             traced = trace(self.compute, specs, list(inner), _stays)
         except Exception as error:  # whatever a layer of the user's raises
+            why = first_line(error).rstrip(".")
             raise UnsupportedLayerError(
-                self.layer, f"it has no rule of its own, and cannot be traced ({_reason(error)})"
+                self.layer, f"it has no rule of its own, and cannot be traced ({why})"
             ) from error
         if place := getattr(self.layer, "operation_place", None):
             names = [operation.name for operation in traced.graph.get_operations()]
             traced.places = {name: place(name) for name in names}
             traced.flat = True
         return traced
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an exception, without what Keras writes around those of layers."""
-    lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in str(error).splitlines()]
-    lines = [line for line in lines if line and not line.startswith("Exception encountered")]
-    return (lines or [type(error).__name__])[0][:200].rstrip(".")
 
 
 def _stays(layer: keras.Layer) -> bool:
@@ -289,7 +282,7 @@ class _Builder:
         self, called: _Called, traced: Trace, numbers: list[int], name: str
     ) -> list[int | None]:
         """Appends the operations of a call; returns the numbers of its outputs, as `walk`."""
-        _refuse_beyond_memory(called.layer, traced)
+        _check_memory(called.layer, traced)
         first, inner = len(self.graph.nodes), list[tuple[LayerCall, dict[int, tf.Tensor]]]()
 
         def append_inner(call: Call, read: list[int], place: str) -> list[int | None]:
@@ -323,7 +316,7 @@ class _Builder:
         return outputs
 
 
-def _refuse_beyond_memory(layer: keras.Operation, traced: Trace) -> None:
+def _check_memory(layer: keras.Operation, traced: Trace) -> None:
     """Refuses a layer that computes more for one picture than fits into memory.
 
     Attention among the pixels of a picture would end the process.
@@ -333,13 +326,8 @@ def _refuse_beyond_memory(layer: keras.Operation, traced: Trace) -> None:
         for operation in traced.graph.get_operations()
         for tensor in operation.outputs
     )
-    needed, free = 2 * 4 * entries // BATCH, available_bytes()  # two pictures are compared
-    if needed > free and not tf.config.list_physical_devices("GPU"):
-        raise UnavailableError(
-            f"The layer {layer.name!r} ({type(layer).__name__}) is too large for this machine: it "
-            f"needs {gib(needed)} of memory, {gib(free)} are free.\n"
-            "Use a smaller network or smaller pictures, or close other programs."
-        )
+    needed = 2 * 4 * entries // BATCH  # two pictures are compared
+    refuse_beyond_memory(needed, f"The layer {layer.name!r} ({type(layer).__name__})")
 
 
 def _require_finite(layer: keras.Operation) -> None:

@@ -278,6 +278,11 @@ LAYERS: dict[type, Translation] = {
     ),
 }
 
+OURS = tuple(kind.__name__ for kind in LAYERS)
+"""The layers of Keras with a row here, which a stranger's file may hold: add a row only if none of
+a layer's arguments can name a function, a file, a module or another class. A row that a program
+adds to `LAYERS` later allows nothing."""
+
 OF_APPLICATIONS: dict[str, Translation] = {
     "keras.src.applications.inception_resnet_v2.CustomScaleLayer": _residual_scale,
     "keras.src.applications.convnext.LayerScale": _layer_scale,

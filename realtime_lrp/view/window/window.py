@@ -22,6 +22,7 @@ MIN_CANVAS, MAX_CANVAS = 240, 4096
 REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
 
 BUTTONS = {1: "left", 3: "right"}
+ENDS = "Escape", "q"  # what ends the program at its second press
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,8 @@ class Window:
         return happened
 
     def _is_wanted(self, name: str) -> bool:
-        """Whether a key counts: a held one repeats, but Escape ends the program at its second."""
-        return not (self._keyboard.repeated and name == "Escape")
+        """Whether a key counts: a held one repeats, but not where the second press ends."""
+        return not (self._keyboard.repeated and name in ENDS)
 
     def _mouse(self, event: pygame.Event) -> Mouse | None:
         if event.type == pygame.MOUSEMOTION:

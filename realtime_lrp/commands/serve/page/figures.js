@@ -23,10 +23,17 @@ const ENTRIES = {
       mark.style.left = `${100 * before}%`;
       track.append(mark);
     }
-    return made("div", { className: scale > 1 ? "bar first" : "bar" }, [
+    return made("div", { className: scale > 1 ? "bar large" : "bar" }, [
       made("span", { textContent: name }), made("span", { textContent: percent }), track,
     ]);
   },
+  headline: (entry) => {
+    const bar = ENTRIES.bar({ ...entry, name: "" });
+    const percent = made("p", { textContent: entry.percent });
+    bar.replaceChildren(bar.lastChild);
+    return made("div", { className: "headline" }, [kept(entry.name, entry.longest), percent, bar]);
+  },
+  line: ({ text, longest }) => made("div", { className: "line" }, [kept(text, longest)]),
   legend: ({ low, high, colours }) => {
     const colour = made("span", { className: "colours" });
     colour.style.background = `linear-gradient(to right, ${colours.join(", ")})`;
@@ -38,6 +45,13 @@ const ENTRIES = {
     made("strong", { textContent: head }), ` ${text}`,
   ]),
 };
+
+/** A text at the lower end of the room that the longest one takes, so that another moves no row. */
+function kept(text, longest) {
+  const room = made("span", { className: "room", textContent: longest });
+  room.setAttribute("aria-hidden", "true");
+  return made("p", { className: "kept" }, [made("span", { textContent: text }), room]);
+}
 
 /** An element with properties and children. */
 export function made(tag, properties, children = []) {

@@ -14,7 +14,6 @@ const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
 const CHOSEN = ["method", "composite", "target"];
-const NAMED_KEYS = /^(Backspace|Delete|Page(Up|Down)|Arrow\w+|F[2346])$/; // of the server's list
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
 const SCROLLING = new Set([" ", "PageDown", "PageUp", "ArrowDown", "ArrowUp"]);
@@ -30,8 +29,7 @@ let camera = null; // this device's own, while it is used
 let concepts = null; // the newest message about channels
 let timeline = null; // where the film is; null for a camera
 let brush = 0; // radius of the brush, as a share of the picture's shorter side; 0 for no circle
-let panels = []; // the maps side by side
-let main = ""; // the map that is always there
+let commands = []; // what can be done: keys in words, meaning, name, keys
 let stopRecording = null; // while a film is recorded; returns null
 let seekAt = 0;
 document.body.classList.toggle("bare", bare);
@@ -76,17 +74,38 @@ function onChoices(choices) {
   at("look").replaceChildren(...choices.look.map(lookControl));
   rows.forget();
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
-  const ofPage = own.map(({ title, dataset: { own: keys } }) => [keys.replaceAll(" ", ", "), title, keys[0]]);
-  at("key-table").replaceChildren(...[["The page", ofPage], ...choices.keys].flatMap(([heading, rows]) => [
-    made("h3", { textContent: heading }),
-    ...rows.map(([keys, meaning, key]) => made("button", {
-      type: "button", className: "key", onclick: () => chooseRow(key),
-    }, [made("kbd", { textContent: keys }), made("span", { textContent: meaning })])),
-  ]));
-  at("panel-names").replaceChildren(...choices.panels.map(([name, about]) => made("label", {}, [
-    made("input", { type: "checkbox", value: name }), made("strong", { textContent: name }),
-    made("span", { textContent: about }),
-  ])));
+  const ofPage = own.map(({ id, title, dataset: { own: keys } }) => (
+    [keys.replaceAll(" ", ", "), title, id, keys.split(" ")]));
+  commands = [...ofPage, ...choices.commands];
+  showFound();
+}
+
+/** The commands of which some word begins with each typed word; those of whole words, then those with
+ * few words, come first, as in `view/keys.py`. */
+function showFound() {
+  const wanted = wordsOf(at("typed").value);
+  const ranked = commands.map((row) => [rankOf(row, wanted), row]).filter(([rank]) => rank !== null);
+  if (wanted.length) ranked.sort(([one], [other]) => one - other);
+  at("commands").replaceChildren(...ranked.map(([, [keys, meaning, name]]) => made("button", {
+    type: "button", className: "key", onclick: () => choose(name),
+  }, [made("kbd", { textContent: keys }), made("span", { textContent: meaning })])));
+}
+
+function rankOf([, meaning, name], wanted) {
+  const [shown, named] = [wordsOf(meaning), wordsOf(name)];
+  let rank = shown.length / 100;
+  for (const word of wanted) {
+    const whole = [word, word.replace(/s$/, "")];
+    if (whole.some((one) => shown.includes(one))) continue;
+    const begins = shown.some((one) => one.startsWith(word));
+    if (!begins && !named.some((one) => one.startsWith(word) || whole.includes(one))) return null;
+    rank += begins ? 1 : 2;
+  }
+  return rank;
+}
+
+function wordsOf(text) {
+  return text.toLowerCase().match(/[^\W_]+/g) ?? [];
 }
 
 /** The control of a drawing setting: a box, a list of its values, or a number from 0 to 1. */
@@ -103,10 +122,13 @@ function lookControl([name, label, values]) {
   return made("label", {}, [`${label} `, control]);
 }
 
-/** Does what the key of a row of the list does. */
-function chooseRow(key) {
-  at("keys").close();
-  press(key);
+/** Does a command of the list. */
+function choose(name) {
+  at("box").close();
+  const element = own.find((one) => one.id === name);
+  if (!element) send({ type: "do", name });
+  else if (element.matches("input")) element.focus();
+  else element.click();
 }
 
 function fillSelect(select, names, textOf = (name) => name) {
@@ -128,12 +150,11 @@ function onNews(news) {
   at("composite").disabled = news.method !== "lrp";
   for (const button of pressable) button.setAttribute("aria-pressed", String(news[button.dataset.state]));
   at("uncover").disabled = !news.covered;
-  ({ panels, main, timeline } = news);
+  ({ timeline } = news);
   brush = news.tiled ? 0 : news.brush;
   showOutline();
   showFilm();
   document.documentElement.dataset.text = news.text_size;
-  at("answers").classList.toggle("presenting", news.presenting);
   showNotices();
   if (!camera) {
     showBlocks(at("answers"), [...news.right, ...news.left]);
@@ -316,8 +337,8 @@ at("concept-layer").addEventListener("change", () => {
   send({ type: "choice", what: "layer", value: at("concept-layer").value });
 });
 at("target").addEventListener("focus", () => at("target").select());
-for (const button of document.querySelectorAll("[data-key]")) {
-  button.addEventListener("click", () => press(button.dataset.key));
+for (const button of document.querySelectorAll("[data-do]")) {
+  button.addEventListener("click", () => choose(button.dataset.do));
 }
 at("snapshot").addEventListener("click", () => {
   if (camera) canvas.toBlob((blob) => save(blob, `realtime_lrp-${timestamp()}.png`));
@@ -339,19 +360,6 @@ for (const type of ["input", "change"]) {
     send({ type: "seek", share: Number(at("seek").value) });
   });
 }
-at("choose-panels").addEventListener("click", () => {
-  for (const box of at("panel-names").querySelectorAll("input")) {
-    box.disabled = box.value === main;
-    box.checked = box.disabled || panels.includes(box.value);
-  }
-  at("panels").returnValue = "";
-  at("panels").showModal();
-});
-at("panels").addEventListener("close", () => {
-  if (at("panels").returnValue !== "show") return;
-  const chosen = at("panel-names").querySelectorAll("input:checked:enabled");
-  send({ type: "panels", names: [...chosen].map((box) => box.value) });
-});
 at("record").hidden = !canRecord;
 at("record").addEventListener("click", () => {
   stopRecording = stopRecording ? stopRecording() : record(canvas, save);
@@ -360,7 +368,16 @@ at("record").addEventListener("click", () => {
 });
 const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), () => brush, send);
 at("fill").hidden = !document.fullscreenEnabled;
-at("help").addEventListener("click", showHelp);
+at("help").addEventListener("click", () => {
+  at("typed").value = "";
+  showFound();
+  at("box").showModal();
+  at("typed").focus();
+});
+at("typed").addEventListener("input", showFound);
+at("typed").addEventListener("keydown", (event) => {
+  if (event.key === "Enter") at("commands").firstChild?.click();
+});
 at("fill").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();
   else document.querySelector("main").requestFullscreen?.().catch(() => {});
@@ -388,18 +405,14 @@ function save(file, name) {
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
-function showHelp() {
-  if (at("keys").open) at("keys").close();
-  else at("keys").showModal();
-}
-
 // Keys
 
 document.addEventListener("keydown", (event) => {
   if (!usable() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
-  if (event.key.length > 1 && !NAMED_KEYS.test(event.key) && !ownOf(event.key)) return;
-  press(nameOf(event.key));
+  const command = commands.find(([, , , keys]) => keys.includes(nameOf(event.key)));
+  if (!command) return;
+  choose(command[2]);
   event.preventDefault();
 });
 
@@ -407,19 +420,6 @@ document.addEventListener("keydown", (event) => {
 function nameOf(key) {
   if (key.length === 1) return key === " " ? "space" : key.toLowerCase();
   return key.replace("Arrow", "").replace("Page", "Page_").replace("Backspace", "BackSpace");
-}
-
-/** What does by itself what a key does. */
-function ownOf(key) {
-  return own.find((one) => one.dataset.own.split(" ").includes(key));
-}
-
-/** Does what a key does, by its name in the server's list. */
-function press(key) {
-  const element = ownOf(key);
-  if (!element) send({ type: "key", key });
-  else if (element.matches("input")) element.focus();
-  else element.click();
 }
 
 /** Whether a key is for the element that has the focus. */

@@ -84,6 +84,13 @@ def saved(model, tmp_path_factory):
     return explainer, folder
 
 
+@pytest.fixture(scope="module")
+def plain():
+    """The explainer of a dense layer alone."""
+    last = layers.Dense(4, activation="softmax")
+    return Explainer(keras.Sequential([keras.Input((4, 4, 3)), layers.Flatten(), last]))
+
+
 @pytest.fixture
 def x(rng):
     """Three preprocessed pictures."""
@@ -184,12 +191,11 @@ def test_a_class_that_is_not_there_is_refused(saved, x):
             by_class(x=tf.constant(x[:count]), target=tf.constant(classes))
 
 
-def test_the_folder_is_new_or_empty(model, tmp_path):
+def test_the_folder_is_new_or_empty(plain, tmp_path):
     """It has the usual permissions, and no other file is left next to it."""
-    explainer = Explainer(model)
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
-        explainer.export(str(tmp_path / name))
+        plain.export(str(tmp_path / name))
     assert sorted(os.listdir(tmp_path)) == ["empty", "new"]
     (tmp_path / "other").mkdir()
     modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("new", "empty", "other")}
@@ -197,27 +203,26 @@ def test_the_folder_is_new_or_empty(model, tmp_path):
     (tmp_path / "file").write_text("mine")
     for name, told in (("new", "which this command does not replace"), ("file", "is a file")):
         with pytest.raises(OutputError, match=told):
-            explainer.export(tmp_path / name)
+            plain.export(tmp_path / name)
     with pytest.raises(OutputError, match="cannot be made"):
-        explainer.export(tmp_path / "missing" / "deeper" / "saved")
+        plain.export(tmp_path / "missing" / "deeper" / "saved")
     assert (tmp_path / "file").read_text() == "mine"
     for name in ("", "a\0b", b"bytes"):
         with pytest.raises(UsageError, match="Expected the name of a folder"):
-            explainer.export(name)
+            plain.export(name)
 
 
-def test_nothing_half_written_gets_the_name(model, tmp_path, monkeypatch):
+def test_nothing_half_written_gets_the_name(plain, tmp_path, monkeypatch):
     """If the disk gets full while writing, the folder stays as it was."""
 
     def fail(module, folder, signatures):
         open(os.path.join(folder, "saved_model.pb"), "w").close()
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
-    explainer = Explainer(model, labels=LABELS)
     (tmp_path / "saved").mkdir()
     monkeypatch.setattr(tf.saved_model, "save", fail)
     with pytest.raises(TransferError, match="No space left on device"):
-        explainer.export(tmp_path / "saved")
+        plain.export(tmp_path / "saved")
     assert os.listdir(tmp_path) == ["saved"]
     assert not os.listdir(tmp_path / "saved")
 

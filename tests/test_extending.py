@@ -4,8 +4,6 @@ import copy
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import av
@@ -80,14 +78,14 @@ def words_of(command):
     return shlex.split(line, comments=True)[1:]
 
 
-def test_a_script_is_the_program_with_its_own_rows(tmp_path):
-    """`live` with the added source, composite and colour map, in a new process."""
-    (tmp_path / "mine.py").write_text(blocks(SCRIPTED)[0])
-    words = [*words_of("live"), "--display", "none", "--duration", "0.3", "--stats", "stats.json"]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_script_is_the_program_with_its_own_rows(run, tmp_path):
+    """`live` with the added source, composite and colour map."""
+    executed(SCRIPTED)
+    assert blocks(SCRIPTED)[0].endswith('if __name__ == "__main__":\n    main()\n')
+    _, *words = words_of("live")
+    words += ["--display", "none", "--duration", "0.1", "--stats", tmp_path / "stats.json"]
+    code, _, err = run(*words)
+    assert code == 0, err
     assert json.loads((tmp_path / "stats.json").read_text())["maps"] >= 1
 
 

@@ -50,13 +50,30 @@ NOTE_NOTICES = """
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
 
 
+def network(folder):
+    """Options for a small network, whose channels have pictures in its second convolution."""
+    import keras
+
+    convolution = {"padding": "same", "activation": "relu"}
+    model = keras.Sequential([keras.Input((64, 64, 3))])
+    for name in ("first", "second"):
+        model.add(keras.layers.Conv2D(8, 3, name=name, **convolution))
+        model.add(keras.layers.MaxPooling2D())
+    model.add(keras.layers.Flatten())
+    model.add(keras.layers.Dense(5, activation="softmax"))
+    model.save(folder / "small.keras")
+    (folder / "names.txt").write_text("heart\nstar\ncup\nbottle\ntree\n")
+    gallery = gallery_file(folder / "gallery.concepts", "second", 8)
+    words = ("--model", folder / "small.keras", "--labels", folder / "names.txt")
+    return (*words, "--preprocess", "tf", "--gallery", gallery)
+
+
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     """The program as a user starts it, on the included clip; the address that it prints."""
     folder = tmp_path_factory.mktemp("serve")
     stats, clip = folder / "stats.json", media.slowed(config.ASSETS / "demo.mp4", folder / "c.mp4")
-    gallery = gallery_file(folder / "gallery.concepts", "block5_conv2", 128)
-    words = ("--source", clip, "--model", "shapes", "--target", "top1", "--gallery", gallery)
+    words = ("--source", clip, "--target", "top1", *network(folder))
     with start("serve", *words, "--port", "0", "--stats", stats, DISPLAY="") as process:
         printed = process.stdout.readline().strip()
         assert printed, process.stderr.read()
@@ -346,11 +363,11 @@ class TestTheAudience:
         page.keyboard.press("Enter")
         expect(followed).to_have_count(0)
         layers = page.locator("#concept-layer option")
-        expect(layers.filter(has_text="no pictures")).to_have_count(8)
-        expect(layers.last).to_have_text("block5_conv2")
-        page.select_option("#concept-layer", "block4_conv2")
-        expect(page.locator("#concept-title")).to_have_text("Channels of block4_conv2")
-        page.select_option("#concept-layer", "block5_conv2")
+        expect(layers.filter(has_text="no pictures")).to_have_count(1)
+        expect(layers.last).to_have_text("second")
+        page.select_option("#concept-layer", "first")
+        expect(page.locator("#concept-title")).to_have_text("Channels of first")
+        page.select_option("#concept-layer", "second")
         expect(rows).to_have_count(4)
         page.click("#concepts")
         expect(page.locator("#concept-rows")).to_be_hidden()
@@ -425,7 +442,7 @@ def test_a_snapshot_and_its_raw_maps_are_downloaded(page):
     with page.expect_download() as maps:
         page.click("#data")
     with np.load(io.BytesIO(maps.value.path().read_bytes())) as arrays:
-        assert arrays["relevance"].shape == (128, 128, 3) and arrays["picture"].shape[2] == 3
+        assert arrays["relevance"].shape == (64, 64, 3) and arrays["picture"].shape[2] == 3
     page.click("#freeze")
 
 

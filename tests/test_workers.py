@@ -15,6 +15,7 @@ import media
 import psutil
 import pytest
 from jobs import HereCluster, lost
+from uncompiled import compiled
 
 from realtime_lrp.commands.video import cluster
 from realtime_lrp.commands.video.cluster import Share, share_of
@@ -92,7 +93,11 @@ def wait_until(condition, running):
     return value
 
 
-def test_workers_of_ray_make_what_one_process_makes(run, network, clips, tmp_path):
+@pytest.mark.parametrize(
+    "where", ["at the start", pytest.param("in a film", marks=pytest.mark.release)]
+)
+@compiled()
+def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, tmp_path):
     """Film, sound, sidecar and maps, though the worker is killed; a damaged file fails alone."""
     ends, sources = [], (clips / "text.mp4", clips / "long.mp4")
     for name in ("alone", "shared"):
@@ -103,9 +108,9 @@ def test_workers_of_ray_make_what_one_process_makes(run, network, clips, tmp_pat
     ]
     ends.append(run("video", *words[0], *network)[0])
     with process(*words[1], *network, "--workers", 1) as running:
-        begun = lambda: list((tmp_path / "shared").glob("*.part"))  # noqa: E731
-        at_work = lambda: begun() and ray_below(running.pid, "ray::make_film")  # noqa: E731
-        killed = wait_until(at_work, running)[0]
+        if where == "in a film":
+            wait_until(lambda: list((tmp_path / "shared").glob("*.part")), running)
+        killed = wait_until(lambda: ray_below(running.pid, "ray::make_film"), running)[0]
         killed.kill()
         out, err = running.communicate()
         ends.append(running.returncode)
@@ -252,6 +257,7 @@ def test_one_line_reads_all_sidecars(job, clips, tmp_path):
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
+@compiled()
 def test_a_stopped_job_goes_on(number, code, run, network, clips, tmp_path):
     """Ctrl-C, SIGTERM, SIGKILL in the middle of a film; --resume makes what is missing."""
     (tmp_path / "out").mkdir(), (tmp_path / "alone").mkdir()
@@ -311,6 +317,7 @@ def two_nodes():
 
 
 @pytest.mark.release
+@compiled()
 def test_a_lost_node_costs_no_film(run, network, tmp_path, two_nodes):
     """The second node is gone while both have a film in hand."""
     nodes, second = two_nodes

@@ -364,7 +364,13 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
         white = (pictures[:, :42, :42] > 250).mean((1, 2, 3))
         return np.stack([white, 1 - white], 1)
 
-    flipped = Probe()(view, drawn, 0, 1.0, scores)
+    engine = SimpleNamespace(explainer=SimpleNamespace(canonical=str), scores=scores)
+    result = SimpleNamespace(
+        scores=np.array([1.0, 0.0]),
+        maps=[SimpleNamespace(strength=drawn)],
+        region=SimpleNamespace(extract=lambda picture: picture),
+    )
+    flipped = Probe().of_map(engine, view, result, "top1", None, still=False)
     assert asked == [4]
     assert (flipped.class_, flipped.whole) == (0, 1.0)
     # of 196 patches of 10 x 10 pixels 20 are flipped: the 16 inside the square, and 4 of those on

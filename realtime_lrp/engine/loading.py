@@ -58,20 +58,8 @@ def build_explainer(
     model: keras.Model | Graph, network: Network, config: Config, device: Device, **changes: Any
 ) -> Explainer:
     """Builds the explainer that a configuration describes, but for `changes` of its arguments."""
-    lrp = config.lrp
     arguments: dict[str, Any] = {
-        "method": lrp.method,
-        "target": lrp.target,
-        "layers": lrp.layers,
-        "absorb_bias": lrp.absorb_bias,
-        "keep": lrp.keep,
-        "guided": lrp.guided,
-        "samples": lrp.samples,
-        "baseline": lrp.baseline,
-        "grad_cam_layer": lrp.grad_cam_layer,
-        "start": lrp.start,
-        "pool": lrp.pool,
-        "xla": lrp.xla,
+        **dict(config.lrp),  # its keys are arguments
         "labels": network.labels,
         "size": config.model.size,
         "output_activation": config.model.output_activation,

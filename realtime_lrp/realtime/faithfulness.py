@@ -7,7 +7,6 @@ deep neural network has learned").
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,8 @@ class Probe:
     ) -> ProbeResult:
         """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
 
-        The means start anew where engine, class or patches change; a still picture has its own.
+        Only the positive part of the map counts. The means start anew where engine, class or
+        patches change; a still picture has its own.
         """
         first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
@@ -93,26 +93,8 @@ class Probe:
             self._means = None
         self._series = series
         strength = result.maps[0].strength.astype(np.float32)
-        return self(
-            result.region.extract(picture),
-            strength if strength.ndim == 2 else strength.sum(-1),
-            class_,
-            float(result.scores[class_]),
-            engine.scores,
-        )
-
-    def __call__(
-        self,
-        extracted: np.ndarray,
-        strength: np.ndarray,
-        class_: int,
-        whole: float,
-        scores: Callable[[np.ndarray], np.ndarray],
-    ) -> ProbeResult:
-        """Probes a region uint8 [h, w, 3] with its map float32 [h, w] for a class of score `whole`.
-
-        Only the positive part of the map counts. `scores` gets pictures uint8 [B, h, w, 3] once.
-        """
+        strength = strength if strength.ndim == 2 else strength.sum(-1)
+        extracted, whole = result.region.extract(picture), float(result.scores[class_])
         size = extracted.shape[:2]
         grid = (min(GRID, size[0]), min(GRID, size[1]))
         count = max(1, round(SHARE * grid[0] * grid[1]))
@@ -121,7 +103,7 @@ class Probe:
         chosen = [_mask(strongest, grid), *self._random_masks(count, grid)]
         blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
         pictures = [_flipped(extracted, blurred, patches) for patches in chosen]
-        probabilities = scores(np.stack(pictures))[:, class_]
+        probabilities = engine.scores(np.stack(pictures))[:, class_]
         new = np.array([whole, probabilities[0], probabilities[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + NEW_SHARE * (new - old)

@@ -26,16 +26,11 @@ class Convolution(Linear):
         self,
         kernel: tf.Tensor,
         bias: tf.Tensor | None,
-        strides: Sequence[int],
-        padding: str,
-        dilations: Sequence[int],
+        geometry: onednn.Geometry,
         groups: int = 1,
     ) -> None:
         super().__init__(kernel, bias)
-        self._groups = groups
-        self.geometry = onednn.Geometry(
-            strides=list(strides), padding=padding, dilations=list(dilations)
-        )
+        self._groups, self.geometry = groups, geometry
 
     def output_shape(self, shape: Sequence[int]) -> list[int]:
         geometry, sizes = self.geometry, shape[1:-1]
@@ -136,8 +131,7 @@ class Convolution(Linear):
         stride = self.geometry["strides"][0]
         reach = [[rows - 1, rows] for rows in weights.adjoint.shape[:2]]  # one more, cut off below
         padded = tf.pad(s, [[0, 0], *reach, [0, 0]])
-        geometry = onednn.Geometry(strides=[1, 1], padding="VALID", dilations=[1, 1])
-        blocks = onednn.convolution(padded, weights.adjoint, None, "", **geometry)
+        blocks = onednn.convolution(padded, weights.adjoint, None, "", **onednn.PLAIN)
         return tf.slice(tf.nn.depth_to_space(blocks, stride), [0, 0, 0, 0], shape)
 
     def _transpose_by_group(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
@@ -251,14 +245,11 @@ class TransposedConvolution(Linear):
         self,
         kernel: tf.Tensor,
         bias: tf.Tensor | None,
-        strides: Sequence[int],
-        padding: str,
-        dilations: Sequence[int],
+        geometry: onednn.Geometry,
         size: Callable[[Sequence[int]], Sequence[int]],
     ) -> None:
         super().__init__(kernel, bias)
-        self.geometry = onednn.Geometry(strides=strides, padding=padding, dilations=dilations)
-        self._size = size
+        self.geometry, self._size = geometry, size
 
     @property
     def outputs(self) -> int:

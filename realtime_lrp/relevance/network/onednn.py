@@ -29,9 +29,12 @@ _enabled = True
 class Geometry(TypedDict):
     """How the window of a convolution moves; padding is "SAME" or "VALID"."""
 
-    strides: Sequence[int]
+    strides: list[int]
     padding: str
-    dilations: Sequence[int]
+    dilations: list[int]
+
+
+PLAIN = Geometry(strides=[1, 1], padding="VALID", dilations=[1, 1])
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.network import convolutions, pools, steps
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.normalisations import Normalisation
-from realtime_lrp.relevance.network.onednn import Geometry
+from realtime_lrp.relevance.network.onednn import PLAIN, Geometry
 
 Translation = Callable[[keras.Layer], list[steps.Step]]
 
@@ -62,8 +62,10 @@ def _float32(layer: keras.Layer, *names: str) -> list[Any]:
 
 
 def _geometry(layer: keras.Layer) -> Geometry:
-    padding = layer.padding.upper()
-    return Geometry(strides=layer.strides, padding=padding, dilations=layer.dilation_rate)
+    return Geometry(
+        strides=list(layer.strides), padding=layer.padding.upper(),
+        dilations=list(layer.dilation_rate),
+    )  # fmt: skip
 
 
 def _activation(layer: keras.Layer) -> list[steps.Step]:
@@ -83,20 +85,20 @@ def _convolution(layer: keras.Layer) -> list[steps.Step]:
     if layer.padding == "causal":
         raise UnsupportedLayerError(layer, "causal padding has no rule")
     kernel, bias = _float32(layer, "kernel", "bias")
-    step = convolutions.Convolution(kernel, bias, **_geometry(layer), groups=layer.groups)
+    step = convolutions.Convolution(kernel, bias, _geometry(layer), layer.groups)
     return [step, *_activation(layer)]
 
 
 def _depthwise_convolution(layer: keras.Layer) -> list[steps.Step]:
     kernel, bias = _float32(layer, "kernel", "bias")
-    step = convolutions.DepthwiseConvolution(kernel, bias, **_geometry(layer))
+    step = convolutions.DepthwiseConvolution(kernel, bias, _geometry(layer))
     return [step, *_activation(layer)]
 
 
 def _separable_convolution(layer: keras.Layer) -> list[steps.Step]:
     by_channel, kernel, bias = _float32(layer, "depthwise_kernel", "pointwise_kernel", "bias")
-    depthwise = convolutions.DepthwiseConvolution(by_channel, None, **_geometry(layer))
-    pointwise = convolutions.Convolution(kernel, bias, (1, 1), "VALID", (1, 1))
+    depthwise = convolutions.DepthwiseConvolution(by_channel, None, _geometry(layer))
+    pointwise = convolutions.Convolution(kernel, bias, PLAIN)
     return [depthwise, pointwise, *_activation(layer)]
 
 
@@ -107,7 +109,7 @@ def _transposed_convolution(layer: keras.Layer) -> list[steps.Step]:
     if layer.output_padding is not None:
         raise UnsupportedLayerError(layer, "output_padding has no rule")
     kernel, bias = _float32(layer, "kernel", "bias")
-    step = convolutions.TransposedConvolution(kernel, bias, **_geometry(layer), size=size)
+    step = convolutions.TransposedConvolution(kernel, bias, _geometry(layer), size)
     return [step, *_activation(layer)]
 
 

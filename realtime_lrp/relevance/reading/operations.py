@@ -14,6 +14,7 @@ import tensorflow as tf
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.convolutions import Convolution, DepthwiseConvolution
 from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.pools import AveragePool, MaxPool
 from realtime_lrp.relevance.network.traced_steps import (
     BATCH,
@@ -341,11 +342,12 @@ def convolution(reader: Reader, operation: tf.Operation) -> Values:
     if padding == "EXPLICIT":
         border, padding = operation.get_attr("explicit_paddings")[2:-2], "VALID"
         made.append(steps.ZeroPadding([border[:2], border[2:]]))
+    geometry = Geometry(strides=strides, padding=padding, dilations=dilations)
     if operation.type == "DepthwiseConv2dNative":
-        made.append(DepthwiseConvolution(kernel, None, strides, padding, dilations))
+        made.append(DepthwiseConvolution(kernel, None, geometry))
     else:
         groups = held.shape[-1] // kernel.shape[-2]
-        made.append(Convolution(kernel, None, strides, padding, dilations, groups))
+        made.append(Convolution(kernel, None, geometry, groups))
     return reader.append(operation, made, [held])
 
 

@@ -215,6 +215,17 @@ def test_there_are_sure_answers_unsure_ones_and_none():
         assert told(smoothed) == expected, scores
 
 
+def test_an_unsure_answer_stays_until_another_one_leads_by_half():
+    """Two classes that are nearly as probable do not take turns."""
+    smoothed = SmoothedAnswer(0.5, None)
+    for k, (cup, bottle) in enumerate([(0.3, 0.2)] + [(0.2, 0.28)] * 200):
+        smoothed.update(map_of(float(k), cup=cup, bottle=bottle))
+        assert told(smoothed) == ("cup", False)
+    for k in range(201, 400):
+        smoothed.update(map_of(float(k), cup=0.2, bottle=0.32))
+    assert told(smoothed) == ("bottle", False)
+
+
 def test_unsure_answers_follow_a_change_within_two_seconds():
     """Also to nothing at all, with the threshold for staying below that for coming."""
     smoothed = SmoothedAnswer(0.5, 0.1)

@@ -73,6 +73,14 @@ def test_a_held_key_opens(fps):
     assert staff.lock.opened
 
 
+def test_no_corner_opens_where_none_is_chosen():
+    """Only the key does."""
+    staff = Staff(corner="none")
+    staff.do(IN_CORNER)
+    staff.rest(6)
+    assert staff.lock.held == 0 and not staff.lock.opened
+
+
 @pytest.mark.parametrize(
     ("corner", "x", "y"),
     [

@@ -193,6 +193,7 @@ def test_outputs_are_checked_before_any_work(tmp_path):
         ((480, 640), "squash", (0, 0, 640, 480), (0, 0, 100, 100)),
         ((480, 640), "letterbox", (0, 0, 640, 480), (0, 12, 100, 87)),
         ((1, 7), "crop", (3, 0, 4, 1), (0, 0, 100, 100)),
+        ((5, 8), "crop", (1, 0, 6, 5), (0, 0, 100, 100)),
     ],
 )
 def test_the_region_is_what_the_fit_says(shape, fit, box, inner):

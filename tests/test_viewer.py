@@ -373,6 +373,11 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     flipped = Probe().of_map(engine, view, result, "top1", None, still=False)
     assert asked == [4]
     assert (flipped.class_, flipped.whole) == (0, 1.0)
+    probe = Probe()
+    for mask, whole in ((None, 1.0), (None, 0.8), (Mask(np.ones((2, 2), bool)), 0.0)):
+        result.scores = np.array([1.0 if whole == 1.0 else 0.0, 0.0])
+        found = probe.of_map(engine, view, result, 0, mask, still=False)
+        assert found.whole == pytest.approx(whole), "a mean until the patches change"
     # of 196 patches of 10 x 10 pixels 20 are flipped: the 16 inside the square, and 4 of those on
     # its border, of whose pixels a fifth is white
     assert flipped.relevant == pytest.approx(1 - (1600 + 4 * 20) / 42**2, abs=0.02)

@@ -421,6 +421,14 @@ def test_another_source_goes_on_live_without_patches():
     assert changes(state, changed) == expected
 
 
+def test_patches_go_where_pictures_get_another_size():
+    """The source changed it by itself."""
+    state = pressed(started(), "paint")
+    for picture, covered in ((PICTURE + 1, (30, 50)), (PICTURE[::2], False)):
+        drawn = events.FrameDrawn(Item(picture, 10, 3.0), answer(asked=state.request.target))
+        assert described(handle(state, drawn))["covered"] == covered
+
+
 def test_a_refused_choice_goes_back_to_what_is_shown():
     """The request, not only the picture; another choice in the meantime stays."""
     state = started()

@@ -177,26 +177,3 @@ def test_runs_are_replaced_only_on_request(run, words, tmp_path):
     assert code == 73
     assert "notes.txt" in err
     assert set(logdir.iterdir()) == {folder, other}
-
-
-@pytest.mark.parametrize(
-    ("source", "logdir", "further", "code", "expected"),
-    [
-        ("text.png", "tb", (), 65, "text.png"),
-        ("in.png", "text.png", (), 73, "text.png"),
-        ("in.png", "none/tb", (), 73, "none"),
-        ("in.png", "tb", ("--target", "9"), 2, "0 to 3"),
-    ],
-)
-def test_bad_options_leave_nothing_behind(
-    source, logdir, further, code, expected, run, words, tmp_path
-):
-    """The right exit code, one line, no folder."""
-    (tmp_path / "text.png").write_text("this is text")
-    (tmp_path / "in.png").write_bytes(words[1].read_bytes())
-    before = sorted(tmp_path.rglob("*"))
-    given = ("inspect", tmp_path / source, "--logdir", tmp_path / logdir, *words[4:], *further)
-    got, _, err = run(*given)
-    assert (got, len(err.splitlines())) == (code, 1), err
-    assert expected in err
-    assert sorted(tmp_path.rglob("*")) == before

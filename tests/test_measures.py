@@ -10,7 +10,6 @@ import pytest
 from realtime_lrp.commands.evaluate import report as reports
 from realtime_lrp.commands.evaluate.metrics import MeasuredRow, Measurement
 from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
-from realtime_lrp.errors import OutputError
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.video.pictures import read_description
 
@@ -267,23 +266,3 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
         assert read_description(folder / name) == "how it was made"
         document = (folder / name).with_suffix(".pdf").read_bytes()
         assert document[:5] == b"%PDF-" and b"how it was made" in document
-
-
-def test_a_folder_that_is_not_ours_is_kept(tmp_path):
-    """Not without leave, never with other files in it, and not where nothing can be made."""
-    mine, other = tmp_path / "mine", tmp_path / "other"
-    mine.mkdir()
-    (mine / "report.json").touch()
-    other.mkdir()
-    (other / "thesis.tex").touch()
-    (tmp_path / "file").touch()
-    reports.check_report_folder(tmp_path / "new", overwrite=False)
-    reports.check_report_folder(mine, overwrite=True)
-    for target, overwrite, message in (
-        (mine, False, "exists"),
-        (other, True, "thesis.tex"),
-        (tmp_path / "file", True, "is a file"),
-        (tmp_path / "none" / "new", False, "no folder"),
-    ):
-        with pytest.raises(OutputError, match=message):
-            reports.check_report_folder(target, overwrite)

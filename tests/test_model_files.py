@@ -240,23 +240,6 @@ def test_nothing_that_is_allowed_runs_code_or_reads_files():
         }  # fmt: skip
 
 
-@pytest.mark.release
-@pytest.mark.parametrize(
-    "name",
-    [
-        "VGG16", "VGG19", "ResNet50", "ResNet50V2", "DenseNet121", "MobileNet", "MobileNetV2",
-        "InceptionV3", "InceptionResNetV2", "EfficientNetB0", "Xception", "ConvNeXtTiny",
-    ],
-)  # fmt: skip
-def test_applications_are_loaded_from_files(name, tmp_path):
-    """Saved by Keras, loaded by us, with the same weights."""
-    model = getattr(keras.applications, name)(weights=None)
-    model.save(tmp_path / "m.keras")
-    loaded = load_model(tmp_path / "m.keras")
-    for one, other in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_what_keras_writes_around_layers_is_allowed(tmp_path):
     """Expressions, constants, regularisers, policies, nested and compiled models, augmentation."""
     x = keras.Input((8, 8, 3))

@@ -196,11 +196,6 @@ def explained_frame(
     )
 
 
-def as_strength(intensity):
-    """Strengths int8 of values in [-1, 1]."""
-    return np.rint(127 * intensity).astype(np.int8)
-
-
 def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1"):
     """The network's answer."""
     target = TargetResolver(len(labels), labels).canonical(asked)

@@ -9,7 +9,6 @@ import media
 import numpy as np
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.video import playback
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.source import Source
 
@@ -136,12 +135,6 @@ class Awaited(threading.Event):
     def wait(self, timeout=None):
         self.awaited.set()
         return super().wait(timeout)
-
-
-def played(path, picture_s, stop):
-    """A recording or picture, each shown for so long."""
-    playback.PICTURE_S = picture_s
-    return playback.Playback([Path(path)], stop)
 
 
 class Flicker(Source):

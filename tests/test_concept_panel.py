@@ -113,13 +113,13 @@ def test_a_channel_that_is_asked_for_is_there(engine, picture):
 def test_what_cannot_be_had_has_a_reason(engine, picture):
     """Another method, an unknown layer: the map is there, the channels say why not."""
     gradient = engine.with_config(settings(**{"--method": "gradient"}))
-    assert gradient.concept_layers() == ()
+    assert gradient.concepts.layers == ()
     result = explained(gradient, picture)
     assert (result.concepts.problem, result.concepts.maps) == (NOT_LRP, ())
     assert result.maps[0].magnitude > 0
     unknown = explained(engine, picture, "block9").concepts
     assert "block9" in unknown.problem
-    bare = ConceptPipelines(SimpleNamespace(concept_layers=()), None, None, None, True)
+    bare = ConceptPipelines(SimpleNamespace(concept_layers=()), None, None, None, None)
     wanted = ConceptRequest()
     assert (bare.is_ready(wanted), bare.run(None, None, wanted, None)) == (True, None)
     assert bare.refusal(wanted).problem == NO_LAYERS

@@ -142,7 +142,7 @@ class Visit(Turns):
         explainer = SimpleNamespace(classes=1, channel_counts=lambda: {"conv": 16})
         Thread.made[-1].engine = SimpleNamespace(
             network=SimpleNamespace(labels=LABELS, name="shapes"), label=LABELS.__getitem__,
-            name="zplus", also=(), explainer=explainer, concept_layers=lambda: ("conv",),
+            name="zplus", also=(), explainer=explainer, concepts=SimpleNamespace(layers=("conv",)),
             gallery=None,
         )  # fmt: skip
         self.turn(heart=1.0)

@@ -103,7 +103,9 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
     explainer = SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8})
     relevance = SimpleNamespace(
         engine=SimpleNamespace(
-            concept_layers=lambda: ("conv", "top"), concept_layer="top", explainer=explainer
+            concepts=SimpleNamespace(layers=("conv", "top")),
+            concept_layer="top",
+            explainer=explainer,
         ),
         request=SimpleNamespace(concepts=SimpleNamespace(layer="conv")),
     )

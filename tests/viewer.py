@@ -163,7 +163,7 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
         computed=f"{precision} on CPU",
         network=SimpleNamespace(name="shapes", labels=labels, warning=""),
         auto_composite="epsilon_plus_flat",
-        concept_layers=lambda: ("conv1", "conv2"),
+        concepts=SimpleNamespace(layers=("conv1", "conv2")),
         concept_layer="conv2",
         gallery=None,
     )

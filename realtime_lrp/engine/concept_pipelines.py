@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from realtime_lrp.engine.device import Device
 from realtime_lrp.engine.result import TOP, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
@@ -41,7 +42,7 @@ class ConceptPipelines:
 
     One thread may compile while another one computes. `default` is the layer that is meant where
     none is named; None where the method is not LRP, or the network has no layer whose channels can
-    be shown. With `cpu` the memory is not known to suffice. `layers` are those that can be chosen.
+    be shown. `layers` are those that can be chosen, the first of the network first.
     """
 
     def __init__(
@@ -50,10 +51,10 @@ class ConceptPipelines:
         default: str | None,
         prepare: Callable[[tf.Tensor], tf.Tensor],
         reduce: Callable[[tf.Tensor], Any],
-        cpu: bool,
+        on: Device,
     ) -> None:
-        self._explainer, self._prepare, self._reduce, self._cpu = explainer, prepare, reduce, cpu
-        self._default = default
+        self._explainer, self._prepare, self._reduce = explainer, prepare, reduce
+        self._default, self._on = default, on
         self.layers = explainer.concept_layers if default else ()
         self._ready: OrderedDict[str, Callable[..., Explained]] = OrderedDict()
         self._problems: dict[str, tuple[str, float]] = {}  # why, and until when it is not tried
@@ -82,11 +83,13 @@ class ConceptPipelines:
             return
         explainer, layer = self._explainer, self.layer(wanted)
         try:
-            if self._cpu and explainer.pictures_at_once() < NEEDED:
+            # that of a GPU is known when it does not suffice
+            if not self._on.is_gpu and explainer.pictures_at_once() < NEEDED:
                 self.give_up(wanted)
                 return
-            run = explainer.compile_pipeline(self._prepare, self._reduce, layer, TOP)
-            run(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
+            with tf.device(self._on.scope):
+                run = explainer.compile_pipeline(self._prepare, self._reduce, layer, TOP)
+                run(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
         except tf.errors.ResourceExhaustedError:
             self.give_up(wanted)
         except Error as error:

@@ -66,6 +66,7 @@ class Engine:
       network: what is explained.
       files: what it was read from.
       explainer: explains it as configured.
+      concepts: what explains channels too, and which layers have some.
       device: "CPU" or the GPU's name.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
@@ -130,9 +131,10 @@ class Engine:
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            axes = [1, 2, 3]
+            axes, resolution = [1, 2, 3], config.overlay.resolution
             magnitude = tf.reduce_sum(tf.abs(relevance), axes)
-            stride, patches = self._resolution()
+            stride = (1, 1) if resolution == "pixels" else self.explainer.stride
+            patches = self.explainer.patches if resolution == "patches" else None
             drawn = strength(relevance, by_channel, stride, patches)
             return *drawn, tf.reduce_sum(relevance, axes), magnitude
 
@@ -147,8 +149,8 @@ class Engine:
             layer = self.concept_layer if self._by_channel else None
             self._pipeline = self.explainer.compile_pipeline(self.network.prepare, reduce, layer)
         self.kinds = self._map_kinds()
-        self._concepts = ConceptPipelines(
-            self.explainer, self.concept_layer, self.network.prepare, reduce, not on.is_gpu
+        self.concepts = ConceptPipelines(
+            self.explainer, self.concept_layer, self.network.prepare, reduce, on
         )
 
     def _map_kinds(self) -> tuple[MapKind, ...]:
@@ -165,12 +167,6 @@ class Engine:
                 MapKind(name, by_rules, difference, of_scores, tolerance if accounted else None)
             )
         return tuple(kinds)
-
-    def _resolution(self) -> tuple[tuple[int, int], tuple[int, int] | None]:
-        """The period of the grid that is smoothed away, and the patches that are averaged."""
-        resolution = self.config.overlay.resolution
-        stride = (1, 1) if resolution == "pixels" else self.explainer.stride
-        return stride, self.explainer.patches if resolution == "patches" else None
 
     @property
     def model(self) -> keras.Model:
@@ -214,22 +210,6 @@ class Engine:
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""
         return region_of(size, self.explainer.input_shape[:2], self.config.input.fit)
-
-    def concept_layers(self) -> tuple[str, ...]:
-        """The layers whose channels can be shown, the first of the network first.
-
-        None where the network has no layer with rows and columns, or the method is not LRP.
-        """
-        return self._concepts.layers
-
-    def prepare_concepts(self, wanted: ConceptRequest) -> None:
-        """Compiles what a request needs, so that `begin` does not have to."""
-        with tf.device(self._device.scope):
-            self._concepts.compile(wanted)
-
-    def has_concepts(self, wanted: ConceptRequest) -> bool:
-        """Whether a request can be answered at once, be it with the problem."""
-        return self._concepts.is_ready(wanted)
 
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
@@ -324,7 +304,7 @@ class Engine:
         regions: Sequence[Region],
     ) -> Callable[[], list[Result]]:
         """As `begin`, in the thread that calls it."""
-        on, pipelines, explainer = self._device, self._concepts, self.explainer
+        on, pipelines, explainer = self._device, self.concepts, self.explainer
         asked = [explainer.target] * len(batch) if targets is None else targets
         alone, needed = len(batch) == 1, len(batch) * (NEEDED if concepts else 1)
         fits = alone or on.is_gpu or needed <= explainer.pictures_at_once() // self.in_flight

@@ -115,7 +115,7 @@ class EngineCache:
 
     def has_concepts(self, engine: Engine, wanted: ConceptRequest) -> bool:
         """Whether an engine can answer a request now; if not, that is prepared."""
-        if engine.has_concepts(wanted):
+        if engine.concepts.is_ready(wanted):
             return True
         with self._changed:
             if self.preparing != wanted:
@@ -151,7 +151,7 @@ class EngineCache:
                 return partial(self._prepare, self._wanted)
             assert self._concepts
             (engine, self.preparing), self._concepts = self._concepts, None
-            return partial(engine.prepare_concepts, self.preparing)
+            return partial(engine.concepts.compile, self.preparing)
 
     def _prepare(self, choice: EngineChoice) -> None:
         engine, problem = self._try(choice)

@@ -307,12 +307,7 @@ class Explainer(ConceptViews):
         return max(one.experimental_get_tracing_count() for one in functions)
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
-        """What to do where relevance of the map grows without limit, most of it in a layer.
-
-        Args:
-          layer: its name.
-          target: as in a call.
-        """
+        """What to do where relevance of the map grows without limit, most of it in a layer."""
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
         divided = any(layer in plan.divided_by_logits for plan in self._plans)
         return flood_advice(self._arguments["absorb_bias"], divided and asked.several)

@@ -182,7 +182,7 @@ class ConceptPage(ExhibitPage):
         except Exception as error:  # the exhibit goes on, whatever is wrong with a file
             self._rest(first_line(error), math.inf)
             return
-        if not engine.concept_layers():
+        if not engine.concepts.layers:
             why = "it needs LRP, and a network with layers of rows and columns"
         elif not (gallery.names.get(self._layer) or gallery.channels(self._layer)):
             why = f"there are no pictures or names for the channels of {self._layer!r}"

@@ -121,7 +121,7 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             target = _engine(relevance).explainer.canonical(text.strip())
             return events.Chosen("target", int(target) if str(target).isdecimal() else target)
         case Choice("layer", name):
-            _check_known("layer", [name], _engine(relevance).concept_layers())
+            _check_known("layer", [name], _engine(relevance).concepts.layers)
             return events.Chosen("layer", name)
         case Look(name, value) if any(
             one.name == name and one.accepts(value) for one in LOOK_SETTINGS

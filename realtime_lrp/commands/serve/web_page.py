@@ -178,7 +178,7 @@ class PageTurns:
             exchange.say("concepts", NO_CONCEPTS)
             return
         self._examples.gallery = engine.gallery
-        layers = engine.concept_layers()
+        layers = engine.concepts.layers
         exchange.say("concepts", concepts_message(panel, engine.gallery, layers))
 
     def _end_of_server(self) -> list[Event]:

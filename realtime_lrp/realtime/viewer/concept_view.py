@@ -142,7 +142,7 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
 
 def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]:
     """The layers whose channels have pictures or names; all that can be shown where none have."""
-    layers = engine.concept_layers()
+    layers = engine.concepts.layers
     if gallery is None:
         return layers
     return tuple(one for one in layers if gallery.described(one)) or layers

@@ -138,7 +138,7 @@ class NetworkView:
             warning = engine.network.warning or engine.explainer.advice
             self._answer = explained, Answer(
                 scores, labels, target, canonical, warning, unsuited, engine.auto_composite,
-                engine.concept_layers(), described_layers(engine, engine.gallery),
+                engine.concepts.layers, described_layers(engine, engine.gallery),
                 engine.concept_layer or "",
             )  # fmt: skip
         return self._answer[1]

@@ -236,14 +236,8 @@ class LayerViews:
     ) -> dict[str, np.ndarray]:
         """The sum of relevance that each layer hands down to its inputs, from output to input.
 
-        Each sum is that at a layer's input end, not at its output.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          target: as in a call.
-
-        Returns:
-          Layer name -> float64 [B].
+        Each sum is that at a layer's input end, not at its output: layer name -> float64 [B]. x and
+        the target are as in a call.
         """
         return {record.name: record.sums() for record in self.layers(x, target)}
 

@@ -21,7 +21,8 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.relevance.maps import compiled
+from realtime_lrp.relevance.maps import compiled as functions
+from realtime_lrp.video.reader import VideoReader
 
 
 @pytest.fixture
@@ -168,8 +169,10 @@ def test_a_film_is_the_same(engines, tmp_path):
         assert overlay_file(engine, engine.config, film, stats).frames == 14 == stats.maps
         stats.note_engine(engine)
         assert stats.as_dict(live=False)["maps_in_flight"] == 1 + number
-        films.append((tmp_path / f"{number}.mp4").read_bytes())
-    assert films[0] == films[1]
+        with VideoReader(tmp_path / f"{number}.mp4") as reader:
+            films.append(np.stack([frame.picture for frame in reader]).astype(np.float32))
+    differences = np.abs(films[0][:, None] - films[1]).mean((2, 3, 4))
+    assert differences.diagonal().max() < 1 < differences[~np.eye(14, dtype=bool)].min()
 
 
 def test_an_evaluation_measures_the_same(monkeypatch):
@@ -187,9 +190,9 @@ def test_an_evaluation_measures_the_same(monkeypatch):
             np.testing.assert_allclose(alone[key], beside[key], atol=1e-5)
 
 
-def test_a_function_is_compiled_once_however_many_threads_call_it():
+def test_a_function_is_compiled_once_however_many_threads_call_it(compiled):
     traced, start = [], threading.Barrier(4)
-    lazy = compiled.Lazy(lambda: traced.append(1) or 7, [])
+    lazy = functions.Lazy(lambda: traced.append(1) or 7, [])
 
     def call(_):
         start.wait()

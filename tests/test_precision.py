@@ -176,7 +176,7 @@ def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
     options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
     plain, compiled = (Explainer(model, xla=xla, **options) for xla in (False, True))
-    assert compiled._explain._jit_compile and not plain._explain._jit_compile
+    assert compiled._run.function._jit_compile and not plain._run.function._jit_compile
     for batch in (x, x[:1]):
         expected, got = plain(batch), compiled(batch)
         np.testing.assert_allclose(got.scores, expected.scores, atol=1e-5)

@@ -119,14 +119,14 @@ def test_all_frames_are_one_trace(rng):
         explainer.set_target(targets[number % 7])
     assert explanation.relevance.shape == batch.shape
     assert explainer.traces == 1
-    assert explainer._explain.experimental_get_tracing_count() == 1
+    assert explainer._run.traces == 1
 
 
 def test_kernels_are_kept_where_tensorflow_can(rng):
     """If the operation is available, every convolution of a map uses it."""
     if not onednn.available(tf.float32):
         pytest.skip("this TensorFlow has no such operation")
-    operations = Explainer(rectified())._run.graph.get_operations()
+    operations = Explainer(rectified())._run.traced().graph.get_operations()
     kept = [op for op in operations if op.type == "_MklNativeFusedConv2D"]
     assert len(kept) == 2 + 1 + 2  # forward, z+ behind the first layer, back
     assert all(op.get_attr("is_filter_const") for op in kept)

@@ -12,11 +12,22 @@ HOME = "realtime_lrp.relevance.maps.compiled"
 
 
 class Uncompiled:
-    """A function with what explainers ask of a compiled one."""
+    """What stands for `Lazy`."""
 
-    def __init__(self, function, signature):
+    traces = 1
+
+    def __init__(self, function, signature, xla=False):
         self.python_function, self._signature = function, signature
         self.structured_outputs = None
+
+    @property
+    def function(self):
+        """It is its own."""
+        return self
+
+    def traced(self):
+        """Nothing is compiled."""
+        return self
 
     def __call__(self, *inputs):
         """Runs it with tensors of the types of its signature."""
@@ -30,23 +41,13 @@ class Uncompiled:
         self.structured_outputs = self.python_function(*tensors)
         return self.structured_outputs
 
-    def experimental_get_tracing_count(self):
-        """It is traced once."""
-        return 1
-
-
-def operation_by_operation(function, signature, xla):
-    """What stands for `compile_once`."""
-    kept = Uncompiled(function, signature)
-    return kept, kept
-
 
 def begin():
     """From now on explainers compute operation by operation."""
     global _usual
     if home := sys.modules.get(HOME):
-        _usual = home.compile_once
-        _compile_by(operation_by_operation)
+        _usual = home.Lazy
+        _compile_by(Uncompiled)
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def compiled():
     try:
         yield
     finally:
-        _compile_by(operation_by_operation)
+        _compile_by(Uncompiled)
 
 
 _usual = None
@@ -64,5 +65,5 @@ _usual = None
 
 def _compile_by(way):
     for name, module in list(sys.modules.items()) if _usual else ():
-        if name.startswith("realtime_lrp.relevance.") and hasattr(module, "compile_once"):
-            module.compile_once = way
+        if name.startswith("realtime_lrp.relevance.") and hasattr(module, "Lazy"):
+            module.Lazy = way

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.types.experimental import PolymorphicFunction
 
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import Provenance
@@ -26,7 +25,6 @@ from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.compiled import (
     Explained,
     Lazy,
-    compile_once,
     explain_function,
     run_in_parts,
     signature_of,
@@ -303,8 +301,7 @@ class Explainer(ConceptViews):
     @property
     def traces(self) -> int:
         """How often the compiled function was traced that was traced most: 1 after any calls."""
-        functions = (self._explain, *self._pipelines)
-        return max(one.experimental_get_tracing_count() for one in functions)
+        return max(one.traces for one in (self._run, *self._pipelines))
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
         """What to do where relevance of the map grows without limit, most of it in a layer."""
@@ -346,9 +343,10 @@ class Explainer(ConceptViews):
         if top:
             signature.append(tf.TensorSpec([2, channels], tf.float32, name="prior"))
         pipeline = explain_function(self._plans, before, after, of_layer)
-        function, run = compile_once(pipeline, signature, self._xla)
+        compiled = Lazy(pipeline, signature, self._xla)
+        run = compiled.traced()
         if not top:  # the others are dropped one by one
-            self._pipelines.append(function)
+            self._pipelines.append(compiled)
 
         def explain_pictures(
             pictures: np.ndarray | tf.Tensor,
@@ -385,7 +383,7 @@ class Explainer(ConceptViews):
           TransferError: writing failed; nothing is left.
         """
         export.save(
-            folder, self._explain.python_function, self.input_shape, self._default,
+            folder, self._run.function.python_function, self.input_shape, self._default,
             self._names[1:], self._resolve.labels, self.provenance(),
         )  # fmt: skip
 
@@ -410,15 +408,13 @@ class Explainer(ConceptViews):
         return explainer_html(self._graph, self._plans[0].rules, about)
 
     def _compile(self) -> None:
-        """Compiles the function of maps; the others are compiled at their first call."""
-        self._explain, self._run = compile_once(
-            explain_function(self._plans), self._signature, self._xla
-        )
+        """Makes the functions; they are compiled at their first call."""
+        self._run = Lazy(explain_function(self._plans), self._signature, self._xla)
         self._run_shared = Lazy(  # several targets of one picture
             explain_function(self._plans, shared=True),
             signature_of(self.input_shape, self.classes, pictures=1), self._xla,
         )  # fmt: skip
-        self._pipelines: list[PolymorphicFunction] = []
+        self._pipelines: list[Lazy] = []
         self._layers = Lazy(layers_function(self._plans[0], self._as_built), self._signature)
         graph = self._graph  # not the explainer, which the function would keep in memory
         self._scores = Lazy(lambda x: graph.forward(x)[graph.output], self._signature[:1])

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network import onednn
@@ -36,7 +38,11 @@ def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
     uses only plain TensorFlow operations. The graph cannot be used again.
     """
     with onednn.disabled():
-        return Explainer(graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size)
+        explainer = Explainer(
+            graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size
+        )
+        explainer(np.zeros((1, *explainer.input_shape), np.float32))  # compiles
+    return explainer
 
 
 TRANSFORMERS = {"DeiT-Tiny": (192, 3, 12), "DeiT-Small": (384, 6, 12), "ViT-B": (768, 12, 12)}

@@ -45,18 +45,6 @@ class Explained(NamedTuple):
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
 
 
-def compile_once(
-    function: Compute, signature: Sequence[Any], xla: bool
-) -> tuple[PolymorphicFunction, ConcreteFunction]:
-    """Compiles a function and traces it once; returns it, as it counts its traces, and the trace.
-
-    Calling the trace itself never retraces, and TensorFlow does not warn of many traces where a
-    program makes several explainers.
-    """
-    lazy = Lazy(function, signature, xla)
-    return lazy.function, lazy.traced()
-
-
 def signature_of(
     shape: tuple[int, ...], classes: int, pictures: int | None = None
 ) -> tuple[tf.TensorSpec, Target]:
@@ -66,7 +54,11 @@ def signature_of(
 
 
 class Lazy:
-    """A function that is compiled at its first call, once however many threads call it."""
+    """A function that is compiled at its first call, once however many threads call it.
+
+    Calling its one trace never retraces, and TensorFlow does not warn of many traces where a
+    program makes several explainers.
+    """
 
     def __init__(self, function: Compute, signature: Sequence[Any], xla: bool = False) -> None:
         self._xla = xla
@@ -81,9 +73,14 @@ class Lazy:
         return self._compiled(*inputs)
 
     def traced(self) -> ConcreteFunction:
-        """Its one trace."""
+        """Compiles it where that is not done yet; returns the trace."""
         with onednn.disabled() if self._xla else nullcontext():
             return self.function.get_concrete_function()
+
+    @property
+    def traces(self) -> int:
+        """How often it was traced."""
+        return self.function.experimental_get_tracing_count()
 
 
 def explain_function(

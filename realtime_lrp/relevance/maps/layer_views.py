@@ -10,7 +10,6 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
 from realtime_lrp.relevance.maps.compiled import (
     Lazy,
-    compile_once,
     pictures_at_once,
     run_in_parts,
     targets_function,
@@ -263,7 +262,7 @@ class LayerViews:
         """
         x, one = self._signature
         signature = [x, *[one] * count]
-        _, run = compile_once(targets_function(self._plans[0]), signature, self._xla)
+        run = Lazy(targets_function(self._plans[0]), signature, self._xla)
 
         def explain_targets(
             x: np.ndarray | tf.Tensor, targets: Sequence[Targets]

@@ -16,11 +16,13 @@ from realtime_lrp.engine import measured as measured_figures
 from realtime_lrp.engine.device import PrecisionTimes
 from realtime_lrp.engine.result import Begun
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.models.networks import load_network
 from realtime_lrp.realtime import explaining as relevance_thread
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.relevance.maps.compiled import Explained
+from realtime_lrp.relevance.reading import building
 
 
 @pytest.mark.parametrize(
@@ -134,6 +136,23 @@ def test_a_network_is_timed_once_where_rounding_keeps_its_map(
     monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 0)  # of a large one typical layers decide
     words = settings(tiny_model, **{"--composite": "epsilon_plus"})
     assert engines.Engine(words, moving=True).precision == "bfloat16" and len(timed) == 2
+
+
+def test_a_network_by_name_is_compared_with_its_steps_once_for_each_keras(
+    tiny_model, measured, monkeypatch
+):
+    """Any other one whenever it is loaded."""
+    compared, check = [], building.check_calls
+    monkeypatch.setattr(building, "check_calls", lambda *a: compared.append(1) or check(*a))
+    monkeypatch.setattr(loading, "load_network", lambda *a, **b: load_network(str(tiny_model)))
+    named, other = (config.Config(model={"name": name}) for name in ("MobileNet_V2", "mine.keras"))
+    counts = []
+    for chosen in (named, named, other, other):
+        loading.load(chosen, False)
+        counts.append(len(compared))
+    monkeypatch.setattr(loading.keras, "__version__", "99")
+    loading.load(named, False)
+    assert [*counts, len(compared)] == [1, 1, 2, 3, 4]
 
 
 def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatch, rng):

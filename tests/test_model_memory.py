@@ -154,3 +154,21 @@ def test_weights_share_the_memory_of_what_is_loaded(tmp_path):
     model.weights[0].assign(expected[0] * 2)
     assert model.weights[0].numpy().max() == 2
     assert "assign" not in vars(model.weights[0])
+
+
+def test_weights_are_read_from_a_file_into_memory_of_their_own(tmp_path):
+    """Without a copy in between; other types as h5py reads them, as it does all of them later."""
+    values = np.arange(of_models.LARGE, dtype=np.float32).reshape(512, -1)
+    with h5py.File(tmp_path / "w.h5", "w") as file:
+        for name, dtype in (("same", "<f4"), ("double", "<f8"), ("swapped", ">f4")):
+            file[name] = values.astype(dtype)
+        file["empty"] = values[:0]
+    usual = h5py.Dataset.__array__
+    with h5py.File(tmp_path / "w.h5") as file:
+        with of_models.assigned_without_copies([]):
+            for name, dataset in file.items():
+                read = np.array(dataset)
+                assert read.dtype == dataset.dtype
+                np.testing.assert_array_equal(read, dataset[()])
+                assert name != "same" or of_models._is_aligned(read)
+        assert h5py.Dataset.__array__ is usual

@@ -122,6 +122,14 @@ def test_all_frames_are_one_trace(rng):
     assert explainer._run.traces == 1
 
 
+def test_a_pipeline_alone_is_compiled_where_nothing_else_is_called(rng):
+    """Viewers and recordings need no second function, which would take as long to compile."""
+    explainer = Explainer(rectified())
+    pipeline = explainer.compile_pipeline(lambda x: tf.cast(x, tf.float32), lambda r: r)
+    pipeline(rng.integers(0, 255, (2, *explainer.input_shape), np.uint8))
+    assert explainer.traces == 1 and explainer._run.traces == 0
+
+
 def test_kernels_are_kept_where_tensorflow_can(rng):
     """If the operation is available, every convolution of a map uses it."""
     if not onednn.available(tf.float32):

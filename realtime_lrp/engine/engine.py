@@ -339,17 +339,18 @@ class Engine:
         return results
 
     def warm_up(self) -> None:
-        """Computes a map on each core: a thread's first one takes several times as long as others.
+        """Computes a map on each core, where each computes maps of its own.
 
-        Without it the first maps that are seen would be old ones.
+        The first one takes several times as long as others: it would be an old one when it is seen.
         """
 
         def explain(picture: np.ndarray) -> None:
             with tf.device(self._device.scope), suppress(tf.errors.ResourceExhaustedError):
                 self._pipeline(picture, None).scores.numpy()
 
-        black = np.zeros((self.in_flight, *self.explainer.input_shape[:2], 3), np.uint8)
-        self.for_each_part(explain, black)
+        if self._pool:
+            black = np.zeros((self.in_flight, *self.explainer.input_shape[:2], 3), np.uint8)
+            self.for_each_part(explain, black)
 
     def leave_gpu(self, reason: str) -> None:
         """Moves from the GPU to the CPU; does nothing on a CPU."""

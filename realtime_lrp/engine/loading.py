@@ -10,20 +10,24 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortest_times
-from realtime_lrp.engine.measured import network_here
+from realtime_lrp.engine.measured import Kept, network_here
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import COLOUR_ONLY
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.relevance.reading.building import build_graph, note_compared
 
 MAX_KEPT_WEIGHTS = 50_000_000
 """Larger Keras models are not kept but loaded again: VGG16 would take 0.5 GiB all the time, for
 another method that may never be chosen."""
 
+
+COMPARED = Kept("compared.json", bool)
+"""The networks by name whose layers were compared with their steps here: once for each Keras."""
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,8 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     network = load_configured(config)
     model: keras.Model = network.model
     graph = build_graph(model, config.lrp.pool, size=config.model.size)
+    if (what := _named_by_keras(config)) and not COMPARED.get(what):
+        COMPARED.add(what, True)
     if config.model.size:
         _check_memory(graph, config.model.size)
     _check_channels(network)
@@ -49,9 +55,18 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
 def load_configured(config: Config) -> Network:
     """Loads the configured network with its Keras model; raises what `load` raises."""
     wanted = config.model
-    return load_network(
+    network = load_network(
         wanted.name, wanted.weights, wanted.labels, wanted.preprocess, size=wanted.size
     )
+    if (what := _named_by_keras(config)) and COMPARED.get(what):
+        note_compared(network.model)
+    return network
+
+
+def _named_by_keras(config: Config) -> str:
+    """A network of keras.applications and the version of Keras that builds it; "" for others."""
+    name = config.model.name.lower()
+    return f"{name}, Keras {keras.__version__}" if name in APPLICATIONS else ""
 
 
 def build_explainer(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import h5py
 import keras
 import numpy as np
 import tensorflow as tf
@@ -128,11 +129,22 @@ def assigned_without_copies(weights: Iterable[keras.Variable]) -> Iterator[None]
     large = [w for w in weights if w.dtype == "float32" and np.prod(w.shape) >= LARGE]
     for weight in large:
         weight.assign = partial(_assign, weight)
+    usual, h5py.Dataset.__array__ = h5py.Dataset.__array__, _read
     try:
         yield
     finally:
+        h5py.Dataset.__array__ = usual
         for weight in large:
             del weight.assign
+
+
+def _read(dataset: h5py.Dataset, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    """What a file of weights holds; of float32 in an aligned array."""
+    if (dtype or dataset.dtype) != np.float32 or not dataset.size:
+        return dataset[()]
+    values = aligned_empty(dataset.shape)
+    dataset.read_direct(values)
+    return values
 
 
 def _assign(weight: keras.Variable, value: Any) -> Any:
@@ -140,6 +152,13 @@ def _assign(weight: keras.Variable, value: Any) -> Any:
     assign = type(weight).assign
     if tuple(np.shape(value)) != tuple(weight.shape):
         return assign(weight, value)  # refuses it
-    values = aligned_empty(weight.shape)
-    values[...] = value
-    return assign(weight, shared_tensor(values))
+    if not _is_aligned(value):
+        value, values = aligned_empty(weight.shape), value
+        value[...] = values
+    return assign(weight, shared_tensor(value))
+
+
+def _is_aligned(value: Any) -> bool:
+    """Whether it is an array of `_read`, which nobody else has."""
+    own = isinstance(value, np.ndarray) and value.dtype == np.float32 and value.flags.c_contiguous
+    return own and value.ctypes.data % ALIGNMENT == 0

@@ -408,7 +408,8 @@ class Explainer(ConceptViews):
         return explainer_html(self._graph, self._plans[0].rules, about)
 
     def _compile(self) -> None:
-        """Makes the functions; they are compiled at their first call."""
+        """Makes modified weights, and the functions, which are compiled at their first call."""
+        _ = [plan.back for plan in self._plans]
         self._run = Lazy(explain_function(self._plans), self._signature, self._xla)
         self._run_shared = Lazy(  # several targets of one picture
             explain_function(self._plans, shared=True),

@@ -109,6 +109,11 @@ def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, in
     _COMPARED.add(model)
 
 
+def note_compared(model: keras.Model) -> None:
+    """Leaves the comparison of a model's layers with their steps out: it was done before."""
+    _COMPARED.add(model)
+
+
 def output_names(model: keras.Model) -> list[str]:
     """The names of a functional model's outputs: their keys, or those of the layers."""
     if isinstance(model, keras.Sequential):

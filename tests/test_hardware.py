@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from faults.clock import until
 
 from realtime_lrp import config
 from realtime_lrp.engine import device as hardware
@@ -215,16 +216,10 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
     with relevance_thread.RelevanceThread(
         settings(tiny_model), frames, request, Stats("", "")
     ) as relevance:
-        while relevance.engine is None:
-            relevance.check()
-            time.sleep(0.01)
+        until(lambda: relevance.check() or relevance.waiting.seconds)  # for frames
         relevance.engine.in_flight = in_flight
-        time.sleep(0.2)
         frames.put(np.full((32, 32, 3), 1, np.uint8), time.monotonic())
-        deadline = time.monotonic() + 120
-        while relevance.maps.count < 6 and time.monotonic() < deadline:
-            relevance.check()
-            time.sleep(0.01)
+        until(lambda: relevance.check() or relevance.maps.count == 6)
     assert [number for step, number in steps if step == "wait"] == list(range(1, 7))
     ahead = [
         steps.index(("begin", number + 1)) < steps.index(("wait", number)) for number in range(1, 6)

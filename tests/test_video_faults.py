@@ -15,7 +15,7 @@ import media
 import numpy as np
 import program
 import pytest
-from faults.clock import busy, until
+from faults.clock import until
 from films import films_in
 from worker import job_for, recode
 
@@ -149,8 +149,17 @@ def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, 
     folder.mkdir(), out.mkdir()
     for name in ("hangs.mp4", "whole.mp4"):
         media.recording(folder / name)
-    scripted(monkeypatch, tmp_path, FAULTY + "def hangs():\n    time.sleep(3600)")
-    monkeypatch.setattr(recoding, "STALLED_S", 3.0 * busy())
+    hanging = tmp_path / "hanging"
+    hangs = f"def hangs():\n    open({str(hanging)!r}, 'w').close()\n    time.sleep(3600)"
+    scripted(monkeypatch, tmp_path, FAULTY + hangs)
+
+    class OnceItHangs(float):
+        """So long a process may be silent: for ever, and no longer when it hangs."""
+
+        def __lt__(self, silent_s):
+            return hanging.exists() and not hanging.unlink()
+
+    monkeypatch.setattr(recoding, "STALLED_S", OnceItHangs())
     code, _, err = run("video", folder, "-o", out, *words)
     assert code == 65 and "hangs.mp4' makes the decoder hang" in err, err
     assert films_in(out) == ["whole.mp4"]

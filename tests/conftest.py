@@ -5,7 +5,6 @@ import logging
 import os
 import resource
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import numpy as np
 import program
 import pytest
 import uncompiled
-from faults.clock import until
 
 from realtime_lrp.system import memory
 
@@ -291,29 +289,8 @@ def temporary_folder(tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def display():
     """A virtual display with a window manager; its DISPLAY value. Skips where there is none."""
-    missing = [name for name in ("Xvfb", "openbox", "xdotool", "import") if not shutil.which(name)]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    read, write = os.pipe()
-    # else it would begin anew when its last client goes, and cut off who is about to come
-    server = subprocess.Popen(
-        # -r: on a busy machine a key that is pressed shortly may be down for long: none is repeated
-        ["Xvfb", "-noreset", "-r", "-displayfd", str(write), "-screen", "0", "1280x800x24"],
-        pass_fds=[write],
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(write)
-    with os.fdopen(read) as answer:
-        number = f":{answer.readline().strip()}"
-    manager = subprocess.Popen(
-        ["openbox"], env={**os.environ, "DISPLAY": number}, stderr=subprocess.DEVNULL
-    )
-    # a window that opens while the manager starts may never be shown
-    until(lambda: program.xdotool(number, "get_num_desktops") not in ("", "0"))
-    yield number
-    for process in (manager, server):
-        process.terminate()
-        process.wait(60)
+    with program.virtual_display("1280x800") as (number, _):
+        yield number
 
 
 @pytest.fixture

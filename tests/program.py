@@ -1,12 +1,15 @@
 """The program as a user runs it, and the display that it opens its window on."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import cv2
+import pytest
+from faults.clock import until
 
 
 @contextmanager
@@ -25,6 +28,39 @@ def start(*words, cwd=None, **environment):
     finally:
         process.kill()
         process.communicate()
+
+
+@contextmanager
+def running(*words, **more):
+    """Starts a process that does not outlive the block."""
+    process = subprocess.Popen(words, **{"stderr": subprocess.DEVNULL, **more})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+@contextmanager
+def virtual_display(size, *words, managed=True):
+    """A display with a window manager: its DISPLAY value and process. Skips where there is none."""
+    tools = ("Xvfb", "openbox", "xdotool", "xset", "import")
+    if missing := [name for name in tools if not shutil.which(name)]:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    read, write = os.pipe()
+    # else it would begin anew when its last client goes, and cut off who is about to come; -r: on a
+    # busy machine a key that is pressed shortly may be down for long: none is repeated
+    words = ("-noreset", "-r", "-displayfd", str(write), "-screen", "0", f"{size}x24", *words)
+    with ExitStack() as stack:
+        server = stack.enter_context(running("Xvfb", *words, pass_fds=[write]))
+        os.close(write)
+        with os.fdopen(read) as answer:
+            number = f":{answer.readline().strip()}"
+        if managed:
+            stack.enter_context(running("openbox", env=with_display(number)))
+            # a window that opens while the manager starts may never be shown
+            until(lambda: xdotool(number, "get_num_desktops") not in ("", "0"))
+        yield number, server
 
 
 def with_display(display):

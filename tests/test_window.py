@@ -1,17 +1,23 @@
 """The window on a real display: pictures, keys, the mouse, the whole screen, a lost display."""
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from faults.clock import until
-from program import opened_window, repeating, with_display, xdotool
+from program import (
+    opened_window,
+    repeating,
+    running,
+    virtual_display,
+    with_display,
+    xdotool,
+)
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.view.window import full_screen
@@ -80,35 +86,13 @@ class Screen:
         return min(red.sum(), blue.sum()) > 10_000 and abs(int(red.sum()) - int(blue.sum())) < 500
 
 
-@contextmanager
-def started(*words, **more):
-    """Starts a process that does not outlive the block."""
-    process = subprocess.Popen(words, **{"stderr": subprocess.DEVNULL, **more})
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(60)
-
-
 @pytest.fixture
 def screen(request, tmp_path):
     """A display with openbox, or a bare one if the parameter says so."""
-    missing = [name for name in ("Xvfb", "openbox", "xdotool", "xset") if not shutil.which(name)]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    read, write = os.pipe()
-    words = ("-displayfd", str(write), "-fbdir", str(tmp_path), "-screen", "0", "800x600x24")
-    with ExitStack() as stack:
-        server = started("Xvfb", "-noreset", "-r", *words, pass_fds=[write])
-        process = stack.enter_context(server)
-        os.close(write)
-        with os.fdopen(read) as answer:
-            screen = Screen(f":{answer.readline().strip()}", tmp_path / "Xvfb_screen0")
-        screen.server = process
-        if getattr(request, "param", "managed") == "managed":
-            stack.enter_context(started("openbox", env=with_display(screen.name)))
-            until(lambda: screen.xdotool("get_num_desktops") not in ("", "0"))
+    managed = getattr(request, "param", "managed") == "managed"
+    with virtual_display("800x600", "-fbdir", str(tmp_path), managed=managed) as (name, server):
+        screen = Screen(name, tmp_path / "Xvfb_screen0")
+        screen.server = server
         yield screen
 
 
@@ -121,7 +105,7 @@ def showing(screen, kind="exhibit", turn_s=0.004, folder=None):
     printed = screen._file.with_name("printed")
     with (
         open(printed, "w") as out,
-        started(
+        running(
             sys.executable, "-c", SHOWING, kind, str(turn_s), stdin=subprocess.PIPE, stdout=out,
             stderr=subprocess.PIPE, text=True, env=environment,
         ) as process,
@@ -178,7 +162,7 @@ def showing_other(screen):
     seen = "search --onlyvisible --class ."
     code = "import pygame as p, time; p.display.init(); w = p.Window('other'); time.sleep(99)"
     before = len(screen.xdotool(seen).split())
-    with started(sys.executable, "-c", code, env=with_display(screen.name)):
+    with running(sys.executable, "-c", code, env=with_display(screen.name)):
         until(lambda: len(screen.xdotool(seen).split()) > before)
         yield
 

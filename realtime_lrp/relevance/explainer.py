@@ -16,7 +16,7 @@ from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import export
-from realtime_lrp.relevance.concepts.channels import no_prior
+from realtime_lrp.relevance.concepts.channels import channels_of_layer, no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.export import explainer_provenance, kept_arguments, layer_rules
@@ -318,18 +318,15 @@ class Explainer(ConceptViews):
     ) -> Callable[..., Explained]:
         """Compiles preprocessing, explaining and postprocessing into one function.
 
-        Args:
-          before: pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C].
-          after: relevance float32 [B, H, W, C] -> tensors.
-          concept_layer: the layer whose shares by channel are returned as well; only for LRP.
-          top: how many channels of it get a map too, or as many as the layer has.
+        `before` is pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C], `after` is relevance
+        float32 [B, H, W, C] -> tensors. Of a `concept_layer`, only for LRP, the shares by channel
+        are returned as well, and `top` of its channels, or all, get a map too.
 
-        Returns:
-          A function of pictures that explains the explainer's own target, or the targets that its
-          second argument gives; with `top` its third argument is a prior (see `of_layer`). It
-          returns tensors that the device may still be computing. An account is float32 [B, 3]: the
-          sum of what started, with the sign of the logits where the composite asks for it, the sum
-          of its magnitude, and what biases took.
+        The result is a function of pictures that explains the explainer's own target, or the
+        targets that its second argument gives; with `top` its third argument is a prior (see
+        `channels_of_layer`). It returns tensors that the device may still be computing. An account
+        is float32 [B, 3]: the sum of what started, with the sign of the logits where the composite
+        asks for it, the sum of its magnitude, and what biases took.
 
         Raises:
           UsageError: as `concepts`, for the layer.
@@ -339,7 +336,10 @@ class Explainer(ConceptViews):
         channels, of_layer = 0, None
         if concept_layer is not None:
             channels = self.channel_counts().get(concept_layer, 0)
-            of_layer = self._beside_maps(concept_layer, min(top, channels), after)
+            of_layer = channels_of_layer(
+                self._plans[0], concept_layer, self._number(concept_layer), self._sharing,
+                min(top, channels), after,
+            )  # fmt: skip
         if top:
             signature.append(tf.TensorSpec([2, channels], tf.float32, name="prior"))
         pipeline = explain_function(self._plans, before, after, of_layer)

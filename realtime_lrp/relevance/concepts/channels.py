@@ -155,7 +155,7 @@ def position_maps_function(
     return maps
 
 
-def of_layer(
+def channels_of_layer(
     plan: Plan,
     layer: str,
     number: int,

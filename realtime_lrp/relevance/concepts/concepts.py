@@ -5,7 +5,7 @@ some layers at once, without a map: what each carries, and where most of it is. 
 follows single channels from single positions to the picture, as the receptive field of a neuron.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,6 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.concepts.channels import (
     concepts_function,
     conditional_function,
-    of_layer,
     peaks_function,
     position_maps_function,
 )
@@ -29,7 +28,7 @@ from realtime_lrp.relevance.concepts.concept_layers import (
     default_layer,
     seen_tokens,
 )
-from realtime_lrp.relevance.maps.compiled import ChannelOutput, Compute, Lazy, run_in_parts
+from realtime_lrp.relevance.maps.compiled import Compute, Lazy, run_in_parts
 from realtime_lrp.relevance.maps.layer_views import LayerViews
 from realtime_lrp.relevance.maps.targets import Targets
 from realtime_lrp.relevance.network import checks
@@ -301,12 +300,6 @@ class ConceptViews(LayerViews):
             )
             maps[part] = function(batch, *map(tf.constant, (numbers[part], places[part]))).numpy()
         return maps
-
-    def _beside_maps(
-        self, layer: str, count: int, after: Callable[[tf.Tensor], Any]
-    ) -> Callable[..., ChannelOutput]:
-        """What computes a layer's channels beside the maps; see `of_layer`."""
-        return of_layer(self._plans[0], layer, self._number(layer), self._sharing, count, after)
 
     @cached_property
     def _sharing(self) -> Collection[int]:

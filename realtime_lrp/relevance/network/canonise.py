@@ -132,7 +132,7 @@ def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> 
         sigmoid = Activation("sigmoid", tf.sigmoid, nonnegative=True)
         graph.append("sigmoid", "Activation", [sigmoid], (graph.output,))
         return
-    graph.append("softmax", "Softmax", [Softmax(tf.nn.softmax)], (graph.output,))
+    graph.append("softmax", "Softmax", [Softmax()], (graph.output,))
     if not activation:
         warn_once(
             f"{graph.name} ends in values that are no probabilities: a softmax is added to get "

@@ -127,11 +127,14 @@ class Activation(Elementwise):
 class Softmax(Activation):
     """The softmax along an axis, or several."""
 
-    def __init__(
-        self, function: Callable[[tf.Tensor], tf.Tensor], axis: int | Sequence[int] = -1
-    ) -> None:
-        super().__init__("softmax", function, nonnegative=True)
+    def __init__(self, axis: int | Sequence[int] = -1) -> None:
+        super().__init__("softmax", self._along_axis, nonnegative=True)
         self.axis = axis
+
+    def _along_axis(self, a: tf.Tensor) -> tf.Tensor:
+        if isinstance(self.axis, int):
+            return tf.nn.softmax(a, self.axis)
+        return tf.exp(a - tf.reduce_logsumexp(a, self.axis, keepdims=True))
 
 
 class Affine(Elementwise):

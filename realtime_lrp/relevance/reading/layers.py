@@ -77,7 +77,7 @@ def _activation(layer: keras.Layer) -> list[steps.Step]:
     if function not in ACTIVATIONS:
         raise UnsupportedLayerError(layer, f"the activation {own!r} has no rule", "ACTIVATIONS")
     if function is keras.activations.softmax:
-        return [steps.Softmax(function)]
+        return [steps.Softmax()]
     return [steps.Activation(own, function, nonnegative=ACTIVATIONS[function])]
 
 
@@ -200,15 +200,6 @@ def _layer_scale(layer: keras.Layer) -> list[steps.Step]:
     return [steps.Affine(gamma, tf.zeros_like(gamma))]
 
 
-def _softmax(layer: keras.Layer) -> list[steps.Step]:
-    axis = layer.axis if isinstance(layer.axis, int) else list(layer.axis)
-
-    def function(a: tf.Tensor) -> tf.Tensor:
-        return tf.exp(a - tf.reduce_logsumexp(a, axis, keepdims=True))
-
-    return [steps.Softmax(function, axis)]
-
-
 def _constant(value: ArrayLike) -> tf.Tensor:
     return tf.constant(np.asarray(value, np.float32))
 
@@ -257,7 +248,7 @@ LAYERS: dict[type, Translation] = {
     keras.layers.LeakyReLU: _leaky_relu,
     keras.layers.PReLU: _prelu,
     keras.layers.ELU: _elu,
-    keras.layers.Softmax: _softmax,
+    keras.layers.Softmax: lambda x: [steps.Softmax(x.axis)],
     keras.layers.Rescaling: _rescaling,
     keras.layers.Normalization: _normalization,
     **dict.fromkeys(
@@ -341,7 +332,7 @@ def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[steps.St
         return [EXPRESSIONS[type(layer)]()]
     if function := FUNCTIONS.get(type(layer)):
         if function is keras.activations.softmax:
-            return [steps.Softmax(layer, layer.axis)]
+            return [steps.Softmax(layer.axis)]
         return [steps.Activation(function.__name__, layer, nonnegative=ACTIVATIONS[function])]
     if (row := _row(layer)) is None:
         raise UnsupportedLayerError(layer)

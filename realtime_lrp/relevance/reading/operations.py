@@ -416,7 +416,7 @@ OPERATIONS: dict[str, Row] = {
     "OnesLike": filled(1),
     "PadV2": padded,
     "Shape": shape_of,
-    "Softmax": of_step(lambda: steps.Softmax(tf.nn.softmax)),
+    "Softmax": of_step(steps.Softmax),
     "SquaredDifference": unless_chained(squared_difference),
     "StopGradient": of_step(Stopped),
     "Sub": addition((1, -1)),

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import cv2
@@ -18,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from realtime_lrp import config
 from realtime_lrp.commands.serve import visitors
 from realtime_lrp.commands.serve.visitors import Visitors
+from realtime_lrp.engine import in_flight
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
@@ -154,11 +156,13 @@ class Counter:
 
 @pytest.fixture(scope="module")
 def relevance(tiny_model):
-    """Stands for the relevance thread: the engine that is in use."""
+    """Stands for the relevance thread: the engine that is in use, with two maps in flight."""
     words = {"--model": str(tiny_model), "--preprocess": "tf", "--target": "top1"}
     chosen = config.load(options=words, command="serve").config
     state = first_state(chosen, first_request(chosen))
-    return SimpleNamespace(engine=Engine(chosen, moving=True), doing="", state=state)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(in_flight, "_pool", ThreadPoolExecutor(2))
+        return SimpleNamespace(engine=Engine(chosen, moving=True), doing="", state=state)
 
 
 def test_maps_are_shared_fairly_whatever_somebody_sends(relevance, monkeypatch):

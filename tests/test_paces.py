@@ -78,10 +78,10 @@ def test_a_quick_network_is_named_with_its_figure():
 
 
 def test_the_viewer_says_once_that_its_network_is_slow(caplog):
-    """After ten maps, on standard error and in the picture."""
+    """After five maps, on standard error and in the picture."""
     viewer = Viewer(**{"--model": "vgg16"})
     viewer.relevance.engine = engine_of(["cat", "dog"])
-    for seconds in [2.0, *[0.4] * 8]:
+    for seconds in [2.0, *[0.4] * 3]:
         viewer.stats.map_made(1, seconds)
     viewer.loop._note_pace()
     assert not caplog.text

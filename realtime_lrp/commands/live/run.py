@@ -45,7 +45,7 @@ from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
-MAPS_FOR_PACE = 10  # after this many maps it is known how quick the network is
+MAPS_FOR_PACE = 5  # after this many maps it is known how quick the network is
 
 log = logging.getLogger(__name__)
 

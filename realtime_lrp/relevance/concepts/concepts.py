@@ -79,20 +79,16 @@ class Peaks:
 
     In a layer of tokens it is the number of a token that stands for a patch. There attention has
     brought relevance together, much of it in the class token, so that no position stands for it.
-
-    Attributes:
-      shares: float32 [B, channels], the relevance of each channel, summed over all positions, and
-        over tokens that stand for no patch.
-      positions: int32 [B, channels], where the relevance of a channel is largest; -1 in a layer of
-        tokens.
-      activations: float32 [B, channels], the largest activation of each channel at a position.
-      active_positions: int32 [B, channels], where that is.
     """
 
+    # float32 [B, channels], the relevance of each channel, summed over all positions, and over
+    # tokens that stand for no patch
     shares: np.ndarray
+    # int32 [B, channels], where the relevance of a channel is largest; -1 in a layer of tokens
     positions: np.ndarray
+    # float32 [B, channels], the largest activation of each channel at a position
     activations: np.ndarray
-    active_positions: np.ndarray
+    active_positions: np.ndarray  # int32 [B, channels], where that is
 
 
 class ConceptViews(LayerViews):

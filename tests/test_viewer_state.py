@@ -8,11 +8,13 @@ from viewer import COMMANDS, answer, event_named
 
 from realtime_lrp import config
 from realtime_lrp.engine.result import ConceptRequest
+from realtime_lrp.errors import ConfigError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import ACTIONS, HINT, NO_MAP
-from realtime_lrp.realtime.viewer.handle import CHOICES, handle
+from realtime_lrp.realtime.viewer.handle import CHOICES, handle, show_step
+from realtime_lrp.realtime.viewer.lecture import INCLUDED, load_lecture, with_networks
 from realtime_lrp.realtime.viewer.state import (
     END_S,
     NOTICE_S,
@@ -475,3 +477,45 @@ def test_what_a_page_sends_changes_the_state_as_keys_do():
     assert (state.look.opacity, state.look.style) == (0.35, "contour")
     state = handle(state, events.Chosen("target", 1, time=5.0))
     assert state.request.target == 1 and state.notice.text.startswith("locked: ")
+
+
+def at_step(number, **options):
+    """The included lecture after some presses of the clicker."""
+    chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
+    state = first_state(chosen, first_request(chosen), load_lecture(chosen))
+    state = handle(show_step(state, 0, 0.0), events.FrameDrawn(FRAME, answer()))
+    return pressed(state, " ".join(["Page_Down"] * number))
+
+
+def test_each_step_of_the_included_lecture_is_its_own_view():
+    """One further press stays at the end; the way back shows the same views again."""
+    views = [
+        (one.frozen is not None, one.request.probe, one.request.choice.random,
+         one.request.concepts is not None, not one.alone)
+        for one in map(at_step, range(7))
+    ]  # fmt: skip
+    steps = [tuple(step == number for number in range(1, 6)) for step in (0, 1, 2, 3, 4, 5, 5)]
+    assert views == steps
+    assert changes(at_step(2), pressed(at_step(5), "Page_Up x p Page_Up Page_Up")) == {}
+    assert [len(load_lecture(config.load(options={"--lecture": name}, command="live").config))
+            for name in INCLUDED] == [6, 6]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "told"),
+    [
+        ("- say: a\n  do: [freeze]\n- say: b\n  do: [frezze]\n", 4, "'freeze'"),
+        ("- say: a\n  do:\n  - clicker_next\n", 3, "command"),
+        ("- say: a\n  doo: [freeze]\n", 2, "'do'"),
+        ("- do: [freeze]\n", 1, "say"),
+        ("say: a\n", 1, "steps"),
+        ("", 1, "steps"),
+    ],
+)
+def test_what_is_wrong_in_a_lecture_is_told_with_its_line(text, line, told, tmp_path):
+    """Also that the clicker itself is no command of a step: it would never end."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    chosen = config.load(options={"--lecture": str(file)}, command="live").config
+    with pytest.raises(ConfigError, match=rf"mine\.yaml:{line}: .*{told}"):
+        load_lecture(chosen)

@@ -29,6 +29,7 @@ CONCEPTS = "--gallery", "--names"
 
 _MAY_BE_FILES = (
     "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",
+    "--lecture",
 )  # fmt: skip
 
 Command = Callable[..., Any]
@@ -157,8 +158,9 @@ def _key_option(name: str) -> Decorator:
             help="explain the same pictures with this network too, in its own part of the window; "
             "up to 3 times",
         )  # fmt: skip
+    alone: dict[str, Any] = {"is_flag": False, "flag_value": "en"} if name == "--lecture" else {}
     return click.option(
-        name, _variable(name), type=kind, shell_complete=complete, help=text
+        name, _variable(name), type=kind, shell_complete=complete, help=text, **alone
     )  # fmt: skip
 
 

@@ -101,8 +101,9 @@ def demo(
 )
 @NEW_TOKEN
 @configured(
-    "--source", *EXPLAIN, "--also-model", "--follow", "--display", *PAGE, "--concepts", *CONCEPTS
-)
+    "--source", *EXPLAIN, "--also-model", "--follow", "--display", "--lecture", *PAGE, "--concepts",
+    *CONCEPTS,
+)  # fmt: skip
 def live(
     settings: config.Settings,
     duration: float | None,

@@ -250,6 +250,9 @@ class Live(Section):
     (key u); null: presenter"""
     text_size: Literal["small", "medium", "large"] = "medium"
     """small, medium or large letters"""
+    lecture: Option[Text | None] = None
+    """steps that a presenter's clicker goes through (Page Down, Page Up): en or de (the included
+    lecture, also where --lecture stands alone) or a file, LECTURE.yaml; null: none"""
     clicker: Literal["methods", "files"] = "methods"
     """methods or files: what Page Up, Page Down and the arrow keys go through, the keys of a
     presenter's clicker"""

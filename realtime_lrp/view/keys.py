@@ -64,13 +64,14 @@ KEYED = _commands(
 """Those that have keys of their own."""
 
 CLICKER = _commands(
-    ("clicker_next", "clicker: next method or file", "Page_Down Right Down"),
-    ("clicker_previous", "clicker: previous method or file", "Page_Up Left Up"),
+    ("clicker_next", "clicker: next step, method or file", "Page_Down Right Down"),
+    ("clicker_previous", "clicker: previous step, method or file", "Page_Up Left Up"),
 )
 """The keys that a presenter's clicker sends."""
 
 TYPED = (
     *_commands(
+        ("networks", "the first network alone, or all side by side", ""),
         ("about", "what this method shows, and what not", ""),
         ("next_method", "next method", ""),
         ("previous_method", "previous method", ""),

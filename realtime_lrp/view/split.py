@@ -103,13 +103,14 @@ def boxes_of(
 class SplitArtist:
     """Draws split canvases; an `Artist` for each scene."""
 
-    def __init__(self, count: int):
-        self._artists = [Artist() for _ in range(count)]
+    def __init__(self) -> None:
+        self._artists: list[Artist] = []
         self._buffers, self.decals, self._concepts = Buffers(), Decals(), ConceptArtist()
 
     def draw(self, scene: SplitScene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
-        drawn = [artist.draw(one) for artist, one in zip(self._artists, scene.scenes, strict=True)]
+        self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]
+        drawn = [artist.draw(one) for artist, one in zip(self._artists, scene.scenes, strict=False)]
         if len(drawn) == 1 and scene.place is None:
             return drawn[0]
         canvas = self._buffers.get((*scene.size, 3))

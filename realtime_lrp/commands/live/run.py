@@ -32,6 +32,8 @@ from realtime_lrp.realtime.viewer.events import (
     MouseMoved,
     NoticeGiven,
 )
+from realtime_lrp.realtime.viewer.handle import show_step
+from realtime_lrp.realtime.viewer.lecture import load_lecture, with_networks
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import memory
@@ -90,6 +92,7 @@ def run(
     memory.limit_kept_memory()
     draw_in_one_thread()
     check_names(config)
+    lecture, config = load_lecture(config), with_networks(config)
     if config.concepts.gallery or config.concepts.names:
         # Before anything is shown or printed.
         load_gallery(config).check_names()
@@ -98,7 +101,9 @@ def run(
         _require_display(config)
     _check_outputs(stats, record)
     saver = Saver(config, record, overwrite, by_key=windowed)
-    state, sources = first_state(config, first_request(config)), Sources(config)
+    state, sources = first_state(config, first_request(config), lecture), Sources(config)
+    if lecture:
+        state = show_step(state, 0, time.monotonic())
     capture = Capture(sources.opener(), sources.turned)
     changeable = windowed or remote is not None
     first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)

@@ -113,7 +113,7 @@ class PageTurns:
         self._required = required
         self._concepts: ConceptPanel | None = None
         self._concepts_due = 0.0
-        self._artist = SplitArtist(len(view.networks))
+        self._artist = SplitArtist()
         self._boxes: tuple[Box, ...] = ()
         self._drawn, self._encoded = 0, 0
         self._news_due = 0.0

@@ -369,6 +369,7 @@ ACTIONS: dict[str, Action] = {
     "rates": partial(_toggle_figure, figure="rates"),
     "setting": partial(_toggle_figure, figure="setting"),
     "presenter": _presenter,
+    "networks": lambda state, now: replace(state, alone=not state.alone),
     "about": lambda state, now: replace(state, about=not state.about),
     "full_screen": _full_screen,
     "help": _help,

@@ -122,6 +122,8 @@ def passing_notice(
 ) -> str:
     """The lines for the screen alone: no recording and no snapshot has them."""
     notice = state.notice.text if now < state.notice.until else ""
+    if state.lecture:
+        notice = "\n".join(filter(None, (notice, state.lecture[state.step].say)))
     if doing or not shown:
         return notice or doing or "preparing the first map"
     if old:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
@@ -22,7 +23,7 @@ from realtime_lrp.realtime.viewer.actions import (
     toggle_panel,
 )
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
-from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState
+from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState, first_state
 from realtime_lrp.view import keys
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
@@ -63,6 +64,10 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
     match event:
         case events.KeyPressed():
             return _key_pressed(state, event)
+        case events.ActionChosen("clicker_next") if state.lecture:
+            return show_step(state, min(state.step + 1, len(state.lecture) - 1), now)
+        case events.ActionChosen("clicker_previous") if state.lecture:
+            return show_step(state, max(state.step - 1, 0), now)
         case events.ActionChosen(action):
             return ACTIONS[action](state, now)
         case events.Chosen(what, value):
@@ -88,6 +93,21 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
         case events.NoticeGiven(text):
             return state.with_notice(text, now)
     raise TypeError(type(event))
+
+
+def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
+    """Shows a step of the lecture: the view as at the start, changed by the step's commands."""
+    if state.frozen:
+        state = ACTIONS["freeze"](state, now)
+    start = first_state(state.config, first_request(state.config), state.lecture)
+    state = replace(
+        state, step=number, request=start.request, look=start.look, figures=start.figures,
+        presenting=start.presenting, panels=start.panels, brush=start.brush, tiled=False,
+        about=False, alone=True, menu=None,
+    )  # fmt: skip
+    for command in state.lecture[number].commands:
+        state = handle(state, command_event(command, now))
+    return replace(state, notice=Notice())
 
 
 def _is_input(event: events.Event) -> bool:

@@ -109,7 +109,7 @@ class NetworkView:
             self.columns,
             trouble,
             size,
-            self.name,
+            "" if state.alone else self.name,
         )
         self.explained = self.newest
         self.has_map = bool(self.newest) and self.scene.explained is self.maps
@@ -187,7 +187,7 @@ class FollowingNetworkView(NetworkView):
         """The lines about this network alone: what the user is told stands at the first one."""
         if self.refusal and self.newest and not self.relevance.doing:
             return ""  # the figures say why its map is another one's
-        return super().passing(replace(state, notice=Notice()))
+        return super().passing(replace(state, notice=Notice(), lecture=()))
 
     def compose(
         self, state: ViewerState, frame: Item[np.ndarray], trouble: str, size: tuple[int, int]

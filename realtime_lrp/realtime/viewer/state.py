@@ -13,6 +13,7 @@ from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.lecture import Step
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Controls, arrange_controls
@@ -115,6 +116,9 @@ class ViewerState:
     # the methods and composites that are shown side by side with the main one
     panels: tuple[str, ...]
     mirror: bool  # whether pictures are mirrored
+    lecture: tuple[Step, ...] = ()  # what the clicker goes through, if anything
+    step: int = 0  # which step of it is shown
+    alone: bool = False  # whether of several networks the first one is shown alone
     tiled: bool = False  # whether all maps stand side by side
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
@@ -227,7 +231,7 @@ class ViewerState:
             input={"mirror": self.mirror},
             live={
                 "panels": list(self.panels), "text": text, "text_size": self.text_size,
-                "concepts": shown is not None,
+                "concepts": shown is not None, "lecture": None,
             },
             concepts={"layer": layer or first.concepts.layer},
         )  # fmt: skip
@@ -246,7 +250,7 @@ def _configured_panels(config: Config) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def first_state(config: Config, request: MapRequest) -> ViewerState:
+def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] = ()) -> ViewerState:
     """The state at the start."""
     if config.live.concepts:
         request = replace(request, concepts=ConceptRequest())
@@ -259,4 +263,6 @@ def first_state(config: Config, request: MapRequest) -> ViewerState:
         text_size=config.live.text_size,
         panels=_configured_panels(config),
         mirror=config.input.mirror,
+        lecture=lecture,
+        alone=bool(lecture),
     )

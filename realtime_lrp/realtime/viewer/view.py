@@ -65,14 +65,19 @@ class View:
             FollowingNetworkView(thread, name, first)
             for thread, name in zip(threads[1:], names[1:], strict=True)
         ]
-        self.networks: list[NetworkView] = [first, *self._further]
-        self._artist, self._concept_view = SplitArtist(len(self.networks)), ConceptView(first.name)
+        self._networks: list[NetworkView] = [first, *self._further]
+        self._artist, self._concept_view = SplitArtist(), ConceptView(first.name)
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
         self._moves = 0  # counts those of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
         self._waiting = Waiting()
+
+    @property
+    def networks(self) -> list[NetworkView]:
+        """Those that are shown."""
+        return self._networks[:1] if self.state.alone else self._networks
 
     @property
     def columns(self) -> Columns:
@@ -120,12 +125,12 @@ class View:
 
     def check(self, patient: bool) -> None:
         """Raises what ended a relevance thread; see `RelevanceThread.check`."""
-        for network in self.networks:
+        for network in self._networks:
             network.relevance.check(patient=patient)
 
     def note_refusals(self) -> None:
         """Makes events of engines that could not be prepared."""
-        for network in self.networks:
+        for network in self._networks:
             if event := network.refused():
                 self.send(event)
 
@@ -154,7 +159,7 @@ class View:
     def _note_counts(self) -> None:
         self._stats.frames_captured = self.capture.frames.count - self._first_number
         self._stats.reconnects = self.capture.reconnects
-        for network in self.networks:
+        for network in self._networks:
             if engine := network.relevance.engine:
                 network.stats.note_engine(engine)
 
@@ -197,7 +202,7 @@ class View:
         self.first.rates.captured.reached(self.capture.frames.count)
         self.first.rates.shown.reached(self._stats.frames_shown)
         self.first.rates.drawing_waits.reached(self._waiting.seconds)
-        for network in self.networks:
+        for network in self._networks:
             network.measure()
 
     def _appearance(self) -> tuple[object, object]:
@@ -249,7 +254,7 @@ class View:
         self._stats.frames_shown += 1
         self._drop(dropped)
         self._stats.frame_age_ms.append(1000 * (now - frame.time))
-        for network in self.networks:
+        for network in self._networks:
             if network.newest:
                 network.stats.map_age_ms.append(1000 * (now - network.newest.frame.time))
 

@@ -74,7 +74,7 @@ def test_who_sets_the_number_of_threads_decides(decide):
 def engines(tiny_model):
     """One that computes one map at a time, and one that computes two."""
     with pytest.MonkeyPatch.context() as patch:
-        chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
+        chosen = config.load(options={"--model": str(tiny_model)}).config
         alone = Engine(chosen, moving=True)
         patch.setattr(in_flight, "_pool", ThreadPoolExecutor(2))
         patch.setattr("realtime_lrp.engine.engine.core_count", lambda: 2)
@@ -162,8 +162,11 @@ def test_no_map_in_flight_grows_old_while_others_get_their_time(engines, monkeyp
     assert steps == [1, 2, "rest", 3, 4, "rest"]
 
 
-def test_a_film_is_the_same(engines, tmp_path):
+def test_a_film_is_the_same(engines, tmp_path, monkeypatch):
     """Frame by frame; and how many maps were in flight is among its figures."""
+    sizes, begin = [], Engine.begin
+    noted = lambda self, p, **more: sizes.append(len(p)) or begin(self, p, **more)  # noqa: E731
+    monkeypatch.setattr(Engine, "begin", noted)
     source, films = media.recording(tmp_path / "in.mp4", count=14), []
     for number, engine in enumerate(engines):
         film, stats = Film(source, tmp_path / f"{number}.mp4"), Stats("CPU", "float32")
@@ -172,6 +175,7 @@ def test_a_film_is_the_same(engines, tmp_path):
         assert stats.as_dict(live=False)["maps_in_flight"] == 1 + number
         with VideoReader(tmp_path / f"{number}.mp4") as reader:
             films.append(np.stack([frame.picture for frame in reader]).astype(np.float32))
+    assert sizes == [8, 6] * 2
     differences = np.abs(films[0][:, None] - films[1]).mean((2, 3, 4))
     assert differences.diagonal().max() < 1 < differences[~np.eye(14, dtype=bool)].min()
 

@@ -145,7 +145,7 @@ def notes_of(report: Report) -> list[str]:
 
 def _batch(config: Config, engine: Engine) -> int:
     batch = config.video.batch
-    return (16 if engine.in_flight > 1 else 8) if batch == "auto" else batch
+    return (8 if engine.device == "CPU" else 16) if batch == "auto" else batch
 
 
 def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:

@@ -38,9 +38,11 @@ def test_a_batch_counts_for_each_of_its_maps():
     """Eight maps after 0.4 s are eight of 50 ms."""
     stats = Stats("CPU", "float32")
     stats.map_made(8, 0.4)
+    stats.frame_age_ms.extend(range(101))
     assert list(stats.map_ms) == [pytest.approx(50)] * 8
     figures = stats.as_dict(live=True)
     assert figures["maps"] == 8 and figures["map_ms"] == {"p50": 50, "p99": 50}
+    assert figures["frame_age_ms"] == {"p50": 50, "p99": 99}
 
 
 def test_what_has_no_meaning_is_null():

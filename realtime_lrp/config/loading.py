@@ -58,21 +58,15 @@ Check = Callable[[Config], Iterable[tuple[KeyPath, Error]]]
 
 @dataclass(frozen=True)
 class Settings:
-    """A valid configuration in which every value is decided, and where each value came from.
-
-    Attributes:
-      origins: key "section.key" -> "my.yaml:12", "--set", "--opacity", "default" or "default of
-        live".
-      given: file, assignments and options that `load` was given.
-      complaint: what is wrong with the file that this configuration replaces; else "".
-      command: whose defaults hold.
-    """
+    """A valid configuration in which every value is decided, and where each value came from."""
 
     config: Config
+    # key "section.key" -> "my.yaml:12", "--set", "--opacity", "default" or "default of live"
     origins: Mapping[str, str]
+    # file, assignments and options that `load` was given
     given: tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]] = (None, (), {})
-    complaint: str = ""
-    command: str = ""
+    complaint: str = ""  # what is wrong with the file that this configuration replaces; else ""
+    command: str = ""  # whose defaults hold
 
     def is_set(self, key: str) -> bool:
         """Whether a file or the command line sets a key "section.key"."""

@@ -16,22 +16,16 @@ from realtime_lrp.errors import UsageError, unknown
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """The legal names of one kind of thing; in the schema they mark the keys that take one.
-
-    Attributes:
-      table: module and attribute of what implements them. Once that module is loaded the table is
-        asked, because a Python program may have added rows.
-      aliases: names in other software -> ours.
-      others: further legal names.
-      open: other words, such as files, are legal too.
-    """
+    """The legal names of one kind of thing; in the schema they mark the keys that take one."""
 
     kind: str
     included: tuple[str, ...]
+    # module and attribute of what implements them. Once that module is loaded the table is asked,
+    # because a Python program may have added rows
     table: tuple[str, str] = ("", "")
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    others: tuple["Names", ...] = ()
-    open: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)  # names in other software -> ours
+    others: tuple["Names", ...] = ()  # further legal names
+    open: bool = False  # other words, such as files, are legal too
 
     def listed(self) -> str:
         """The included names as words: "max or average"."""

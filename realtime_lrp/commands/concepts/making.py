@@ -143,18 +143,13 @@ class Best:
 
 @dataclass(eq=False)
 class Ranking:
-    """What is known of the channels of a layer.
+    """What is known of the channels of a layer."""
 
-    Attributes:
-      relevant: pictures with the largest shares (`shares_of`).
-      activating: pictures with the largest activation anywhere.
-      often: int64 [channels], in how many pictures a channel was among the `OFTEN` largest.
-      by_class: float64 [classes, channels], positive shares summed over the pictures of a class.
-    """
-
-    relevant: Best
-    activating: Best
+    relevant: Best  # pictures with the largest shares (`shares_of`)
+    activating: Best  # pictures with the largest activation anywhere
+    # int64 [channels], in how many pictures a channel was among the `OFTEN` largest
     often: np.ndarray
+    # float64 [classes, channels], positive shares summed over the pictures of a class
     by_class: np.ndarray
 
     @classmethod

@@ -101,23 +101,17 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredRow:
-    """Everything that was measured of one composite or method, or of chance.
-
-    Attributes:
-      curves: "deletion" and "insertion" -> float64 [points, N], the probability of each sample's
-        class.
-      forgetting: float64 [stages, n], how similar the maps of the first n samples are to those of
-        the trained network; no stages where this was not measured.
-      flooded: how many maps explain nothing, because relevance grew too much.
-      maps: float32 [n, h, w], the maps of the first samples, for pictures of them.
-    """
+    """Everything that was measured of one composite or method, or of chance."""
 
     name: str
     values: Values
+    # "deletion" and "insertion" -> float64 [points, N], the probability of each sample's class
     curves: Mapping[str, np.ndarray]
+    # float64 [stages, n], how similar the maps of the first n samples are to those of the trained
+    # network; no stages where this was not measured
     forgetting: np.ndarray
-    flooded: int
-    maps: np.ndarray
+    flooded: int  # how many maps explain nothing, because relevance grew too much
+    maps: np.ndarray  # float32 [n, h, w], the maps of the first samples, for pictures of them
 
 
 @dataclass(frozen=True)

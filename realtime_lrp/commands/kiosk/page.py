@@ -37,17 +37,14 @@ class Moment:
 
 
 class ExhibitPage:
-    """A page. Write a class like those in `pages`, and add it to `PAGES` there.
+    """A page. Write a class like those in `pages`, and add it to `PAGES` there."""
 
-    Attributes:
-      setting: the key of the section `kiosk` that switches the page on, and the section of the
-        captions that it needs; "" for a page that is always there.
-      request: the channels that the network is asked for, for the sake of this page; or None.
-      channel: the channel whose map is laid over the picture instead of the answer's, or None.
-    """
-
+    # the key of the section `kiosk` that switches the page on, and the section of the captions that
+    # it needs; "" for a page that is always there
     setting: ClassVar[str] = ""
+    # the channels that the network is asked for, for the sake of this page; or None
     request: ConceptRequest | None = None
+    # the channel whose map is laid over the picture instead of the answer's, or None
     channel: int | None = None
 
     def __init__(self, config: Config):

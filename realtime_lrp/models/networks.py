@@ -132,13 +132,13 @@ def load_network(
     """Loads a network. An argument that is None leaves the network's own.
 
     Args:
-      name: a name in `NETWORKS`, upper or lower case, the path of a .keras file, the folder of a
-        SavedModel, or an image classifier of KerasHub: "hub:NAME" for a preset, "hub:FOLDER" for
-        one that was saved with `save_to_preset`.
+      name: a name in `NETWORKS`, upper or lower case, the path of a .keras or .onnx file, the
+        folder of a SavedModel, or an image classifier of KerasHub: "hub:NAME" for a preset,
+        "hub:FOLDER" for one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
       labels: class names in order, or the path of a file of them.
       preprocess: a way to prepare pictures, see `Network`.
-      size: (H, W) of the input of a preset or SavedModel without a fixed one.
+      size: (H, W) of the input of a preset, SavedModel or ONNX file without a fixed one.
 
     Raises:
       UsageError: there is no such network or preprocessing, or it has no such weights.
@@ -182,9 +182,13 @@ def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None
         return load_preset(name.removeprefix(HUB), weights, size)
     if Path(name).is_dir():
         return load_saved_model(Path(name), weights, size)
+    if Path(name).suffix == ".onnx":
+        from realtime_lrp.models.onnx.reading import load_onnx  # the package may not be installed
+
+        return load_onnx(Path(name), weights, size)
     if Path(name).suffix != ".keras":
         raise DamagedInputError(
-            f"{name!r} is not a .keras file. Save the model with "
+            f"{name!r} is neither a .keras nor an .onnx file. Save the model with "
             "model.save('name.keras'), or give a weights file with --weights."
         )
     model = with_weights(load_model(Path(name)), weights)

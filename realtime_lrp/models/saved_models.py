@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,16 @@ def _picture_shape(
 
 
 class SavedOperations(keras.layers.Layer):
-    """The operations between the pictures and the output of a SavedModel."""
+    """The operations between the pictures and the output of a SavedModel.
 
-    def __init__(self, saved: SavedGraph, name: str) -> None:
+    `names` has those that operations have in the explained network, where they are not their own.
+    """
+
+    def __init__(
+        self, saved: SavedGraph, name: str, names: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(name=name, dtype="float32", autocast=False)
-        self._saved = saved
+        self._saved, self._names = saved, names
         self._held = {
             key: self.add_weight(
                 shape=value.shape, dtype=value.dtype.name, trainable=False,
@@ -106,3 +112,7 @@ class SavedOperations(keras.layers.Layer):
         """Where an operation stands in the network, such as "block1/conv", by its name."""
         parts = name.removeprefix(f"{self.name}/").split("/")[:-1]
         return "/".join(parts)
+
+    def operation_name(self, name: str) -> str:
+        """What an operation is called in the network; "" where its place and type say it."""
+        return (self._names or {}).get(name.removeprefix(f"{self.name}/"), "")

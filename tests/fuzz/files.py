@@ -19,6 +19,7 @@ from pathlib import Path
 
 import media
 import numpy as np
+from onnx_files import convolutional, convolutional_file
 
 from fuzz.damage import mutated, mutated_json
 from fuzz.streams import serving
@@ -36,7 +37,7 @@ MORE_MEMORY = 4 << 30
 PICTURES = ("png", "jpg", "webp", "bmp", "tiff", "gif")
 VIDEOS = ("mp4", "mkv", "avi", "webm", "ts")
 NETWORKS = ("keras", "weights.h5", "h5")
-KINDS = (*PICTURES, *VIDEOS, *NETWORKS, "labels", "mjpeg")
+KINDS = (*PICTURES, *VIDEOS, *NETWORKS, "onnx", "labels", "mjpeg")
 MOST_PICTURES = 2000
 DESCRIPTIONS = ("config.json", "scene.npy")
 """Of what is in an archive, more often damaged than the rest."""
@@ -121,6 +122,9 @@ class Cases:
         if kind in NETWORKS:
             self.model = network(folder)
             self._valid = (folder / f"tiny.{kind}").read_bytes()
+        elif kind == "onnx":
+            weights = convolutional(np.random.default_rng(3))
+            self._valid = Path(convolutional_file(folder / "tiny.onnx", weights)).read_bytes()
         elif kind == "mjpeg":
             self._valid = mjpeg()
         elif kind != "labels":
@@ -173,6 +177,10 @@ def reader_of(kind: str, model):
         from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
         return load_model if kind == "keras" else lambda path: load_weights(model, path)
+    if kind == "onnx":
+        from realtime_lrp.models.onnx.reading import load_onnx
+
+        return lambda path: load_onnx(path, None, None)
     if kind == "labels":
         return read_labels
     if kind == "mjpeg":

@@ -209,6 +209,7 @@ class _Called:
         if place := getattr(self.layer, "operation_place", None):
             names = [operation.name for operation in traced.graph.get_operations()]
             traced.places = {name: place(name) for name in names}
+            traced.names = {name: self.layer.operation_name(name) for name in names}
             traced.flat = True
         return traced
 

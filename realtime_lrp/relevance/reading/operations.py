@@ -12,7 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.network import steps
-from realtime_lrp.relevance.network.convolutions import Convolution, DepthwiseConvolution
+from realtime_lrp.relevance.network.convolutions import (
+    Convolution,
+    DepthwiseConvolution,
+    TransposedConvolution,
+)
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.pools import AveragePool, MaxPool
@@ -351,6 +355,19 @@ def convolution(reader: Reader, operation: tf.Operation) -> Values:
     return reader.append(operation, made, [held])
 
 
+def transposed_convolution(reader: Reader, operation: tf.Operation) -> Values:
+    """The transpose of a convolution with constant weights."""
+    kernel, output = reader.constant(operation.inputs[1]), operation.outputs[0].shape
+    if kernel is None or operation.get_attr("data_format") != b"NHWC":
+        raise CannotReadError("has weights that depend on the picture, or its channels first")
+    padding = operation.get_attr("padding").decode()
+    strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
+    geometry = Geometry(strides=strides, padding=padding, dilations=dilations)
+    kernel, size = tf.cast(kernel, tf.float32), output[1:3].as_list()
+    step = TransposedConvolution(kernel, None, geometry, lambda _: size)
+    return reader.append(operation, [step], [reader.held(operation.inputs[2])])
+
+
 def pool(reader: Reader, operation: tf.Operation) -> Values:
     """A pool over windows of rows and columns."""
     window, strides = (operation.get_attr(key)[1:-1] for key in ("ksize", "strides"))
@@ -409,6 +426,7 @@ OPERATIONS: dict[str, Row] = {
     **dict.fromkeys(("AvgPool", "MaxPool"), pool),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), batch_norm),
     "BiasAdd": bias_add,
+    "Conv2DBackpropInput": transposed_convolution,
     "Cast": cast,
     "Einsum": einsum,
     "MatMul": matrix_product,

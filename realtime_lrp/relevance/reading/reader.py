@@ -204,7 +204,7 @@ class Reader:
 
     def _refusal(self, operation: tf.Operation, why: str) -> UnsupportedLayerError:
         """The error for an operation; it names operation, layer and location."""
-        place = self.trace.places.get(operation.name)
+        place = self.trace.names.get(operation.name) or self.trace.places.get(operation.name)
         where = f" in {place!r}" if place else ""
         return UnsupportedLayerError(
             self.layer, f"its operation {operation.type}{where} {why}", "OPERATIONS",
@@ -248,7 +248,8 @@ class Reader:
         output: int = 0,
     ) -> list[Held]:
         """Appends steps in a row that compute an output of an operation, which names the nodes."""
-        name = self._joined(self.trace.places.get(operation.name), operation.type)
+        name = self.trace.names.get(operation.name)
+        name = name or self._joined(self.trace.places.get(operation.name), operation.type)
         read = tuple(one.number for one in inputs)
         number = self.graph.append(name, operation.type, steps, read)
         self.numbers.update(range(number - len(steps) + 1, number + 1))

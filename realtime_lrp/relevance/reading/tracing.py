@@ -46,6 +46,8 @@ class Trace:
     # the keys of the outputs, where the layer returns a dictionary
     output_names: list[str] = field(default_factory=list)
     flat: bool = False  # whether layers became operations before, as in a SavedModel
+    # name of an operation -> what its node is called, where it has a name of its own
+    names: dict[str, str] = field(default_factory=dict)
 
 
 def trace(

@@ -1,0 +1,290 @@
+"""Reads an ONNX file, which may come from an attacker, as data.
+
+Nothing is computed here, and nothing allocated that the files do not hold. Weights beside the file
+are read from its own folder alone.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.errors import DamagedInputError, UnavailableError, first_line
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
+from realtime_lrp.system.reading import read_limited
+
+try:
+    import onnx
+    from google.protobuf.message import DecodeError
+    from onnx import numpy_helper
+except ImportError as missing:
+    raise UnavailableError(
+        f"To read ONNX files the package onnx is needed ({missing.name} is missing). Install it: "
+        'pip install "realtime-lrp[onnx]"'
+    ) from missing
+
+MAX_FILE_BYTES = (2 << 30) - 1  # What protobuf can hold; larger weights lie beside the file
+
+MAX_NODES = 100_000
+
+OLDEST, NEWEST = 11, 23
+"""The opsets whose operations are known."""
+
+EXPECTED = "Expected a file that torch.onnx.export or another exporter has written."
+
+WHOLE_TYPES = {
+    onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
+    onnx.TensorProto.DOUBLE, onnx.TensorProto.BOOL, onnx.TensorProto.UINT8, onnx.TensorProto.INT8,
+    onnx.TensorProto.UINT16, onnx.TensorProto.INT16, onnx.TensorProto.UINT32,
+    onnx.TensorProto.INT32, onnx.TensorProto.UINT64, onnx.TensorProto.INT64,
+}  # fmt: skip
+"""The types of numbers that take whole bytes."""
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """The nodes between the pictures and the explained output, each after those that it reads.
+
+    `pictures` and `output` name tensors; `shape` is that of the pictures, None where a size is
+    open; `arrays` has the constants that nodes read; `version` is the opset.
+    """
+
+    nodes: list[Any]
+    arrays: dict[str, np.ndarray]
+    pictures: str
+    shape: tuple[int | None, ...]
+    output: str
+    version: int
+
+
+def read_onnx(path: Path) -> OnnxFile:
+    """Reads and checks a file.
+
+    Raises:
+      DamagedInputError: it is no ONNX file, or no network of pictures.
+      MissingInputError: it cannot be read.
+      UnavailableError: its weights do not fit into memory.
+    """
+    shown = repr(str(path))
+    data = read_limited(path, MAX_FILE_BYTES, "an ONNX file")
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except DecodeError as error:
+        raise DamagedInputError(f"{shown} is no ONNX file, or it is cut. {EXPECTED}") from error
+    del data
+    if not model.graph.node or not model.opset_import:
+        raise DamagedInputError(f"{shown} is no ONNX file: it holds no network. {EXPECTED}")
+    version = _version(model, shown)
+    arrays = {one.name: one for one in model.graph.initializer}
+    pictures, shape = _pictures(model.graph, arrays, shown)
+    output = _output(model.graph, shown)
+    nodes = _needed(model.graph.node, output, {pictures, *arrays}, shown)
+    for node in nodes:
+        _check(node, shown)
+    if not any(pictures in node.input for node in nodes):
+        raise DamagedInputError(
+            f"The output {output!r} of the ONNX file {shown} does not depend on its pictures."
+        )
+    read = {name for node in nodes for name in node.input}
+    wanted = {name: one for name, one in arrays.items() if name in read}
+    _check_sizes(wanted, shown)
+    values = {name: _array(one, path, shown) for name, one in wanted.items()}
+    return OnnxFile(nodes, values, pictures, shape, output, version)
+
+
+def _version(model: Any, shown: str) -> int:
+    """The opset of ONNX's own operations."""
+    found = [one.version for one in model.opset_import if one.domain in ("", "ai.onnx")]
+    if len(found) != 1 or found[0] < OLDEST:
+        raise DamagedInputError(
+            f"The ONNX file {shown} uses the opset {', '.join(map(str, found)) or 'none'}. "
+            f"Expected {OLDEST} to {NEWEST}: export it again with opset_version=17."
+        )
+    return found[0]
+
+
+def _pictures(graph: Any, arrays: dict[str, Any], shown: str) -> tuple[str, tuple[int | None, ...]]:
+    """The name and the shape of the only input that is no constant."""
+    inputs = [one for one in graph.input if one.name not in arrays]
+    if len(inputs) != 1:
+        names = ", ".join(repr(one.name[:100]) for one in inputs[:10]) or "none"
+        raise DamagedInputError(
+            f"The ONNX file {shown} has the inputs {names}. Expected a single one: pictures."
+        )
+    described = inputs[0].type.tensor_type
+    shape = tuple(one.dim_value if one.dim_value > 0 else None for one in described.shape.dim)
+    if len(shape) == 4 and (shape[0] or 1) != 1:
+        raise DamagedInputError(
+            f"The ONNX file {shown} takes {shape[0]} pictures at a time. Expected 1 or any number: "
+            "export it with a batch of 1."
+        )
+    kinds = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+    channels = len(shape) == 4 and {1, 3} & {shape[1], shape[3]}
+    if described.elem_type not in kinds or not channels:
+        listed = " x ".join("any" if one is None else str(one) for one in shape) or "no shape"
+        raise DamagedInputError(
+            f"The ONNX file {shown} reads {inputs[0].name[:100]!r}, {listed}. Expected pictures: "
+            "floating numbers [batch, 3 or 1, height, width]."
+        )
+    return inputs[0].name, shape
+
+
+def _output(graph: Any, shown: str) -> str:
+    """The name of the only output, or of the only one that is a vector for each picture."""
+    outputs = list(graph.output)
+    if len(outputs) > 1:
+        outputs = [one for one in outputs if len(one.type.tensor_type.shape.dim) == 2]
+    if len(outputs) != 1:
+        names = ", ".join(
+            f"{one.name[:100]!r} with {len(one.type.tensor_type.shape.dim)} axes"
+            for one in graph.output[:10]
+        )
+        raise DamagedInputError(
+            f"The ONNX file {shown} has the outputs {names or 'none'}. Expected one that is a "
+            "vector for each picture: export the network with this output alone."
+        )
+    return outputs[0].name
+
+
+def _needed(nodes: Any, output: str, known: set[str], shown: str) -> list[Any]:
+    """The nodes that an output depends on, in the order of the file.
+
+    Each tensor is computed once, before it is read, so that there are no circles.
+    """
+    if len(nodes) > MAX_NODES:
+        raise DamagedInputError(f"The ONNX file {shown} has {len(nodes):,} nodes. {EXPECTED}")
+    made: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        for name in node.output:
+            if name and (name in made or name in known):
+                raise DamagedInputError(
+                    f"The ONNX file {shown} computes {name[:100]!r} twice. {EXPECTED}"
+                )
+            made[name] = number
+    needed, left = set[int](), [(output, len(nodes))]
+    while left:
+        name, reader = left.pop()
+        number = made.get(name, -1)
+        if not name or name in known:
+            continue
+        if not 0 <= number < reader:
+            by = f"the node {label(nodes[reader])}" if reader < len(nodes) else "its output"
+            raise DamagedInputError(
+                f"In the ONNX file {shown} {by} reads {name[:100]!r}, which is neither among its "
+                f"weights nor computed before. {EXPECTED}"
+            )
+        if number not in needed:
+            needed.add(number)
+            left += [(one, number) for one in nodes[number].input]
+    return [node for number, node in enumerate(nodes) if number in needed]
+
+
+def label(node: Any) -> str:
+    """A node in a message: its name, or that of its first output, and its operation."""
+    name = node.name or next(iter(node.output), "")
+    return f"{name[:100]!r} ({node.op_type[:100]})"
+
+
+QUANTISED = (
+    "ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear",
+)  # fmt: skip
+
+
+def _check(node: Any, shown: str) -> None:
+    """Refuses nodes whose operation is not known, by name."""
+    from realtime_lrp.models.onnx.layers import ROWS
+
+    kind = node.op_type
+    what = f"The node {label(node)} of the ONNX file {shown}"
+    if kind in QUANTISED or kind.startswith("QLinear"):
+        raise DamagedInputError(
+            f"{what} computes with quantised numbers. Expected floating ones: export the network "
+            "as it was before it was quantised."
+        )
+    if any(one.type in (one.GRAPH, one.GRAPHS) for one in node.attribute):
+        raise DamagedInputError(
+            f"{what} repeats or chooses other nodes (control flow). Expected a network without: "
+            "export it with fixed sizes, or simplify it (onnxsim)."
+        )
+    if any(one.t.data_location == onnx.TensorProto.EXTERNAL for one in node.attribute):
+        raise DamagedInputError(f"{what} holds a constant in another file. {EXPECTED}")
+    if node.domain not in ("", "ai.onnx"):
+        raise DamagedInputError(
+            f"{what} is of the domain {node.domain[:100]!r}. Expected ONNX's own operations: "
+            "export it with these alone, or inline its functions (onnx.inliner)."
+        )
+    if kind not in ROWS and kind not in OF_CONSTANTS:
+        raise DamagedInputError(
+            f"{what} has no rule.\nExport the network without it, or add a row to ROWS in "
+            "models/onnx (docs/extending.md)."
+        )
+
+
+OF_CONSTANTS = frozenset((
+    "And", "ArgMax", "ArgMin", "BitShift", "Constant", "ConstantOfShape", "CumSum", "Equal",
+    "EyeLike", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
+    "LessOrEqual", "Mod", "Not", "OneHot", "Or", "Range", "ReduceProd", "Size",
+    "ScatterND", "TopK", "Trilu", "Xor",
+))  # fmt: skip
+"""Operations without a row, which compute sizes and masks: they may read constants alone."""
+
+
+def _check_sizes(wanted: dict[str, Any], shown: str) -> None:
+    """Refuses constants of types that are not known, and more of them than memory holds."""
+    total = 0
+    for name, one in wanted.items():
+        if one.data_type not in WHOLE_TYPES or any(size < 0 for size in one.dims):
+            raise DamagedInputError(
+                f"The weights {name[:100]!r} of the ONNX file {shown} are of the type "
+                f"{one.data_type} and the shape {list(one.dims)[:8]}. Expected floating numbers: "
+                "quantised networks are not read."
+            )
+        total += math.prod(one.dims) * _item_bytes(one)
+    refuse_beyond_memory(total, shown)
+
+
+def _item_bytes(one: Any) -> int:
+    return onnx.helper.tensor_dtype_to_np_dtype(one.data_type).itemsize
+
+
+def _array(one: Any, path: Path, shown: str) -> np.ndarray:
+    """The values of a constant, floating ones as float32."""
+    what = f"The weights {one.name[:100]!r} of the ONNX file {shown}"
+    try:
+        if one.data_location == onnx.TensorProto.EXTERNAL:
+            array = _from_beside(one, path, what)
+        else:
+            array = numpy_helper.to_array(one)
+    except (TypeError, ValueError) as error:
+        raise DamagedInputError(f"{what} are damaged ({first_line(error)}). {EXPECTED}") from error
+    if array.dtype.kind not in "biu":
+        array = array.astype(np.float32)
+    return array
+
+
+def _from_beside(one: Any, path: Path, what: str) -> np.ndarray:
+    """The values of a constant that lie in another file of the same folder."""
+    entries = {entry.key: entry.value for entry in one.external_data}
+    location = entries.get("location", "")
+    folder = path.resolve().parent
+    beside = (folder / location).resolve()
+    if not location or "\0" in location or not beside.is_relative_to(folder):
+        raise DamagedInputError(
+            f"{what} lie in {location[:200]!r}. Expected a file in the folder of the network."
+        )
+    count = math.prod(one.dims)
+    kind = onnx.helper.tensor_dtype_to_np_dtype(one.data_type)
+    offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
+    if not beside.is_file():
+        raise DamagedInputError(
+            f"{what} lie in {location[:200]!r}, which is not there. Keep both files in one folder."
+        )
+    ends = offset + count * kind.itemsize
+    if offset < 0 or length not in (-1, count * kind.itemsize) or ends > beside.stat().st_size:
+        raise DamagedInputError(
+            f"{what} need {count * kind.itemsize:,} bytes from {offset:,} on of "
+            f"{location[:200]!r}, which holds {beside.stat().st_size:,}."
+        )
+    return np.fromfile(beside, kind, count, offset=offset).reshape(tuple(one.dims))

@@ -1,0 +1,220 @@
+"""Makes TensorFlow operations of an ONNX file, one node after the other.
+
+What depends on the picture becomes operations, by the rows of `rows.py` and `layers.py`; all else
+is computed here, by ONNX's own reference in NumPy: sizes, masks, tables of positions.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import onnx
+import tensorflow as tf
+from onnx.reference import ReferenceEvaluator
+
+from realtime_lrp.errors import DamagedInputError, Error, UsageError, first_line
+from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
+from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
+from realtime_lrp.models.onnx.layers import ROWS
+from realtime_lrp.models.onnx.rows import Node, Value
+from realtime_lrp.models.saved_models import SavedOperations
+from realtime_lrp.models.untrusted.loading import naming_the_file
+from realtime_lrp.models.untrusted.saved_model import SavedGraph
+
+MOVES = ("Pad", "PadV2", "Reshape", "Transpose")
+"""What may be done to a tensor before it is read; the node's name is not for these."""
+
+MAX_CONSTANT_ENTRIES = 1 << 28
+"""The most entries of constants that are computed. A file can ask for any number in few bytes."""
+
+MAX_SIZES = 1000  # The most entries of a constant that may be the sizes of another one
+
+
+def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+    """Loads a network from an ONNX file; the size, (H, W), is for one that leaves it open.
+
+    Its pictures are [B, H, W, C] whatever the file's are, prepared as PyTorch's are.
+
+    Raises:
+      DamagedInputError: what is wrong with the file, or which node has no rule.
+      UsageError: weights were given, which the file has itself; or no size.
+    """
+    shown = repr(str(path))
+    if weights is not None:
+        raise UsageError(
+            f"The ONNX file {shown} has its own weights. Leave --weights out.", "weights"
+        )
+    with naming_the_file(shown, f"{shown} is not an ONNX file that can be read", EXPECTED):
+        saved, names = _Reader(read_onnx(path), shown, size).read()
+        name = re.sub(r"[^\w.-]", "_", path.stem) or "onnx"
+        pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
+        scores = SavedOperations(saved, name=name, names=names)(pictures)
+    return Loaded(keras.Model(pictures, scores, name=name), preprocess="torch")
+
+
+class _Reader:
+    """The state while a file is read."""
+
+    def __init__(self, file: OnnxFile, shown: str, size: tuple[int, int] | None) -> None:
+        self.file, self.shown = file, shown
+        self.graph = tf.Graph()
+        self.weights: dict[str, np.ndarray] = {}
+        self.names: dict[str, str] = {}
+        self.entries = 0  # of all constants that were computed
+        self.values: dict[str, Value] = dict(file.arrays)
+        first = file.shape[1] in (1, 3)
+        order = (0, 2, 3, 1) if first else (0, 1, 2, 3)
+        _, rows, columns, channels = (file.shape[n] for n in order)
+        rows, columns = rows or (size and size[0]), columns or (size and size[1])
+        if not rows or not columns:
+            raise UsageError(
+                f"The ONNX file {shown} has no fixed input size. Say which, such as --size 224.",
+                "size",
+            )
+        self.shape = (None, rows, columns, channels)
+        with self.graph.as_default():
+            self.input = tf.compat.v1.placeholder(tf.float32, self.shape, "pictures")
+        axes = ((), *((order.index(n),) for n in range(1, 4)))
+        self.values[file.pictures] = Tensor(self.input, axes)
+
+    def read(self) -> tuple[SavedGraph, dict[str, str]]:
+        """The operations, and the names of the nodes that they are of."""
+        last = {name: n for n, node in enumerate(self.file.nodes) for name in node.input}
+        with self.graph.as_default():
+            for number, node in enumerate(self.file.nodes):
+                with self._naming(node):
+                    outputs = self._outputs(node)
+                    for name, value in zip(node.output, outputs, strict=False):
+                        self.values[name] = value
+                for name in {one for one in node.input if one and last[one] == number}:
+                    del self.values[name]
+            with self._naming(self.file.nodes[-1]):
+                scores = self._scores()
+        saved = SavedGraph(
+            self.graph.as_graph_def(), self.input.op.name, self.shape, tf.float32, scores.name,
+            self.weights,
+        )  # fmt: skip
+        return saved, self.names
+
+    def _scores(self) -> tf.Tensor:
+        """The output, one vector for each picture."""
+        value = self.values[self.file.output]
+        if not isinstance(value, Tensor):
+            raise CannotReadError("does not depend on the picture")
+        if len([size for size in value.shape if size != 1]) > 1:
+            raise CannotReadError(
+                f"computes {list(value.shape)}. Expected a vector for each picture: choose such an "
+                "output when you export the network"
+            )
+        return value.reshaped([math.prod(value.shape)]).last(0).held
+
+    @contextmanager
+    def _naming(self, node: Any) -> Iterator[None]:
+        """Names the operations that are made inside; turns every error into one with the node."""
+        name = (node.name or next(iter(node.output), node.op_type)).strip("/")
+        scope = re.sub(r"[^\w./-]", "_", name).lstrip("_./-") or node.op_type
+        before = len(self.graph.get_operations())
+        try:
+            with tf.name_scope(scope + "/"):
+                yield
+        except Error:
+            raise
+        except Exception as error:  # what the shapes and types of a damaged file lead to
+            why = str(error)
+            if not isinstance(error, CannotReadError):
+                why = f"cannot be computed ({first_line(error)[:200].rstrip('.')})"
+            raise DamagedInputError(
+                f"The node {label(node)} of the ONNX file {self.shown} {why}."
+            ) from error
+        for operation in self.graph.get_operations()[before:]:
+            moves = operation.type in MOVES and node.op_type not in (operation.type, "Flatten")
+            self.names[operation.name] = f"{name}/{operation.type}" if moves else name
+
+    def _outputs(self, node: Any) -> Sequence[Value]:
+        inputs = [self.values[name] if name else None for name in node.input]
+        if not any(isinstance(one, Tensor) for one in inputs):
+            if node.op_type == "Range":  # exporters write arrays of one number too
+                inputs = [np.reshape(np.asarray(one), ()) for one in inputs]
+            if node.op_type != "Constant":
+                self.entries += _entries(node, inputs, self.file.version)
+            if self.entries > MAX_CONSTANT_ENTRIES:
+                raise CannotReadError(f"computes constants that are too large, {self.entries:,}")
+            return _computed(node, inputs, self.file.version)
+        if node.op_type not in ROWS:
+            raise CannotReadError("has no rule for what depends on the picture")
+        schema = onnx.defs.get_schema(node.op_type, self.file.version)
+        if schema.since_version > NEWEST:
+            raise CannotReadError(f"is of opset {schema.since_version}. Expected at most {NEWEST}")
+        attributes = {one.name: _attribute(one) for one in node.attribute}
+        row = Node(node.op_type, attributes, self.file.version, len(node.output), self._keep)
+        outputs = ROWS[node.op_type](row, inputs)
+        return outputs if isinstance(outputs, list) else [outputs]
+
+    def _keep(self, array: np.ndarray) -> tf.Tensor:
+        """A constant; one that is read as a variable where it is large."""
+        if array.dtype.kind == "f":
+            array = array.astype(np.float32, copy=False)
+        if array.size <= MAX_SIZES or array.dtype.kind != "f":
+            return tf.constant(array)
+        placeholder = tf.compat.v1.placeholder(tf.float32, array.shape, "weights")
+        self.weights[placeholder.op.name] = np.ascontiguousarray(array)
+        return placeholder
+
+
+def _attribute(one: Any) -> Any:
+    value = onnx.helper.get_attribute_value(one)
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
+    """The outputs of a node that reads constants alone."""
+    if node.op_type in ("Identity", "Dropout", "Cast") and inputs[0].dtype.kind == "f":
+        return [inputs[0]] if node.op_type != "Cast" else [_cast(node, inputs[0])]
+    read, made = (
+        [onnx.helper.make_empty_tensor_value_info(one) for one in names if one]
+        for names in (node.input, node.output)
+    )
+    graph = onnx.helper.make_graph([node], "one", read, made)
+    imports = [onnx.helper.make_opsetid("", min(version, onnx.defs.onnx_opset_version()))]
+    model = onnx.helper.make_model(graph, opset_imports=imports)
+    with np.errstate(all="ignore"):
+        found = ReferenceEvaluator(model).run(
+            None, {name: one for name, one in zip(node.input, inputs, strict=True) if name}
+        )
+    return [np.asarray(one) for one in found]
+
+
+def _cast(node: Any, array: np.ndarray) -> np.ndarray:
+    to = onnx.helper.get_attribute_value(node.attribute[0])
+    kind = onnx.helper.tensor_dtype_to_np_dtype(to)
+    return array.astype(np.float32 if kind.kind not in "biu" else kind)
+
+
+def _entries(node: Any, inputs: list[Any], version: int) -> int:
+    """How many entries the outputs of a node have that reads constants, without computing them."""
+    values = {name: one for name, one in zip(node.input, inputs, strict=True) if name}
+    types = {
+        name: onnx.helper.make_tensor_type_proto(
+            onnx.helper.np_dtype_to_tensor_dtype(one.dtype), one.shape
+        )
+        for name, one in values.items()
+    }
+    found = onnx.shape_inference.infer_node_outputs(
+        onnx.defs.get_schema(node.op_type, version), node, types,
+        {name: onnx.numpy_helper.from_array(one)
+         for name, one in values.items() if one.size <= MAX_SIZES},
+        opset_imports=[onnx.helper.make_opsetid("", version)],
+    )  # fmt: skip
+    shapes = [one.tensor_type.shape for one in found.values() if one.tensor_type.HasField("shape")]
+    sizes = [
+        [size.dim_value for size in shape.dim if size.HasField("dim_value")] for shape in shapes
+    ]
+    if [len(shape.dim) for shape in shapes] != list(map(len, sizes)) or len(shapes) < len(found):
+        raise CannotReadError("computes a constant whose size is not known")
+    return sum(map(math.prod, sizes))

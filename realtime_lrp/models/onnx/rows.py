@@ -1,0 +1,415 @@
+"""The rows of ONNX's operations: what each computes, in TensorFlow.
+
+To add one, add a row to `ROWS`, or a function of entries to `ELEMENTWISE`. A row is a function
+(node, inputs) -> output or list of outputs. Inputs are `Tensor`s where they depend on the picture,
+else arrays, and None where they are left out. Nodes that read arrays alone come here never.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.models.onnx.axes import (
+    CannotReadError,
+    Tensor,
+    aligned,
+    beside,
+    elementwise,
+)
+
+Value = Tensor | np.ndarray
+Inputs = Sequence[Value | None]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the file.
+
+    Attributes:
+      attributes: as the file has them, text as `str`.
+      version: the opset that its domain has.
+      outputs: how many outputs it has.
+      keep: makes a TensorFlow constant of an array.
+    """
+
+    kind: str
+    attributes: dict[str, Any]
+    version: int
+    outputs: int
+    keep: Callable[[np.ndarray], tf.Tensor]
+
+    def get(self, name: str, default: Any) -> Any:
+        """An attribute."""
+        return self.attributes.get(name, default)
+
+
+Row = Callable[[Node, Inputs], Value | list[Value]]
+
+
+def tensor(inputs: Inputs, position: int = 0) -> Tensor:
+    """An input that depends on the picture."""
+    value = inputs[position]
+    if not isinstance(value, Tensor):
+        raise CannotReadError("reads constants where a tensor of the picture is expected")
+    return value
+
+
+def constant(inputs: Inputs, position: int, what: str = "numbers") -> np.ndarray | None:
+    """An input that does not depend on the pictures; None where there is none."""
+    value = inputs[position] if position < len(inputs) else None
+    if isinstance(value, Tensor):
+        raise CannotReadError(f"reads {what} that depend on the picture")
+    return value
+
+
+def given(inputs: Inputs, position: int, what: str = "numbers") -> np.ndarray:
+    """An input that does not depend on the pictures and must be there."""
+    value = constant(inputs, position, what)
+    if value is None:
+        raise CannotReadError(f"has no {what}")
+    return value
+
+
+def integers(node: Node, inputs: Inputs, position: int, name: str) -> list[int] | None:
+    """What later opsets have as an input and earlier ones as an attribute."""
+    value = constant(inputs, position)
+    if value is not None:
+        return [int(one) for one in value.reshape(-1)]
+    found = node.get(name, None)
+    return None if found is None else [int(one) for one in found]
+
+
+# Functions of entries
+
+
+def _gelu(node: Node, x: tf.Tensor) -> tf.Tensor:
+    if node.get("approximate", "none") == "tanh":
+        return 0.5 * x * (1 + tf.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + tf.math.erf(x * math.sqrt(0.5)))
+
+
+def _clip(node: Node, x: tf.Tensor, low: Any = None, high: Any = None) -> tf.Tensor:
+    low, high = (node.get(name, one) for name, one in (("min", low), ("max", high)))
+    x = x if low is None else tf.maximum(x, low)
+    return x if high is None else tf.minimum(x, high)
+
+
+def _power(node: Node, x: tf.Tensor, exponent: tf.Tensor) -> tf.Tensor:
+    known = tf.get_static_value(exponent)
+    simple = {2.0: tf.square, 0.5: tf.sqrt, 1.0: tf.identity, -0.5: tf.math.rsqrt}
+    if known is not None and known.ndim == 0 and float(known) in simple:
+        return simple[float(known)](x)
+    return tf.pow(x, exponent)
+
+
+def _hard_sigmoid(node: Node, x: tf.Tensor) -> tf.Tensor:
+    return tf.clip_by_value(node.get("alpha", 0.2) * x + node.get("beta", 0.5), 0.0, 1.0)
+
+
+def _swish(node: Node, x: tf.Tensor) -> tf.Tensor:
+    return x * tf.sigmoid(x if node.get("alpha", 1.0) == 1 else node.get("alpha", 1.0) * x)
+
+
+def _folded(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """A function of any number of tensors made of one of two."""
+
+    def compute(node: Node, first: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
+        for one in others:
+            first = function(first, one)
+        return first
+
+    return compute
+
+
+def _plain(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    return lambda node, *values: function(*values)
+
+
+ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
+    **{
+        name: _plain(function)
+        for name, function in {
+            "Abs": tf.abs, "Acos": tf.acos, "Acosh": tf.acosh, "Asin": tf.asin, "Asinh": tf.asinh,
+            "Atan": tf.atan, "Atanh": tf.atanh, "Ceil": tf.math.ceil, "Cos": tf.cos,
+            "Cosh": tf.cosh, "Div": tf.divide, "Erf": tf.math.erf, "Exp": tf.exp,
+            "Floor": tf.floor, "Log": tf.math.log, "Mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
+            "Mul": tf.multiply, "Neg": tf.negative, "Reciprocal": tf.math.reciprocal,
+            "Relu": tf.nn.relu, "Round": tf.round, "Selu": tf.nn.selu,
+            "Sigmoid": tf.sigmoid, "Sign": tf.sign,
+            "Sin": tf.sin, "Sinh": tf.sinh, "Softplus": tf.nn.softplus, "Softsign": tf.nn.softsign,
+            "Sqrt": tf.sqrt, "Sub": tf.subtract, "Tan": tf.tan, "Tanh": tf.tanh,
+            "HardSwish": lambda x: x * (tf.nn.relu6(x + 3) / 6),
+        }.items()
+    },
+    "Add": _plain(tf.add), "Sum": _folded(tf.add),
+    "Max": _folded(tf.maximum), "Min": _folded(tf.minimum),
+    "Mean": lambda node, *values: tf.add_n(values) / len(values),
+    "Clip": _clip,
+    "Elu": lambda node, x: tf.maximum(x, 0.0)
+    + node.get("alpha", 1.0) * tf.nn.elu(tf.minimum(x, 0.0)),
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "LeakyRelu": lambda node, x: tf.nn.leaky_relu(x, node.get("alpha", 0.01)),
+    "Pow": _power,
+    "PRelu": lambda node, x, slope: tf.maximum(x, 0.0) + slope * tf.minimum(x, 0.0),
+    "Swish": _swish,
+    "Where": lambda node, condition, x, y: tf.where(condition, x, y),
+}  # fmt: skip
+"""(node, its inputs, broadcast) -> its output."""
+
+
+def of_entries(node: Node, inputs: Inputs) -> Value:
+    """A function of `ELEMENTWISE`."""
+    if node.kind == "Clip":
+        limits = (constant(inputs, n, "limits") for n in (1, 2))
+        inputs = [inputs[0], *(None if one is None else one.reshape(()) for one in limits)]
+    present = [one for one in inputs if one is not None]
+    absent = [n for n, one in enumerate(inputs) if one is None]
+
+    def compute(*values: tf.Tensor) -> tf.Tensor:
+        operands = list(values)
+        for n in absent:
+            operands.insert(n, None)
+        return ELEMENTWISE[node.kind](node, *operands)
+
+    return elementwise(compute, present, node.keep)
+
+
+# Axes: nothing is computed
+
+
+def reshape(node: Node, inputs: Inputs) -> Value:
+    """Another shape; 0 keeps a size, unless `allowzero`."""
+    x, shape = tensor(inputs), [int(one) for one in given(inputs, 1, "shape")]
+    if not node.get("allowzero", 0):
+        shape = [x.shape[n] if size == 0 else size for n, size in enumerate(shape)]
+    known = math.prod(size for size in shape if size != -1)
+    return x.reshaped([math.prod(x.shape) // known if size == -1 else size for size in shape])
+
+
+def flatten(node: Node, inputs: Inputs) -> Value:
+    """Two axes: those before `axis`, and the rest."""
+    x, axis = tensor(inputs), node.get("axis", 1)
+    axis = axis if axis == len(tensor(inputs).axes) else x.axis(axis)
+    return x.reshaped([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
+
+
+def squeeze(node: Node, inputs: Inputs) -> Value:
+    """Without axes of size 1."""
+    x, axes = tensor(inputs), integers(node, inputs, 1, "axes")
+    if axes is None:
+        axes = [n for n, size in enumerate(x.shape) if size == 1]
+    gone = {x.axis(one) for one in axes}
+    return x.reshaped([size for n, size in enumerate(x.shape) if n not in gone])
+
+
+def unsqueeze(node: Node, inputs: Inputs) -> Value:
+    """With more axes of size 1."""
+    x, axes = tensor(inputs), integers(node, inputs, 1, "axes") or []
+    rank = len(x.axes) + len(axes)
+    added = {one % rank for one in axes}
+    old = iter(x.axes)
+    return Tensor(x.held, tuple(() if n in added else next(old) for n in range(rank)))
+
+
+def transpose(node: Node, inputs: Inputs) -> Value:
+    """Axes in another order."""
+    x = tensor(inputs)
+    return x.transposed(node.get("perm", None) or list(range(len(x.axes)))[::-1])
+
+
+def identity(node: Node, inputs: Inputs) -> Value:
+    """The same; Dropout does nothing when a network is used."""
+    return tensor(inputs)
+
+
+def cast(node: Node, inputs: Inputs) -> Value:
+    """Another type; all that depends on the picture is float32 here."""
+    if node.kind == "Cast" and node.get("to", 1) not in (1, 10, 11, 16):
+        raise CannotReadError("makes integers or truth values of what depends on the picture")
+    return tensor(inputs)
+
+
+def shape_of(node: Node, inputs: Inputs) -> Value:
+    """The shape, which is known."""
+    return np.array(tensor(inputs).shape[node.get("start", 0) : node.get("end", None)], np.int64)
+
+
+# Entries are moved
+
+
+def concat(node: Node, inputs: Inputs) -> Value:
+    """Tensors one after the other along an axis; constants are the same for each picture."""
+    axis = next(one for one in inputs if isinstance(one, Tensor)).axis(node.get("axis", 0))
+    tensors = aligned([one for one in inputs if isinstance(one, Tensor)], axis)
+    first, read = tensors[0], iter(tensors)
+    (place,) = first.axes[axis]
+    parts = []
+    for n, one in enumerate(inputs):
+        if isinstance(one, Tensor):
+            parts.append(next(read).held)
+        else:
+            _, array = beside(first, given(inputs, n), axis)
+            sizes = [array.shape[n] if n == place else size for n, size in enumerate(first.sizes)]
+            parts.append(tf.broadcast_to(node.keep(array), [tf.shape(first.held)[0], *sizes[1:]]))
+    return first.holding(tf.concat(parts, place))
+
+
+def along(x: Tensor, axis: int) -> tuple[Tensor, int]:
+    """A tensor with one of ONNX's axes held as a single one, and its number."""
+    x = x.single(x.axis(axis))
+    (place,) = x.axes[x.axis(axis)]
+    return x, place
+
+
+def picked(x: Tensor, axis: int, start: int, stop: int | None, step: int = 1) -> Tensor:
+    """Some entries along an axis, as Python slices."""
+    x, place = along(x, axis)
+    if (start, stop, step) == (0, None, 1):
+        return x
+    return x.holding(x.held[(slice(None),) * place + (slice(start, stop, step),)])
+
+
+def slice_(node: Node, inputs: Inputs) -> Value:
+    """Slices along some axes."""
+    x = tensor(inputs)
+    starts, ends = (integers(node, inputs, n, "") or [] for n in (1, 2))
+    axes = integers(node, inputs, 3, "") or list(range(len(starts)))
+    steps = integers(node, inputs, 4, "") or [1] * len(starts)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        size = x.shape[x.axis(axis)]
+        first, stop, _ = slice(start, end if end >= -size or step > 0 else None, step).indices(size)
+        if (first, stop, step) != (0, size, 1):
+            x = picked(x, axis, first, None if stop < 0 else stop, step)
+    return x
+
+
+def gather(node: Node, inputs: Inputs) -> Value:
+    """Entries by their numbers along an axis."""
+    x, axis = tensor(inputs), tensor(inputs).axis(node.get("axis", 0))
+    indices = given(inputs, 1, "indices").astype(np.int64)
+    indices = indices % x.shape[axis]
+    flat = indices.reshape(-1)
+    steps = np.diff(flat)
+    if flat.size and (steps == 1).all():
+        found = picked(x, axis, int(flat[0]), int(flat[-1]) + 1)
+    else:
+        found, place = along(x, axis)
+        found = found.holding(tf.gather(found.held, node.keep(flat), axis=place))
+    if indices.ndim == 1:
+        return found
+    shape = list(x.shape)
+    return found.reshaped(shape[:axis] + list(indices.shape) + shape[axis + 1 :])
+
+
+def split(node: Node, inputs: Inputs) -> list[Value]:
+    """Parts along an axis."""
+    x, axis = tensor(inputs), node.get("axis", 0)
+    size = x.shape[x.axis(axis)]
+    sizes = integers(node, inputs, 1, "split")
+    if sizes is None:
+        each = math.ceil(size / node.outputs)
+        sizes = [min(each, size - n * each) for n in range(node.outputs)]
+    if sum(sizes) != size or len(sizes) != node.outputs:
+        raise CannotReadError(f"splits {size} entries into {sizes}")
+    x, place = along(x, axis)
+    if len(set(sizes)) == 1:
+        return [x.holding(one) for one in tf.split(x.held, len(sizes), place)]
+    return [x.holding(one) for one in tf.split(x.held, sizes, place)]
+
+
+def expand(node: Node, inputs: Inputs) -> Value:
+    """Repeats axes of size 1."""
+    x, shape = tensor(inputs), [int(one) for one in given(inputs, 1, "shape")]
+    x = x.with_rank(len(shape))
+    shape = [1] * (len(x.axes) - len(shape)) + shape
+    for axis, size in enumerate(shape):
+        if size != 1 and size != x.shape[axis]:
+            x = _repeated(x, axis, size)
+    return x
+
+
+def _repeated(x: Tensor, axis: int, times: int) -> Tensor:
+    """The entries of an axis several times over."""
+    x, place = along(x, axis)
+    return x.holding(tf.tile(x.held, [times if n == place else 1 for n in range(len(x.sizes))]))
+
+
+def tile(node: Node, inputs: Inputs) -> Value:
+    """Repeats along axes."""
+    x = tensor(inputs)
+    for axis, times in enumerate(given(inputs, 1, "repeats").tolist()):
+        if times != 1:
+            x = _repeated(x, axis, times)
+    return x
+
+
+def pad(node: Node, inputs: Inputs) -> Value:
+    """A border."""
+    x, pads = tensor(inputs), integers(node, inputs, 1, "pads") or []
+    fill, axes = constant(inputs, 2), integers(node, inputs, 3, "")
+    axes = list(range(len(x.axes))) if axes is None else axes
+    mode = node.get("mode", "constant")
+    value = 0.0 if fill is None else float(fill.reshape(()))
+    if mode == "wrap" or len(pads) != 2 * len(axes):
+        raise CannotReadError(f"pads in the mode {mode!r} by {len(pads)} numbers")
+    for n, axis in enumerate(axes):
+        before, after = pads[n], pads[n + len(axes)]
+        if before < 0 or after < 0:
+            x = picked(x, axis, max(-before, 0), x.shape[x.axis(axis)] - max(-after, 0))
+            before, after = max(before, 0), max(after, 0)
+        if mode == "edge" and (before or after):
+            x, place = along(x, axis)
+            size = x.held.shape[place]
+            ends = [0] * before + list(range(size)) + [size - 1] * after
+            x = x.holding(tf.gather(x.held, node.keep(np.array(ends)), axis=place))
+            pads[n] = pads[n + len(axes)] = 0
+    if mode == "edge":
+        return x
+    x = x.single(*(x.axis(axis) for n, axis in enumerate(axes) if pads[n] or pads[n + len(axes)]))
+    border = [[0, 0] for _ in x.sizes]
+    for n, axis in enumerate(axes):
+        ends = [max(pads[n], 0), max(pads[n + len(axes)], 0)]
+        if any(ends):
+            (place,) = x.axes[x.axis(axis)]
+            border[place] = ends
+    if not any(map(any, border)):
+        return x
+    return x.holding(tf.pad(x.held, border, "REFLECT" if mode == "reflect" else "CONSTANT", value))
+
+
+def depth_to_space(node: Node, inputs: Inputs) -> Value:
+    """Channels become blocks of pixels."""
+    x, size = tensor(inputs), node.get("blocksize", 1)
+    pictures, channels, rows, columns = x.shape
+    depth = channels // size**2
+    if node.get("mode", "DCR") == "DCR":
+        parts, order = [size, size, depth], (0, 3, 4, 1, 5, 2)
+    else:
+        parts, order = [depth, size, size], (0, 1, 4, 2, 5, 3)
+    x = x.reshaped([pictures, *parts, rows, columns]).transposed(order)
+    return x.reshaped([pictures, depth, rows * size, columns * size])
+
+
+def space_to_depth(node: Node, inputs: Inputs) -> Value:
+    """Blocks of pixels become channels."""
+    x, size = tensor(inputs), node.get("blocksize", 1)
+    pictures, channels, rows, columns = x.shape
+    x = x.reshaped([pictures, channels, rows // size, size, columns // size, size])
+    x = x.transposed((0, 3, 5, 1, 2, 4))
+    return x.reshaped([pictures, channels * size**2, rows // size, columns // size])
+
+
+MOVES: dict[str, Row] = {
+    **dict.fromkeys(ELEMENTWISE, of_entries),
+    "Cast": cast, "CastLike": cast, "Concat": concat, "DepthToSpace": depth_to_space,
+    "Dropout": identity, "Expand": expand, "Flatten": flatten, "Gather": gather,
+    "Identity": identity, "Pad": pad, "Reshape": reshape, "Shape": shape_of, "Slice": slice_,
+    "SpaceToDepth": space_to_depth, "Split": split, "Squeeze": squeeze, "Tile": tile,
+    "Transpose": transpose, "Unsqueeze": unsqueeze,
+}  # fmt: skip
+"""Kind of a node that has no weights -> its row."""

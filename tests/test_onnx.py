@@ -1,0 +1,455 @@
+"""`--model FILE.onnx`: files are read as data; a network has the maps that it has in Keras."""
+
+import keras
+import media
+import numpy as np
+import onnx
+import pytest
+import tensorflow as tf
+from keras import layers
+from onnx.reference import ReferenceEvaluator
+from onnx_files import convolutional, convolutional_file, node, written
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.models.onnx.layers import ROWS
+from realtime_lrp.models.onnx.rows import ELEMENTWISE
+from realtime_lrp.models.untrusted.saved_model import OF_CONSTANTS
+from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.relevance.reading.operations import OPERATIONS
+
+F = np.float32
+
+
+def numbers(*shape, seed=0):
+    """A constant."""
+    return np.random.default_rng(seed).normal(size=shape).astype(F)
+
+
+def case(kind, *constants, name=None, before=(), **attributes):
+    """A node that reads the picture [1, 3, 6, 8] and constants, after the nodes `before`."""
+    return name or kind, kind, before, constants, attributes
+
+
+TO_ROWS = [("Transpose", (), {"perm": [0, 2, 3, 1]})]  # [1, 6, 8, 3]
+TO_TOKENS = [*TO_ROWS, ("Reshape", (np.array([0, -1, 3]),), {})]  # [1, 48, 3]
+LENGTH_FIRST = [*TO_TOKENS, ("Transpose", (), {"perm": [1, 0, 2]})]  # [48, 1, 3]
+
+CASES = [
+    *(case(kind) for kind in (
+        "Abs", "Atan", "Ceil", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "GlobalAveragePool",
+        "GlobalMaxPool", "HardSigmoid", "HardSwish", "Identity", "LeakyRelu", "Mish", "Neg",
+        "Reciprocal", "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Softsign",
+        "Tan", "Tanh", "Dropout", "ReduceMean", "ReduceSum",
+    )),
+    case("Gelu", name="Gelu tanh", approximate="tanh"),
+    case("Elu", name="Elu alpha", alpha=0.3),
+    *(case(kind, numbers(3, 1, 1)) for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu")),
+    case("Add", numbers(8), name="Add to columns"),
+    case("Mul", numbers(2, 1, 1, 1, 1), name="Mul to more axes"),
+    case("Add", numbers(6, 1, 5), name="Add on tokens", before=[
+        *TO_ROWS, ("Reshape", (np.array([1, 6, 8, 3]),), {}), ("Slice", (
+            np.array([0, 0]), np.array([1, 1]), np.array([2, 3])), {}),
+    ]),
+    case("Pow", F(2)), case("Clip", F(-0.5), F(0.7)),
+    case("Where", np.arange(8) > 3, "x", F(0.5)),
+    case("Conv", numbers(4, 3, 3, 2), numbers(4)),
+    case("Conv", numbers(6, 1, 3, 3), numbers(6), name="Conv depthwise", group=3,
+         pads=[1, 1, 1, 1], strides=[2, 2]),
+    case("Conv", numbers(3, 1, 3, 3), name="Conv depthwise, dilated", group=3,
+         dilations=[2, 1], pads=[2, 0, 1, 1]),
+    case("Conv", numbers(4, 3, 3, 3), name="Conv strides, uneven border", strides=[2, 3],
+         pads=[0, 2, 1, 0]),
+    case("Conv", numbers(4, 3, 2, 2), name="Conv SAME_LOWER", auto_pad="SAME_LOWER"),
+    case("ConvTranspose", numbers(3, 4, 3, 2), numbers(4), strides=[2, 3], pads=[1, 0, 0, 1]),
+    case("ConvTranspose", numbers(3, 4, 3, 2), name="ConvTranspose, more", strides=[2, 2],
+         output_padding=[1, 1]),
+    *(case("Resize", "", F([1, 1, 2, 1.5]), name=f"Resize {mode} {where}", mode=mode,
+           coordinate_transformation_mode=where, nearest_mode=rounds)
+      for mode, where, rounds in (
+          ("linear", "half_pixel", "floor"), ("linear", "align_corners", "floor"),
+          ("linear", "asymmetric", "floor"), ("nearest", "asymmetric", "floor")          )),
+    case("Attention", "x", "x", scale=0.3),
+    case("BatchNormalization", *(np.abs(numbers(3, seed=n)) for n in range(4)), epsilon=1e-2),
+    case("InstanceNormalization", numbers(3), numbers(3, seed=1)),
+    case("GroupNormalization", numbers(3), numbers(3, seed=1), num_groups=3),
+    case("LayerNormalization", numbers(8), numbers(8, seed=1), axis=-1),
+    case("LayerNormalization", numbers(3), name="LayerNormalization of tokens", before=TO_TOKENS),
+    case("RMSNormalization", numbers(3), before=TO_TOKENS),
+    case("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+    case("MaxPool", name="MaxPool ceil", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+    case("AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    case("AveragePool", name="AveragePool, border counted", kernel_shape=[3, 3], strides=[2, 2],
+         pads=[1, 1, 1, 1], count_include_pad=1),
+    case("ReduceMean", np.array([2, 3]), name="ReduceMean of pixels", keepdims=0),
+    case("ReduceMax", np.array([1])), case("ReduceL2", np.array([1, 3])),
+    case("ReduceMin", np.array([-1]), keepdims=0),
+    case("Softmax", axis=1), case("Softmax", name="Softmax last"),
+    case("Gemm", numbers(5, 3), numbers(5), transB=1, alpha=0.5, beta=2.0, before=[
+        ("GlobalAveragePool", (), {}), ("Flatten", (), {})]),
+    case("MatMul", numbers(3, 5), before=TO_TOKENS),
+    case("MatMul", numbers(3, 5), name="MatMul, length first", before=LENGTH_FIRST),
+    case("Concat", "x", numbers(1, 3, 2, 8), axis=2),
+    case("Concat", "x", "x", name="Concat channels", axis=1),
+    case("Expand", np.array([1, 5, 1, 1]), before=[("ReduceMean", (np.array([1]),), {})]),
+    case("Flatten", axis=2), case("Squeeze", np.array([0])), case("Unsqueeze", np.array([0, -1])),
+    case("Gather", np.array([2, 0]), axis=1),
+    case("Gather", np.int64(1), name="Gather one", axis=3),
+    case("Slice", np.array([-1]), np.array([-100]), np.array([3]), np.array([-2])),
+    case("Slice", np.array([1, 0]), np.array([5, 100]), np.array([2, 3]), name="Slice of two"),
+    case("Split", np.array([1, 2]), axis=1),
+    case("Pad", np.array([0, 0, 1, 2, 0, 0, 0, 1]), F(0.5)),
+    case("Pad", np.array([0, 0, 1, 2, 0, 0, 2, 1]), name="Pad reflect", mode="reflect"),
+    case("Pad", np.array([0, 0, 1, 2, 0, 0, 2, 1]), name="Pad edge", mode="edge"),
+    case("Tile", np.array([1, 2, 1, 3])), case("SpaceToDepth", blocksize=2),
+    case("DepthToSpace", before=[("SpaceToDepth", (), {"blocksize": 2})], blocksize=2),
+    case("DepthToSpace", name="DepthToSpace CRD", blocksize=2, mode="CRD", before=[
+        ("SpaceToDepth", (), {"blocksize": 2})]),
+    case("Reshape", np.array([1, 2, 3, 24]), name="Reshape across axes"),
+    case("Reshape", np.array([4, -1]), name="Reshape after a turn", before=TO_ROWS),
+    case("Transpose", name="Transpose all"),
+    case("Einsum", numbers(3, 4), equation="bchw,cd->bhdw"),
+    case("Cast", to=1), case("CastLike", F(0)),
+]  # fmt: skip
+
+
+def as_nodes(number, one):
+    """The nodes of a case, its constants, and the name of its last output."""
+    _, kind, before, constants, attributes = one
+    nodes, arrays, at = [], {}, "x"
+    for step, (operation, values, own) in enumerate([*before, (kind, constants, attributes)]):
+        read = [at]
+        for n, value in enumerate(values):
+            read.append(value if isinstance(value, str) else f"c{number}_{step}_{n}")
+            if not isinstance(value, str):
+                arrays[read[-1]] = np.asarray(value)
+        if operation == "Where":
+            read = read[1:]
+        at = f"t{number}_{step}"
+        outputs = f"{at} {at}b" if operation == "Split" else at
+        nodes.append(onnx.helper.make_node(operation, read, outputs.split(), **own))
+    return [*nodes, node("Reshape", f"{at} all", f"y{number}")], arrays, f"y{number}"
+
+
+def test_each_operation_computes_what_onnx_computes(tmp_path, rng):
+    """All in one file, against ONNX's reference in NumPy; and again as steps."""
+    parts = [as_nodes(number, one) for number, one in enumerate(CASES)]
+    nodes = [one for part in parts for one in part[0]]
+    nodes.append(node("Concat", " ".join(part[2] for part in parts), "out", axis=1))
+    arrays = {name: value for part in parts for name, value in part[1].items()}
+    arrays["all"] = np.array([1, -1])
+    path = written(tmp_path / "all.onnx", nodes, arrays, opset=23)
+    x = rng.normal(size=(3, 6, 8, 3)).astype(F)
+    network = load_network(path, preprocess="none")
+    ours = network.model(x).numpy()
+    graph = build_graph(network.model, "max")
+    read = graph.forward(tf.constant(x))[graph.output].numpy()
+    reference = ReferenceEvaluator(onnx.load(path))
+    for picture, a, b in zip(x, ours, read, strict=True):
+        found = reference.run(
+            [part[2] for part in parts], {"x": picture[None].transpose(0, 3, 1, 2)}
+        )
+        ends = np.cumsum([one.size for one in found])[:-1]
+        split = zip(CASES, found, np.split(a, ends), np.split(b, ends), strict=True)
+        for one, expected, computed, steps in split:
+            np.testing.assert_allclose(computed, expected[0], 1e-5, 1e-5, err_msg=one[0])
+            np.testing.assert_allclose(steps, expected[0], 1e-5, 1e-5, err_msg=one[0])
+    kinds = {one.op for one in network.model.layers[1]._saved.graph.node}
+    assert kinds <= {*OPERATIONS, *OF_CONSTANTS, "Placeholder"}
+
+
+def test_operations_have_a_case():
+    """But for those that are written like another one, and those in networks below."""
+    untried = {
+        "Acos", "Acosh", "Asin", "Asinh", "Atanh", "Cosh", "Log", "Mean", "Shape", "Sinh", "Sqrt",
+        "Sum", "Swish",
+    }  # fmt: skip
+    assert set(ROWS) - {one[1] for one in CASES} - {
+        step[0] for one in CASES for step in one[2]
+    } == (untried)
+    assert set(ELEMENTWISE) <= set(ROWS)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A small network in Keras, and the file of the same one."""
+    weights = convolutional(np.random.default_rng(5))
+    x = keras.Input((8, 12, 3))
+    c = layers.Conv2D(4, 3, 2, "same", name="first")(x)
+    c = layers.ReLU()(layers.BatchNormalization(name="norm")(c))
+    d = layers.DepthwiseConv2D(3, padding="same", use_bias=False, name="depthwise")(c)
+    d = layers.ReLU(6)(layers.BatchNormalization(name="norm2")(d))
+    h = layers.Conv2D(4, 3, padding="same", groups=2, activation="relu", name="grouped")(c + d)
+    h = layers.Flatten()(layers.MaxPooling2D(2)(h))
+    model = keras.Model(x, layers.Dense(5, activation="softmax", name="dense")(h))
+    for name, values in weights.items():
+        model.get_layer(name).set_weights(values)
+    folder = tmp_path_factory.mktemp("onnx")
+    return model, convolutional_file(folder / "net.onnx", weights), weights
+
+
+COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box", "gradient"]
+
+
+def test_one_network_has_one_map(both, rng):
+    """To 1e-6 of the largest entry, for rules of all kinds; the account closes; names are kept."""
+    model, path, _ = both
+    x = rng.normal(size=(2, 8, 12, 3)).astype(F)
+    network = load_network(path, preprocess="none")
+    ours, expected = (
+        Explainer(one, also=COMPOSITES, target=1, low=-3.0, high=3.0)(x)
+        for one in (network.model, model)
+    )
+    np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-6)
+    for name in COMPOSITES:
+        largest = np.abs(expected.maps[name]).max()
+        np.testing.assert_allclose(
+            ours.maps[name], expected.maps[name], atol=1e-6 * largest, err_msg=name
+        )
+    (account,) = Explainer(network, composite="epsilon", target=1)(x).accounts.values()
+    np.testing.assert_allclose(account.started, account.reached + account.biases, rtol=1e-3)
+    names = list(Explainer(network, composite="epsilon").rules_by_layer)
+    assert names == ["first/Conv", "depthwise", "grouped", "head/Gemm"]
+
+
+def test_files_of_all_kinds_hold_the_same_network(both, tmp_path, rng):
+    """Opsets 11 to 23, an open batch, weights beside the file, in half precision."""
+    model, _, weights = both
+    x = rng.normal(size=(3, 8, 12, 3)).astype(F)
+    expected = model(x).numpy()
+    beside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    for number, changes in enumerate(
+        ({"opset": 11}, {"opset": 23, "dynamic": True}, beside)
+    ):  # fmt: skip
+        file = convolutional_file(tmp_path / f"{number}.onnx", weights, **changes)
+        found = load_network(file, preprocess="none").model(x)
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+    halves = {name: [one.astype(np.float16) for one in values] for name, values in weights.items()}
+    file = convolutional_file(tmp_path / "half.onnx", halves)
+    found = load_network(file, preprocess="none").model(x)
+    np.testing.assert_allclose(found, expected, atol=5e-3)
+
+
+def attention_file(path, weights):
+    """A block of a transformer as PyTorch writes one: tokens [L, B, C], heads joined to B."""
+    q, out, first, norm = weights
+    nodes = [
+        node("Conv", "x first", "a", strides=[4, 4]),
+        node("Reshape", "a tokens", "b"), node("Transpose", "b", "c", perm=[0, 2, 1]),
+        node("LayerNormalization", "c gamma beta", "n", epsilon=1e-2),
+        node("Transpose", "n", "t", perm=[1, 0, 2]),
+        node("MatMul", "t qkv", "u"),
+        node("Reshape", "u parts", "v"), node("Unsqueeze", "v zero", "v1"),
+        node("Transpose", "v1", "v2", perm=[3, 1, 2, 0, 4]), node("Squeeze", "v2 three", "w"),
+        *(node("Gather", f"w number{n}", f"g{n}", axis=0) for n in range(3)),
+        *(node("Reshape", f"g{n} heads", f"h{n}") for n in range(3)),
+        *(node("Transpose", f"h{n}", f"i{n}", perm=[1, 0, 2]) for n in range(3)),
+        node("Transpose", "i1", "k", perm=[0, 2, 1]), node("MatMul", "i0 k", "s0"),
+        node("Mul", "s0 scale", "s"), node("Softmax", "s", "p", axis=-1),
+        node("MatMul", "p i2", "o"), node("Transpose", "o", "o1", perm=[1, 0, 2]),
+        node("Reshape", "o1 flat", "o2"), node("Gemm", "o2 project", "o3"),
+        node("Reshape", "o3 back", "o4"), node("Transpose", "o4", "o5", perm=[1, 0, 2]),
+        node("Add", "c o5", "r"), node("ReduceMean", "r", "out", axes=[1], keepdims=0),
+    ]  # fmt: skip
+    arrays = {
+        "first": first.transpose(3, 2, 0, 1), "gamma": norm[0], "beta": norm[1],
+        "qkv": np.concatenate([one.reshape(6, 6) for one in q], 1), "project": out.reshape(6, 6),
+        "tokens": np.array([0, 6, -1]), "parts": np.array([4, 1, 3, 6]), "zero": np.array([0]),
+        "three": np.array([3]), "heads": np.array([4, 2, 3]), "flat": np.array([-1, 6]),
+        "back": np.array([4, 1, 6]), "scale": F(3**-0.5),
+        **{f"number{n}": np.int64(n) for n in range(3)},
+    }  # fmt: skip
+    return written(path, nodes, arrays, ["b", 3, 8, 8])
+
+
+def test_a_transformer_has_the_maps_that_it_has_in_keras(tmp_path, rng):
+    """Although its file moves the axis of the pictures, and joins it with others."""
+    x = keras.Input((8, 8, 3))
+    tokens = layers.Reshape((4, 6))(layers.Conv2D(6, 4, 4, use_bias=False)(x))
+    norm = layers.LayerNormalization(epsilon=1e-2)
+    attend = layers.MultiHeadAttention(2, 3, use_bias=False)
+    a = norm(tokens)
+    model = keras.Model(x, layers.GlobalAveragePooling1D()(tokens + attend(a, a)))
+    for one in model.weights:
+        one.assign(rng.normal("gamma" in one.path, 0.5, size=one.shape))
+    *q, out = attend.get_weights()
+    first = model.layers[1].get_weights()[0]
+    path = attention_file(tmp_path / "vit.onnx", (q, out, first, norm.get_weights()))
+    pictures = rng.normal(size=(3, 8, 8, 3)).astype(F)
+    also = ["attnlrp", "cp_lrp", "gradient"]
+    ours, expected = (
+        Explainer(one, also=also, target=1)(pictures)
+        for one in (load_network(path, preprocess="none").model, model)
+    )
+    np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-6)
+    for name in also:
+        largest = np.abs(expected.maps[name]).max()
+        np.testing.assert_allclose(
+            ours.maps[name], expected.maps[name], atol=1e-5 * largest, err_msg=name
+        )
+
+
+def test_sizes_that_a_file_computes_are_known(tmp_path, rng):
+    """Shape, Gather, Concat and Range are computed while the file is read."""
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s one", "c"), node("Gather", "s zero", "b"),
+        node("Unsqueeze", "b axes", "b1"), node("Unsqueeze", "c axes", "c1"),
+        node("Concat", "b1 c1 rest", "t", axis=0), node("Reshape", "x t", "y"),
+        node("Range", "zero c one", "r"), node("Cast", "r", "f", to=1),
+        node("MatMul", "y w", "z"), node("ReduceSum", "z last", "u", keepdims=0),
+        node("Mul", "u f", "out"),
+    ]  # fmt: skip
+    arrays = {
+        "zero": np.int64(0), "one": np.int64(1), "axes": np.array([0]), "rest": np.array([-1]),
+        "w": numbers(48, 1), "last": np.array([2]),
+    }  # fmt: skip
+    path = written(tmp_path / "sizes.onnx", nodes, arrays, ["batch", 3, "h", "w"])
+    with pytest.raises(UsageError, match="--size"):
+        load_network(path)
+    x = rng.normal(size=(2, 6, 8, 3)).astype(F)
+    network = load_network(path, size=(6, 8), preprocess="none")
+    expected = x.transpose(0, 3, 1, 2).reshape(2, 3, 48) @ numbers(48)
+    np.testing.assert_allclose(network.model(x), expected * np.arange(3), atol=1e-4)
+    assert load_network(path, size=(6, 8)).preprocess == "torch"
+
+
+def _beside(location, **entries):
+    """A change of a file: weights in another file."""
+
+    def change(model):
+        (one,) = [one for one in model.graph.initializer if one.name == "first0"]
+        one.ClearField("raw_data")
+        one.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in {"location": location, **entries}.items():
+            one.external_data.add(key=key, value=str(value))
+
+    return change
+
+
+def _first(model):
+    return model.graph.initializer[0]
+
+
+def _control_flow(model):
+    branch = onnx.helper.make_graph([], "branch", [], [])
+    for n, one in enumerate(model.graph.node):
+        if n == 2:
+            one.CopyFrom(node("If", "zero", "c", then_branch=branch, else_branch=branch))
+
+
+def _changed(number, **fields):
+    """A change of a file: other fields of a node."""
+
+    def change(model):
+        for key, value in fields.items():
+            if isinstance(value, list):
+                del getattr(model.graph.node[number], key)[:]
+                getattr(model.graph.node[number], key).extend(value)
+            else:
+                setattr(model.graph.node[number], key, value)
+
+    return change
+
+
+def _attribute(number, name, value):
+    def change(model):
+        changed = model.graph.node[number].attribute
+        for one in [one for one in changed if one.name == name]:
+            changed.remove(one)
+        changed.append(onnx.helper.make_attribute(name, value))
+
+    return change
+
+
+def _constant(number, shape):
+    """A change of a file: a constant of any size, in a few bytes."""
+
+    def change(model):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(shape), "sizes"))
+        model.graph.node.insert(0, node("ConstantOfShape", "sizes", "huge"))
+        model.graph.node[number + 1].input[1] = "huge"
+
+    return change
+
+
+def _constant_beside(model):
+    """A node with a constant of another file."""
+    value = onnx.TensorProto(
+        dims=[1], data_type=1, data_location=onnx.TensorProto.EXTERNAL,
+        external_data=[onnx.StringStringEntryProto(key="location", value="/etc/passwd")],
+    )  # fmt: skip
+    model.graph.initializer.pop(0)
+    model.graph.node.insert(0, node("Constant", "", "first0", value=value))
+
+
+DAMAGE = {
+    "a constant elsewhere": (_constant_beside, "holds a constant in another file"),
+    "no nodes": (lambda m: m.graph.ClearField("node"), "holds no network"),
+    "an old opset": (lambda m: setattr(m.opset_import[0], "version", 9), "uses the opset 9"),
+    "no initialiser": (lambda m: m.graph.initializer.pop(0), "reads 'first0', which is neither"),
+    "a circle": (_changed(0, input=["x", "l", "first1"]), "reads 'l', which is neither"),
+    "computed twice": (_changed(3, output=["a"]), "computes 'a' twice"),
+    "control flow": (_control_flow, r"'c' \(If\) .*control flow"),
+    "quantised": (_changed(2, op_type="QLinearAdd"), "quantised"),
+    "another domain": (_changed(2, domain="com.microsoft"), "domain 'com.microsoft'"),
+    "without a rule": (_changed(2, op_type="Hardmax"), r"'/relu' \(Hardmax\) .* has no rule"),
+    "unknown": (_changed(2, op_type="Nothing"), "has no rule"),
+    "other shapes": (lambda m: _first(m).dims.__setitem__(0, 5), "'first0' .* damaged"),
+    "a huge claim": (lambda m: _first(m).dims.__setitem__(0, 10**6), "'first0' .* damaged"),
+    "a huge constant": (_constant(0, [1 << 20] * 4), "too large"),
+    "groups that do not fit": (_attribute(3, "group", 3), r"'/depthwise' \(Conv\) .* 3 groups"),
+    "strides of nothing": (_attribute(0, "strides", [0, 0]), "has strides"),
+    "an axis that is not there": (_attribute(12, "axis", 9), "axis 9"),
+    "a type of attribute": (_attribute(0, "strides", "two"), r"\(Conv\) .* "),
+    "weights elsewhere": (_beside("../secret"), "in the folder of the network"),
+    "weights anywhere": (_beside("/etc/passwd"), "in the folder of the network"),
+    "weights missing": (_beside("none.bin"), "which is not there"),
+    "weights too short": (_beside("short.bin"), "which holds 3"),
+    "weights before": (_beside("short.bin", offset=-8), "which holds 3"),
+    "several inputs": (
+        lambda m: m.graph.input.append(onnx.helper.make_tensor_value_info("z", 1, [1])),
+        "has the inputs 'x', 'z'",
+    ),
+    "no pictures": (
+        lambda m: m.graph.input[0].type.tensor_type.shape.dim[1].__setattr__("dim_value", 7),
+        "Expected pictures",
+    ),
+    "many at once": (
+        lambda m: m.graph.input[0].type.tensor_type.shape.dim[0].__setattr__("dim_value", 8),
+        "takes 8 pictures",
+    ),
+    "several outputs": (
+        lambda m: m.graph.output.append(onnx.helper.make_tensor_value_info("l", 1, [1, 5])),
+        "has the outputs 'out' with 2 axes, 'l'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_or_hostile_file_is_refused(both, tmp_path, damage):
+    """In one or two lines that say where, before anything is computed."""
+    change, expected = DAMAGE[damage]
+    (tmp_path / "short.bin").write_bytes(b"abc")
+    model = onnx.load(both[1])
+    change(model)
+    (tmp_path / "net.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(DamagedInputError, match=expected) as raised:
+        load_network(str(tmp_path / "net.onnx"))
+    assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_the_command_line_takes_a_file(run, both, tmp_path):
+    """With labels that the user gives; cut files end with 65."""
+    media.write_picture(tmp_path / "a.png", media.plain())
+    (tmp_path / "names.txt").write_text("a\nb\nc\nd\ne\n")
+    words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--overwrite", "--model")
+    code, out, err = run(*words, both[1], "--labels", tmp_path / "names.txt")
+    assert code == 0, err
+    assert set(out.split("->")[0].split()[1::2]) < {"a", "b", "c", "d", "e"}
+    with open(both[1], "rb") as file:
+        data = file.read()
+    for kept in (0, 10, len(data) // 2, len(data) - 3):
+        (tmp_path / "cut.onnx").write_bytes(data[:kept])
+        code, _, err = run(*words, tmp_path / "cut.onnx")
+        assert code == 65, err
+        assert len(err.splitlines()) <= 2

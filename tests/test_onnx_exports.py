@@ -1,0 +1,50 @@
+"""Networks of torchvision and timm with random weights, exported by PyTorch.
+
+The environment variable TORCH_PYTHON names a Python that has torch, torchvision, timm, onnxscript
+and onnxruntime.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from realtime_lrp import Explainer, load_network
+
+PYTHON = os.environ.get("TORCH_PYTHON", "")
+pytestmark = [
+    pytest.mark.release,
+    pytest.mark.skipif(not PYTHON, reason="TORCH_PYTHON names no Python with PyTorch"),
+]
+
+SMOOTH = ("efficientnet_b0", "convnext_tiny", "swin_t", "vit_tiny", "deit_tiny")
+NETWORKS = (
+    *(f"torchvision.{name}" for name in (
+        "resnet18", "vgg11", "mobilenet_v3_small", "efficientnet_b0", "convnext_tiny",
+        "densenet121", "regnet_y_400mf", "swin_t",
+    )),
+    "timm.vit_tiny_patch16_224", "timm.deit_tiny_patch16_224",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("exporter", "opset"), [("torchscript", 13), ("dynamo", 18)])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, opset):
+    """Scores as onnxruntime's to 1e-4 of the largest, gradients as PyTorch's to 1e-3 of their norm.
+
+    ReLUs near 0 and nearly equal entries of max pools may switch by rounding, which moves whole
+    parts of a gradient: networks with these are allowed 5e-2.
+    """
+    words = [PYTHON, Path(__file__).with_name("exporting.py"), name, exporter, str(opset)]
+    subprocess.run([*words, tmp_path / "net"], check=True, capture_output=True)
+    made = np.load(tmp_path / "net.npz")
+    x, gradient = (made[key].transpose(0, 2, 3, 1) for key in ("x", "gradient"))
+    network = load_network(str(tmp_path / "net.onnx"))
+    atol = 1e-4 * np.abs(made["scores"]).max()
+    np.testing.assert_allclose(network.model(x), made["scores"], rtol=0, atol=atol)
+    explainer = Explainer(network, method="gradient", target=1, output_activation="linear")
+    off = np.linalg.norm(explainer(x).relevance - gradient) / np.linalg.norm(gradient)
+    smooth = name.split(".")[1].startswith(SMOOTH)
+    assert off < (1e-3 if smooth else 5e-2), off

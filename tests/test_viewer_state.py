@@ -129,8 +129,8 @@ KEYS = [
     ("", "target:all", {"target": "all"}),
     ("target:all", "target:top1", {"target": "top1"}),
     ("", "lock", {"target": 0}),
-    ("", "v", {"target": "0 - 1", "contrast": True}),
-    ("v", "v", {"target": "top1", "contrast": False}),
+    ("", "v", {"target": "0 - 1", "contrast": True, "following": True}),
+    ("v", "v", {"target": "top1", "contrast": False, "following": False}),
     ("lock", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True}),
     ("lock v", "v", {"target": 0, "contrast": False}),
     # The list of classes
@@ -519,3 +519,29 @@ def test_what_is_wrong_in_a_lecture_is_told_with_its_line(text, line, told, tmp_
     chosen = config.load(options={"--lecture": str(file)}, command="live").config
     with pytest.raises(ConfigError, match=rf"mine\.yaml:{line}: .*{told}"):
         load_lecture(chosen)
+
+
+def test_one_class_against_the_next_follows_the_picture_until_it_is_locked():
+    """The second of another answer changes nothing; a locked class stays; back it is the best."""
+    state, other = pressed(started(), "v"), (0.1, 0.2, 0.7)
+    first = state.request.target
+    assert first == "0 - 1"
+    seen = handle(state, events.FrameDrawn(LATER, answer(scores=other, asked=first)))
+    assert seen.request.target == "2 - 1"
+    assert pressed(seen, "v").request.target == "top1"
+    second = handle(state, events.FrameDrawn(LATER, answer(scores=(0.6, 0.1, 0.3), asked=first)))
+    assert second.request.target == first
+    locked = pressed(started(), "lock v")
+    kept = handle(locked, events.FrameDrawn(LATER, answer(scores=other, asked=first)))
+    assert kept.request.target == first
+
+
+def test_all_commands_are_found_in_the_box_by_their_own_words():
+    """And done by it: with Enter, or further down by the arrows."""
+    state = pressed(started(), "h")
+    for command in state.menu.commands:
+        menu = replace(state.menu, typed=command.meaning.lower())
+        assert command in menu.found()[:3], command.name
+        cursor = menu.found().index(command)
+        done = handle(replace(state, menu=replace(menu, cursor=cursor)), event_named("Return"))
+        assert done.last_command == command.name, command.name

@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 def explain(state: ViewerState, target: str | int) -> ViewerState:
     """Explains another target."""
+    state = replace(state, following=False)
     state = state.with_choice(contrast=is_auto_contrast(state.config, target))
     return state.with_request(target=target)
 
@@ -214,8 +215,17 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
     best = _best(state, 2)
     if len(best) < 2:
         return state.with_notice("there is only one class" if best else NO_MAP, now)
+    follows = not isinstance(state.request.target, int)
     state = oppose(state, best[1] if _present_class(state) == best[0] else best[0])
-    return announce_target(state, now)
+    return announce_target(replace(state, following=follows), now)
+
+
+def follow_best(state: ViewerState) -> ViewerState:
+    """With one class against another: the two best ones as soon as the first is no longer best."""
+    best = _best(state, 2)
+    if not state.following or str(state.request.target).startswith(f"{best[0]} - "):
+        return state
+    return replace(explain(state, f"{best[0]} - {best[1]}"), following=True)
 
 
 # How it is drawn

@@ -17,6 +17,7 @@ from realtime_lrp.realtime.viewer.actions import (
     choose_text_size,
     close_list,
     explain,
+    follow_best,
     follow_channel,
     oppose,
     set_look,
@@ -182,6 +183,7 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         state = _with_hint(state, answer.warning, event.time)
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
+    state = follow_best(state)
     if isinstance(state.menu, ClassList):
         state = replace(state, menu=state.menu.with_scores(answer.scores, answer.labels))
     return state

@@ -143,6 +143,7 @@ class ViewerState:
     shown: Item[np.ndarray] | None = None  # the frame on the screen, None before the first
     answer: Answer | None = None  # the network's answer, None before the first map
     before_versus: str | int = "top1"  # the target before one class was set against another
+    following: bool = False  # whether the best class takes the place of the first of two
     # what has to be done outside, oldest first
     commands: tuple[Command | SeekTo | LoopFiles, ...] = ()
 

@@ -226,6 +226,8 @@ def test_every_command_of_the_program_runs(words, workshop, run):
         further = ("--model", "shapes", *NO_CAMERA)
     elif "--images" in words:
         further = (*TINY, "--overwrite") if words[0] == "evaluate" else (*further, *TINY)
+    elif words[0] == "teach" and "things" not in words:
+        further = (*further, *NO_CAMERA)
     elif "--sidecar" in words and "--overwrite" not in words:
         further = (*further, "--overwrite")
     code, printed, told = run(*filled_in((*words, *further)))

@@ -240,37 +240,6 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("folder", metavar="FOLDER", type=PATH)
-@click.option(
-    "-o", "output", required=True, type=PATH, metavar="FILE", help="the network (.keras)"
-)  # fmt: skip
-@click.option(
-    "--every", type=Number(min=0.04, max=3600), default=0.5, metavar="SECONDS",
-    help="time between the frames that are taken of a recording; default: 0.5",
-)  # fmt: skip
-@click.option(
-    "--seed", type=Whole(0, 2**31), default=0, metavar="N",
-    help="random seed of the slight changes; default: 0",
-)  # fmt: skip
-@click.option("--json", type=PATH, metavar="FILE", help="write every figure as JSON")
-@OVERWRITE
-@configured("--model", "--weights", "--preprocess")
-def teach(settings: config.Settings, folder: Path, output: Path, **options: Any) -> None:
-    """Teach a network a few things of your own.
-
-    FOLDER has a subfolder of pictures and recordings for each thing; one called "nothing" shows the
-    empty scene. A dense layer is trained on the features of --model: mobilenet_v2 where its weights
-    are there, else shapes. Every command takes the file.
-    """
-    from realtime_lrp.commands.teach.folder import run
-    from realtime_lrp.commands.teach.made import default_network
-
-    named = settings.is_set("model.name")
-    chosen = settings.config if named else default_network(settings.config)
-    print_lines(run(chosen, folder, output, **options))
-
-
-@cli.command()
 @click.option(
     "--quick",
     is_flag=True,

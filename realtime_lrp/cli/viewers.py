@@ -24,6 +24,8 @@ from realtime_lrp.cli.options import (
     PATH,
     STATS,
     ConfigFile,
+    Number,
+    Whole,
     cli,
     complete_files,
     configured,
@@ -159,6 +161,62 @@ def serve(
     from realtime_lrp.commands.serve.run import run
 
     print_lines(run(settings.config, duration, stats, new_token=new_token))
+
+
+@cli.command()
+@click.argument("folder", metavar="[FOLDER]", required=False, type=PATH)
+@click.option("-o", "output", required=True, type=PATH, metavar="FILE", help="the network")
+@click.option(
+    "--classes", metavar="NAMES",
+    help="live: names of up to 9 things with commas between them; default: 1,2,3",
+)  # fmt: skip
+@click.option("--keep", type=PATH, metavar="FOLDER", help="live: keep the pictures in this folder")
+@DURATION
+@click.option(
+    "--every", type=Number(min=0.04, max=3600), metavar="SECONDS",
+    help="of a folder: time between the frames that are taken of a recording; default: 0.5",
+)  # fmt: skip
+@click.option(
+    "--seed", type=Whole(0, 2**31), metavar="N",
+    help="of a folder: random seed of the slight changes; default: 0",
+)  # fmt: skip
+@click.option("--json", type=PATH, metavar="FILE", help="of a folder: write every figure as JSON")
+@OVERWRITE
+@configured(
+    "--model", "--weights", "--preprocess", "--source", "--method", "--composite",
+    "--target", "--mirror", "--colormap", "--opacity", "--display",
+)  # fmt: skip
+def teach(
+    settings: config.Settings, folder: Path | None, output: Path, overwrite: bool, **options: Any
+) -> None:
+    """Teach a network a few things of your own.
+
+    Live: hold the key of a thing, 1 to 9, while you show it, and 0 for the empty scene; BackSpace
+    undoes the last showing, Delete takes its class away. FOLDER has a subfolder of pictures and
+    recordings for each thing; one called "nothing" shows the empty scene.
+
+    A dense layer is trained on the features of --model: mobilenet_v2 where its weights are there,
+    else shapes. Every command takes the file.
+    """
+    if output.suffix != ".keras":
+        raise UsageError(f"{str(output)!r} has another ending. Expected a name such as mine.keras.")
+    useless = ("classes", "keep", "duration") if folder else ("every", "seed", "json")
+    if wrong := [name for name in useless if options[name] is not None]:
+        how = "with" if folder else "without"
+        raise UsageError(f"--{wrong[0]} has no effect {how} FOLDER. Leave it out.")
+    from realtime_lrp.models.applications import APPLICATIONS
+
+    given = {name: value for name, value in options.items() if value is not None}
+    chosen = settings.config
+    if not settings.is_set("model.name"):
+        quick = "mobilenet_v2" if APPLICATIONS["mobilenet_v2"].weights.exists() else "shapes"
+        chosen = chosen.changed(model={"name": quick})
+    from realtime_lrp.commands.teach import from_folder, live
+
+    if folder:
+        print_lines(from_folder(chosen, folder, output, overwrite, **given))
+    else:
+        _exit_0_if_stopped(lambda: print_lines(live(chosen, output, overwrite, **given)))
 
 
 def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -29,6 +29,7 @@ from realtime_lrp.engine.result import Begun, ConceptRequest, MapKind, Result, f
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
+from realtime_lrp.models.networks import Network
 from realtime_lrp.relevance.concepts.concepts import Peaks
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_text
@@ -102,6 +103,12 @@ class Engine:
         other.config, other.also = config, tuple(also)
         other._prepare(graph, self._device)
         return other
+
+    def with_network(self, network: Network) -> "Engine":
+        """An engine of another network of the same input, which has its Keras model."""
+        other = copy(self)
+        other.network = network
+        return other.with_config(self.config, self.also)
 
     def variant(self, model: keras.Model | None = None, **changes: Any) -> Explainer:
         """An explainer as configured, but for some arguments of `Explainer`.

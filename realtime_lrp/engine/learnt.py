@@ -46,15 +46,18 @@ def differs(picture: np.ndarray, scene: np.ndarray) -> np.ndarray:
 
 
 def what_it_learnt(engine: Engine, aside: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Look]:
-    """Where a network looks in pictures kept aside, with `NOTHING` among them.
+    """Where a network looks in pictures kept aside; {} without the empty scene among them.
 
     The pictures, by class, are uint8 [rows, columns, 3] of the network's input.
     """
+    if NOTHING not in aside:
+        return {}
     shown = {name: pictures[-EXPLAINED:] for name, pictures in aside.items() if name != NOTHING}
-    maps = {
-        name: [one.maps[0].relevance for one in engine.explain(some, [name] * len(some))]
-        for name, some in shown.items()
-    }
+    maps = {}
+    for name, some in shown.items():
+        number = (engine.network.labels or []).index(name)
+        found = engine.explain(some, [number] * len(some))
+        maps[name] = [one.maps[0].relevance for one in found]
     empty = np.median(np.stack(aside[NOTHING][-EXPLAINED:]), axis=0).astype(np.uint8)
     return looks(empty, shown, maps)
 

@@ -8,6 +8,7 @@ import json
 import shutil
 import zipfile
 from pathlib import Path
+from typing import Annotated
 
 import keras
 import msgspec
@@ -25,8 +26,8 @@ MAX_BYTES = 1 << 20
 class About(msgspec.Struct, frozen=True):
     """What a file says of its network: class names, preprocessing, how it was made."""
 
-    labels: tuple[str, ...]
-    preprocess: str
+    labels: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)], ...]
+    preprocess: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PREPROCESSING)})$")]
     provenance: Provenance
 
 
@@ -36,15 +37,9 @@ def read_about(path: Path) -> About | None:
     if text is None:
         return None
     try:
-        about = msgspec.json.decode(text, type=About)
+        return msgspec.json.decode(text, type=About)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise DamagedInputError(f"{TAUGHT} in {str(path)!r} is damaged ({error}).") from None
-    names = all(0 < len(name) <= MAX_NAME_LENGTH for name in about.labels)
-    if not names or about.preprocess not in PREPROCESSING:
-        raise DamagedInputError(
-            f"{TAUGHT} in {str(path)!r} is damaged: it names no classes or no preprocessing."
-        )
-    return about
 
 
 def write_taught(path: Path, model: keras.Model, about: About) -> None:

@@ -6,7 +6,7 @@ seconds, because the other network stays as it is (transfer learning).
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -18,24 +18,13 @@ from realtime_lrp.config.names import HUB
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.networks import Network
 
-NOTHING = "nothing"
-"""The class of the empty scene."""
-
-FEWEST = 5
-"""Pictures that each class needs."""
-
-FEW, UNEQUAL = 20, 3
-"""Below this number of pictures more are asked for; most pictures of a class over fewest."""
-
-CHANGES = 2
-"""Changed copies of each picture, see `changed`."""
-
-ASIDE = 4
-"""The last of 4 parts of each showing is kept aside. By chance, neighbours would be too alike."""
-
-KEPT = 6
-"""Pictures kept of each showing, of the last: they say what was learnt."""
-
+NOTHING = "nothing"  # the class of the empty scene
+FEWEST = 5  # pictures that each class needs
+FEW = 20  # below this number more are asked for
+UNEQUAL = 3  # one class should not have more than this many times another's pictures
+CHANGES = 2  # changed copies of each picture, see `changed`
+ASIDE = 4  # the last of 4 parts of each showing is kept aside; chosen by chance, all would be alike
+KEPT = 6  # how many of the last pictures of each showing are kept, to say what was learnt
 ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
 """Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
 
@@ -62,7 +51,6 @@ class Features:
     Attributes:
       network: the classifier.
       model: the Keras model from its input to the vector.
-      size: (rows, columns) of its input.
 
     Raises:
       UsageError: the network has no such vector, or no fixed size.
@@ -70,26 +58,24 @@ class Features:
 
     def __init__(self, network: Network):
         self.network, self.model = network, _up_to_vector(network.model, network.name)
-        self.size: tuple[int, int] = self.model.input_shape[1:3]
-
-    def __call__(self, pictures: Sequence[np.ndarray]) -> np.ndarray:
-        """The vectors, float32 [B, features], of pictures uint8 [rows, columns, 3] each."""
-        x = self.network.prepare(np.stack(pictures))
-        return np.asarray(self.model.predict_on_batch(x))
 
     def with_changes(
         self, pictures: Sequence[np.ndarray], rng: np.random.Generator
     ) -> list[np.ndarray]:
-        """For each picture float32 [1 + CHANGES, features]: its own vector and those of copies."""
-        copies = [[one, *(changed(one, rng) for _ in range(CHANGES))] for one in pictures]
-        return [*self([*chain(*copies)]).reshape(len(pictures), 1 + CHANGES, -1)]
+        """Vectors of pictures uint8 [rows, columns, 3]: for each float32 [1 + CHANGES, features].
 
-    def taught(self, kernel: np.ndarray, bias: np.ndarray) -> keras.Model:
+        Its own comes first, then those of changed copies.
+        """
+        copies = [[one, *(changed(one, rng) for _ in range(CHANGES))] for one in pictures]
+        vectors = self.model.predict_on_batch(self.network.prepare(np.stack([*chain(*copies)])))
+        return [*np.reshape(vectors, (len(pictures), 1 + CHANGES, -1))]
+
+    def taught(self, kernel: np.ndarray, bias: np.ndarray, labels: Sequence[str]) -> Network:
         """The whole network with a dense layer of these weights at its end."""
         dense = keras.layers.Dense(len(bias), activation="softmax", name="taught")
         model = keras.Model(self.model.input, dense(self.model.output), name="taught")
         dense.set_weights([kernel, bias])
-        return model
+        return replace(self.network, model=model, labels=[*labels])
 
 
 @dataclass
@@ -102,11 +88,6 @@ class Showing:
     number: int
     vectors: list[np.ndarray] = field(default_factory=list)
     pictures: deque[np.ndarray] = field(default_factory=lambda: deque(maxlen=KEPT))
-
-    def add(self, vectors: Sequence[np.ndarray], pictures: Sequence[np.ndarray]) -> None:
-        """Goes on with these pictures, uint8 [rows, columns, 3]."""
-        self.vectors += vectors
-        self.pictures += pictures
 
     @property
     def aside(self) -> int:
@@ -143,10 +124,14 @@ class Lesson:
             yield f"few pictures of {', '.join(few)}: {FEW} or more of each class are better"
         least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
         if counts[most] > UNEQUAL * counts[least]:
-            yield (
-                f"{most} has {counts[most]} pictures, {least} {counts[least]}: show all about "
-                "equally often"
-            )
+            yield f"{most} has {counts[most]} pictures, {least} {counts[least]}: show all alike"
+
+    def complete(self) -> "Lesson":
+        """The lesson without the classes that have too few pictures."""
+        kept = [number for number, count in enumerate(self.counts()) if count >= FEWEST]
+        shown = [one for one in self.showings if one.number in kept]
+        shown = [replace(one, number=kept.index(one.number)) for one in shown]
+        return Lesson([self.classes[number] for number in kept], shown)
 
     def train(self) -> tuple[np.ndarray, np.ndarray]:
         """Trains the dense layer: kernel [features, classes] and bias [classes], float32.
@@ -183,22 +168,17 @@ class Lesson:
 
 
 def _up_to_vector(model: Any, name: str) -> keras.Model:
-    last: Any = next(
-        (layer for layer in reversed(getattr(model, "layers", ())) if layer.weights), None
-    )
+    layers = [layer for layer in getattr(model, "layers", ()) if layer.weights]
+    last: Any = layers[-1] if layers else None
     shape = getattr(model, "output_shape", None)
     single = isinstance(shape, tuple) and len(shape) == 2 and len(model.inputs) == 1
     reads = last.input.shape if isinstance(last, keras.layers.Dense | keras.layers.Conv2D) else ()
-    if not single or len(reads) not in (2, 4) or name.startswith(HUB):
+    fixed = single and None not in model.input_shape[1:3]
+    if not fixed or len(reads) not in (2, 4) or name.startswith(HUB):
         raise UsageError(
-            f"The network {name!r} has no features of one vector. Expected a classifier of "
-            "keras.applications, shapes, shapes_vit, or a .keras file that ends in a dense layer "
-            "or a convolution.",
-            "model",
-        )
-    if None in model.input_shape[1:3]:
-        raise UsageError(
-            f"The network {name!r} has no fixed input size. Save it with one and name that.",
+            f"The network {name!r} has no features of one vector, or no fixed input size. Expected "
+            "a classifier of keras.applications, shapes, shapes_vit, or a .keras file that ends in "
+            "a dense layer or a convolution.",
             "model",
         )
     vector = last.input

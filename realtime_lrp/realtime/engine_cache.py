@@ -109,6 +109,13 @@ class EngineCache:
                 self._changed.notify()
             return None
 
+    def exchange(self, engine: Engine, choice: EngineChoice) -> None:
+        """Goes over to another network, whose engine of a choice this is; forgets the present."""
+        with self._changed:
+            self._first, self._first_random = engine, choice.random
+            self._ready = OrderedDict({self._named(choice): engine})
+            self._wanted = self._impossible = None
+
     def _named(self, choice: EngineChoice) -> EngineChoice:
         """The choice with the name of the composite that `auto` is for this network."""
         return choice.with_composite(self._first.auto_composite)

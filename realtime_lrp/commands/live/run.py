@@ -6,11 +6,11 @@ and makes events of what the other parts report.
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -83,11 +83,13 @@ def run(
     overwrite: bool = False,
     window: type | None = Window,
     remote: Remote | None = None,
+    teach: Callable[..., Any] | None = None,
 ) -> list[str]:
     """Runs until `q` or Esc, twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
-    `duration_s` counts from the first map; `window` is a class, `Window` or one like it. Returns a
-    line for each file that was saved, and one of figures if there was a map.
+    `duration_s` counts from the first map; `window` is a class, `Window` or one like it; `teach`
+    makes the `Teacher` of the first network. Returns a line for each file that was saved, and one
+    of figures if there was a map.
     """
     memory.limit_kept_memory()
     draw_in_one_thread()
@@ -108,6 +110,9 @@ def run(
     changeable = windowed or remote is not None
     first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)
     threads = [first, *further_threads(config, capture.frames, changeable, first)]
+    teacher, status = teach(capture.frames, first) if teach else None, saver.status
+    if teacher:
+        status = lambda: f"{saver.status()}   {teacher.status()}".strip()  # noqa: E731
     with stop_signals() as stopped, ExitStack() as stack:
         shown = window() if window and windowed else None
         size = shown and (lambda: shown.size)
@@ -116,7 +121,7 @@ def run(
             size = lambda: remote.canvas_size(view)  # noqa: E731
         view: View = View(
             state, capture, threads, shown.show if shown else _show_nowhere,
-            size, saver.status, figures_in_picture=not only_remote,
+            size, status, figures_in_picture=not only_remote,
         )  # fmt: skip
         report = partial(_report, view, stats)
         stack.callback(report)  # last, when all parts have ended
@@ -126,6 +131,8 @@ def run(
         loop.show_card()
         for thread in threads:
             stack.enter_context(thread)
+        if teacher:
+            loop.teacher = stack.enter_context(teacher)
         if shown:
             stack.enter_context(shown)  # last, so that it is closed first
         finish = partial(_finish, view, threads, saver)
@@ -142,8 +149,8 @@ def run(
             if shown:
                 shown.on_lost = _do_nothing  # it is done here
             finish()
-    if saver.failure:
-        raise saver.failure
+    if failure := saver.failure or (teacher and teacher.failure):
+        raise failure
     return [*saver.finish(), *view.summaries()]
 
 
@@ -174,6 +181,7 @@ class Loop:
         only_remote: bool = False,
     ):
         self.remote: RemoteTurns | None = None
+        self.teacher: Any = None  # a `Teacher`, whose module imports TensorFlow
         self._only_remote = only_remote
         self._view, self._saver, self._sources, self._window = view, saver, sources, window
         self._due: list[Command | SeekTo | LoopFiles] = []
@@ -194,6 +202,8 @@ class Loop:
             self._saver.record(canvas, view.frame, view.first.explained)
         if news := self._saver.news():
             view.send(NoticeGiven(news))
+        while self.teacher and self.teacher.news:
+            view.send(self.teacher.news.popleft())
         view.note_refusals()
         self._note_pace()
         if remote:
@@ -241,7 +251,8 @@ class Loop:
         """Sends events to the state, then carries out the commands."""
         view = self._view
         for event in events:
-            self._due += view.send(event)
+            if view.state.menu or not (self.teacher and self.teacher.takes(event)):
+                self._due += view.send(event)
         self._sources.mirror = view.state.mirror
         if view.first.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []

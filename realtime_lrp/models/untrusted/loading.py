@@ -148,8 +148,6 @@ def without_training(part: Any) -> Any:
 def _open_archive(path: Path, *further: str) -> Iterator[zipfile.ZipFile]:
     """Opens the archive if each member stands there once and its size limit can be enforced.
 
-    Members that are read are those above and `further` ones.
-
     A reader of bzip2 or LZMA unpacks everything, whatever size the archive claims. Of two members
     with the same name, two readers could see different ones.
     """

@@ -165,7 +165,7 @@ def draw_over(
         if marks:
             box = moved(scene.marks, 0, min(0, rows - scene.marks[3]))  # above the controls
             artist.decals.draw(canvas, draw_marks, marks, box, scene.letters)
-        _draw_pointer(canvas, state, bool(status), now)
+        _draw_pointer(canvas, state, status.startswith("recording"), now)
         if state.menu:
             state.menu.draw(canvas, scene.letters, scene.free)
     return canvas

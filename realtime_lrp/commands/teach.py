@@ -1,7 +1,9 @@
-"""`teach FOLDER`: subfolders are classes; writes the network and says what it learnt."""
+"""`teach`: a network for a few things of one's own, from a folder or by showing them live."""
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from json import dumps
 from pathlib import Path
@@ -11,27 +13,55 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.concepts.pictures import FilePictures
-from realtime_lrp.commands.teach.made import checked_output, provenance
+from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.provenance import KEY
+from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Look, what_it_learnt
-from realtime_lrp.engine.loading import load_configured
-from realtime_lrp.errors import DamagedInputError, MissingInputError
+from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.taught_file import About, write_taught
 from realtime_lrp.models.teaching import FEWEST, NOTHING, Features, Lesson, Showing
+from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, refuse_collisions
-from realtime_lrp.video.region import region_of
 
 BATCH = 8  # pictures whose features are computed together
+MOST_CLASSES = 9  # to be shown live: each has a key, and the empty scene has another one
 
 log = logging.getLogger(__name__)
 
 
-def run(
+def live(
+    config: Config,
+    output: Path,
+    overwrite: bool,
+    classes: str = "1,2,3",
+    keep: Path | None = None,
+    duration: float | None = None,
+) -> list[str]:
+    """Runs the viewer; returns its lines, and one for the network that was written."""
+    check_output(output, overwrite)
+    lesson = Lesson(_names(classes))
+    save = partial(write, output, overwrite=True)
+    lines = run_live(config, duration, teach=partial(Teacher, lesson, save=save, keep=keep))
+    taught = lesson.complete().classes
+    if len(taught) < 2:
+        return [*lines, "nothing was written: show at least two things"]
+    return [*lines, f"{len(taught)} classes: {', '.join(taught)} -> {output}"]
+
+
+def _names(classes: str) -> list[str]:
+    names = [name.strip() for name in classes.split(",") if name.strip() != NOTHING]
+    if all(names) and len({*names}) == len(names) <= MOST_CLASSES:
+        return [*names, NOTHING]
+    expected = f"up to {MOST_CLASSES} different names with commas between them, such as cup,pen"
+    raise UsageError(f"--classes {classes!r:.80}: expected {expected}.")
+
+
+def from_folder(
     config: Config, folder: Path, output: Path, overwrite: bool = False, every: float = 0.5,
     seed: int = 0, json: Path | None = None,
 ) -> Iterator[str]:  # fmt: skip
@@ -40,29 +70,25 @@ def run(
     `every` are the seconds between the frames that are taken of a recording, `seed` is of the
     slight changes, `json` the file for every figure.
     """
-    checked_output(output, overwrite)
+    check_output(output, overwrite)
     if json:
         check_output(json, overwrite)
         refuse_collisions([output, json], [output, json])
     classes = _classes(folder, every)
-    features = Features(load_configured(config))
+    engine = Engine(config, keep_model=True, otherwise=VIEWER_COMPOSITE)
+    features = Features(replace(engine.network, model=engine.model))
     lesson = Lesson([*classes])
     rng = np.random.default_rng(seed)
     for number, pictures in enumerate(classes.values()):
-        _read(number, pictures, lesson, features, config.input.fit, rng)
+        _read(number, pictures, lesson, features, engine, rng)
     _check(lesson)
+    for advice in lesson.advices():
+        log.warning("%s", advice)
     kernel, bias = lesson.train()
     right = lesson.right(kernel, bias)
-    made = provenance(features.network, config)
-    about = About(tuple(lesson.classes), features.network.preprocess, made)
-    with atomic_file(output, overwrite) as part:
-        write_taught(part, features.taught(kernel, bias), about)
-    found, aside = {}, lesson.pictures_aside()
-    if NOTHING in aside:
-        own = dict.fromkeys(("weights", "labels", "preprocess", "size"))
-        written = {"name": str(output), **own}
-        engine = Engine(config.changed(model=written), otherwise=VIEWER_COMPOSITE)
-        found = what_it_learnt(engine, aside)
+    engine = engine.with_network(features.taught(kernel, bias, lesson.classes))
+    made = write(output, engine, overwrite)
+    found = what_it_learnt(engine, lesson.pictures_aside())
     figures = _figures(features.network.name, lesson, right, found)
     figures[KEY] = msgspec.to_builtins(made)
     if json:
@@ -88,7 +114,7 @@ def _classes(folder: Path, every: float) -> dict[str, FilePictures]:
 
 
 def _read(
-    number: int, pictures: FilePictures, lesson: Lesson, features: Features, fit: str,
+    number: int, pictures: FilePictures, lesson: Lesson, features: Features, engine: Engine,
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Reads a class; each recording, and all its pictures together, become a showing."""
@@ -97,11 +123,13 @@ def _read(
     with Progress(1, unit="pictures", logged=True) as progress:
         progress.begin(lesson.classes[number], pictures.total)
         while batch := list(islice(found, BATCH)):
-            regions = [region_of(p.shape[:2], features.size, fit).extract(p) for _, p in batch]
+            regions = [engine.region(one.shape[:2]).extract(one) for _, one in batch]
             vectors = features.with_changes(regions, rng)
             for ((file, _), _), vector, region in zip(batch, vectors, regions, strict=True):
                 part = file if pictures.files[file].suffix.lower() in VIDEOS else -1
-                shown.setdefault(part, Showing(number)).add([vector], [region])
+                showing = shown.setdefault(part, Showing(number))
+                showing.vectors.append(vector)
+                showing.pictures.append(region)
             count += len(batch)
             progress.step(count, "")
     pictures.tell_left_out()
@@ -109,15 +137,13 @@ def _read(
 
 
 def _check(lesson: Lesson) -> None:
-    """Refuses classes with too few pictures, and says which have few or many."""
+    """Refuses classes with too few pictures."""
     counts = zip(lesson.classes, lesson.counts(), strict=True)
     if few := [f"{name!r} has {count}" for name, count in counts if count < FEWEST]:
         raise DamagedInputError(
             f"Too few pictures can be read: {', '.join(few)}. Expected at least {FEWEST} of each "
             "class; 20 or more are better."
         )
-    for advice in lesson.advices():
-        log.warning("%s", advice)
 
 
 def _figures(
@@ -152,3 +178,15 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
             f"Add a folder {NOTHING!r} with pictures of the empty scene to learn whether it looks "
             "at the things or at the background."
         )
+
+
+def write(path: Path, engine: Engine, overwrite: bool) -> Provenance:
+    """Writes the network of `Engine.with_network`; returns how it was made."""
+    network = engine.network
+    made = msgspec.structs.replace(
+        provenance_of(engine), method="teach", composite=None, layers=None, target=None
+    )
+    about = About(tuple(network.labels or ()), network.preprocess, made)
+    with atomic_file(path, overwrite) as part:
+        write_taught(part, engine.model, about)
+    return made

@@ -1,0 +1,168 @@
+"""Teaches while the view goes on: takes pictures of what is shown, trains, exchanges the network.
+
+All work is done in a thread of its own. Of at most `MOST` pictures the features are kept, and of
+the last ones of each showing the pictures.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.learnt import SENTENCES, what_it_learnt
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.models.teaching import NOTHING, Features, Lesson, Showing
+from realtime_lrp.realtime.explaining import RelevanceThread
+from realtime_lrp.realtime.latest import Item, Slot
+from realtime_lrp.realtime.viewer.events import Chosen, Event, KeyPressed, NoticeGiven
+from realtime_lrp.video.pictures import write_picture
+
+EVERY_S = 0.1  # between two pictures that are taken
+MOST = 2000  # pictures of all classes
+IDLE_S = 0.05  # how often the thread looks for work
+HELD_S, RELEASED_S = 0.7, 0.3
+"""A key that comes again within the first is held; without it for the second, it is released."""
+
+UNDO, FORGET = "BackSpace", "Delete"
+
+log = logging.getLogger(__name__)
+
+
+class Teacher:
+    """Takes pictures of the class that is shown, and trains after each showing.
+
+    `save` writes a network; `keep` is a folder for the pictures, by class. `failure` is why the
+    network is not written.
+    """
+
+    def __init__(
+        self, lesson: Lesson, frames: Slot[np.ndarray], relevance: RelevanceThread,
+        save: Callable[[Engine], object],
+        keep: Path | None = None,
+    ):  # fmt: skip
+        self.lesson = lesson
+        self.failure: Error | None = None
+        self._frames, self._relevance, self._save, self._keep = frames, relevance, save, keep
+        self.keys = {"0" if name == NOTHING else str(number): name
+                     for number, name in enumerate(lesson.classes, 1)}  # fmt: skip
+        self._shown = self._doing = ""  # the class that is shown; what goes on
+        self._pressed = 0.0  # when its key came last
+        self._held = self._changed = False
+        self.news: deque[Event] = deque()  # what happened, for the view
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="teacher", daemon=True)
+
+    def __enter__(self) -> "Teacher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def takes(self, event: Event) -> bool:
+        """Takes a key of a class, undo or forget; False for other events.
+
+        A key that is pressed shortly begins a showing and ends it when it is pressed again; one
+        that is held ends it when it is released.
+        """
+        key, lesson = event.key if isinstance(event, KeyPressed) else "", self.lesson
+        with self._lock:
+            if key in self.keys:
+                self._show(self.keys[key], event.time)
+            elif key in (UNDO, FORGET) and lesson.showings:
+                last = lesson.showings.pop().number
+                if key == FORGET:
+                    lesson.showings = [one for one in lesson.showings if one.number != last]
+                self._shown, self._changed = "", True
+        return key in (*self.keys, UNDO, FORGET)
+
+    def _show(self, name: str, now: float) -> None:
+        again, self._pressed = now - self._pressed < HELD_S, now
+        if name != self._shown:
+            self._shown, self._held, self._changed = name, False, True
+            self.lesson.showings.append(Showing(self.lesson.classes.index(name)))
+        elif again:
+            self._held = True
+        else:
+            self._shown = ""
+
+    def status(self) -> str:
+        """A line: how many pictures each class has, and what goes on."""
+        pairs = zip(self.keys.items(), self.lesson.counts(), strict=True)
+        classes = [f"{key} {name}: {count}" for (key, name), count in pairs]
+        return "   ".join([*classes, f"taking {self._shown}" if self._shown else self._doing])
+
+    def _run(self) -> None:
+        features: Features | None = None
+        number = 0
+        while not self._stop.wait(IDLE_S):
+            if not (engine := self._relevance.engine):
+                continue
+            try:
+                features = features or Features(replace(engine.network, model=engine.model))
+                showing = self._present(time.monotonic())
+                if showing and (frame := self._frames.newest(number)):
+                    number = frame.number
+                    self._take(features, showing, frame)
+                elif not showing and self._changed:
+                    self._changed = False
+                    self._learn(features)
+            except Exception as error:
+                log.error("teaching failed: %s", first_line(error))
+                self.news.append(NoticeGiven(first_line(error)))
+            self._doing = ""
+
+    def _present(self, now: float) -> Showing | None:
+        """The showing that goes on; None while nothing is shown."""
+        with self._lock:
+            released = self._held and now - self._pressed > RELEASED_S
+            if released or sum(self.lesson.counts()) >= MOST:
+                self._shown, self._held = "", False
+            return self.lesson.showings[-1] if self._shown else None
+
+    def _take(self, features: Features, showing: Showing, frame: Item[np.ndarray]) -> None:
+        begun, engine = time.monotonic(), self._relevance.engine
+        assert engine
+        region = engine.region(frame.value.shape[:2]).extract(frame.value)
+        rng = np.random.default_rng(frame.number)
+        showing.vectors += features.with_changes([region], rng)
+        showing.pictures.append(region)
+        if self._keep:
+            folder = self._keep / self.lesson.classes[showing.number]
+            folder.mkdir(parents=True, exist_ok=True)
+            write_picture(folder / f"{time.time_ns()}.jpg", frame.value, overwrite=True)
+        self._stop.wait(max(0.0, EVERY_S - IDLE_S - (time.monotonic() - begun)))
+
+    def _learn(self, features: Features) -> None:
+        """Trains, lets the view go over to the new network, says what it learnt, writes it."""
+        lesson, relevance = self.lesson.complete(), self._relevance
+        if len(lesson.classes) < 2:
+            self.news.append(NoticeGiven("show another thing: press its key"))
+            return
+        self._doing = "learning"
+        kernel, bias = lesson.train()
+        engine, choice, cache = relevance.engine, relevance.choice, relevance.engine_cache
+        assert engine and cache
+        known = engine.network.labels
+        engine = engine.with_network(features.taught(kernel, bias, lesson.classes))
+        cache.exchange(engine, choice)
+        if known != engine.network.labels:
+            self.news.append(Chosen("target", "top1"))
+        right, asked = np.sum(lesson.right(kernel, bias), axis=0).tolist()
+        said = [f"learnt: right on {right} of the last {asked} pictures", *lesson.advices()]
+        for name, look in what_it_learnt(engine, lesson.pictures_aside()).items():
+            said.append(f"{name}: {SENTENCES[look.verdict]} ({look.relevance:.0%})")
+        self.news.append(NoticeGiven("\n".join(said)))
+        try:
+            self._save(engine)
+            self.failure = None
+        except Error as error:
+            self.failure = error
+            raise

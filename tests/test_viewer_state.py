@@ -131,6 +131,7 @@ KEYS = [
     ("", "lock", {"target": 0}),
     ("", "v", {"target": "0 - 1", "contrast": True, "following": True}),
     ("v", "v", {"target": "top1", "contrast": False, "following": False}),
+    ("", "networks", {"alone": True}),
     ("lock", "v", {"target": "0 - 1", "before_versus": 0, "contrast": True}),
     ("lock v", "v", {"target": 0, "contrast": False}),
     # The list of classes

@@ -1,5 +1,8 @@
 """`--model FILE.onnx`: files are read as data; a network has the maps that it has in Keras."""
 
+import importlib.util
+import sys
+
 import keras
 import media
 import numpy as np
@@ -453,3 +456,15 @@ def test_the_command_line_takes_a_file(run, both, tmp_path):
         code, _, err = run(*words, tmp_path / "cut.onnx")
         assert code == 65, err
         assert len(err.splitlines()) <= 2
+
+
+def test_without_the_package_a_line_says_what_to_install(run, both, tmp_path, monkeypatch):
+    """It is an extra."""
+    media.write_picture(tmp_path / "a.png", media.plain())
+    for name in [one for one in sys.modules if one.startswith("realtime_lrp.models.onnx")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    code, _, err = run("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--model", both[1])
+    assert code == 69
+    assert 'pip install "realtime-lrp[onnx]"' in err

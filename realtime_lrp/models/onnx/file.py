@@ -10,20 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
 
-from realtime_lrp.errors import DamagedInputError, UnavailableError, first_line
+from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.system.reading import read_limited
-
-try:
-    import onnx
-    from google.protobuf.message import DecodeError
-    from onnx import numpy_helper
-except ImportError as missing:
-    raise UnavailableError(
-        f"To read ONNX files the package onnx is needed ({missing.name} is missing). Install it: "
-        'pip install "realtime-lrp[onnx]"'
-    ) from missing
 
 MAX_FILE_BYTES = (2 << 30) - 1  # What protobuf can hold; larger weights lie beside the file
 

@@ -349,67 +349,32 @@ def tile(node: Node, inputs: Inputs) -> Value:
 
 
 def pad(node: Node, inputs: Inputs) -> Value:
-    """A border."""
-    x, pads = tensor(inputs), integers(node, inputs, 1, "pads") or []
-    fill, axes = constant(inputs, 2), integers(node, inputs, 3, "")
-    axes = list(range(len(x.axes))) if axes is None else axes
-    mode = node.get("mode", "constant")
-    value = 0.0 if fill is None else float(fill.reshape(()))
-    if mode == "wrap" or len(pads) != 2 * len(axes):
+    """A border; negative numbers cut."""
+    x, mode = tensor(inputs), node.get("mode", "constant")
+    pads, axes = integers(node, inputs, 1, "pads") or [], integers(node, inputs, 3, "")
+    axes = [x.axis(one) for one in (range(len(x.axes)) if axes is None else axes)]
+    if mode not in ("constant", "reflect") or len(pads) != 2 * len(axes):
         raise CannotReadError(f"pads in the mode {mode!r} by {len(pads)} numbers")
-    for n, axis in enumerate(axes):
-        before, after = pads[n], pads[n + len(axes)]
+    ends = {axis: [pads[n], pads[n + len(axes)]] for n, axis in enumerate(axes)}
+    for axis, (before, after) in ends.items():
         if before < 0 or after < 0:
-            x = picked(x, axis, max(-before, 0), x.shape[x.axis(axis)] - max(-after, 0))
-            before, after = max(before, 0), max(after, 0)
-        if mode == "edge" and (before or after):
-            x, place = along(x, axis)
-            size = x.held.shape[place]
-            ends = [0] * before + list(range(size)) + [size - 1] * after
-            x = x.holding(tf.gather(x.held, node.keep(np.array(ends)), axis=place))
-            pads[n] = pads[n + len(axes)] = 0
-    if mode == "edge":
-        return x
-    x = x.single(*(x.axis(axis) for n, axis in enumerate(axes) if pads[n] or pads[n + len(axes)]))
+            x = picked(x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
+    wide = {axis: [max(one, 0) for one in pair] for axis, pair in ends.items() if max(pair) > 0}
+    x = x.single(*wide)
     border = [[0, 0] for _ in x.sizes]
-    for n, axis in enumerate(axes):
-        ends = [max(pads[n], 0), max(pads[n + len(axes)], 0)]
-        if any(ends):
-            (place,) = x.axes[x.axis(axis)]
-            border[place] = ends
-    if not any(map(any, border)):
-        return x
-    return x.holding(tf.pad(x.held, border, "REFLECT" if mode == "reflect" else "CONSTANT", value))
-
-
-def depth_to_space(node: Node, inputs: Inputs) -> Value:
-    """Channels become blocks of pixels."""
-    x, size = tensor(inputs), node.get("blocksize", 1)
-    pictures, channels, rows, columns = x.shape
-    depth = channels // size**2
-    if node.get("mode", "DCR") == "DCR":
-        parts, order = [size, size, depth], (0, 3, 4, 1, 5, 2)
-    else:
-        parts, order = [depth, size, size], (0, 1, 4, 2, 5, 3)
-    x = x.reshaped([pictures, *parts, rows, columns]).transposed(order)
-    return x.reshaped([pictures, depth, rows * size, columns * size])
-
-
-def space_to_depth(node: Node, inputs: Inputs) -> Value:
-    """Blocks of pixels become channels."""
-    x, size = tensor(inputs), node.get("blocksize", 1)
-    pictures, channels, rows, columns = x.shape
-    x = x.reshaped([pictures, channels, rows // size, size, columns // size, size])
-    x = x.transposed((0, 3, 5, 1, 2, 4))
-    return x.reshaped([pictures, channels * size**2, rows // size, columns // size])
+    for axis, pair in wide.items():
+        border[x.axes[axis][0]] = pair
+    fill = constant(inputs, 2)
+    value = 0.0 if fill is None or not fill.size else float(fill.reshape(()))
+    return x.holding(tf.pad(x.held, border, mode, value)) if wide else x
 
 
 MOVES: dict[str, Row] = {
     **dict.fromkeys(ELEMENTWISE, of_entries),
-    "Cast": cast, "CastLike": cast, "Concat": concat, "DepthToSpace": depth_to_space,
+    "Cast": cast, "CastLike": cast, "Concat": concat,
     "Dropout": identity, "Expand": expand, "Flatten": flatten, "Gather": gather,
     "Identity": identity, "Pad": pad, "Reshape": reshape, "Shape": shape_of, "Slice": slice_,
-    "SpaceToDepth": space_to_depth, "Split": split, "Squeeze": squeeze, "Tile": tile,
+    "Split": split, "Squeeze": squeeze, "Tile": tile,
     "Transpose": transpose, "Unsqueeze": unsqueeze,
 }  # fmt: skip
 """Kind of a node that has no weights -> its row."""

@@ -29,7 +29,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.compose import Columns, compose
-from realtime_lrp.realtime.viewer.concept_view import steady_rows
+from realtime_lrp.realtime.viewer.concept_view import sorted_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
@@ -239,19 +239,18 @@ def pressed(state, *keys):
 
 
 @pytest.mark.parametrize(
-    ("before", "channels", "after"),
+    ("before", "ranks", "after"),
     [
-        ((None,) * 4, [7, 3, 9, 1], (7, 3, 9, 1)),
-        ((7, 3, 9, 1), [1, 9, 3, 7], (7, 3, 9, 1)),
-        ((7, 3, 9, 1), [9, 5, 7, 6], (7, 5, 9, 6)),
-        ((7, 3, 9, 1), [4, 5, 6, 8], (4, 5, 6, 8)),
-        ((7, 3, 9, 1), [3], (None, 3, None, None)),
-        ((None, 3, None, None), [2, 3], (2, 3, None, None)),
+        ((), {7: 4.0, 3: 3.0, 9: 2.0, 1: 1.0}, (7, 3, 9, 1)),
+        ((), {7: 1.0, 3: 3.0}, (3, 7, None, None)),
+        ((3, 7, None, None), {7: 3.3, 3: 3.0, 5: 0.1}, (3, 7, 5, None)),
+        ((3, 7, None, None), {7: 3.7, 3: 3.0, 5: 9.0}, (5, 7, 3, None)),
+        ((7, 3, 9, 1), {4: 4.0, 5: 3.0, 6: 2.0, 8: 1.0}, (4, 5, 6, 8)),
     ],
 )
-def test_a_channel_keeps_its_row_while_it_is_among_the_largest(before, channels, after):
-    """Another one takes a row that is free."""
-    assert steady_rows(before, channels) == after
+def test_rows_are_sorted_and_change_places_only_for_a_fifth_more(before, ranks, after):
+    """Largest first; those that are gone leave no gap."""
+    assert sorted_rows(before, ranks) == after
 
 
 def test_keys_show_the_panel_and_change_its_layer():

@@ -13,7 +13,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.blocks import Part, draw_parts, line, strip
-from realtime_lrp.view.hud import BAR, DIM, WARNING, Bar, Colour
+from realtime_lrp.view.hud import BAR, DIM, STEP, WARNING, Bar, Colour
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
@@ -21,8 +21,8 @@ from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
 ROWS = 4  # how many channels have a row
 GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
 
-SHOWN, ACROSS = 6, 3
-"""How many pictures of the gallery a row has, and how many of them stand side by side."""
+SHOWN = 3  # how many pictures of the gallery a row has, side by side
+WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
 
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
 
@@ -38,6 +38,7 @@ BAR_FOR = (255, 150, 50)
 HEADER, NAME, PAD = 3.7, 1.95, 0.35
 """Heights of the header, of a row's name with its bar, and of gaps, in heights of a letter."""
 
+ANSWER = 3.6  # the height of the answer in it, in heights of a letter: letters of 6.7 %
 WARNED = 2.1  # what a warning of two lines adds to the height of the header
 
 CAPTION = 0.75  # how high the letters of captions are, in heights of other letters
@@ -72,13 +73,16 @@ class ConceptPanel:
     with_pictures: bool = True  # whether rows have room for pictures of the gallery
     network: str = ""  # whose channels they are, or "" where there is one network only
     warning: str = ""  # what is wrong with the pictures of the gallery, or ""
+    # the answer in large letters above them, and its share, where it stands nowhere else
+    answer: tuple[str, str] = "", ""
 
     @property
     def heading(self) -> str:
         return f"{self.network or 'What it'} found: {self.title}"
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
-        return place_panel(size, letters, self.with_pictures, bool(self.warning))
+        above = ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
+        return place_panel(size, letters, self.with_pictures, above)
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,14 @@ class PanelPlace:
 
 @functools.lru_cache(maxsize=8)
 def place_panel(
-    size: tuple[int, int], letters: int, with_pictures: bool = True, warned: bool = False
+    size: tuple[int, int], letters: int, with_pictures: bool = True, above: float = 0.0
 ) -> PanelPlace:
-    """Finds room for the panel: at the right, on tall canvases at the bottom."""
+    """Finds room for the panel: at the right, on tall canvases at the bottom.
+
+    `above` is what answer and warning add to the height of its header, in heights of a letter.
+    """
     rows, columns = size
-    header = round((HEADER + WARNED * warned) * letters)
+    header = round((HEADER + above) * letters)
     if rows > 1.1 * columns:
         across = 2 if with_pictures else ROWS
         tile = columns / across / (2.5 if with_pictures else 1.05)
@@ -106,8 +113,8 @@ def place_panel(
         box, rest = (0, rows - height, columns, rows), (rows - height, columns)
     else:
         tile = (rows - header) / ROWS - _above_tile(letters)
-        width = round(tile * (1 + 1.5 * with_pictures) + 4 * PAD * letters)
-        width = min(max(width, 11 * letters), columns * 2 // 5)
+        width = round(tile * (1 + SHOWN * with_pictures) + 4 * PAD * letters)
+        width = min(max(width, 11 * letters), int(columns * WIDEST))
         across = 1
         box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
     x0, y0, x1, y1 = box
@@ -150,7 +157,9 @@ class ConceptArtist:
         small, width = _caption_size(letters), x1 - x0 - 2 * pad
         first, *rest = wrapped(panel.warning, width, small)
         warning = filter(None, (first, fitted(" ".join(rest), width, small)))
+        large = [line(*panel.answer, round(ANSWER / STEP * letters))] if panel.answer[0] else []
         header = [
+            *large,
             line(panel.heading, "", letters),
             *(line(one, "", small, WARNING) for one in warning),
         ]
@@ -185,7 +194,7 @@ class ConceptArtist:
         _paste(image, map_over(picture, row.intensity, panel), *tile[:2])
         if panel.with_pictures:
             x, gap = tile[2] + pad, max(1, letters // 8)
-            side = min((x1 - x + gap) // ACROSS, (y1 - room[1] + gap) // (SHOWN // ACROSS)) - gap
+            side = min((x1 - x + gap) // SHOWN - gap, y1 - room[1])
             if not row.pictures:
                 draw_text(image, NO_PICTURES, (x, room[1] + letters), letters, DIM)
             elif side >= LEAST_PICTURE:
@@ -217,20 +226,19 @@ def _above_tile(letters: int) -> float:
 def _tile_box(room: Box, shape: Sequence[int], with_pictures: bool) -> Box:
     """Where a row's map stands: at the left, as high as the row unless that is too wide."""
     x0, y0, x1, y1 = room
-    widest = (x1 - x0) * (0.4 if with_pictures else 1.0)
+    widest = (x1 - x0) / (1 + SHOWN * with_pictures)
     scale = min(widest / shape[1], (y1 - y0) / shape[0])
     return x0, y0, x0 + max(1, int(shape[1] * scale)), y0 + max(1, int(shape[0] * scale))
 
 
 def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -> np.ndarray:
-    """The pictures of a channel side by side, on as many lines as needed."""
-    down = SHOWN // ACROSS
-    size = down * (side + gap) - gap, ACROSS * (side + gap) - gap
-    sheet = np.full((*size, 3), ground, np.uint8)
+    """The pictures of a channel side by side."""
+    sheet = np.full((side, SHOWN * (side + gap) - gap, 3), ground, np.uint8)
     for number, picture in enumerate(pictures[:SHOWN]):
-        x, y = number % ACROSS * (side + gap), number // ACROSS * (side + gap)
-        how = cv2.INTER_AREA if side < picture.shape[1] else cv2.INTER_LINEAR
-        sheet[y : y + side, x : x + side] = cv2.resize(picture, (side, side), interpolation=how)
+        x, how = number * (side + gap), cv2.INTER_AREA
+        if side >= picture.shape[1]:
+            how = cv2.INTER_LINEAR
+        sheet[:, x : x + side] = cv2.resize(picture, (side, side), interpolation=how)
     return sheet
 
 

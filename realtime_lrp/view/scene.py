@@ -254,6 +254,7 @@ def _scaled_overlay(overlay: Overlay, shape: Sequence[int], scaled: Sequence[int
 
 def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None:
     x0, y0, x1, _ = box
+    x0 = max(x0, letters // 2)  # text does not touch the edge
     text = fitted(name, x1 - x0, letters)
     draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 AVERAGED_S = 0.3  # over how many seconds the shown shares are averaged
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
+
+SWAPPED = 1.2  # how many times larger a channel has to be than the one above for its place
+NAMED = 1000.0  # how many times more a share counts where the channel has a name
 
 ABSENT = "this picture has nothing of it"
 
@@ -57,16 +60,31 @@ class ConceptView:
             return None
         if explained is None:
             return None
-        made_of = explained, wanted, state.look
+        made_of = explained, wanted, state.look, self._holds_answer(state)
         if made_of != self._made_of:
             self._made_of, self._panel = made_of, self._new_panel(state, explained)
         return self._panel
+
+    def _holds_answer(self, state: ViewerState) -> bool:
+        """Whether the answer stands in the panel, so that the picture keeps its width.
+
+        That is where it alone is told, and is what is explained.
+        """
+        request, several = state.request, self._network and not state.alone
+        if several or not state.presenting or state.about or request.probe:
+            return False
+        return request.target == "top1" and state.shown_figures == {"answer"}
 
     def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
         found, wanted, look = explained.result.concepts, state.request.concepts, state.look
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
         gallery, (x0, y0, x1, y1) = explained.engine.gallery, explained.result.region.box
         other = gallery.other_network if gallery else ""
+        answer = "", ""
+        if self._holds_answer(state):
+            name, share = explained.scores[0]
+            single = explained.engine.explainer.classes == 1
+            answer = name.replace("_", " "), f"{share:.4g}" if single else percent(share)
         panel = ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
@@ -76,6 +94,7 @@ class ConceptView:
             with_pictures=bool(gallery and gallery.layers),
             network=self._network,
             warning=MADE_WITH.format(other) if other else "",
+            answer=answer,
         )
         if found is None or found.layer not in ("", layer):
             return replace(panel, note=f"preparing {layer or 'channels'}")
@@ -91,9 +110,13 @@ class ConceptView:
         series = engine, request.target, found.layer, explained.frame.source
         if series != self._series:
             self._start_over(series)
-        frozen, channels = request.frame is not None, [one.channel for one in found.maps]
+        frozen = request.frame is not None
         self._note_shares(found, at_once=frozen)
-        self._channels = steady_rows((None,) * ROWS if frozen else self._channels, channels)
+        ranks = {
+            channel: abs(share) * (NAMED if gallery and gallery.name(found.layer, channel) else 1)
+            for channel, share in self._shares.items()
+        }
+        self._channels = sorted_rows(() if frozen else self._channels, ranks)
         scale, inner = self._scale(found.scale), explained.result.region.inner
         followed = request.concepts and request.concepts.channel
 
@@ -128,10 +151,18 @@ class ConceptView:
             self._figures.setdefault(channel, percent(share))
 
 
-def steady_rows(before: Channels, channels: Sequence[int]) -> Channels:
-    """The channel of each row: one that was there keeps its row, others take the free ones."""
-    new = iter([channel for channel in channels if channel not in before])
-    return tuple(one if one in channels else next(new, None) for one in before)
+def sorted_rows(before: Channels, ranks: Mapping[int, float]) -> Channels:
+    """The channel of each row, the largest rank first.
+
+    A row moves up only past one that is `SWAPPED` times smaller, so that flicker moves none.
+    """
+    order = [one for one in before if one is not None and one in ranks]
+    order += [one for one in ranks if one not in before]
+    for _ in order:
+        for n in range(1, len(order)):
+            if ranks[order[n]] > SWAPPED * ranks[order[n - 1]]:
+                order[n - 1 : n + 1] = order[n], order[n - 1]
+    return (*order, *(None,) * (ROWS - len(order)))
 
 
 def name_of(engine: Engine, layer: str, channel: int) -> str:

@@ -233,13 +233,14 @@ class View:
         state, trouble = self.state, self.capture.trouble
         self.concepts = self._concept_view.panel(state, self.first.newest)
         concepts = self.concepts if self.figures_in_picture else None
+        in_panel = concepts is not None and concepts.answer[0] != ""
         rest = size_beside(size, concepts, state.text_size)
         boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             network.prepare(state, self._version, frame, self.capture.source.described)
             scene = network.compose(state, frame, trouble, (y1 - y0, x1 - x0))
-            if not self.figures_in_picture:
+            if not self.figures_in_picture or in_panel:
                 scene = network.scene = replace(scene, left=(), right=(), with_figures=False)
             if concepts:
                 scene = network.scene = replace(scene, titled=True)

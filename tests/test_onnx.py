@@ -309,7 +309,8 @@ def test_sizes_that_a_file_computes_are_known(tmp_path, rng):
     network = load_network(path, size=(6, 8), preprocess="none")
     expected = x.transpose(0, 3, 1, 2).reshape(2, 3, 48) @ numbers(48)
     np.testing.assert_allclose(network.model(x), expected * np.arange(3), atol=1e-4)
-    assert load_network(path, size=(6, 8)).preprocess == "torch"
+    assert (one := load_network(path, size=(6, 8))).preprocess == "torch"
+    assert not one.warning
 
 
 def _beside(location, **entries):

@@ -206,6 +206,10 @@ def _with_warning(loaded: Loaded, name: str) -> Loaded:
     )
     if loaded.scaling is not None or itself:
         return loaded
+    if loaded.preprocess != "none":
+        about = loaded.preprocess, PREPROCESSING[loaded.preprocess]
+        log.warning("%s: no --preprocess given: pictures are prepared as %s (%s)", name, *about)
+        return loaded
     log.warning(
         "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "
         "with: --preprocess %s",

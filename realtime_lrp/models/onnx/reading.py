@@ -39,7 +39,8 @@ MAX_SIZES = 1000  # The most entries of a constant that may be the sizes of anot
 def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> Loaded:
     """Loads a network from an ONNX file; the size, (H, W), is for one that leaves it open.
 
-    Its pictures are [B, H, W, C] whatever the file's are, prepared as PyTorch's are.
+    Its pictures are [B, H, W, C] whatever the file's are, prepared as torchvision's are,
+    those of luminance as 0 to 1.
 
     Raises:
       DamagedInputError: what is wrong with the file, or which node has no rule.
@@ -55,7 +56,8 @@ def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> 
         name = re.sub(r"[^\w.-]", "_", path.stem) or "onnx"
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
         scores = SavedOperations(saved, name=name, names=names)(pictures)
-    return Loaded(keras.Model(pictures, scores, name=name), preprocess="torch")
+    prepared = "torch" if saved.input_shape[-1] == 3 else "rescale"
+    return Loaded(keras.Model(pictures, scores, name=name), preprocess=prepared)
 
 
 class _Reader:

@@ -16,7 +16,7 @@ from realtime_lrp.view.blocks import Part, draw_parts, line, strip
 from realtime_lrp.view.hud import BAR, DIM, STEP, WARNING, Bar, Colour
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
-from realtime_lrp.view.text import WHITE, draw_text, fitted, text_width, wrapped
+from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width, wrapped
 
 ROWS = 4  # how many channels have a row
 GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
@@ -157,7 +157,10 @@ class ConceptArtist:
         small, width = _caption_size(letters), x1 - x0 - 2 * pad
         first, *rest = wrapped(panel.warning, width, small)
         warning = filter(None, (first, fitted(" ".join(rest), width, small)))
-        large = [line(*panel.answer, round(ANSWER / STEP * letters))] if panel.answer[0] else []
+        large = []
+        if panel.answer[0]:
+            fits = lambda size: text_width(" ".join(panel.answer), size) + size // 2 <= width  # noqa: E731
+            large = [line(*panel.answer, shrunk(round(ANSWER / STEP * letters), letters, fits))]
         header = [
             *large,
             line(panel.heading, "", letters),

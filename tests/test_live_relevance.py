@@ -278,22 +278,23 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames
 
 
 def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
-    """As does going over to pairs; what was drawn before plays no part then."""
+    """As does another average, or going over to pairs; what was drawn before plays no part then."""
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
     frame = Item(frames[0], 1, 0.0)
     own = intensity(second.maps[0].strength, second.region.inner)
     other = engine.with_config(settings(**{"--composite": "epsilon"}))
-    for change, alone in (
-        ({"request": replace(request, target=3)}, False), ({"engine": other}, False), ({}, True),
-        ({"frame": replace(frame, source="another file")}, False),
+    for change, another in (
+        ({"request": replace(request, target=3)}, {}), ({"engine": other}, {}),
+        ({"frame": replace(frame, source="another file")}, {}),
+        ({}, {"follow": "sync"}), ({}, {"average": 0.0}),
     ):  # fmt: skip
         drawer, look = MapScaler(), replace(LOOK, average=0.5)
         before = ExplainedFrame(frame, frames[0], request, engine, first)
         drawer(before, look)
         after = replace(replace(before, result=second), **change)
         np.testing.assert_array_equal(
-            drawer(after, replace(look, follow="sync") if alone else look).panels[0].intensity, own
+            drawer(after, replace(look, **another)).panels[0].intensity, own
         )
 
 

@@ -22,6 +22,7 @@ READ = {  # what the program reads of assets
     "shapes.concepts", "shapes.keras", "shapes.names.yaml",
     "shapes_vit.concepts", "shapes_vit.keras",
     *(f"captions/{code}.yaml" for code in ("de", "en", "es", "fr", "zh")),
+    "lecture/de.yaml", "lecture/en.yaml",
 }  # fmt: skip
 
 

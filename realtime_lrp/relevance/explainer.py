@@ -304,7 +304,10 @@ class Explainer(ConceptViews):
         return max(one.traces for one in (self._run, *self._pipelines))
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
-        """What to do where relevance of the map grows without limit, most of it in a layer."""
+        """What to do where relevance of the map grows without limit, most of it in a layer.
+
+        `target` is what the map explains; None: the explainer's own.
+        """
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
         divided = any(layer in plan.divided_by_logits for plan in self._plans)
         return flood_advice(self._arguments["absorb_bias"], divided and asked.several)

@@ -115,7 +115,7 @@ class Composite:
         absorbing: Collection[int],
         absorb_bias: bool | None = None,
     ) -> dict[int, BoundStepRule]:
-        """The rules of steps for transformers, by output number.
+        """The rules of steps for transformers, by output number in the graph.
 
         `rules` and `absorbing` are what the methods of these names return; `absorb_bias` None means
         as in the composite's source. The softmax of the scores is left out: relevance starts there.

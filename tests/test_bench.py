@@ -8,7 +8,7 @@ from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer
 from realtime_lrp.commands.bench import timing
-from realtime_lrp.commands.bench.networks import baseline
+from realtime_lrp.commands.bench.timing import baseline
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.relevance.reading.building import build_graph
 

@@ -5,7 +5,12 @@ The keys of the report are those of the JSON file: do not change them.
 
 import json
 import logging
+import os
+import subprocess
+import tempfile
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +18,9 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.commands.bench.timing import (
+    Status,
     explainers_by_precision,
-    measure_live,
-    measure_networks,
     time_drawing,
     time_files,
     time_maps,
@@ -28,16 +31,24 @@ from realtime_lrp.commands.bench.timing import (
     time_window,
     turns,
 )
-from realtime_lrp.config import Config
+from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY
+from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.measured import machine
+from realtime_lrp.engine.in_flight import THREADS
+from realtime_lrp.engine.measured import PACES, Pace, machine, network_here
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import UnavailableError, first_line
+from realtime_lrp.models.names import present_networks
 from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.cores import core_count
+from realtime_lrp.system.tables import new_table, rendered
 from realtime_lrp.system.version import __version__
+from realtime_lrp.view.window.display import display_reachable
 
 log = logging.getLogger(__name__)
 
@@ -108,3 +119,243 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
     report[KEY] = msgspec.to_builtins(provenance_of(engine))
     report["seconds"] = time.monotonic() - begin
     return report
+
+
+WIDTH = 120
+
+
+def measure_networks(status: Status) -> list[dict[str, Any]]:
+    """`live` with each named network that is there: a map on each core, and one on all cores.
+
+    Which is quicker is kept: `live` and others go by it.
+    """
+    rows, cores = [], core_count()
+    for name in present_networks():
+        status(f"live with {name}")
+        config = Config(model=Model(name=name))
+        try:
+            each, shared = (measure_run(config, 60, "none", 4.0, n) for n in (1, cores))
+        except UnavailableError as error:
+            log.warning("%s is not measured: %s", name, first_line(error))
+            continue
+        PACES.add(network_here(name), Pace(each["maps_per_s"], shared["maps_per_s"]))
+        rates = {"each_core": each["maps_per_s"], "all_cores": shared["maps_per_s"]}
+        rows.append(max(each, shared, key=lambda run: run["maps_per_s"]) | rates | {"model": name})
+    return rows
+
+
+def measure_live(config: Config, quick: bool) -> list[dict[str, Any]]:
+    """Fast precision at 30 and 60 frames a second, without a window and in one."""
+    config = config.changed(lrp={"precision": device().fast_precision})
+    displays = ["none", *(["window"] if display_reachable() else [])]
+    runs = [(30, "none")] if quick else [(fps, name) for name in displays for fps in (30, 60)]
+    duration_s = 2.0 if quick else 6.0
+    return [measure_run(config, fps, display, duration_s) for fps, display in runs]
+
+
+def measure_run(
+    config: Config, fps: int, display: str, duration_s: float, threads: int | None = None
+) -> dict[str, Any]:
+    """Runs `live` once on the synthetic source; returns its statistics and its memory.
+
+    `threads` is how many of TensorFlow's share an operation; None leaves it to `live`.
+
+    Raises:
+      UnavailableError: `live` fails, or computes no map.
+    """
+    config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
+    environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
+    with tempfile.TemporaryDirectory() as folder:
+        settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
+        settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
+        options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
+        measured = _watch(["live", *map(str, options)], duration_s, environment)
+        statistics = json.loads(stats.read_text())
+    return {"fps": fps, "display": display, **measured, **statistics}
+
+
+def _watch(
+    words: Sequence[str], duration_s: float, environment: dict[str, str]
+) -> dict[str, float | None]:
+    """Runs a command to its end; measures the time to its first map, and its memory later on."""
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        module_command("realtime_lrp", *words),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    measured: dict[str, float | None] = {}
+    lines = []
+    try:
+        for line in process.stderr or ():
+            lines.append(line)
+            if "first map" in line:
+                measured["start_s"] = time.monotonic() - begin
+                time.sleep(duration_s * 0.8)
+                measured |= _memory(process.pid)
+        code = process.wait()
+    finally:
+        process.kill()
+    if code or "start_s" not in measured:
+        raise UnavailableError("The live path does not run:\n" + "".join(lines[-3:]))
+    return measured
+
+
+def _memory(pid: int) -> dict[str, float | None]:
+    """Resident memory of a process now and at most, MiB; None if the system does not say."""
+    with suppress(OSError, KeyError, ValueError):
+        status = Path("/proc", str(pid), "status").read_text().splitlines()
+        sizes = dict(line.split(":", 1) for line in status)
+        return {
+            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
+            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
+        }
+    return {"memory_mib": None, "peak_memory_mib": None}
+
+
+Report = Mapping[str, Any]
+"""The figures of a measurement, by their names in the JSON file."""
+
+NAMES = {
+    "origin": "baseline", "map": "map", "xla": "map through XLA",
+    "forward": "forward pass alone",
+}  # fmt: skip
+
+Row = Mapping[str, Any]
+Columns = Mapping[str, Callable[[Row], str]]
+"""Heading -> what stands under it in a row."""
+
+MS: Columns = {
+    "ms": lambda row: f"{row['ms']:.1f}",
+    "10 to 90 %": lambda row: f"{row['p10']:.1f} to {row['p90']:.1f}",
+}
+
+TABLES: Mapping[str, Columns] = {
+    "methods": {
+        "maps of one picture": lambda row: " + ".join([row["map"], *row["further"]]),
+        **MS,
+        "forward pass of it": lambda row: f"{row['forward_ms']:.1f}",
+    },
+    "resolution": {
+        "picture": lambda row: " x ".join(map(str, row["size"])),
+        **MS,
+        "GFLOP forward": lambda row: f"{row['gflops']:.1f}",
+    },
+    "transformers": {
+        "transformer": lambda row: row["model"],
+        "map": lambda row: row["map"],
+        "precision": lambda row: row["precision"],
+        **MS,
+        "forward": lambda row: f"{row['forward_ms']:.1f}",
+        "x forward": lambda row: f"{row['ms'] / row['forward_ms']:.2f}",
+    },
+    "networks": {
+        "live with": lambda row: row["model"],
+        "maps/s, one on each core": lambda row: f"{row['each_core']:.1f}",
+        "one on all cores": lambda row: f"{row['all_cores']:.1f}",
+        "precision": lambda row: row["precision"],
+        "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
+        "99 %": lambda row: f"{row['map_age_ms']['p99']:.0f} ms",
+        "first map": lambda row: f"{row['start_s']:.1f} s",
+    },
+    "live": {
+        "live": lambda row: f"{row['fps']} fps, display {row['display']}, {row['precision']}",
+        "shown": lambda row: f"{row['display_fps']:.1f}",
+        "dropped": lambda row: str(row["frames_dropped"]),
+        "maps/s": lambda row: f"{row['maps_per_s']:.1f}",
+        "picture age": lambda row: f"{row['frame_age_ms']['p50']:.1f} ms",
+        "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
+        "first map": lambda row: f"{row['start_s']:.1f} s",
+        "memory": lambda row: _gib(row["memory_mib"]),
+        "peak": lambda row: _gib(row["peak_memory_mib"]),
+    },
+}
+"""Key of the report -> the columns of its table."""
+
+
+def report_lines(report: Report) -> list[str]:
+    """The report as plain text."""
+    parts = [_head(report), _maps(report["maps"])]
+    for name, columns in TABLES.items():
+        if name in report:
+            rows = ({"map": report["map"], **row} for row in report[name])
+            parts.append(_table(rows, columns))
+    return [line for part in (*parts, _pictures(report)) for line in (*part, "")][:-1]
+
+
+def _table(rows: Iterable[Row], columns: Columns) -> list[str]:
+    table = new_table(*columns)
+    for row in rows:
+        table.add_row(*(text(row) for text in columns.values()))
+    return rendered(table, WIDTH)
+
+
+def _head(report: Report) -> list[str]:
+    return [
+        f"{report['machine']}; {report['device']}; TensorFlow {report['tensorflow']}",
+        f"{report['model']}, weights {report['weights']}, {report['map']}: "
+        f"{report['gflops']:.3g} GFLOP a forward pass, {report['million_weights']:.3g} million "
+        f"weights; measured in {report['seconds']:.0f} s",
+        *_precision(report),
+    ]
+
+
+def _precision(report: Report) -> list[str]:
+    """What `--precision auto` goes by; nothing on a GPU, whose kind decides."""
+    times = report["typical_layers_ms"]
+    if not times:
+        return []
+    measured = ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items() if ms)
+    return [f"typical layers: {measured}; precision auto is {report['fast_precision']}"]
+
+
+def _maps(rows: Sequence[Row]) -> list[str]:
+    baseline_ms = next(row["ms"] for row in rows if row["what"] == "origin")
+    forward = {(r["precision"], r["batch"]): r["ms"] for r in rows if r["what"] == "forward"}
+
+    def faster(row: Row) -> str:
+        return "" if row["what"] == "forward" else f"{baseline_ms / row['ms']:.1f}"
+
+    def passes(row: Row) -> str:
+        if row["what"] not in ("map", "xla"):
+            return ""
+        return f"{row['ms'] / forward[row['precision'], row['batch']]:.2f}"
+
+    columns: Columns = {
+        "": lambda row: NAMES[row["what"]],
+        "precision": lambda row: row["precision"],
+        "batch": lambda row: str(row["batch"]),
+        "ms/picture": MS["ms"],
+        "10 to 90 %": MS["10 to 90 %"],
+        "pictures/s": lambda row: f"{1e3 / row['ms']:.1f}",
+        "x baseline": faster,
+        "x forward": passes,
+    }
+    return _table(sorted(rows, key=lambda r: (r["what"] != "origin", r["precision"])), columns)
+
+
+def _gib(mib: float | None) -> str:
+    return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
+
+
+def _pictures(report: Report) -> list[str]:
+    lines = [
+        f"{name}: colouring a map {figures['colour']['ms']:.1f} ms, "
+        f"moving it along {figures['carry']['ms']:.1f} ms, "
+        f"laying it over the picture {figures['overlay']['ms']:.1f} ms"
+        for name, figures in report["pictures"].items()
+    ]
+    lines += [
+        f"window of {size}: drawing a picture takes {figures['draw']['ms']:.1f} ms of a core, "
+        f"showing it {figures['show']['ms']:.1f} ms"
+        for size, figures in report.get("window", {}).items()
+    ]
+    files = report["files"]
+    if "transfer" in report:
+        lines.append(f"a picture to the GPU and its map back: {report['transfer']['ms']:.2f} ms")
+    return [
+        *lines,
+        f"720p file: decode {files['decode_ms']:.1f} ms, encode {files['encode_ms']:.1f} ms",
+    ]

@@ -1,16 +1,13 @@
-"""What `bench` times: maps, transformers, drawing, files, a window, and `live` in a process."""
+"""What `bench` times: maps, transformers, drawing, files, a window; and what it compares with."""
 
 import itertools
-import json
 import logging
-import os
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -18,21 +15,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from realtime_lrp.commands.bench.networks import TRANSFORMERS, baseline, vision_transformer
-from realtime_lrp.config import Config, Settings, as_yaml
-from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.in_flight import THREADS
-from realtime_lrp.engine.measured import PACES, Pace, network_here
 from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
-from realtime_lrp.models.names import present_networks
+from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import stabilise
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.cores import core_count
+from realtime_lrp.relevance.rules.composites import Composite, any_layer
+from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
+from realtime_lrp.relevance.rules.sharing import positive
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.synthetic import moving_picture
@@ -311,92 +307,56 @@ def _explained(engine: Engine, picture: np.ndarray) -> ExplainedPicture:
     return ExplainedPicture(picture, result.region.box, (panel,))
 
 
-def measure_networks(status: Status) -> list[Row]:
-    """`live` with each named network that is there: a map on each core, and one on all cores.
+@dataclass(frozen=True)
+class OriginalZPlus(Rule):
+    """z+ with w' = max(w, 0), and a' = 1 at input layers; nothing is prepared in advance."""
 
-    Which is quicker is kept: `live` and others go by it.
+    keeps_sign = True
+
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+            a = tf.ones_like(a) if context.is_input else positive(a)
+            weights = layer.ready(positive(layer.kernel))
+            s = relevance / stabilise(layer.transform(a, weights))
+            return a * layer.transpose(s, weights, tf.shape(a))
+
+        return propagate
+
+
+def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
+    """The explainer of z+ in plain TensorFlow, as it was first implemented. Do not make it faster.
+
+    It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and
+    uses only plain TensorFlow operations. The graph cannot be used again.
     """
-    rows, cores = [], core_count()
-    for name in present_networks():
-        status(f"live with {name}")
-        config = Config(model=Model(name=name))
-        try:
-            each, shared = (measure_run(config, 60, "none", 4.0, n) for n in (1, cores))
-        except UnavailableError as error:
-            log.warning("%s is not measured: %s", name, first_line(error))
-            continue
-        PACES.add(network_here(name), Pace(each["maps_per_s"], shared["maps_per_s"]))
-        rates = {"each_core": each["maps_per_s"], "all_cores": shared["maps_per_s"]}
-        rows.append(max(each, shared, key=lambda run: run["maps_per_s"]) | rates | {"model": name})
-    return rows
+    with onednn.disabled():
+        return Explainer(graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size)
 
 
-def measure_live(config: Config, quick: bool) -> list[dict[str, Any]]:
-    """Fast precision at 30 and 60 frames a second, without a window and in one."""
-    config = config.changed(lrp={"precision": device().fast_precision})
-    displays = ["none", *(["window"] if display_reachable() else [])]
-    runs = [(30, "none")] if quick else [(fps, name) for name in displays for fps in (30, 60)]
-    duration_s = 2.0 if quick else 6.0
-    return [measure_run(config, fps, display, duration_s) for fps, display in runs]
+TRANSFORMERS = {"DeiT-Tiny": (192, 3, 12), "DeiT-Small": (384, 6, 12), "ViT-B": (768, 12, 12)}
+"""Name -> (width, heads, encoders)."""
+
+PATCH = 16
 
 
-def measure_run(
-    config: Config, fps: int, display: str, duration_s: float, threads: int | None = None
-) -> dict[str, Any]:
-    """Runs `live` once on the synthetic source; returns its statistics and its memory.
+def vision_transformer(width: int, heads: int, depth: int, side: int) -> keras.Model:
+    """A ViT (Dosovitskiy et al. 2021) with a class token, of random weights.
 
-    `threads` is how many of TensorFlow's share an operation; None leaves it to `live`.
-
-    Raises:
-      UnavailableError: `live` fails, or computes no map.
+    Tokens have `width` channels, a multiple of the heads; `side` pixels are a multiple of
+    `PATCH`.
     """
-    config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
-    environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
-    with tempfile.TemporaryDirectory() as folder:
-        settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
-        settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
-        options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
-        measured = _watch(["live", *map(str, options)], duration_s, environment)
-        statistics = json.loads(stats.read_text())
-    return {"fps": fps, "display": display, **measured, **statistics}
-
-
-def _watch(
-    words: Sequence[str], duration_s: float, environment: dict[str, str]
-) -> dict[str, float | None]:
-    """Runs a command to its end; measures the time to its first map, and its memory later on."""
-    begin = time.monotonic()
-    process = subprocess.Popen(
-        module_command("realtime_lrp", *words),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    measured: dict[str, float | None] = {}
-    lines = []
-    try:
-        for line in process.stderr or ():
-            lines.append(line)
-            if "first map" in line:
-                measured["start_s"] = time.monotonic() - begin
-                time.sleep(duration_s * 0.8)
-                measured |= _memory(process.pid)
-        code = process.wait()
-    finally:
-        process.kill()
-    if code or "start_s" not in measured:
-        raise UnavailableError("The live path does not run:\n" + "".join(lines[-3:]))
-    return measured
-
-
-def _memory(pid: int) -> dict[str, float | None]:
-    """Resident memory of a process now and at most, MiB; None if the system does not say."""
-    with suppress(OSError, KeyError, ValueError):
-        status = Path("/proc", str(pid), "status").read_text().splitlines()
-        sizes = dict(line.split(":", 1) for line in status)
-        return {
-            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
-            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
-        }
-    return {"memory_mib": None, "peak_memory_mib": None}
+    keras.utils.set_random_seed(0)
+    layers, tokens = keras.layers, (side // PATCH) ** 2 + 1
+    image = keras.Input((side, side, 3))
+    x = layers.Conv2D(width, PATCH, strides=PATCH)(image)
+    x = layers.ZeroPadding1D((1, 0))(layers.Reshape((tokens - 1, width))(x))
+    x = layers.EinsumDense("btc,cd->btd", (tokens, width), bias_axes="td")(x)
+    for _ in range(depth):
+        y = layers.LayerNormalization(epsilon=1e-6)(x)
+        x = layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(y, y)])
+        y = layers.LayerNormalization(epsilon=1e-6)(x)
+        y = layers.Dense(4 * width, activation="gelu")(y)
+        x = layers.Add()([x, layers.Dense(width)(y)])
+    x = layers.LayerNormalization(epsilon=1e-6)(x)
+    x = layers.Flatten()(layers.Cropping1D((0, tokens - 1))(x))
+    return keras.Model(image, layers.Dense(1000, activation="softmax")(x), name="vit")

@@ -5,7 +5,6 @@ It must stay as light as the schema: names come from `names`, never from the tab
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from realtime_lrp.config.keys import legal_keys, names_of
@@ -45,18 +44,26 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
                 yield from errors_of((section, name, number), names.check, one)
     for pattern, rule in config.lrp.layers.items():
         yield from errors_of(("lrp", "layers", pattern), check_rule, rule)
-    yield from errors_of(("live", "folder"), _check_folder, config.live.folder)
-    if config.concepts.gallery:
-        check = partial(_check_gallery, model=config.model.name)
-        yield from errors_of(("concepts", "gallery"), check, config.concepts.gallery)
+    folder, gallery, model = config.live.folder, config.concepts.gallery, config.model.name
+    if folder and not os.path.isdir(folder):
+        why = f"There is no folder {folder!r}. Make it, or name another one."
+        yield ("live", "folder"), MissingInputError(why)
+    if gallery and not os.path.isfile(gallery):
+        images = "" if model.lower() in EMBEDDED else " --images FOLDER"
+        why = f"There is no gallery {gallery!r}. "
+        why += f"Make one: realtime-lrp concepts --model {model}{images} -o {gallery}"
+        yield ("concepts", "gallery"), MissingInputError(why)
 
 
 def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath, Error]]:
     yield from errors_of((*path, "name"), check_model_name, model.name)
-    if model.weights not in (None, "", "imagenet", "random"):
-        yield from errors_of((*path, "weights"), _check_weights, model.weights)
-    if model.labels:
-        yield from errors_of((*path, "labels"), _check_labels, model.labels)
+    weights, labels = model.weights, model.labels
+    if weights not in (None, "", "imagenet", "random") and not os.path.isfile(weights):
+        why = f"There is no weights file {weights!r}. Expected imagenet, random or a file."
+        yield (*path, "weights"), UnavailableError(why)
+    if labels and not os.path.isfile(labels):
+        why = f"There is no labels file {labels!r}. Expected class names."
+        yield (*path, "labels"), MissingInputError(why)
 
 
 def check_also_models(config: Config) -> None:
@@ -115,29 +122,3 @@ def _check_saved_model(folder: str) -> None:
             f"{HUB}{prefix}{folder}",
             MODELS.kind,
         )
-
-
-def _check_weights(name: str) -> None:
-    if not os.path.isfile(name):
-        raise UnavailableError(
-            f"There is no weights file {name!r}. Expected imagenet, random or a file."
-        )
-
-
-def _check_labels(name: str) -> None:
-    if not os.path.isfile(name):
-        raise MissingInputError(f"There is no labels file {name!r}. Expected class names.")
-
-
-def _check_gallery(name: str, model: str) -> None:
-    if not os.path.isfile(name):
-        images = "" if model.lower() in EMBEDDED else " --images FOLDER"
-        raise MissingInputError(
-            f"There is no gallery {name!r}. "
-            f"Make one: realtime-lrp concepts --model {model}{images} -o {name}"
-        )
-
-
-def _check_folder(name: str) -> None:
-    if name and not os.path.isdir(name):
-        raise MissingInputError(f"There is no folder {name!r}. Make it, or name another one.")

@@ -48,16 +48,12 @@ def draw_maps(
     one of Matplotlib's, or an object with a `table` uint8 [256, 3]; None means "hot", or "bwr" for
     maps with negative entries.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     colours = {
         title: _colours(colormap, bool((values < 0).any())) for title, values in maps.items()
     }
     height, width = pictures.shape[1:3]
     tall = 2.6 * min(2.0, max(0.4, height / width)) + 0.3
-    size = (2.6 + 3.1 * len(maps), tall * len(pictures))
-    figure = _figure_type()(figsize=size, dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(2.6 + 3.1 * len(maps), tall * len(pictures))
     grid = figure.subplots(len(pictures), 1 + len(maps), squeeze=False)
     for number, (first, *others) in enumerate(grid):
         first.imshow(pictures[number])
@@ -68,11 +64,28 @@ def draw_maps(
     return figure
 
 
+def new_figure(width: float, height: float, title: str = "", dpi: float = 100) -> "Figure":
+    """An empty figure of a size in inches, with a title."""
+    figure = _figure_type()(figsize=(width, height), dpi=dpi, layout="constrained")
+    if title:
+        figure.suptitle(drawable(title), parse_math=False)
+    return figure
+
+
+def pixels_of(figure: "Figure") -> np.ndarray:
+    """The figure as it is drawn, uint8 [H, W, 3] RGB."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    with warnings.catch_warnings(action="ignore"):  # letters that the font lacks
+        canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
 def png_of(figure: "Figure") -> bytes:
     """The figure as a PNG file."""
     file = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks
+    with warnings.catch_warnings(action="ignore"):  # as above
         figure.savefig(file, format="png")
     return file.getvalue()
 

@@ -1,12 +1,12 @@
 """Draws the summary of a recording or a folder: small frames, probabilities and relevance."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from realtime_lrp.notebook.figure import new_figure, pixels_of
 from realtime_lrp.notebook.html import drawable
 from realtime_lrp.video.pictures import encode_picture
 
@@ -16,8 +16,6 @@ LABELS = 5
 
 GAP, GAP_S = 20, 2.0
 """Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
-
-Figure = Any
 
 
 class Timeline:
@@ -42,7 +40,7 @@ class Timeline:
                 self._rows, self._step = self._rows[::2], 2 * self._step
         self._count += 1
 
-    def draw(self, probabilities: Figure, relevance: Figure) -> None:
+    def draw(self, probabilities: Any, relevance: Any) -> None:
         """Draws into two axes; lines break where there is a gap in time.
 
         If most of the axis would be gaps, the frames are drawn side by side instead.
@@ -60,7 +58,7 @@ class Timeline:
             unit = f"explained frames ({jumps} from {where})"
         breaks = np.flatnonzero(gaps) + 1
 
-        def line(axes: Figure, values: list[float], **style: Any) -> None:
+        def line(axes: Any, values: list[float], **style: Any) -> None:
             shown = np.insert(np.array(values, float), breaks, np.nan)
             axes.plot(np.insert(at, breaks, at[breaks]), shown, self._style, **style)
 
@@ -85,24 +83,6 @@ class Timeline:
                 axes.xaxis.get_major_locator().set_params(integer=True)
 
 
-def figure_pixels(figure: Figure, dpi: float | None = None) -> np.ndarray:
-    """The figure as it is drawn, uint8 [H, W, 3] RGB; `dpi` None is the figure's."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    if dpi:
-        figure.set_dpi(dpi)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks
-        canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def figure_png(figure: Figure, description: str, dpi: float | None = None) -> bytes:
-    """The PNG file of a figure; the description is kept in it, see `write_picture`."""
-    return encode_picture(".png", figure_pixels(figure, dpi), description)
-
-
 def write_summary(
     path: Path,
     title: str,
@@ -115,13 +95,10 @@ def write_summary(
 
     Of more than `most` thumbnails, (caption, uint8 [h, w, 3] RGB), some are left out evenly.
     """
-    from matplotlib.figure import Figure
-
     chosen = np.linspace(0, len(thumbnails) - 1, min(most, len(thumbnails))).round().astype(int)
     rows = -(-len(chosen) // COLUMNS)
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
-    figure = Figure(figsize=(13, rows * tall + 4.8), dpi=110, layout="constrained")
-    figure.suptitle(drawable(title), parse_math=False)
+    figure = new_figure(13, rows * tall + 4.8, title, dpi=110)
     heights = [max(rows * tall, 0.1), 4.2]
     pictures, lines = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     for axes in (grid := pictures.subplots(rows, COLUMNS, squeeze=False)).flat:
@@ -131,6 +108,4 @@ def write_summary(
         axes.imshow(picture)
         axes.set_title(drawable(caption), fontsize=9, parse_math=False)
     timeline.draw(*lines.subplots(2, 1, sharex=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the font lacks
-        path.write_bytes(figure_png(figure, description))
+    path.write_bytes(encode_picture(".png", pixels_of(figure), description))

@@ -10,23 +10,13 @@ KNOWN = (
     (0, b"\x89PNG\r\n\x1a\n", "PNG", "picture"),
     (0, b"\xff\xd8\xff", "JPEG", "picture"),
     (0, b"GIF8", "GIF", "picture"),
-    (0, b"BM", "BMP", "picture"),
-    (0, b"II*\0", "TIFF", "picture"),
-    (0, b"MM\0*", "TIFF", "picture"),
     (8, b"WEBP", "WebP", "picture"),
     (4, b"ftypavi", "AVIF", "picture"),
     (4, b"ftyphei", "a HEIC picture", ""),  # of phones; OpenCV's wheel does not read it
     (4, b"ftyp", "MP4 or MOV", "video"),
     (0, b"\x1a\x45\xdf\xa3", "MKV or WebM", "video"),
-    (8, b"AVI ", "AVI", "video"),
     (0, b"%PDF", "a PDF document", ""),
     (0, b"PK\x03\x04", "a ZIP archive", ""),
-    (0, b"\x1f\x8b", "a gzip archive", ""),
-    (0, b"\x89HDF", "an HDF5 file", ""),
-    (0, b"\x93NUMPY", "a NumPy array", ""),
-    (0, b"P7\n", "a PAM picture", ""),
-    (0, b"PF\n", "a PFM picture", ""),
-    (0, b"Pf\n", "a PFM picture", ""),
 )
 """Where which bytes stand, what they say, and whether that is read: as a picture or a video."""
 

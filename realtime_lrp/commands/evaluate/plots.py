@@ -16,10 +16,11 @@ import numpy as np
 from realtime_lrp.commands.evaluate.bootstrap import intervals
 from realtime_lrp.commands.evaluate.metrics import CHANCE, METRICS, Measurement
 from realtime_lrp.config import Config
+from realtime_lrp.notebook.figure import new_figure, pixels_of
 from realtime_lrp.notebook.html import drawable
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.rules.composites import COMPOSITES
-from realtime_lrp.results.summary import figure_pixels, figure_png
+from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Painter, lay_over
@@ -56,7 +57,7 @@ def save_plot(figure: "Figure", stem: Path, description: str) -> None:
 
     The description is kept in both, where other programs show it.
     """
-    stem.with_suffix(".png").write_bytes(figure_png(figure, description, DPI))
+    stem.with_suffix(".png").write_bytes(encode_picture(".png", pixels_of(figure), description))
     metadata = {"CreationDate": None, "Subject": description}
     figure.savefig(stem.with_suffix(".pdf"), metadata=metadata)
 
@@ -67,7 +68,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     positions = measurement.patches_taken / measurement.patches_taken[-1]
     columns = min(4, len(rows))
     lines = -(-len(rows) // columns)
-    figure = new_figure(max(2.4 * columns + 0.6, 6.4), 2.1 * lines + 1.2, title)
+    figure = new_figure(max(2.4 * columns + 0.6, 6.4), 2.1 * lines + 1.2, title, DPI)
     panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     for axes in panels.flat[len(rows) :]:
         axes.set_visible(False)
@@ -96,7 +97,7 @@ def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
 
     Chance, and a row that lacks a metric, are left out.
     """
-    figure = new_figure(10.5, 4.8, title)
+    figure = new_figure(10.5, 4.8, title, DPI)
     for axes, (across, up) in zip(figure.subplots(1, len(PAIRS)), PAIRS, strict=True):
         for number, row in enumerate(rows):
             if row["name"] != CHANCE and None not in (row.get(across), row.get(up)):
@@ -130,17 +131,6 @@ def _point(axes: "Axes", row: Mapping[str, Any], across: str, up: str, number: i
 def _axis_label(key: str) -> str:
     metric = METRICS[key]
     return f"{metric.name}, {metric.direction} is good"
-
-
-def new_figure(width: float, height: float, title: str) -> "Figure":
-    """An empty figure with a title, width and height in inches, drawn without a window."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(title, fontsize=11, parse_math=False)
-    return figure
 
 
 def best_and_worst(measurement: Measurement) -> tuple[list[int], list[int]]:
@@ -183,7 +173,7 @@ def map_sheet(
     bands = [[name for name in maps if name not in methods], methods]
     width = 1 + max(map(len, bands))
     rows = len(pictures) * len([band for band in bands if band])
-    figure = new_figure(1.25 * width, (1.5 if captions else 1.35) * rows, "")
+    figure = new_figure(1.25 * width, (1.5 if captions else 1.35) * rows, dpi=DPI)
     grid = figure.subplots(rows, width, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
@@ -202,7 +192,7 @@ def map_sheet(
                     axes.text(0.5, -0.04, text, transform=axes.transAxes, ha="center", va="top",
                               fontsize=6, parse_math=False)  # fmt: skip
         first += len(pictures)
-    return figure_pixels(figure, DPI)
+    return pixels_of(figure)
 
 
 def _overlaid(

@@ -10,16 +10,16 @@ from test_kiosk_parts import Thread
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.concepts import (
+from realtime_lrp.commands.kiosk.pages import (
     ANSWER_S,
     CONCEPT_S,
     FORGIVEN_S,
     WAIT_S,
     ConceptPage,
     ConceptTurns,
+    Moment,
     ShownConcept,
 )
-from realtime_lrp.commands.kiosk.page import Moment
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
@@ -183,7 +183,7 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     assert "heart" in visit.words()
     maps = own_map(9, -0.5, 0), own_map(7, 0.4, 1), own_map(5, 0.3, 2), own_map(2, 0.1, 6)
     visit.concepts = ConceptResult("conv", maps, 16)
-    visit.until(lambda: visit.kiosk.page.channel is not None, ANSWER_S)
+    visit.until(lambda: visit.kiosk.pages.channel is not None, ANSWER_S)
     assert visit.asked.channel == 5, "the largest that speaks for the answer and has pictures"
     assert visit.words()[1] == "what these pictures have in common"
     assert visit.drawn() is None, "no longer the map of the answer"

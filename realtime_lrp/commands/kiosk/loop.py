@@ -19,8 +19,7 @@ from realtime_lrp.commands.kiosk.camera import (
 from realtime_lrp.commands.kiosk.captions import Captions, opening_text
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
-from realtime_lrp.commands.kiosk.page import Moment
-from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
+from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import (
     ClosedCard,
     ScreenArtist,

@@ -8,13 +8,13 @@ bool [N, h, w].
 import gc
 import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.curves import BATCH, GRID, REPLACED, CurveMeter, areas
 from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     CONFIGURED,
@@ -25,10 +25,10 @@ from realtime_lrp.commands.evaluate.metrics import (
     Values,
     explainer_settings,
 )
-from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.in_flight import each
+from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
@@ -37,6 +37,7 @@ from realtime_lrp.relevance.maps.layer_views import ExplainTargets
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.video.libraries import cv2
 
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
 SHOWN = 3  # maps of a row that are kept for the picture of all maps
@@ -254,3 +255,158 @@ def _batches(array: np.ndarray) -> list[np.ndarray]:
 def _joined(parts: Sequence[Values]) -> dict[str, np.ndarray]:
     """The values of all batches, by figure; samples are on the last axis."""
     return {key: np.concatenate([part[key] for part in parts], axis=-1) for key in parts[0]}
+
+
+GRID = 16  # patches per row and per column
+STEPS = 10  # of a curve; docs/evaluation.md says how exact the areas are
+
+REPLACED = np.rint(GRID**2 * (np.arange(STEPS + 1) / STEPS) ** 2).astype(int)
+"""How many patches are replaced at each point of a curve; dense at the start."""
+
+AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])
+"""What each point of a curve contributes to the area; the same for every row and picture."""
+
+BLUR_SHARE = 1 / 16
+"""Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
+
+BATCH = 16  # samples that are measured together, each for two classes
+
+Curve = np.ndarray
+"""float64 [points, N], the probability of each picture's class at each entry of `REPLACED`."""
+
+
+class CurveMeter:
+    """Measures curves of the same pictures, uint8 [N, h, w, 3], for any order of patches.
+
+    `scores` takes up to `BATCH` pictures, as `measure` does; `classes`, int [N], are those whose
+    probability counts. The ends of a curve are the same for every order, and computed once.
+    """
+
+    def __init__(
+        self,
+        scores: Callable[[np.ndarray], np.ndarray],
+        pictures: np.ndarray,
+        classes: np.ndarray,
+    ):
+        self._scores, self._pictures, self._classes = scores, pictures, classes
+        deviation = min(pictures.shape[1:3]) * BLUR_SHARE
+        self._blurred = np.stack([cv2.GaussianBlur(one, (0, 0), deviation) for one in pictures])
+        parts = np.split(np.arange(len(pictures)), range(BATCH, len(pictures), BATCH))
+        self._whole, self._all_blurred = (
+            np.concatenate([self._probabilities(np.bool_(blurred), part) for part in parts])
+            for blurred in (False, True)
+        )
+
+    def measure(self, ranks: np.ndarray, samples: np.ndarray) -> dict[str, Curve]:
+        """The curves "deletion" and "insertion" of the pictures with these numbers.
+
+        `ranks` are int [n, h, w], see `measures.patch_ranks`.
+        """
+        taken = ranks < REPLACED[:, None, None, None]
+        return {"deletion": self._curve(taken, samples), "insertion": self._curve(~taken, samples)}
+
+    def _curve(self, blurred: np.ndarray, samples: np.ndarray) -> Curve:
+        """One curve of each sample; `blurred`, bool [points, n, h, w], says where."""
+        ends = self._whole[samples], self._all_blurred[samples]
+        first, last = ends[:: -1 if blurred[0].any() else 1]
+        between = [self._probabilities(where[..., None], samples) for where in blurred[1:-1]]
+        return np.stack([first, *between, last], dtype=np.float64)
+
+    def _probabilities(self, blurred: np.ndarray | np.bool, samples: np.ndarray) -> np.ndarray:
+        """The probabilities of some samples that are blurred in places."""
+        pictures = np.where(blurred, self._blurred[samples], self._pictures[samples])
+        return self._scores(pictures)[np.arange(len(samples)), self._classes[samples]]
+
+
+def areas(curves: Mapping[str, Curve]) -> dict[str, np.ndarray]:
+    """The area under each curve of each picture, as a share of the whole plot."""
+    return {name: AREA_WEIGHTS @ curve for name, curve in curves.items()}
+
+
+MAX_STAGES = 6
+MOST_HALVINGS = 64  # of the weights of the output layer
+
+SEED_OFFSET = 90210
+"""Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
+
+
+class RandomisedStages:
+    """The stages of randomisation of a model, from the output to the input.
+
+    The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and
+    of Sixt et al. 2020, "When explanations lie". Layers get new weights from their own
+    initialisers. The large outputs of a randomised network saturate its softmax, and a class of
+    probability 0 has no relevance. So the weights of the output layer are halved until every
+    class that is explained is probable enough. That gives each class the same map at half the
+    strength. Where no stage is entered, the model is as before.
+    """
+
+    def __init__(self, model: keras.Model, seed: int):
+        keras.utils.set_random_seed(SEED_OFFSET + seed)
+        fresh = list(layers_with_weights(keras.models.clone_model(model)))[::-1]
+        self._layers = list(layers_with_weights(model))[::-1]
+        self._trained = [layer.get_weights() for layer in self._layers]
+        self._fresh = [layer.get_weights() for layer in fresh]
+        numbers = np.unique(np.linspace(1, len(self._layers), MAX_STAGES).round().astype(int))
+        self.stages = [Stage(int(count), self._layers[count - 1].name) for count in numbers]
+        self._halvings: dict[Stage, int] = {}
+
+    @contextmanager
+    def enter(self, stage: Stage, is_probable: Callable[[], bool]) -> Iterator[None]:
+        """Randomises the model as far as a stage says; leaving the context undoes it.
+
+        `is_probable`, whether the model as it is gives the classes enough probability, is asked the
+        first time that a stage is entered.
+        """
+        layers = self._layers[: stage.layers]
+        try:
+            for layer, weights in zip(layers, self._fresh, strict=False):
+                layer.set_weights(weights)
+            if stage in self._halvings:
+                self._weaken(self._halvings[stage])
+            else:
+                self._halvings[stage] = self._weaken_until(is_probable)
+            yield
+        finally:
+            for layer, weights in zip(layers, self._trained, strict=False):
+                layer.set_weights(weights)
+
+    def _weaken_until(self, is_probable: Callable[[], bool]) -> int:
+        """Halves the weights of the output layer until it suffices; returns how often."""
+        for halvings in range(MOST_HALVINGS):
+            if is_probable():
+                return halvings
+            self._weaken(1)
+        return MOST_HALVINGS
+
+    def _weaken(self, halvings: int) -> None:
+        output = self._layers[0]
+        output.set_weights([weights / 2**halvings for weights in output.get_weights()])
+
+
+def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from pictures to scores, float32 [N, classes], of the model as it is.
+
+    It runs the Keras model alone, so that it follows when the weights change.
+    """
+    network, model = engine.network, engine.model
+    picture = tf.TensorSpec([None, *engine.explainer.input_shape], tf.float32)
+    forward = tf.function(lambda x: model(x, training=False)).get_concrete_function(picture)
+    blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
+    expected, outputs = engine.explainer.scores(blank), forward(blank)
+    is_logits = np.abs(tf.nn.softmax(outputs) - expected).max() < np.abs(outputs - expected).max()
+
+    def scores(pictures: np.ndarray) -> np.ndarray:
+        outputs = forward(network.prepare(pictures))
+        return (tf.nn.softmax(outputs) if is_logits else outputs).numpy()
+
+    return scores
+
+
+def layers_with_weights(model: keras.Model) -> Iterator[keras.Layer]:
+    """The layers with trained weights, from input to output, also those of nested models."""
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            yield from layers_with_weights(layer)
+        elif layer.weights and type(layer).__name__ != "Normalization":
+            yield layer

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.bootstrap import intervals
-from realtime_lrp.commands.evaluate.metrics import CHANCE, METRICS, Measurement
+from realtime_lrp.commands.evaluate.metrics import CHANCE, METRICS, Measurement, intervals
 from realtime_lrp.config import Config
 from realtime_lrp.notebook.figure import new_figure, pixels_of
 from realtime_lrp.notebook.html import drawable

@@ -13,21 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.bootstrap import (
-    FEWEST,
+from realtime_lrp.commands.evaluate.metrics import (
+    FEWEST_PHOTOS,
     LEVEL,
+    METRICS,
     RESAMPLES,
     Difference,
-    best_of,
-    compared,
-    intervals,
-)
-from realtime_lrp.commands.evaluate.metrics import (
-    METRICS,
     MeasuredRow,
     Measurement,
     Metric,
     Values,
+    best_of,
+    compared,
+    intervals,
 )
 from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter_plot
 from realtime_lrp.config.provenance import KEY
@@ -174,8 +172,8 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     explanations += [
         f"±       half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}",
         "*       the best of a column, and what cannot be told from it on these pictures (95 %)"
-        if report["distinct_photos"] >= FEWEST
-        else f"        fewer than {FEWEST} photos: which row is the best cannot be said",
+        if report["distinct_photos"] >= FEWEST_PHOTOS
+        else f"        fewer than {FEWEST_PHOTOS} photos: which row is the best cannot be said",
     ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:
@@ -191,7 +189,7 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
 def is_tied(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> bool:
     """Whether a row is the best by a figure or cannot be told from the best."""
     behind = row["from_best"].get(key)
-    enough = report["distinct_photos"] >= FEWEST
+    enough = report["distinct_photos"] >= FEWEST_PHOTOS
     return bool(enough and behind and behind["interval"][0] <= 0 <= behind["interval"][1])
 
 

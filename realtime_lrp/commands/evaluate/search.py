@@ -23,9 +23,8 @@ import msgspec
 import numpy as np
 import yaml
 
-from realtime_lrp.commands.evaluate import bootstrap
 from realtime_lrp.commands.evaluate.measuring import Evaluation
-from realtime_lrp.commands.evaluate.metrics import Values, photo_of
+from realtime_lrp.commands.evaluate.metrics import FEWEST_PHOTOS, Values, intervals, photo_of
 from realtime_lrp.commands.evaluate.report import with_interval
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search_space import (
@@ -225,7 +224,7 @@ def search_report(
     found = best_first(tried)[0].candidate
 
     def interval(values: np.ndarray) -> list[float]:
-        (ends,) = bootstrap.intervals(values[:, None], photos)
+        (ends,) = intervals(values[:, None], photos)
         return [round(end, 4) for end in ends or ()]
 
     ahead = {name: rows[FOUND][GAIN] - row[GAIN] for name, row in rows.items() if name != FOUND}
@@ -293,10 +292,10 @@ def _verdicts(report: Mapping[str, Any]) -> list[str]:
         low, high = difference["interval"]
         if report["found"]["name"] == difference["to"]:
             verdict = f"found is {difference['to']} itself"
-        elif difference["photos"] < bootstrap.FEWEST:
+        elif difference["photos"] < FEWEST_PHOTOS:
             verdict = (
                 f"too few photos to compare found with {difference['to']}: {difference['photos']}, "
-                f"expected {bootstrap.FEWEST} or more"
+                f"expected {FEWEST_PHOTOS} or more"
             )
         elif low > 0:
             verdict = f"found beats {difference['to']}"

@@ -19,7 +19,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import capture as capture_module
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, Capture
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.video.child_source import ChildSource
+from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.source import Source, Timeline
 from realtime_lrp.video.sources import open_source
 

@@ -13,7 +13,7 @@ from viewer import LOOK
 
 from realtime_lrp import Explainer
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.results.records import TOP_CONCEPTS
+from realtime_lrp.results.companions import TOP_CONCEPTS
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.follow import Follower

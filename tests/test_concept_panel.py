@@ -35,7 +35,7 @@ from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.results.records import concept_records
+from realtime_lrp.results.companions import concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.window.window import Mouse

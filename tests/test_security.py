@@ -22,8 +22,8 @@ from realtime_lrp import config
 from realtime_lrp.commands.inspect import run_name
 from realtime_lrp.errors import OutputError, UnavailableError, masked
 from realtime_lrp.video.cameras import open_camera
-from realtime_lrp.video.child_source import ChildSource
 from realtime_lrp.video.files import outputs_for
+from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.sources import open_source
 
 pytestmark = pytest.mark.usefixtures("new_processes")

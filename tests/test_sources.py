@@ -20,8 +20,7 @@ from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras
 from realtime_lrp.video.cameras import Camera, CameraSettings
-from realtime_lrp.video.child_source import ChildSource
-from realtime_lrp.video.picture_process import FROM_CHILD, Facts, Given, Next
+from realtime_lrp.video.picture_process import FROM_CHILD, ChildSource, Facts, Given, Next
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.screen import Screen

@@ -178,9 +178,9 @@ def test_an_output_folder_that_is_removed_meanwhile_fails_its_films(job, clips, 
 @pytest.mark.parametrize(
     ("where", "error", "code", "made"),
     [
-        ("films.overlay_file", FullDiskError("The disk is full."), 74, 1),
-        ("films.Engine", UnavailableError("The weights are missing."), 69, 1),
-        ("films.overlay_file", ValueError("an accident"), 70, 2),
+        ("overlay.overlay_file", FullDiskError("The disk is full."), 74, 1),
+        ("overlay.Engine", UnavailableError("The weights are missing."), 69, 1),
+        ("overlay.overlay_file", ValueError("an accident"), 70, 2),
     ],
 )
 def test_what_ends_the_job_and_what_only_one_film(
@@ -210,7 +210,7 @@ def test_nothing_of_ray_is_imported_without_an_option():
             for module in modules:
                 if module.split(".")[0] == "ray" or module.endswith("video.cluster"):
                     importing.setdefault(path.name, set()).add(module.split(".")[-1])
-    assert importing == {"cluster.py": {"ray"}, "job.py": {"cluster"}}
+    assert importing == {"cluster.py": {"ray"}, "run.py": {"cluster"}}
 
 
 @pytest.mark.parametrize(

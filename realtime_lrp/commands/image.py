@@ -17,9 +17,8 @@ from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
-from realtime_lrp.results.companions import Companions, OpenCompanions
+from realtime_lrp.results.companions import Companions, OpenCompanions, map_record, raw_map_arrays
 from realtime_lrp.results.failures import Failures
-from realtime_lrp.results.records import map_record, raw_map_arrays
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import atomic_file, refuse_link

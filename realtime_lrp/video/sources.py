@@ -14,8 +14,8 @@ from typing import Any
 from realtime_lrp.errors import MissingInputError, masked
 from realtime_lrp.video import cameras
 from realtime_lrp.video.cameras import CameraSettings
-from realtime_lrp.video.child_source import ChildSource
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.screen import Screen
 from realtime_lrp.video.source import Source

@@ -157,7 +157,7 @@ def main():
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
     from realtime_lrp.system.program import set_verbosity
-    from realtime_lrp.video.child_source import ChildSource
+    from realtime_lrp.video.picture_process import ChildSource
 
     folder, words = Path(sys.argv[1]), sys.argv[2:]
     file = words.pop(0) if words and words[0].endswith(".yaml") else None

@@ -25,7 +25,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.results.records import concept_records, map_record
+from realtime_lrp.results.companions import concept_records, map_record
 from realtime_lrp.results.snapshot import Snapshot, save_snapshot
 from realtime_lrp.system.atomic import check_output, stale_parts_in
 from realtime_lrp.video.recorder import Recorder, check_film

@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from realtime_lrp.commands.video.films import Outcome
+from realtime_lrp.commands.video.overlay import Outcome
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.commands.video.worker import Order, make_film
 from realtime_lrp.config import Config

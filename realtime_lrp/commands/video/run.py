@@ -3,29 +3,218 @@
     child process: decode -> batches ----------------> draw, encode, verify
     this process:          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
-`job` goes through the files, `task` knows what is there of each, `films` and `overlay` make it,
-`recoding` talks to the child, and `recode` is the child. With --workers and --ray `job` has Ray
-(`cluster`) run `worker` for each file; `stored` are files in object stores.
+This file goes through the files, `task` knows what is there of each, `overlay` makes it, `recoding`
+talks to the child, and `recode` is the child. With --workers and --ray Ray (`cluster`) runs
+`worker` for each file; `stored` are files in object stores.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from realtime_lrp.commands.video.job import Job, with_float32
+from realtime_lrp.commands.video.overlay import Films, Outcome, notes_of
 from realtime_lrp.commands.video.task import Task, VideoOptions
-from realtime_lrp.config import Config
-from realtime_lrp.errors import OutputError, UsageError
+from realtime_lrp.config import Config, check_names
+from realtime_lrp.errors import (
+    Error,
+    InternalError,
+    OutputError,
+    TemporaryError,
+    TransferError,
+    UsageError,
+)
+from realtime_lrp.realtime.stats import Stats, write_figures
+from realtime_lrp.results.failures import Failures
 from realtime_lrp.system.atomic import check_output, stale_parts
+from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.object_store import is_stored, local_path
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.writer import CONTAINERS
 
-MOST_S = 1e7
+TICK_S = 0.5
+LEAVING_S = 10.0
+"""Maximum wait for workers that end because Ray has, in seconds."""
 
 log = logging.getLogger(__name__)
+
+Outcomes = Generator[tuple[Task, Outcome], None, None]
+
+
+class Job:
+    """The recordings of a command, and what became of them; `tasks` are checked."""
+
+    def __init__(
+        self, config: Config, options: VideoOptions, tasks: Sequence[Task], progress: Progress
+    ):
+        self._config, self._options, self._progress = config, options, progress
+        self._tasks, self._finished = tasks, 0
+        self._failures = Failures(len(tasks), "videos done")
+        self._last: Outcome | None = None
+        self._stats: Stats | None = None
+
+    def run(self) -> Iterator[str]:
+        """Yields a line for each film that is done, as `video.run.run` does."""
+        for task in self._tasks:
+            if task.done:
+                yield self._skipped(task)
+        waiting = deque(task for task in self._tasks if not task.done)
+        if len(self._tasks) == 1 and waiting:  # before the network is loaded and Ray started
+            if waiting[0].refused:
+                raise waiting[0].refused
+            waiting[0].check_source()
+        try:
+            shared = bool(self._options.workers or self._options.ray)
+            with closing(self._by_workers(waiting) if shared else self._here(waiting)) as outcomes:
+                for task, outcome in outcomes:
+                    yield from self._ended(task, outcome)
+        except (KeyboardInterrupt, TransferError, TemporaryError) as stop:
+            self._failures.log_stop(stop, self._finished)
+            raise
+        self._write_stats()
+        self._failures.raise_worst(self._finished)
+
+    def _here(self, waiting: deque[Task]) -> Outcomes:
+        """Makes the films in this process, one after the other."""
+        films = Films(self._config, self._options)
+        for task in waiting:
+            if self._begun(task):
+                yield task, films.make(task, self._stats, self._progress)
+
+    def _by_workers(self, waiting: deque[Task]) -> Outcomes:
+        """Has Ray's workers make the films, and gives each when it is done."""
+        if not waiting:
+            return
+        from realtime_lrp.commands.video.cluster import Cluster
+
+        check_names(self._config)
+        workers, begin = Cluster(self._config, self._options), time.monotonic()
+        running: dict[Any, Task] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers.count:
+                    task = waiting.popleft()
+                    if self._begun(task):
+                        running[workers.begin(task)] = task
+                self._progress.all_files(self._stats.frames_shown if self._stats else 0)
+                for call in workers.wait(list(running), TICK_S) if running else ():
+                    task = running.pop(call)
+                    try:
+                        outcome = workers.get(call)
+                    except TemporaryError as lost:
+                        outcome = Outcome(error=lost)
+                    if outcome.stats and self._stats is None:  # the rates are those of all workers
+                        of_one = outcome.stats
+                        self._stats = Stats(of_one.device, of_one.precision, first_map=begin)
+                        self._stats.maps_in_flight = (of_one.maps_in_flight or 1) * workers.count
+                    yield task, outcome
+        finally:
+            try:
+                workers.close()
+            finally:
+                _remove_parts(running.values())
+
+    def _begun(self, task: Task) -> bool:
+        try:
+            if task.refused:
+                raise task.refused
+            task.begin()
+        except Error as error:
+            self._fail(task, error)
+            return False
+        return True
+
+    def _ended(self, task: Task, outcome: Outcome) -> Iterator[str]:
+        for line in outcome.log:
+            log.warning("%s", line)
+        error = outcome.error
+        if isinstance(error, Failed):
+            found = error.error()
+            if not isinstance(found, Error):
+                found = error.noted(InternalError(f"{task.source.name}: {found}"))
+            error = found
+        if error:
+            if outcome.for_all:
+                raise error
+            self._fail(task, error)
+            if isinstance(error, TransferError) and not task.stored:
+                raise error  # the disk of the films
+            return
+        self._count(outcome)
+        yield self._done(task, outcome) if outcome.report else self._skipped(task)
+
+    def _skipped(self, task: Task) -> str:
+        self._finished += 1
+        self._progress.end("skipped", task.source.name, output=task.shown)
+        return f"{task.source.name}: finished before -> {task.shown}"
+
+    def _done(self, task: Task, outcome: Outcome) -> str:
+        report = outcome.report
+        assert report is not None
+        self._finished += 1
+        notes = notes_of(report)
+        for note in notes:
+            log.warning("%s: %s", task.source.name, note)
+        self._progress.end(
+            "done", task.source.name, output=task.shown, frames=report.frames,
+            bad_packets=report.bad_packets, notes=notes, beside=task.beside,
+        )  # fmt: skip
+        return f"{task.source.name}: {report.frames} frames -> {task.shown} ({outcome.computed})"
+
+    def _fail(self, task: Task, error: Exception) -> None:
+        code = getattr(error, "exit_code", 70)
+        self._progress.end("failed", task.source.name, error=str(error), exit_code=code)
+        if len(self._tasks) == 1:
+            raise error
+        if not isinstance(error, TransferError) or task.stored:
+            self._failures.add(task.source, error)
+
+    def _count(self, outcome: Outcome) -> None:
+        new, self._last = outcome.stats, outcome
+        assert new is not None
+        if self._stats is None:
+            self._stats = new
+        elif new is not self._stats:
+            self._stats.frames_captured += new.frames_captured
+            self._stats.frames_shown += new.frames_shown
+            self._stats.maps += new.maps
+            self._stats.map_ms.extend(new.map_ms)
+            self._stats.traces = max(self._stats.traces, new.traces)
+
+    def _write_stats(self) -> None:
+        path, made = self._options.stats, self._last and self._last.provenance
+        if path and self._stats and made:
+            write_figures(path, self._stats.as_dict(live=False), made)
+        elif path:
+            log.warning("nothing was done: %s is not written", path)
+
+
+def _remove_parts(tasks: Iterable[Task]) -> None:
+    """Removes what is left of the films under way, once their workers have ended."""
+    deadline = time.monotonic() + LEAVING_S
+    while not all([task.remove_parts() for task in tasks]):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(TICK_S / 5)
+
+
+def with_float32(config: Config) -> Config:
+    """The configuration with float32 for `auto`, so that the film says in what it was computed.
+
+    A repeat from the film computes in float32 then, also without the files beside it.
+    """
+    if config.lrp.precision != "auto":
+        return config
+    lrp = config.lrp.model_copy(update={"precision": "float32"})
+    return config.model_copy(update={"lrp": lrp})
+
+
+MOST_S = 1e7
 
 
 def run(config: Config, options: VideoOptions) -> Iterator[str]:

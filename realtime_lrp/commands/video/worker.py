@@ -15,7 +15,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.system.channel import Failed
 
 if TYPE_CHECKING:
-    from realtime_lrp.commands.video.films import Films, Outcome
+    from realtime_lrp.commands.video.overlay import Films, Outcome
     from realtime_lrp.commands.video.task import Task, VideoOptions
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
@@ -70,7 +70,7 @@ def make_film(order: Order) -> "Outcome":
 
 
 def _films(order: Order) -> "Films":
-    from realtime_lrp.commands.video.films import Films
+    from realtime_lrp.commands.video.overlay import Films
 
     wanted = f"{order.config.model_dump_json()} {order.options.exact} {order.options.sidecar}"
     if wanted not in _kept:

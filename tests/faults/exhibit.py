@@ -201,7 +201,7 @@ def sample_of(kiosk, now):
         "age": now - kiosk._shown.time if live else None,
         "drawn": now - kiosk._drawn_at,
         "maps": kiosk._stats.maps,
-        "concept": kiosk.pages.channel is not None,
+        "concept": kiosk.page.channel is not None,
         "threads": threading.active_count(),
         "files": process.num_fds(),
         "memory": process.memory_info().rss / 2**20,

@@ -45,7 +45,7 @@ from realtime_lrp.relevance.maps.precision import choose_precision
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
-from realtime_lrp.relevance.network.checks import Bound
+from realtime_lrp.relevance.network.checks import Bound, ColourTransform
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import At, end_at, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
@@ -179,7 +179,7 @@ class Explainer(ConceptViews):
         asked = asked_maps(method, also)
         if composite != AUTO:
             composite_named(composite)  # an unknown name is refused before the graph is built
-        model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
+        model, self._colours, labels, low, high = _model_parts(model, labels, low, high)
         if isinstance(model, Graph) and output is not None:
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
         graph = model if isinstance(model, Graph) else build_graph(model, pool, output, size)
@@ -422,3 +422,22 @@ class Explainer(ConceptViews):
         self._layers = Lazy(layers_function(self._plans[0], self._as_built), self._signature)
         graph = self._graph  # not the explainer, which the function would keep in memory
         self._scores = Lazy(lambda x: graph.forward(x)[graph.output], self._signature[:1])
+
+
+def _model_parts(
+    model: "keras.Model | Network | Graph",
+    labels: Sequence[str] | None,
+    low: Bound | None,
+    high: Bound | None,
+) -> "tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]":
+    """The model, how its input becomes RGB, labels, low and high: the user's before its own."""
+    if isinstance(model, keras.Model | Graph):
+        return model, None, labels, low, high
+    if not hasattr(model, "colours"):
+        raise UsageError(f"Expected a Keras model or a Network. Received {model!r:.80}.")
+    if model.model is None:
+        raise UsageError(f"The model of {model.name!r} is gone. Load the network once more.")
+    if low is None and high is None:
+        low, high = model.box()["low"], model.box()["high"]
+    labels = model.labels if labels is None else labels
+    return model.model, model.colours(), labels, low, high

@@ -5,9 +5,7 @@ Each check says what was received, what was expected and what to do.
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -20,9 +18,6 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.system.memory import available_bytes, gib
-
-if TYPE_CHECKING:
-    from realtime_lrp.models.networks import Network
 
 ColourTransform = tuple[np.ndarray, np.ndarray]
 """offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""
@@ -53,25 +48,6 @@ def check_options(
         raise UsageError(f"Expected samples as a whole number above 0. Received {samples!r}.")
     if isinstance(also, str):
         raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
-
-
-def model_parts(
-    model: "keras.Model | Network | Graph",
-    labels: Sequence[str] | None,
-    low: Bound | None,
-    high: Bound | None,
-) -> "tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]":
-    """The model, how its input becomes RGB, labels, low and high: the user's before its own."""
-    if isinstance(model, keras.Model | Graph):
-        return model, None, labels, low, high
-    if not hasattr(model, "colours"):
-        raise UsageError(f"Expected a Keras model or a Network. Received {model!r:.80}.")
-    if model.model is None:
-        raise UsageError(f"The model of {model.name!r} is gone. Load the network once more.")
-    if low is None and high is None:
-        low, high = model.box()["low"], model.box()["high"]
-    labels = model.labels if labels is None else labels
-    return model.model, model.colours(), labels, low, high
 
 
 def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:

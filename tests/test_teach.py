@@ -11,7 +11,7 @@ import pytest
 from media import write_picture, write_video
 
 from realtime_lrp.commands import teach as taught_by
-from realtime_lrp.engine.learnt import Look, differs, looks
+from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.models.networks import Network, load_network
@@ -263,7 +263,7 @@ def test_what_differs_from_the_empty_scene_is_the_thing():
 )  # fmt: skip
 def test_the_verdict_compares_relevance_with_area(relevance, area, verdict):
     """Relevance spread by chance has the share that the thing has of the area."""
-    assert Look(relevance, area).verdict == verdict
+    assert Focus(relevance, area).verdict == verdict
 
 
 @pytest.mark.parametrize(

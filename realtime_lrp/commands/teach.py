@@ -18,7 +18,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.learnt import SENTENCES, Look, what_it_learnt
+from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.taught_file import About, write_taught
@@ -147,7 +147,7 @@ def _check(lesson: Lesson) -> None:
 
 
 def _figures(
-    network: str, lesson: Lesson, right: list[tuple[int, int]], found: dict[str, Look]
+    network: str, lesson: Lesson, right: list[tuple[int, int]], found: dict[str, Focus]
 ) -> dict[str, Any]:
     """The figures by their names in the JSON file; shares are from 0 to 1."""
     rows: list[dict[str, Any]] = []

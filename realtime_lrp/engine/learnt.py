@@ -23,7 +23,7 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Look:
+class Focus:
     """Where a network looks: shares, 0 to 1, of relevance and of the picture's area."""
 
     relevance: float
@@ -45,7 +45,7 @@ def differs(picture: np.ndarray, scene: np.ndarray) -> np.ndarray:
     return np.abs(smooth - empty).max(2) > DIFFERS
 
 
-def what_it_learnt(engine: Engine, aside: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Look]:
+def what_it_learnt(engine: Engine, aside: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Focus]:
     """Where a network looks in pictures kept aside; {} without the empty scene among them.
 
     The pictures, by class, are uint8 [rows, columns, 3] of the network's input.
@@ -66,7 +66,7 @@ def looks(
     scene: np.ndarray,
     pictures: Mapping[str, Sequence[np.ndarray]],
     maps: Mapping[str, Sequence[np.ndarray]],
-) -> dict[str, Look]:
+) -> dict[str, Focus]:
     """Where the network looks in the pictures of each class, with their maps, float32 [h, w, C]."""
     masks = {
         name: np.stack([differs(one, scene) for one in some]) for name, some in pictures.items()
@@ -79,5 +79,5 @@ def looks(
         positive = np.maximum(np.stack([one.sum(2) for one in maps[name]]), 0)
         whole = float(positive.sum())
         share = float(positive[mask].sum()) / whole if whole else 0.0
-        found[name] = Look(share, float(mask.mean()))
+        found[name] = Focus(share, float(mask.mean()))
     return found

@@ -16,7 +16,7 @@ from test_viewer_window import Scripted
 from websockets.sync.client import connect
 
 from realtime_lrp import config
-from realtime_lrp.commands.serve import run as serve
+from realtime_lrp.commands.live import run as live
 from realtime_lrp.commands.serve import server
 from realtime_lrp.commands.serve.web_page import moved, nearest_box
 
@@ -102,7 +102,7 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
     window = Scripted(script)
     options = {"--source": "synthetic", "--model": str(tiny_model), "--port": 0}
     chosen = config.load(options=options, command="live").config
-    serve.run(chosen, window=lambda: window)
+    live.run(chosen, window=lambda: window, serves=True)
     assert len(window.shown) >= 30
     assert "the web page has ended" in caplog.text
 

@@ -121,20 +121,19 @@ def live(
     its end. Press h in the window to find all commands. With --serve the web page shows and
     controls the same view; its address is printed.
     """
-    chosen = settings.config, duration, stats, record, overwrite
-    if with_page:
-        from realtime_lrp.commands.serve.run import run as run_with_page
-        from realtime_lrp.view.window.window import Window
-
-        print_lines(run_with_page(*chosen, Window, new_token))
-    else:
+    if not with_page:
         why = "belongs to the web page. Add --serve, or leave it out."
         _refuse(settings, PAGE, why)
         if new_token:
             raise UsageError(f"--new-token {why}")
-        from realtime_lrp.commands.live.run import run
+    from realtime_lrp.commands.live.run import run
 
-        print_lines(run(*chosen))
+    print_lines(
+        run(
+            settings.config, duration, stats, record, overwrite,
+            serves=with_page, new_token=new_token,
+        )
+    )  # fmt: skip
 
 
 def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
@@ -158,9 +157,11 @@ def serve(
     It prints the address to open. Whoever opens it controls the view; the page gives another
     address for those who only watch. It runs until Ctrl-C or --duration.
     """
-    from realtime_lrp.commands.serve.run import run
+    from realtime_lrp.commands.live.run import run
 
-    print_lines(run(settings.config, duration, stats, new_token=new_token))
+    print_lines(
+        run(settings.config, duration, stats, window=None, serves=True, new_token=new_token)
+    )
 
 
 @cli.command()

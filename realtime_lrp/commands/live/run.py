@@ -4,17 +4,19 @@ Each turn makes events of keys and mouse, carries out the commands in the state,
 and makes events of what the other parts report.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realtime_lrp.commands.live.saver import Saver
+from realtime_lrp.commands.live.saver import Saver, snapshot_of
 from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.measured import quicker_network
@@ -46,33 +48,13 @@ from realtime_lrp.view.exhibit import draw_card
 from realtime_lrp.view.window.display import require_display
 from realtime_lrp.view.window.window import Mouse, Window
 
+if TYPE_CHECKING:
+    from realtime_lrp.commands.serve.web_page import WebPage
+
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
 MAPS_FOR_PACE = 5  # after this many maps it is known how quick the network is
 
 log = logging.getLogger(__name__)
-
-
-class RemoteTurns(Protocol):
-    """Its part of the render loop's turns."""
-
-    def events(self) -> list[Event]:
-        """What happened there since the last turn."""
-
-    def wants_picture(self) -> bool:
-        """Whether the view is to be drawn again for it. Asked where nothing else shows the view."""
-
-    def publish(self, drawn: bool) -> None:
-        """Shows the view there."""
-
-
-class Remote(Protocol):
-    """Where the view is shown and controlled besides the window, or instead of it."""
-
-    def canvas_size(self, view: View) -> tuple[int, int]:
-        """Rows and columns of the canvas where no window decides them."""
-
-    def opened(self, view: View) -> AbstractContextManager[RemoteTurns]:
-        """Shows a view while the context lasts."""
 
 
 def run(
@@ -82,14 +64,15 @@ def run(
     record: Path | None = None,
     overwrite: bool = False,
     window: type | None = Window,
-    remote: Remote | None = None,
+    serves: bool = False,
+    new_token: bool = False,
     teach: Callable[..., Any] | None = None,
 ) -> list[str]:
     """Runs until `q` or Esc, twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
-    `duration_s` counts from the first map; `window` is a class, `Window` or one like it; `teach`
-    makes the `Teacher` of the first network. Returns a line for each file that was saved, and one
-    of figures if there was a map.
+    `duration_s` counts from the first map; `window` is a class, `Window` or one like it; `serves`
+    shows the web page as well, or instead; `teach` makes the `Teacher` of the first network.
+    Returns a line for each file that was saved, and one of figures if there was a map.
     """
     memory.limit_kept_memory()
     draw_in_one_thread()
@@ -107,7 +90,7 @@ def run(
     if lecture:
         state = show_step(state, 0, time.monotonic())
     capture = Capture(sources.opener(), sources.turned)
-    changeable = windowed or remote is not None
+    changeable = windowed or serves
     first = RelevanceThread(config, capture.frames, state.request, Stats(reconnects=0), changeable)
     threads = [first, *further_threads(config, capture.frames, changeable, first)]
     teacher, status = teach(capture.frames, first) if teach else None, saver.status
@@ -116,33 +99,30 @@ def run(
     with stop_signals() as stopped, ExitStack() as stack:
         shown = window() if window and windowed else None
         size = shown and (lambda: shown.size)
-        only_remote = remote is not None and not windowed and record is None
-        if remote and only_remote:
-            size = lambda: remote.canvas_size(view)  # noqa: E731
+        pages = _pages() if serves else None
+        page_alone = serves and not windowed and record is None
+        if pages and page_alone:
+            size = lambda: pages.canvas_size(view)  # noqa: E731
         view: View = View(
             state, capture, threads, shown.show if shown else _show_nowhere,
-            size, status, figures_in_picture=not only_remote,
+            size, status, figures_in_picture=not page_alone,
         )  # fmt: skip
         report = partial(_report, view, stats)
         stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
-        loop = Loop(view, saver, sources, shown, only_remote)
+        page = pages(config.serve, view, partial(snapshot_of, view), new_token) if pages else None
+        loop = Loop(view, saver, sources, shown, page, teacher)
         stack.enter_context(capture)
         loop.show_card()
-        for thread in threads:
-            stack.enter_context(thread)
-        if teacher:
-            loop.teacher = stack.enter_context(teacher)
-        if shown:
-            stack.enter_context(shown)  # last, so that it is closed first
+        for part in (*threads, teacher, page, shown):  # closed in the opposite order
+            if part:
+                stack.enter_context(part)
         finish = partial(_finish, view, threads, saver)
         if shown:
             shown.on_lost = lambda: (finish(), report())
         try:
             while not stopped.is_set() and loop.turn():
-                if remote and loop.remote is None and view.frame:
-                    loop.remote = stack.enter_context(remote.opened(view))
-                begun = only_remote or view.first.explained  # else a film would have no picture
+                begun = page_alone or view.first.explained  # else a film would have no picture
                 if begun and duration_s is not None and first.stats.seconds() >= duration_s:
                     break
         finally:
@@ -152,6 +132,17 @@ def run(
     if failure := saver.failure or (teacher and teacher.failure):
         raise failure
     return [*saver.finish(), *view.summaries()]
+
+
+def _pages() -> type[WebPage]:
+    try:
+        from realtime_lrp.commands.serve.web_page import WebPage
+    except ModuleNotFoundError as error:
+        raise UnavailableError(
+            f"The web page needs the library {error.name!r}, which is not installed. "
+            'Run: pip install "realtime-lrp[serve]"'
+        ) from None
+    return WebPage
 
 
 def _finish(view: View, threads: Sequence[RelevanceThread], saver: Saver) -> None:
@@ -178,23 +169,22 @@ class Loop:
         saver: Saver,
         sources: Sources,
         window: Window | None,
-        only_remote: bool = False,
+        page: WebPage | None = None,
+        teacher: Any = None,  # a `Teacher`, whose module imports TensorFlow
     ):
-        self.remote: RemoteTurns | None = None
-        self.teacher: Any = None  # a `Teacher`, whose module imports TensorFlow
-        self._only_remote = only_remote
-        self._view, self._saver, self._sources, self._window = view, saver, sources, window
+        self._view, self._saver, self._sources = view, saver, sources
+        self._window, self._page, self._teacher = window, page, teacher
         self._due: list[Command | SeekTo | LoopFiles] = []
         self._card: tuple[object, ...] = ()
         self._pace_noted = False
 
     def turn(self) -> bool:
         """One turn; False when the viewer is to end."""
-        view, remote = self._view, self.remote
+        view, page = self._view, self._page
         view.capture.check()
-        view.check(patient=self._window is not None or remote is not None)
+        view.check(patient=self._window is not None or page is not None)
         self.handle_events(map(_event_of, self._window.events()) if self._window else ())
-        self.handle_events(remote.events() if remote else ())
+        self.handle_events(page.events() if page else ())
         if view.state.ended or (self._window and self._window.closed):
             return False  # showing a picture would open the window again
         canvas = self._drawn()
@@ -202,12 +192,12 @@ class Loop:
             self._saver.record(canvas, view.frame, view.first.explained)
         if news := self._saver.news():
             view.send(NoticeGiven(news))
-        while self.teacher and self.teacher.news:
-            view.send(self.teacher.news.popleft())
+        while self._teacher and self._teacher.news:
+            view.send(self._teacher.news.popleft())
         view.note_refusals()
         self._note_pace()
-        if remote:
-            remote.publish(drawn=canvas is not None)
+        if page:
+            page.publish(drawn=canvas is not None)
         return True
 
     def _note_pace(self) -> None:
@@ -223,7 +213,8 @@ class Loop:
 
     def _drawn(self) -> np.ndarray | None:
         """The view, if it changed and somebody sees it."""
-        if self._only_remote and self.remote and not self.remote.wants_picture():
+        page, alone = self._page, not self._view.figures_in_picture
+        if page and alone and not page.wants_picture():
             time.sleep(PAUSE_S)
             return None
         canvas = self._view.step()
@@ -251,7 +242,7 @@ class Loop:
         """Sends events to the state, then carries out the commands."""
         view = self._view
         for event in events:
-            if view.state.menu or not (self.teacher and self.teacher.takes(event)):
+            if view.state.menu or not (self._teacher and self._teacher.takes(event)):
                 self._due += view.send(event)
         self._sources.mirror = view.state.mirror
         if view.first.scene:  # nothing can be saved before something is shown

@@ -2,14 +2,12 @@
 
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from realtime_lrp.commands.live.saver import snapshot_of
 from realtime_lrp.commands.serve.addresses import address_of, print_address
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.certificate import tls_of
@@ -31,6 +29,7 @@ from realtime_lrp.config.schema import Serve
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
 from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.results.snapshot import Snapshot
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view.concepts import ConceptPanel
@@ -48,26 +47,48 @@ log = logging.getLogger(__name__)
 
 
 class WebPage:
-    """Listens from the start on; answers while a view is shown.
+    """Shows a view: listens from the start on, answers while it is entered.
 
-    If it is `required`, the viewer ends when the server does. `new` makes other token and
-    certificate.
+    `snapshot` keeps what is shown; `new` makes other token and certificate.
     """
 
-    def __init__(self, serve: Serve, required: bool, new: bool = False):
-        self._serve, self._required = serve, required
-        self._tokens = Tokens(read_token(serve.token_file, new))
+    def __init__(
+        self, serve: Serve, view: View, snapshot: Callable[[], Snapshot | None], new: bool
+    ):
+        self._view, self._relevance = view, view.first.relevance
+        self._exchange, self._examples = Exchange(), Examples()
+        tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
-            self._listening = stack.enter_context(listen(serve.host, serve.port))
-            # It warns, so it comes after what may fail.
-            self._tls, self._fingerprint = tls_of(serve, new)
+            listening = stack.enter_context(listen(serve.host, serve.port))
+            tls, fingerprint = tls_of(serve, new)  # it warns, so it comes after what may fail
             stack.pop_all()
+        self._visitors = Visitors(
+            self._relevance, lambda: view.state, lambda: self._exchange.view_watched
+        )
+        app = App(
+            self._exchange, tokens, fingerprint, view.figures, snapshot, self._visitors,
+            self._examples,
+        )  # fmt: skip
+        port = listening.getsockname()[1]
+        self._server = Server(Guard(app.routes(), tokens, serve.names, port), listening, tls)
+        self._address = address_of(serve, port, tokens[Role.CONTROL])  # "" once it is printed
+        self._host, self._entered = serve.host, ExitStack()
+        self._concepts: ConceptPanel | None = None
+        self._concepts_due = 0.0
+        self._artist = SplitArtist()
+        self._boxes: tuple[Box, ...] = ()
+        self._drawn, self._encoded = 0, 0
+        self._news_due = 0.0
+        self._explains: tuple[object, ...] = ()
+        self._ended = False
 
     def __enter__(self) -> "WebPage":
+        self._entered.enter_context(self._visitors)
+        self._entered.enter_context(self._server)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._listening.close()
+        self._entered.close()
 
     @staticmethod
     def canvas_size(view: View) -> tuple[int, int]:
@@ -78,50 +99,8 @@ class WebPage:
         scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)
         return max(1, round(scale * rows)), max(1, round(scale * columns))
 
-    @contextmanager
-    def opened(self, view: View) -> Iterator["PageTurns"]:
-        """Shows a view while the context lasts; see `Remote`. Prints the address."""
-        exchange = Exchange()
-        relevance, examples = view.first.relevance, Examples()
-        visitors = Visitors(relevance, lambda: view.state, lambda: exchange.view_watched)
-        snapshot = partial(snapshot_of, view)
-        app = App(
-            exchange, self._tokens, self._fingerprint, view.figures, snapshot, visitors, examples
-        )
-        port = self._listening.getsockname()[1]
-        guard = Guard(app.routes(), self._tokens, self._serve.names, port)
-        with visitors, Server(guard, self._listening, self._tls) as server:
-            print_address(
-                address_of(self._serve, port, self._tokens[Role.CONTROL]), self._serve.host
-            )
-            yield PageTurns(view, exchange, server, examples, self._required)
-
-
-class PageTurns:
-    """The page's side of the render loop: makes events of what pages sent, publishes the view."""
-
-    def __init__(
-        self,
-        view: View,
-        exchange: Exchange,
-        server: Server,
-        examples: Examples,
-        required: bool,
-    ):
-        self._view, self._relevance = view, view.first.relevance
-        self._exchange, self._server, self._examples = exchange, server, examples
-        self._required = required
-        self._concepts: ConceptPanel | None = None
-        self._concepts_due = 0.0
-        self._artist = SplitArtist()
-        self._boxes: tuple[Box, ...] = ()
-        self._drawn, self._encoded = 0, 0
-        self._news_due = 0.0
-        self._explains: tuple[object, ...] = ()
-        self._ended = False
-
     def events(self) -> list[Event]:
-        """What pages sent; UnavailableError if the server has ended and is required."""
+        """What pages sent; UnavailableError if the server has ended and nothing else shows it."""
         self._exchange.turned = time.monotonic()
         found = [event_of(message, self._relevance) for message in self._exchange.messages()]
         if found:
@@ -130,11 +109,18 @@ class PageTurns:
 
     def wants_picture(self) -> bool:
         """Whether somebody waits for a picture, or the news are due."""
-        return self._exchange.picture_wanted or time.monotonic() >= self._news_due
+        begins = self._view.frame is None
+        return begins or self._exchange.picture_wanted or time.monotonic() >= self._news_due
 
     def publish(self, drawn: bool) -> None:
-        """Encodes what was drawn if somebody waits for it, and renews the news."""
+        """Encodes what was drawn if somebody waits for it, and renews the news.
+
+        The address is printed when there is something to see.
+        """
         view, exchange = self._view, self._exchange
+        if view.frame and self._address:
+            print_address(self._address, self._host)
+            self._address = ""
         self._drawn += drawn
         exchange.run_jobs()
         self._publish_news(time.monotonic())
@@ -186,7 +172,7 @@ class PageTurns:
         try:
             self._server.check()
         except UnavailableError:
-            if self._required:
+            if not self._view.figures_in_picture:
                 raise
             if not self._ended:
                 self._ended = True

@@ -99,8 +99,8 @@ def test_the_page_says_what_the_channel_answers_to():
     """By its name, or by its pictures; a curator's captions translate names."""
     page = ConceptPage(config.load(command="kiosk").config)
     english, german = load_captions(["en", "de"], None)
-    translated = german.concepts.model_copy(update={"names": {"round strokes": "runde Striche"}})
-    german = german.model_copy(update={"concepts": translated})
+    translated = {**german["concepts"], "names": {"round strokes": "runde Striche"}}
+    german = {**german, "concepts": translated}
     engine = SimpleNamespace(label=lambda index: ("heart", "star")[index])
     page._turns.answer = 1
 
@@ -160,18 +160,13 @@ class Visit(Turns):
             assert self.now < end
             self.turn(0.2, present=True, heart=1.0)
 
-    def content(self):
-        """What is on the screen."""
-        kiosk = self.kiosk
-        return kiosk._content(kiosk._moment(kiosk._captions[0], kiosk._newest_map(), self.now))
-
     def drawn(self):
         """The maps over the picture, or None."""
-        return self.content().explained
+        return self.kiosk.screen.explained
 
     def words(self):
         """What the page says."""
-        return texts_of(self.content().page.top)
+        return texts_of(self.kiosk.screen.page.top)
 
 
 def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):

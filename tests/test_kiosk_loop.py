@@ -19,7 +19,6 @@ import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it ke
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk import loop, network, pages, screen, start
 from realtime_lrp.commands.kiosk.camera import ClipSource
-from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.report import Report
 from realtime_lrp.commands.kiosk.settings import load
@@ -67,9 +66,8 @@ class Turns:
                 return happened
 
         chosen = config.load(sets=("kiosk.language_seconds=0", *sets), command="kiosk").config
-        captions = load_captions(chosen.kiosk.languages, None)
         self.kiosk = Kiosk(
-            chosen, captions, Screen(), Stats("", ""), Flag, clock=lambda: self.now,
+            chosen, Screen(), Stats("", ""), Flag, clock=lambda: self.now,
             wall_clock=wall or datetime.now,
         )  # fmt: skip
         until(self._a_picture_came)
@@ -431,19 +429,19 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     code, _, told = run("kiosk", "--config", file, *words)
     assert code == 0 and "exhibit.yaml:4" in told and "'kiosk.languages'" in told
     assert "Using the last good configuration instead." in told
-    assert shown[0].captions.attract[0] == "Step up"
+    assert shown[0].captions["attract"][0] == "Step up"
     health = json.loads((tmp_path / "state" / "health.json").read_text())
     assert "exhibit.yaml:4" in health["configuration"]
 
     file.write_text(good)
     (captions / "en.yaml").write_text(english)
-    started = start.captions_of
+    started = loop.load_captions
 
     def edited_meanwhile(*words):
         file.write_text("kiosk: [")
         return started(*words)
 
-    monkeypatch.setattr(start, "captions_of", edited_meanwhile)
+    monkeypatch.setattr(loop, "load_captions", edited_meanwhile)
     assert run("kiosk", "--config", file, *words)[0] == 0
     assert run("kiosk", "--config", file, *words)[0] == 0, "what was kept is what was loaded"
 

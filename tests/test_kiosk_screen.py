@@ -13,8 +13,8 @@ from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
 from realtime_lrp.commands.kiosk.page import Moment
 from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
-from realtime_lrp.commands.kiosk.screen import DRIFT, ScreenArtist, ScreenContent
-from realtime_lrp.commands.kiosk.states import Fault, State
+from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
+from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.view import elements as elements_module
 from realtime_lrp.view.elements import ACCENT, BACKGROUND
 from realtime_lrp.view.exhibit import (
@@ -25,9 +25,6 @@ from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
-QUIET = SimpleNamespace(asking=False, held=0.0, typed=0, wrong=False, wait_s=0.0)
-
-
 CAPTIONS = load_captions(LANGUAGES, None)
 
 
@@ -107,7 +104,7 @@ def test_every_page_fits(size, swapped, monkeypatch):
 def view_of(exhibit, now, made=None, **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     picture[:, :320] = (0, 255, 0)
-    return ScreenContent(picture, made, exhibit.attract(0, now), **more)
+    return Screen(picture, made, exhibit.attract(0, now), **more)
 
 
 def test_nothing_burns_in(exhibit):
@@ -115,10 +112,11 @@ def test_nothing_burns_in(exhibit):
 
     Picture and page change sides.
     """
-    stage, words = ScreenArtist(replace(LOOK, colormap="fire", follow="hold")), CAPTIONS[0]
+    stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
+    dark = tuple(CAPTIONS[0]["cards"]["dark"].values())
 
     def mask(now, **more):
-        canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), words, QUIET, now)
+        canvas = stage.draw((720, 1280), view_of(exhibit, 0.0, **more), now)
         return (canvas == ACCENT).all(-1)
 
     def places(**more):
@@ -126,7 +124,7 @@ def test_nothing_burns_in(exhibit):
         return np.ptp(where, axis=0)
 
     assert (places() > 5).all()
-    assert (places(fault=Fault("dark")) > 40).all()
+    assert (places(card=dark) > 40).all()
     columns = [np.argwhere(mask(0.0, swapped=swapped)).mean(axis=0)[1] for swapped in (False, True)]
     assert columns[0] > 820 and columns[1] < 460
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.errors import UnavailableError
@@ -283,7 +282,7 @@ def _photograph_states(folder: Path) -> None:
     screen = Screen()
     sets = ("kiosk.idle_seconds=3", "kiosk.language_seconds=0")
     settings = config.load(sets=sets, command="kiosk").config
-    kiosk = Kiosk(settings, captions_of(settings), screen, Stats("", ""), open_camera=ClipCamera)
+    kiosk = Kiosk(settings, screen, Stats("", ""), open_camera=ClipCamera)
     other_answer_at = time.monotonic()
     while len(photos) < len(LANGUAGE_KEYS):
         kiosk.step()
@@ -333,7 +332,7 @@ def _photograph_concepts(folder: Path) -> None:
     screen = Screen()
     sets = ("kiosk.concepts=true", "kiosk.language_seconds=0", "kiosk.languages=[en, de, fr]")
     settings = config.load(sets=sets, command="kiosk").config
-    kiosk = Kiosk(settings, captions_of(settings), screen, Stats("", ""), open_camera=StillCamera)
+    kiosk = Kiosk(settings, screen, Stats("", ""), open_camera=StillCamera)
     shown_at: float | None = None
     while shown_at is None or time.monotonic() - shown_at < SETTLED_S:
         kiosk.step()

@@ -6,143 +6,34 @@ spaces and line ends become one space.
 """
 
 import functools
-import keyword
 import math
 import os
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    create_model,
-)
+from typing import Any
 
 from realtime_lrp import config
-from realtime_lrp.config import (
-    KeyPath,
-    Problem,
-    as_error,
-    read_file,
-    schema_problem,
-)
+from realtime_lrp.config import KeyPath, Problem, as_error, key_of, read_file
+from realtime_lrp.config.problems import showable
 from realtime_lrp.config.schema import Kiosk
-from realtime_lrp.errors import ConfigError, Error
+from realtime_lrp.errors import ConfigError, Error, nearest
+
+Captions = Mapping[str, Any]
+"""The captions of one language: texts, lists of texts and sections, by the keys of en.yaml."""
 
 INCLUDED = config.ASSETS / "captions"
 
 TRANSLATIONS = ("labels", "names")
 """Sections whose keys are free: names of what the network knows."""
 
-
-def _text_with(placeholders: Sequence[str]) -> Any:
-    """A text that may contain some placeholders.
-
-    A test checks that the font draws the included texts, so OpenCV is not imported for them.
-    """
-
-    def read(value: Any, info: ValidationInfo) -> str:
-        if not isinstance(value, str) or not value.strip():
-            raise ValueError("expected a text, in quotes where it has a colon or a # in it")
-        text = rest = re.sub(r"[ \t\n]+", " ", value).strip(" ")
-        for placeholder in placeholders:
-            rest = rest.replace(placeholder, "")
-        if re.search("[{}\uff5b\uff5d]", rest):
-            allowed = " other than " + " and ".join(placeholders) if placeholders else ""
-            raise ValueError(f"expected no braces{allowed}")
-        if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
-            raise ValueError("text is drawn left to right; expected a script written that way")
-        if not info.context and (missing := missing_in_font(text)):
-            names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
-            raise ValueError(f"the font cannot draw {names}; expected other characters")
-        return text
-
-    return Annotated[str, BeforeValidator(read)]
-
-
-def missing_in_font(text: str) -> str:
-    """The characters that the font cannot draw; OpenCV, which knows, is imported only here."""
-    from realtime_lrp.view.text import undrawable
-
-    return undrawable(text)
-
-
-def _character(letter: str) -> str:
-    number = f"U+{ord(letter):04X}"
-    return f"{letter} ({number})" if letter.isprintable() else number
-
-
-def _list(value: Any) -> Any:
-    if not isinstance(value, list) or not value:
-        raise ValueError("expected a list of texts, each in a line that begins with a dash")
-    return tuple(value)
-
-
-def _week(value: Any) -> Any:
-    if isinstance(value, list) and len(value) != 7:
-        raise ValueError(f"expected 7 days, from Monday to Sunday; there are {len(value)}")
-    return _list(value)
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
-
-
-class Captions(_Section):
-    """The captions of one language, by the keys of en.yaml; `try` and `for` end with `_` here."""
-
-    def label(self, name: str) -> str:
-        """A class name in this language; untranslated ones as they are, underscores as spaces."""
-        return self.labels.get(name, name.replace("_", " "))
-
-
-@functools.cache
-def _schema() -> type[Captions]:
-    return _section("Captions", read_file(INCLUDED / "en.yaml", texts=True).values, Captions)
-
-
-def _section(name: str, english: Mapping[str, Any], base: type[_Section]) -> Any:
-    """The schema of a section; one that a switch of the exhibit needs may be missing."""
-    fields: dict[str, Any] = {}
-    for key, value in english.items():
-        attribute = f"{key}_" if keyword.iskeyword(key) else key
-        if key in TRANSLATIONS:
-            fields[attribute] = dict[str, _text_with(())], {}  # type: ignore[misc]
-        elif base is Captions and key in OPTIONAL:
-            fields[attribute] = _schema_of(key, value) | None, None
-        else:
-            fields[attribute] = _schema_of(key, value), Field(alias=key)
-    return create_model(name, __base__=base, **fields)
-
-
-def _schema_of(key: str, english: Any) -> Any:
-    if isinstance(english, Mapping):
-        return _section(key, english, _Section)
-    text = _text_with(re.findall(r"{\w+}", str(english)))
-    if isinstance(english, str):
-        return text
-    texts: Any = tuple[text, ...]  # type: ignore[valid-type]
-    return Annotated[texts, BeforeValidator(_week if key == "days" else _list)]
-
-
 OPTIONAL = [name for name, field in Kiosk.model_fields.items() if field.annotation is bool]
 """Sections that have to be there only if the key of `kiosk` with their name is true."""
 
 
-def load_captions(languages: Sequence[str], folder: Path | None = None) -> tuple[Captions, ...]:
+def load_captions(languages: Sequence[str], folder: str | None = None) -> tuple[Captions, ...]:
     """The captions of some languages, such as "en", in the same order.
 
     A folder is searched first for LANGUAGE.yaml; languages that it lacks are the included ones.
@@ -153,20 +44,10 @@ def load_captions(languages: Sequence[str], folder: Path | None = None) -> tuple
     return tuple(_captions(code, folder) for code in languages)
 
 
-def captions_of(chosen: config.Config) -> tuple[Captions, ...]:
-    """The captions that a configuration names."""
-    return load_captions(chosen.kiosk.languages, folder_of(chosen))
-
-
-def folder_of(chosen: config.Config) -> Path | None:
-    """The folder of captions that a configuration names, or None."""
-    return Path(chosen.kiosk.captions) if chosen.kiosk.captions else None
-
-
 def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong with a configuration's captions: the key, and the error."""
-    folder = folder_of(chosen)
-    if folder and not (folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+    folder = chosen.kiosk.captions
+    if folder and not (Path(folder).is_dir() and os.access(folder, os.R_OK | os.X_OK)):
         yield (
             ("kiosk", "captions"),
             ConfigError(f"expected a folder that can be read; received {folder}"),
@@ -176,13 +57,18 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
         try:
             found = _captions(code, folder)
             for name in OPTIONAL:
-                if getattr(chosen.kiosk, name) and getattr(found, name) is None:
+                if getattr(chosen.kiosk, name) and name not in found:
                     raise ConfigError(
                         f"the captions {code!r} have no section {name!r}, which kiosk.{name} "
                         "needs; copy it from en.yaml"
                     )
         except Error as error:
             yield ("kiosk", "languages", number), error
+
+
+def label(captions: Captions, name: str) -> str:
+    """A class name in this language; untranslated ones as they are, underscores as spaces."""
+    return captions["labels"].get(name, name.replace("_", " "))
 
 
 def with_seconds(text: str, seconds: float) -> str:
@@ -198,14 +84,21 @@ def opening_text(captions: Captions, opens: datetime | None, now: datetime) -> s
     """When the exhibit opens again, with the day if that is not today; "" if it never does."""
     if opens is None:
         return ""
-    closed, time = captions.closed, f"{opens:%H:%M}"
+    closed, time = captions["closed"], f"{opens:%H:%M}"
     if opens.date() == now.date():
-        return closed.today.format(time=time)
-    return closed.later.format(day=closed.days[opens.weekday()], time=time)
+        return closed["today"].format(time=time)
+    return closed["later"].format(day=closed["days"][opens.weekday()], time=time)
 
 
-def _captions(code: str, folder: Path | None) -> Captions:
-    folders = [folder, INCLUDED] if folder else [INCLUDED]
+def missing_in_font(text: str) -> str:
+    """The characters that the font cannot draw; OpenCV, which knows, is imported only here."""
+    from realtime_lrp.view.text import undrawable
+
+    return undrawable(text)
+
+
+def _captions(code: str, folder: str | None) -> Captions:
+    folders = [Path(folder), INCLUDED] if folder else [INCLUDED]
     if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
         raise ConfigError(f"expected letters, digits, - and _; received {code!r}")
     files = [searched / f"{code}.yaml" for searched in folders]
@@ -213,16 +106,83 @@ def _captions(code: str, folder: Path | None) -> Captions:
     if not file:
         known = sorted({path.stem for searched in folders for path in searched.glob("*.yaml")})
         raise ConfigError(f"there is no {code}.yaml in {folders[0]}; there are {', '.join(known)}")
-    tree, schema = read_file(file, texts=True), _schema()
-    start, problems = tree.locations.get((), str(file)), tree.problems
-    if isinstance(tree.values, dict):
-        try:
-            captions = schema.model_validate(tree.values, context=file.parent == INCLUDED)
-        except ValidationError as error:
-            found = [schema_problem(one, tree.locations, schema) for one in error.errors()]
-            problems += [replace(one, location=one.location or start) for one in found]
-    elif not problems:
-        problems.append(Problem(start, "expected keys such as 'nothing:' followed by texts"))
-    if problems:
-        raise as_error(problems)
-    return captions
+    tree = read_file(file, texts=True)
+    captions: Any = _in_one_line(tree.values)
+    # A test checks that the font draws the included texts, so OpenCV is not imported for them.
+    for at, wrong in () if tree.problems else _wrong(captions, _english(), file.parent != INCLUDED):
+        around = (at[:length] for length in range(len(at), -1, -1))
+        where = next((tree.locations[one] for one in around if one in tree.locations), str(file))
+        tree.problems.append(Problem(where, f"{key_of(at)}: {wrong}" if at else wrong))
+    if tree.problems:
+        raise as_error(tree.problems)
+    return {"labels": {}, **captions}
+
+
+@functools.cache
+def _english() -> Any:
+    return read_file(INCLUDED / "en.yaml", texts=True).values
+
+
+def _in_one_line(value: Any) -> Any:
+    """The same with one space for each run of spaces and line ends."""
+    if isinstance(value, dict):
+        return {key: _in_one_line(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_in_one_line(one) for one in value]
+    return re.sub(r"[ \t\n]+", " ", value).strip(" ") if isinstance(value, str) else value
+
+
+def _wrong(
+    value: Any, english: Any, check_font: bool, at: KeyPath = ()
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yields what does not fit what stands there in English: the key, and a sentence."""
+    if isinstance(english, str):
+        yield from ((at, text) for text in _wrong_in_text(value, english, check_font))
+    elif isinstance(english, list):
+        if not isinstance(value, list) or not value:
+            yield at, "expected a list of texts, each in a line that begins with a dash"
+        elif at[-1] == "days" and len(value) != 7:
+            yield at, f"expected 7 days, from Monday to Sunday; there are {len(value)}"
+        else:
+            allowed = " ".join(english)
+            for number, one in enumerate(value):
+                yield from _wrong(one, allowed, check_font, (*at, number))
+    elif not isinstance(value, dict):
+        yield at, "expected keys such as 'nothing:' followed by texts"
+    elif at and at[-1] in TRANSLATIONS:
+        for key, one in value.items():
+            yield from _wrong(one, "", check_font, (*at, key))
+    else:
+        optional = TRANSLATIONS if at else (*TRANSLATIONS, *OPTIONAL)
+        for key in english.keys() - value.keys() - set(optional):
+            yield (*at, key), "is missing"
+        for key in value:
+            if key in english:
+                yield from _wrong(value[key], english[key], check_font, (*at, key))
+            else:
+                close = nearest(key, english)
+                meant = f"did you mean {close!r}?" if close else f"there are {', '.join(english)}"
+                yield (*at, key), f"there is no such key; {meant}"
+
+
+def _wrong_in_text(text: Any, english: str, check_font: bool) -> Iterator[str]:
+    """Yields what is wrong with a text; it may have the placeholders of the English one."""
+    if not isinstance(text, str) or not text:
+        yield "expected a text, in quotes where it has a colon or a # in it"
+        return
+    placeholders, rest = re.findall(r"{\w+}", english), text
+    for placeholder in placeholders:
+        rest = rest.replace(placeholder, "")
+    if re.search("[{}\uff5b\uff5d]", rest):
+        allowed = " other than " + " and ".join(placeholders) if placeholders else ""
+        yield f"expected no braces{allowed}; received {showable(text)}"
+    elif any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+        yield "text is drawn left to right; expected a script written that way"
+    elif check_font and (missing := missing_in_font(text)):
+        names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
+        yield f"the font cannot draw {names}; expected other characters"
+
+
+def _character(letter: str) -> str:
+    number = f"U+{ord(letter):04X}"
+    return f"{letter} ({number})" if letter.isprintable() else number

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from realtime_lrp.commands.kiosk.captions import label
 from realtime_lrp.commands.kiosk.page import SHORT_NAME, ExhibitPage, Moment
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
@@ -127,17 +128,17 @@ class ConceptPage(ExhibitPage):
 
     def elements(self, moment: Moment) -> list[Element]:
         """What the channel answers to, and in which answer it takes part."""
-        texts, shown, engine = moment.captions.concepts, self._turns.shown, moment.engine
+        shown, engine, texts = self._turns.shown, moment.engine, moment.captions.get("concepts")
         if texts is None or shown is None or engine is None or self._turns.answer is None:
             return []
-        name = texts.names.get(shown.name, shown.name) or texts.nameless
+        name = texts["names"].get(shown.name, shown.name) or texts["nameless"]
         size = 2.0 if len(name) <= SHORT_NAME else 1.4
         pictures: list[Element] = [Gap(0.5), shown.pictures] if shown.pictures.pictures else []
-        answer = moment.captions.label(engine.label(self._turns.answer))
+        answer = label(moment.captions, engine.label(self._turns.answer))
         return [
-            TextBlock(texts.part, 0.9, SOFT), TextBlock(name, size, ACCENT), *pictures,
-            Gap(0.5), TextBlock(texts.took_part.format(label=answer), 0.9),
-            Gap(0.2), TextBlock(texts.where, 0.9),
+            TextBlock(texts["part"], 0.9, SOFT), TextBlock(name, size, ACCENT), *pictures,
+            Gap(0.5), TextBlock(texts["took_part"].format(label=answer), 0.9),
+            Gap(0.2), TextBlock(texts["where"], 0.9),
         ]  # fmt: skip
 
     def update(self, moment: Moment) -> None:

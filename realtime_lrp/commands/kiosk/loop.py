@@ -3,7 +3,7 @@
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
@@ -16,15 +16,14 @@ from realtime_lrp.commands.kiosk.camera import (
     camera_opener,
     checked_and_mirrored,
 )
-from realtime_lrp.commands.kiosk.captions import Captions, opening_text
+from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
 from realtime_lrp.commands.kiosk.page import Moment
 from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import (
-    ClosedCard,
+    Screen,
     ScreenArtist,
-    ScreenContent,
     canvas_size,
     missing_letters,
 )
@@ -69,13 +68,13 @@ log = logging.getLogger(__name__)
 class Kiosk:
     """The exhibit, on the main thread: `state`, name of the `card` ("" for none), and `page` shown.
 
+    `screen` is what was drawn last.
     `open_camera` and the clocks, monotonic seconds and local time, can be replaced.
     """
 
     def __init__(
         self,
         config: Config,
-        captions: Sequence[Captions],
         window: FullScreen | NullWindow,
         stats: Stats,
         open_camera: OpenSource | None = None,
@@ -83,11 +82,12 @@ class Kiosk:
         wall_clock: Callable[[], datetime] = datetime.now,
     ):
         kiosk, now = config.kiosk, clock()
-        self._config, self._captions, self._window = config, tuple(captions), window
+        self._config, self._window = config, window
+        self.captions = load_captions(kiosk.languages, kiosk.captions)
         self._stats, self._clock, self._wall_clock = stats, clock, wall_clock
         self._hours = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
-        self._visitor = VisitorChoices(len(captions), kiosk.language_seconds, now)
+        self._visitor = VisitorChoices(len(self.captions), kiosk.language_seconds, now)
         self._lock = ExitLock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
@@ -102,7 +102,7 @@ class Kiosk:
         self._look = Look.of(config.overlay)
         self._artist, self._scale_maps = ScreenArtist(self._look), MapScaler()
         self._pages = pages_of(config)
-        self.page = self._pages[-1]
+        self.page, self.screen = self._pages[-1], Screen()
         self._known_engine: object = None
         self.state, self.card = self._machine.state, "starting"
         self._open = True
@@ -158,13 +158,8 @@ class Kiosk:
 
     def _show_first_card(self, now: float) -> None:
         """Shows a card before the import of TensorFlow keeps the processor busy."""
-        moment = Moment(now, State.ATTRACT, now, 0.0, "clip", self._captions[0])
-        page = drawn_page(self.page, moment, self._captions)
-        content = ScreenContent(None, None, page, Fault("starting"))
         with suppress(Exception):  # the loop draws next, and handles what fails
-            size = canvas_size(self._window.size)
-            canvas = self._artist.draw(size, content, self._captions[0], self._lock, now)
-            self._window.show(canvas)
+            self._show(Moment(now, self.state, now, 0.0, "clip", self.captions[0]))
             self._window.events()  # lets the window paint it
 
     def _handle_input(self, now: float) -> None:
@@ -203,6 +198,10 @@ class Kiosk:
         else:
             self.network.submit(frame.value, frame.time, now)
         return True
+
+    @property
+    def _is_closed(self) -> bool:
+        return self.state == State.CLOSED
 
     @property
     def _is_cooling(self) -> bool:
@@ -270,7 +269,7 @@ class Kiosk:
 
     def _is_next_drawing_due(self, now: float) -> bool:
         """Whether the screen has to be drawn even if no picture is new."""
-        dark = self.state == State.CLOSED and not (self._lock.asking or self._lock.held)
+        dark = self._is_closed and not (self._lock.asking or self._lock.held)
         fps = CLOSED_FPS if dark else self._config.kiosk.attract_fps
         return now - self._drawn_at >= 1 / fps
 
@@ -285,37 +284,33 @@ class Kiosk:
     def _draw(self, now: float) -> None:
         explained = self._newest_map()
         self._answer.update(explained)
-        captions = self._captions[0 if self._lock.asking else self._visitor.language(now)]
-        moment = self._moment(captions, explained, now)
-        for page in self._pages:
-            page.update(moment)
-        self.page = next(page for page in self._pages if page.due(moment))
-        self._ask_network()
-        closed = self.state == State.CLOSED
-        content = self._closed_card(captions) if closed else self._content(moment)
-        size = canvas_size(self._window.size)
-        canvas = self._artist.draw(size, content, captions, self._lock, now)
-        self._count_ages(explained)
-        self._window.show(canvas)
-        self._switch_screen(now)
-        self._window.tend()
-        self._drawn_at = now
-        self._stats.frames_shown += 1
-
-    def _moment(self, captions: Captions, explained: ExplainedFrame | None, now: float) -> Moment:
-        """What pages depend on."""
-        return Moment(
+        moment = Moment(
             now=now,
             state=self.state,
             since=self._machine.since,
             left_s=self._machine.countdown(now),
             source=self._shown_source,
-            captions=captions,
+            captions=self.captions[0 if self._lock.asking else self._visitor.language(now)],
             engine=self.network.engine,
             explained=explained,
             failing=self.network.failing,
             answer=self._answer.answer,
         )
+        for page in self._pages:
+            page.update(moment)
+        self.page = next(page for page in self._pages if page.due(moment))
+        self._ask_network()
+        self._show(moment)
+        self._count_ages(explained)
+        self._switch_screen(now)
+        self._window.tend()
+        self._drawn_at = now
+        self._stats.frames_shown += 1
+
+    def _show(self, moment: Moment) -> None:
+        self.screen = self._screen(moment)
+        size = canvas_size(self._window.size)
+        self._window.show(self._artist.draw(size, self.screen, moment.now))
 
     def _ask_network(self) -> None:
         """Asks for maps of the answer while it is unsure, and for what pages need.
@@ -336,7 +331,7 @@ class Kiosk:
         if self._config.kiosk.closed != "off":
             return
         used = self._lock.asking or now - self._touched_at < AWAKE_S
-        self._window.switch_screen(self.state == State.CLOSED and not used)
+        self._window.switch_screen(self._is_closed and not used)
 
     def _newest_map(self) -> ExplainedFrame | None:
         """The newest map of the source that is shown."""
@@ -346,27 +341,41 @@ class Kiosk:
         behind = self.network.submitted - explained.frame.number
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
-    def _closed_card(self, captions: Captions) -> ClosedCard | None:
-        if self._config.kiosk.closed != "card":
-            return None
-        now = self._wall_clock()
-        text = opening_text(captions, self._hours.next_change(now), now)
-        return ClosedCard(captions.closed.title, text)
-
-    def _content(self, moment: Moment) -> ScreenContent:
-        explained = moment.explained
+    def _screen(self, moment: Moment) -> Screen:
+        """What is shown."""
+        explained, lock, words = moment.explained, self._lock, moment.captions["leave"]
         maps = self._scale_maps(explained, self._look)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown
-        return ScreenContent(
+        page, told = self.page, words["wrong" if lock.wrong else "pin"]
+        if lock.wait_s:
+            told = with_seconds(words["wait"], lock.wait_s)
+        return Screen(
             picture=shown.value if shown else None,
             explained=maps if self._belongs(explained) else None,
-            page=drawn_page(self.page, moment, self._captions),
-            fault=self._fault if self.state == State.CARD else None,
-            privacy=self._visitor.privacy(moment.now),
+            page=None if self._is_closed else drawn_page(page, moment, self.captions),
             swapped=self._swapped,
+            card=self._card(moment),
+            pad=(words["title"], told, lock.typed) if lock.asking else None,
+            held=lock.held,
         )
+
+    def _card(self, moment: Moment) -> tuple[str, str] | None:
+        """Title and text of the card over picture and page."""
+        captions = moment.captions
+        if self._is_closed:
+            if self._config.kiosk.closed != "card":
+                return None
+            now = self._wall_clock()
+            opens = opening_text(captions, self._hours.next_change(now), now)
+            return captions["closed"]["title"], opens
+        if self._visitor.privacy(moment.now):
+            return captions["privacy"]["title"], captions["privacy"]["text"]
+        if self.state == State.CARD and self._fault:
+            card = captions["cards"][self._fault.card]
+            return card["title"], with_seconds(card["text"], self._fault.remaining_s)
+        return None
 
     def _belongs(self, explained: ExplainedFrame | None) -> bool:
         """Whether a frame has the map of the page's answer, or of its channel."""

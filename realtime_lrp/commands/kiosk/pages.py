@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from realtime_lrp.commands.kiosk.answer import Answer
-from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
+from realtime_lrp.commands.kiosk.captions import Captions, label, with_seconds
 from realtime_lrp.commands.kiosk.concepts import ConceptPage
 from realtime_lrp.commands.kiosk.page import SHORT_NAME, ExhibitPage, Moment
 from realtime_lrp.commands.kiosk.states import State
@@ -32,11 +32,8 @@ class AttractPage(ExhibitPage):
     def elements(self, moment: Moment) -> list[Element]:
         """A headline, and captions in turn."""
         captions = moment.captions
-        ideas = (
-            captions.attract_drawing if _knows_drawings(self.config) else captions.attract_objects
-        )
-        headline, *others = captions.attract
-        turns = [*ideas, *others]
+        headline, *others = captions["attract"]
+        turns = [*captions[f"attract_{_known(self.config)}"], *others]
         caption = turns[int(moment.now / CAPTION_S) % len(turns)]
         return [TextBlock(headline, 2.0, ACCENT), Gap(0.8), TextBlock(caption, 1.3)]
 
@@ -52,8 +49,8 @@ class IdlePage(ExhibitPage):
         """The question, and a countdown."""
         captions, share = moment.captions, moment.left_s / self.config.kiosk.countdown_seconds
         return [
-            TextBlock(captions.still_there, 2.0, ACCENT), Gap(0.6),
-            TextBlock(with_seconds(captions.wave, moment.left_s), 1.2), Gap(0.6),
+            TextBlock(captions["still_there"], 2.0, ACCENT), Gap(0.6),
+            TextBlock(with_seconds(captions["wave"], moment.left_s), 1.2), Gap(0.6),
             Bar("", round(share, 2), colour=ACCENT),
         ]  # fmt: skip
 
@@ -80,17 +77,14 @@ class AnswerPage(ExhibitPage):
             top = self._answer(moment, answer)
         else:
             top = [
-                TextBlock(captions.answer, 0.9, SOFT),
-                TextBlock(captions.nothing, 1.5, one_line=True),
+                TextBlock(captions["answer"], 0.9, SOFT),
+                TextBlock(captions["nothing"], 1.5, one_line=True),
                 Gap(2),
             ]
-        if _knows_drawings(self.config):
-            hints = captions.try_answer_drawing if answer else captions.try_drawing
-        else:
-            hints = captions.try_answer_objects if answer else captions.try_objects
+        hints = captions[f"{'try_answer' if answer else 'try'}_{_known(self.config)}"]
         begin = max(self._since, moment.since)
         hint = hints[int((moment.now - begin) / HINT_S) % len(hints)]
-        return [*top, TextBlock(captions.try_, 0.9, SOFT), TextBlock(hint, 1.0)]
+        return [*top, TextBlock(captions["try"], 0.9, SOFT), TextBlock(hint, 1.0)]
 
     def _answer(self, moment: Moment, answer: Answer) -> list[Element]:
         """The answer, and what the colours of its map mean."""
@@ -98,15 +92,15 @@ class AnswerPage(ExhibitPage):
         size = 2.4 if len(answer.name) <= SHORT_NAME else 1.5
         colour = ACCENT if answer.sure else WHITE
         signed = moment.explained is not None and moment.explained.result.maps[0].signed
-        ends = (captions.against, captions.for_) if signed else (captions.little, captions.much)
+        low, high = ("against", "for") if signed else ("little", "much")
         return [
-            TextBlock(captions.answer if answer.sure else captions.perhaps, 0.9, SOFT),
-            TextBlock(captions.label(answer.name), size, colour),
+            TextBlock(captions["answer"] if answer.sure else captions["perhaps"], 0.9, SOFT),
+            TextBlock(label(captions, answer.name), size, colour),
             Bar("", round(answer.share, 2), colour=colour),
             Gap(0.5),
-            TextBlock(captions.colours_signed if signed else captions.colours, 0.9),
+            TextBlock(captions["colours_signed"] if signed else captions["colours"], 0.9),
             Gap(0.3),
-            Legend(Look.of(self.config.overlay).named(signed), *ends),
+            Legend(Look.of(self.config.overlay).named(signed), captions[low], captions[high]),
             Gap(0.6),
         ]
 
@@ -125,13 +119,13 @@ def drawn_page(page: ExhibitPage, moment: Moment, languages: Sequence[Captions])
     """A page as `view.exhibit` draws it, with its buttons: languages, if several, and privacy."""
     choices = languages if len(languages) > 1 else ()
     names = [f"language {number}" for number in range(len(choices))]
-    texts = [captions.name for captions in choices]
+    texts = [captions["name"] for captions in choices]
     chosen = f"language {languages.index(moment.captions)}"
-    privacy = moment.captions.privacy.button
+    privacy = moment.captions["privacy"]["button"]
     buttons = Buttons((*names, "privacy"), (*texts, privacy), chosen)
     return Page(tuple(page.elements(moment)), (buttons,))
 
 
-def _knows_drawings(config: Config) -> bool:
-    """Whether the network knows drawn symbols; else everyday objects."""
-    return config.model.name.lower() in EMBEDDED
+def _known(config: Config) -> str:
+    """What the network knows: drawn symbols or everyday objects, as keys of captions say it."""
+    return "drawing" if config.model.name.lower() in EMBEDDED else "objects"

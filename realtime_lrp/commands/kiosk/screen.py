@@ -1,6 +1,6 @@
 """Draws the exhibit's screen: picture with map, page, cards; everything moves a little.
 
-What is drawn is a `ScreenContent`; where, is decided by `view.exhibit`.
+What is drawn is a `Screen`; where, is decided by `view.exhibit`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.captions import Captions, with_seconds
-from realtime_lrp.commands.kiosk.keys import ExitLock
-from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.elements import BACKGROUND
@@ -43,31 +40,28 @@ DRIFT, CARD_DRIFT = 0.008, 0.06
 DRIFT_PERIOD_S = 420.0, 660.0
 """Seconds of one cycle across and down."""
 
+BLACK = 0, 0, 0
+
 HOLD_SHOWN = 0.2
 """The bar of a held key or corner appears after this share of the hold."""
 
 
 @dataclass(frozen=True, eq=False)
-class ScreenContent:
-    """A picture, uint8 [H, W, 3] RGB, with its map, and the page beside it.
+class Screen:
+    """What is on the screen; without a page it is black.
 
-    Over both lies the card of a fault, or the privacy card. Page and picture may be swapped.
+    A picture, uint8 [H, W, 3] RGB, with its map, and the page beside it: these may be swapped. Over
+    both lies a card, its title and text; over that the PIN pad, its title, message and number of
+    typed digits, and a line for the share of a hold.
     """
 
-    picture: np.ndarray | None
-    explained: ExplainedPicture | None
-    page: Page
-    fault: Fault | None = None
-    privacy: bool = False
+    picture: np.ndarray | None = None
+    explained: ExplainedPicture | None = None
+    page: Page | None = None
     swapped: bool = False
-
-
-@dataclass(frozen=True)
-class ClosedCard:
-    """What is shown on a black screen outside the opening hours."""
-
-    title: str
-    text: str
+    card: tuple[str, str] | None = None
+    pad: tuple[str, str, int] | None = None
+    held: float = 0.0
 
 
 def canvas_size(screen: tuple[int, int]) -> tuple[int, int]:
@@ -88,47 +82,23 @@ class ScreenArtist:
         """Boxes of the buttons on the canvas that was drawn last."""
         return self._pages.buttons
 
-    def draw(
-        self,
-        size: tuple[int, int],
-        content: ScreenContent | ClosedCard | None,
-        captions: Captions,
-        lock: ExitLock,
-        now: float,
-    ) -> np.ndarray:
-        """The canvas, uint8 [*size, 3] RGB; without content it is black.
-
-        The lock's PIN pad and bar are drawn over everything. The time decides how far things have
-        moved.
-        """
+    def draw(self, size: tuple[int, int], screen: Screen, now: float) -> np.ndarray:
+        """The canvas, uint8 [*size, 3] RGB; the time decides how far things have moved."""
         canvas = self._buffers.get((*size, 3))
-        canvas.fill(0)
-        if isinstance(content, ClosedCard):
-            draw_card(canvas, content.title, content.text, _drift(now, CARD_DRIFT * min(size)))
-        elif content:
-            self._draw_content(canvas, content, captions, now)
-        if lock.asking:
-            _draw_pad(canvas, lock, captions)
-        if lock.held > HOLD_SHOWN:
-            draw_hold(canvas, lock.held)
+        fill(canvas, BACKGROUND if screen.page else BLACK)
+        if screen.page:
+            margin = round(DRIFT * min(size))
+            layout = layout_of(size, screen.swapped, margin, _drift(now, margin))
+            if screen.picture is not None:
+                self._draw_picture(canvas, layout.picture, screen.picture, screen.explained)
+            self._pages.draw(canvas, layout, screen.page)
+        if screen.card:
+            draw_card(canvas, *screen.card, _drift(now, CARD_DRIFT * min(size)))
+        if screen.pad:
+            draw_pad(canvas, *screen.pad)
+        if screen.held > HOLD_SHOWN:
+            draw_hold(canvas, screen.held)
         return canvas
-
-    def _draw_content(
-        self, canvas: np.ndarray, content: ScreenContent, captions: Captions, now: float
-    ) -> None:
-        fill(canvas, BACKGROUND)
-        size = canvas.shape[:2]
-        margin = round(DRIFT * min(size))
-        layout = layout_of(size, content.swapped, margin, _drift(now, margin))
-        if content.picture is not None:
-            self._draw_picture(canvas, layout.picture, content.picture, content.explained)
-        self._pages.draw(canvas, layout, content.page)
-        if content.privacy:
-            draw_card(canvas, captions.privacy.title, captions.privacy.text)
-        elif content.fault:
-            card = getattr(captions.cards, content.fault.card)
-            text = with_seconds(card.text, content.fault.remaining_s)
-            draw_card(canvas, card.title, text, _drift(now, CARD_DRIFT * min(size)))
 
     def _draw_picture(
         self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: ExplainedPicture | None
@@ -175,10 +145,3 @@ def _drift(now: float, distance: float) -> tuple[int, int]:
     """Pixels across and down by which something has moved, at most `distance`."""
     x, y = (distance * math.sin(2 * math.pi * now / period_s) for period_s in DRIFT_PERIOD_S)
     return round(x), round(y)
-
-
-def _draw_pad(canvas: np.ndarray, lock: ExitLock, captions: Captions) -> None:
-    message = captions.leave.wrong if lock.wrong else captions.leave.pin
-    if lock.wait_s:
-        message = with_seconds(captions.leave.wait, lock.wait_s)
-    draw_pad(canvas, captions.leave.title, message, lock.typed)

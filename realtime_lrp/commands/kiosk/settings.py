@@ -6,6 +6,7 @@ Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit 
 """
 
 import hashlib
+import json
 import logging
 import os
 import tempfile
@@ -101,8 +102,8 @@ def keep(settings: Settings, captions: Sequence[Captions]) -> None:
     folder, texts = _folder(settings.given), {}
     if config.kiosk.captions:
         for code, one in zip(config.kiosk.languages, captions, strict=True):
-            text = one.model_dump_json(by_alias=True, exclude_none=True)
-            texts[folder / "captions" / f"{code}.yaml"] = text  # JSON is YAML
+            text = json.dumps(one, ensure_ascii=False)  # JSON is YAML
+            texts[folder / "captions" / f"{code}.yaml"] = text
         config = config.changed(kiosk={"captions": str(folder / "captions")})
     texts[folder / "config.json"] = config.model_dump_json()
     try:

@@ -10,7 +10,6 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import IO, Any
 
-from realtime_lrp.commands.kiosk.captions import captions_of
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.report import Report
 from realtime_lrp.commands.kiosk.settings import keep, restore, state_folder
@@ -88,7 +87,6 @@ def _run(
         __version__, os.getpid(), config.model.name, masked(config.live.source),
         settings.given[0] or "no configuration file",
     )  # fmt: skip
-    captions = captions_of(config)
     if stats_file:
         check_output(stats_file, overwrite=True)
     _forbid_core_dumps()
@@ -96,14 +94,14 @@ def _run(
     stats = Stats(frames_dropped=None, reconnects=0)
     report = Report(settings, state_folder())
     with stop_signals() as stopped:
-        kiosk = Kiosk(config, captions, stats=stats, **arguments)
+        kiosk = Kiosk(config, stats=stats, **arguments)
         try:
             while not (stopped.is_set() or kiosk.left):
                 if kiosk.step():
                     report.drawn(kiosk, time.monotonic())
                 if not worked.is_set() and stats.maps and kiosk.camera.captured:
                     worked.set()
-                    keep(settings, captions)
+                    keep(settings, kiosk.captions)
                 if duration_s is not None and stats.seconds() >= duration_s:
                     break
         except Error:

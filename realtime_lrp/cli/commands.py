@@ -21,7 +21,6 @@ from realtime_lrp.cli.options import (
     OVERWRITE,
     PATH,
     RESUME,
-    SECONDS,
     STATS,
     ConfigFile,
     Number,
@@ -29,6 +28,7 @@ from realtime_lrp.cli.options import (
     cli,
     complete_files,
     configured,
+    option,
 )
 from realtime_lrp.errors import Error
 from realtime_lrp.system.program import print_lines, set_verbosity
@@ -39,28 +39,16 @@ from realtime_lrp.system.program import print_lines, set_verbosity
 @OUTPUT
 @OVERWRITE
 @STATS
-@click.option("--start", type=SECONDS, metavar="SECONDS", help="start at this time")
-@click.option("--end", type=SECONDS, metavar="SECONDS", help="stop before this time")
+@option("--start SECONDS", "start at this time")
+@option("--end SECONDS", "stop before this time")
 @RESUME
-@click.option(
-    "--sidecar",
-    is_flag=True,
-    help="also write the answer of each frame (.jsonl)",
-)
-@click.option(
-    "--summary",
-    is_flag=True,
-    help="also write a picture of the whole recording (.summary.png)",
-)
+@option("--sidecar", "also write the answer of each frame (.jsonl)")
+@option("--summary", "also write a picture of the whole recording (.summary.png)")
 @MAPS
-@click.option("--json", is_flag=True, help="print progress as JSON lines on stdout")
-@click.option(
-    "--workers", type=Whole(1, 1024), metavar="N",
-    help="share recordings among N processes (Ray)",
-)  # fmt: skip
-@click.option(
-    "--ray", metavar="ADDRESS",
-    help="share them among workers of a running Ray cluster: its address, or auto",
+@option("--json", "print progress as JSON lines on stdout")
+@option("--workers N", "share recordings among N processes (Ray)", Whole(1, 1024))
+@option(
+    "--ray ADDRESS", "share them among workers of a running Ray cluster: its address, or auto"
 )  # fmt: skip
 @configured(
     *EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio", "--names",
@@ -86,17 +74,9 @@ def video(settings: config.Settings, **options: Any) -> None:
 @OUTPUT
 @OVERWRITE
 @RESUME
-@click.option(
-    "--all-pages",
-    is_flag=True,
-    help="explain every page or frame of a file, not only the first",
-)
-@click.option(
-    "--sidecar",
-    is_flag=True,
-    help="also write the answer for each picture (.jsonl)",
-)
-@click.option("--summary", is_flag=True, help="also write a picture of them all (.summary.png)")
+@option("--all-pages", "explain every page or frame of a file, not only the first")
+@option("--sidecar", "also write the answer for each picture (.jsonl)")
+@option("--summary", "also write a picture of them all (.summary.png)")
 @MAPS
 @configured(*EXPLAIN)
 def image(settings: config.Settings, **options: Any) -> None:
@@ -111,12 +91,8 @@ def image(settings: config.Settings, **options: Any) -> None:
 
 @cli.command()
 @click.argument("picture", metavar="INPUT", type=PATH)
-@click.option(
-    "--logdir",
-    required=True,
-    type=PATH,
-    metavar="DIR",
-    help="TensorBoard's folder; the run is written to a new folder in it",
+@option(
+    "--logdir DIR", "TensorBoard's folder; the run is written to a new folder in it", required=True
 )
 @OVERWRITE
 @configured(*EXPLAIN)
@@ -140,35 +116,28 @@ def _load_for_evaluate(
 
 
 @cli.command()
-@click.option("--images", type=PATH, metavar="DIR", help="folder of photos; default: drawn symbols")
-@click.option("--boxes", type=PATH, metavar="FILE", help="the boxes of the photos' objects (JSON)")
-@click.option(
-    "--photos", type=Whole(min=1), metavar="N",
-    help="take only N photos, chosen at random",
+@option("--images DIR", "folder of photos; default: drawn symbols")
+@option("--boxes FILE", "the boxes of the photos' objects (JSON)")
+@option("--photos N", "take only N photos, chosen at random")
+@option("--count N", "how many drawn symbols, up to 300; default: 60")
+@option(
+    "--seed N", "random seed of photos, symbols and new weights; default: 0", Whole(0, 2**31),
+    default=0,
 )  # fmt: skip
-@click.option(
-    "--count", type=Whole(min=1), metavar="N",
-    help="how many drawn symbols, up to 300; default: 60",
+@option("--only NAMES", "measure only these rows, such as zplus,grad_cam")
+@option(
+    "--no-forgetting", "do not compare with randomised networks, which takes most of the time",
+    name="forgetting", flag_value=False, default=True,
 )  # fmt: skip
-@click.option(
-    "--seed", type=Whole(0, 2**31), default=0, metavar="N",
-    help="random seed of photos, symbols and new weights; default: 0",
+@option(
+    "--search [N]", "look for the best composite among N, default 40, instead; needs no boxes",
+    Whole(min=1), is_flag=False, flag_value=40,
 )  # fmt: skip
-@click.option("--only", metavar="NAMES", help="measure only these rows, such as zplus,grad_cam")
-@click.option(
-    "--no-forgetting", "forgetting", is_flag=True, flag_value=False, default=True,
-    help="do not compare with randomised networks, which takes most of the time",
-)  # fmt: skip
-@click.option(
-    "--search", type=Whole(min=1), is_flag=False, flag_value=40, metavar="[N]",
-    help="look for the best composite among N, default 40, instead; needs no boxes",
-)  # fmt: skip
-@click.option(
-    "-o", "output", type=PATH, metavar="FOLDER",
-    help="write figures, tables (JSON, CSV, LaTeX) and plots for a paper",
-)  # fmt: skip
-@click.option("--json", type=PATH, metavar="FILE", help="write every figure as JSON")
-@click.option("--picture", type=PATH, metavar="FILE", help="write a picture of all maps")
+@option(
+    "-o FOLDER", "write figures, tables (JSON, CSV, LaTeX) and plots for a paper", name="output"
+)
+@option("--json FILE", "write every figure as JSON")
+@option("--picture FILE", "write a picture of all maps")
 @OVERWRITE
 @configured(
     "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
@@ -198,25 +167,18 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 
 @cli.command()
 @click.argument("inputs", nargs=-1, metavar="[INPUT]...", shell_complete=complete_files)
-@click.option("--images", type=PATH, metavar="DIR", help="folder of photos; the same as an INPUT")
-@click.option(
-    "-o", "output", type=PATH, metavar="FILE", help="the gallery that is made (.concepts)"
+@option("--images DIR", "folder of photos; the same as an INPUT")
+@option("-o FILE", "the gallery that is made (.concepts)", name="output")
+@option(
+    "--layers NAMES",
+    "layers with commas between them; default: concepts.layer, mostly the last convolution",
+)
+@option(
+    "--every SECONDS", "time between the frames that are taken of a recording; default: 1",
+    Number(min=0.04, max=3600), default=1.0,
 )  # fmt: skip
-@click.option(
-    "--layers", metavar="NAMES",
-    help="layers with commas between them; default: concepts.layer, mostly the last convolution",
-)  # fmt: skip
-@click.option(
-    "--every", type=Number(min=0.04, max=3600), default=1.0, metavar="SECONDS",
-    help="time between the frames that are taken of a recording; default: 1",
-)  # fmt: skip
-@click.option(
-    "--count", type=Whole(min=1), metavar="N",
-    help="how many drawn symbols, for an embedded network, up to 300; default: all",
-)  # fmt: skip
-@click.option(
-    "--sheet", type=PATH, metavar="FILE", help="also write a picture of the whole gallery"
-)  # fmt: skip
+@option("--count N", "how many drawn symbols, for an embedded network, up to 300; default: all")
+@option("--sheet FILE", "also write a picture of the whole gallery")
 @OVERWRITE
 @configured(
     "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
@@ -240,12 +202,8 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 
 
 @cli.command()
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="take half a minute: fewer batches and tables",
-)
-@click.option("--json", "json_file", type=PATH, metavar="FILE", help="write every figure as JSON")
+@option("--quick", "take half a minute: fewer batches and tables")
+@option("--json FILE", "write every figure as JSON", name="json_file")
 @OVERWRITE
 @configured(
     "--model", "--weights", "--preprocess", "--size", "--output-activation", "--method",
@@ -263,9 +221,7 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
 
 
 @cli.command()
-@configured(
-    "--source", "--display", load=partial(config.load, check=None)
-)  # wrong names are a finding
+@configured("--source", "--display", load=partial(config.load, check=None))
 def doctor(settings: config.Settings) -> None:
     """Check what works on this machine.
 
@@ -274,10 +230,10 @@ def doctor(settings: config.Settings) -> None:
     """
     from realtime_lrp.commands.doctor.run import run
 
-    print_lines(run(settings))
+    print_lines(run(settings))  # wrong names are a finding
 
 
-def _print_schema(context: click.Context, option: click.Parameter, asked: bool) -> None:
+def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         click.echo(config.json_schema(), nl=False)
         context.exit()
@@ -290,14 +246,10 @@ def _wrong_settings(chosen: config.Config) -> Iterable[tuple[config.KeyPath, Err
 
 
 @cli.command("config")
-@click.option(
-    "--schema",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_schema,
-    help="print the schema for editors (JSON Schema) instead",
-)
+@option(
+    "--schema", "print the schema for editors (JSON Schema) instead",
+    expose_value=False, is_eager=True, callback=_print_schema,
+)  # fmt: skip
 @configured(*config.OPTIONS, load=partial(config.load, check=_wrong_settings))
 def config_command(settings: config.Settings) -> None:
     """Check the configuration and print it.
@@ -320,7 +272,7 @@ def models() -> None:
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=PATH, shell_complete=complete_files
 )
-@click.option("--json", "as_json", is_flag=True, help="print a JSON line for each output")
+@option("--json", "print a JSON line for each output", name="as_json")
 def show(files: tuple[Path, ...], as_json: bool) -> None:
     """Say how outputs were made.
 

@@ -164,29 +164,6 @@ def _key_option(name: str) -> Decorator:
     )  # fmt: skip
 
 
-_COMMON: tuple[Decorator, ...] = (
-    click.option(
-        "--config",
-        "config_file",
-        metavar="FILE",
-        help="configuration file (YAML), or an output of this program: its settings",
-        shell_complete=complete_files,
-    ),
-    click.option(
-        "--set",
-        "sets",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="set a key of the configuration, for example lrp.keep=0.1; may be repeated",
-        shell_complete=_complete_assignment,
-    ),
-    click.option("-v", "verbose", count=True, help="print more; -vv also prints tracebacks"),
-    click.option("-q", "quiet", is_flag=True, help="print errors only"),
-)
-
-PATH = click.Path(path_type=Path)
-
-
 class Whole(click.IntRange):
     """A whole number; click's own name of it is "integer range"."""
 
@@ -199,32 +176,52 @@ class Number(click.FloatRange):
     name = "number"
 
 
-SECONDS = Number(min=0)
+PATH = click.Path(path_type=Path)
+_KINDS = {"FILE": PATH, "FOLDER": PATH, "DIR": PATH, "SECONDS": Number(min=0), "N": Whole(min=1)}
+
+
+def option(words: str, text: str, kind: Any = None, *, name: str | None = None, **more: Any) -> Any:
+    """An option as help shows it, such as "--count N"; one without a second word is a flag.
+
+    What the word stands for is its type, if no `kind` says otherwise. The command gets it as
+    `name`, which is the option's own if it is None.
+    """
+    spelling, _, word = words.partition(" ")
+    names = (spelling, name) if name else (spelling,)
+    if not word:
+        return click.option(*names, is_flag=True, help=text, **more)
+    return click.option(*names, type=kind or _KINDS.get(word), metavar=word, help=text, **more)
+
+
+_COMMON = (
+    option(
+        "--config FILE", "configuration file (YAML), or an output of this program: its settings",
+        click.STRING, name="config_file", shell_complete=complete_files,
+    ),
+    option(
+        "--set KEY=VALUE",
+        "set a key of the configuration, for example lrp.keep=0.1; may be repeated",
+        name="sets", multiple=True, shell_complete=_complete_assignment,
+    ),
+    click.option("-v", "verbose", count=True, help="print more; -vv also prints tracebacks"),
+    option("-q", "print errors only", name="quiet"),
+)  # fmt: skip
 
 INPUTS = click.argument(
     "inputs", nargs=-1, required=True, metavar="INPUT...", shell_complete=complete_files
 )
-OUTPUT = click.option(
-    "-o", "output", required=True, metavar="FILE_OR_FOLDER",
-    help="output file, or an existing folder", shell_complete=complete_files,
+OUTPUT = option(
+    "-o FILE_OR_FOLDER", "output file, or an existing folder",
+    name="output", required=True, shell_complete=complete_files,
 )  # fmt: skip
-OVERWRITE = click.option("--overwrite", is_flag=True, help="replace files that exist")
-RESUME = click.option(
-    "--resume", is_flag=True, help="skip files that are finished with the same settings"
+OVERWRITE = option("--overwrite", "replace files that exist")
+RESUME = option("--resume", "skip files that are finished with the same settings")
+DURATION = option("--duration SECONDS", "stop this many seconds after the first map")
+STATS = option("--stats FILE", "write speed, ages and counts as JSON at the end")
+NEW_TOKEN = option(
+    "--new-token", "make another token and certificate for the web page; addresses given before end"
 )
-DURATION = click.option(
-    "--duration", type=SECONDS, metavar="SECONDS", help="stop this many seconds after the first map"
-)
-STATS = click.option(
-    "--stats", type=PATH, metavar="FILE", help="write speed, ages and counts as JSON at the end"
-)
-NEW_TOKEN = click.option(
-    "--new-token", is_flag=True,
-    help="make another token and certificate for the web page; addresses given before end",
-)  # fmt: skip
-MAPS = click.option(
-    "--maps", type=PATH, metavar="FOLDER", help="also write the raw maps to this folder (.npz)"
-)
+MAPS = option("--maps FOLDER", "also write the raw maps to this folder (.npz)")
 
 
 class BashWords(BashComplete):

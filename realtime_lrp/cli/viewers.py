@@ -6,8 +6,8 @@ As in `commands`, here are only options, help texts and what is loaded.
 import getpass
 import signal
 import sys
-from collections.abc import Callable
-from functools import wraps
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,39 +29,31 @@ from realtime_lrp.cli.options import (
     cli,
     complete_files,
     configured,
+    option,
 )
 from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.system.program import print_lines
 
 
-def _exit_0_if_stopped(run: Callable[[], Any]) -> Any:
-    """Runs a viewer. Ctrl-C and SIGTERM end it with exit code 0: they are its normal end."""
+@contextmanager
+def _exit_0_if_stopped() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end a viewer with exit code 0, also while it starts: its normal end.
+
+    Where the systemd unit is printed instead, they have their own codes.
+    """
     try:
-        return run()
-    except KeyboardInterrupt:
-        sys.exit(0)
-    except SystemExit as stopped:
-        if stopped.code != 128 + signal.SIGTERM:
+        yield
+    except (KeyboardInterrupt, SystemExit) as stopped:
+        normal = getattr(stopped, "code", 130) in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+        if not normal or click.get_current_context().params.get("print_unit"):
             raise
         sys.exit(0)
 
 
-def _viewer(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that Ctrl-C and SIGTERM end with exit code 0, also while it starts."""
-
-    @wraps(command)
-    def run(**options: Any) -> Any:
-        if options.get("print_unit"):
-            return command(**options)
-        return _exit_0_if_stopped(lambda: command(**options))
-
-    return run
-
-
 @cli.command()
-@click.option(
-    "-o", "output", metavar="FILE", help="write a video and a contact sheet instead",
-    shell_complete=complete_files,
+@option(
+    "-o FILE", "write a video and a contact sheet instead", click.STRING,
+    name="output", shell_complete=complete_files,
 )  # fmt: skip
 @OVERWRITE
 @DURATION
@@ -78,14 +70,12 @@ def demo(
 
     share_cores(settings.config.model.name)
 
-    def show() -> None:
-        from realtime_lrp.commands.demo import in_window
-
-        print_lines(in_window(settings.config, duration))
-
     windowed = settings.config.live.display == "window" and display_reachable()
     if output is None and windowed:
-        _exit_0_if_stopped(show)
+        with _exit_0_if_stopped():
+            from realtime_lrp.commands.demo import in_window
+
+            print_lines(in_window(settings.config, duration))
     else:
         from realtime_lrp.commands.demo import to_file
 
@@ -93,14 +83,12 @@ def demo(
 
 
 @cli.command()
-@_viewer
+@_exit_0_if_stopped()
 @DURATION
 @STATS
-@click.option("--record", type=PATH, metavar="FILE", help="record what is shown (.mp4, .mov, .mkv)")
+@option("--record FILE", "record what is shown (.mp4, .mov, .mkv)")
 @OVERWRITE
-@click.option(
-    "--serve", "with_page", is_flag=True, help="also show it as a web page, as serve does"
-)
+@option("--serve", "also show it as a web page, as serve does", name="with_page")
 @NEW_TOKEN
 @configured(
     "--source", *EXPLAIN, "--also-model", "--follow", "--display", "--lecture", *PAGE, "--concepts",
@@ -121,11 +109,10 @@ def live(
     its end. Press h in the window to find all commands. With --serve the web page shows and
     controls the same view; its address is printed.
     """
-    if not with_page:
-        why = "belongs to the web page. Add --serve, or leave it out."
-        _refuse(settings, PAGE, why)
-        if new_token:
-            raise UsageError(f"--new-token {why}")
+    of_page = [name for name in PAGE if settings.origins[config.OPTIONS[name]] == name]
+    wrong = [*of_page, *["--new-token"] * new_token]
+    if wrong and not with_page:
+        raise UsageError(f"{wrong[0]} belongs to the web page. Add --serve, or leave it out.")
     from realtime_lrp.commands.live.run import run
 
     print_lines(
@@ -136,15 +123,8 @@ def live(
     )  # fmt: skip
 
 
-def _refuse(settings: config.Settings, options: tuple[str, ...], why: str) -> None:
-    """Refuses options that would have no effect."""
-    for name in options:
-        if settings.origins[config.OPTIONS[name]] == name:
-            raise UsageError(f"{name} {why}")
-
-
 @cli.command()
-@_viewer
+@_exit_0_if_stopped()
 @DURATION
 @STATS
 @NEW_TOKEN
@@ -166,22 +146,20 @@ def serve(
 
 @cli.command()
 @click.argument("folder", metavar="[FOLDER]", required=False, type=PATH)
-@click.option("-o", "output", required=True, type=PATH, metavar="FILE", help="the network")
-@click.option(
-    "--classes", metavar="NAMES",
-    help="live: names of up to 9 things with commas between them; default: 1,2,3",
-)  # fmt: skip
-@click.option("--keep", type=PATH, metavar="FOLDER", help="live: keep the pictures in this folder")
+@option("-o FILE", "the network", name="output", required=True)
+@option(
+    "--classes NAMES",
+    "live: names of up to 9 things with commas between them; default: 1,2,3",
+)
+@option("--keep FOLDER", "live: keep the pictures in this folder")
 @DURATION
-@click.option(
-    "--every", type=Number(min=0.04, max=3600), metavar="SECONDS",
-    help="of a folder: time between the frames that are taken of a recording; default: 0.5",
-)  # fmt: skip
-@click.option(
-    "--seed", type=Whole(0, 2**31), metavar="N",
-    help="of a folder: random seed of the slight changes; default: 0",
-)  # fmt: skip
-@click.option("--json", type=PATH, metavar="FILE", help="of a folder: write every figure as JSON")
+@option(
+    "--every SECONDS",
+    "of a folder: time between the frames that are taken of a recording; default: 0.5",
+    Number(min=0.04, max=3600),
+)
+@option("--seed N", "of a folder: random seed of the slight changes; default: 0", Whole(0, 2**31))
+@option("--json FILE", "of a folder: write every figure as JSON")
 @OVERWRITE
 @configured(
     "--model", "--weights", "--preprocess", "--source", "--method", "--composite",
@@ -217,10 +195,11 @@ def teach(
     if folder:
         print_lines(from_folder(chosen, folder, output, overwrite, **given))
     else:
-        _exit_0_if_stopped(lambda: print_lines(live(chosen, output, overwrite, **given)))
+        with _exit_0_if_stopped():
+            print_lines(live(chosen, output, overwrite, **given))
 
 
-def _hash_pin(context: click.Context, option: click.Parameter, asked: bool) -> None:
+def _hash_pin(context: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:  # as when a shell completes a word
         from realtime_lrp.commands.kiosk.keys import hash_pin
 
@@ -270,28 +249,20 @@ def _program() -> str:
 
 
 @cli.command()
-@_viewer
+@_exit_0_if_stopped()
 @DURATION
 @STATS
-@click.option(
+@option(
     "--print-unit",
-    is_flag=True,
-    help="check the configuration and print a systemd unit that starts the exhibit at boot",
+    "check the configuration and print a systemd unit that starts the exhibit at boot",
 )
-@click.option(
-    "--hash-pin",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_hash_pin,
-    help="ask for a PIN and print the value for kiosk.pin",
-)
+@option(
+    "--hash-pin", "ask for a PIN and print the value for kiosk.pin",
+    expose_value=False, is_eager=True, callback=_hash_pin,
+)  # fmt: skip
 @configured("--source", *EXPLAIN, "--follow", "--display", *CONCEPTS, load=_load_for_kiosk)
 def kiosk(
-    settings: config.Settings,
-    duration: float | None,
-    stats: Path | None,
-    print_unit: bool,
+    settings: config.Settings, duration: float | None, stats: Path | None, print_unit: bool
 ) -> None:
     """Run the exhibit: full screen, without supervision.
 

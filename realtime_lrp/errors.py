@@ -89,10 +89,11 @@ class ConfigError(Error, ValueError):
 def first_line(error: BaseException) -> str:
     """The first line of an exception's message, or its type if it has none.
 
-    Left out is what Keras writes around the errors of layers.
+    Left out is what Keras writes around the errors of layers, and the values of variables.
     """
-    lines = [re.sub(r"\x1b\[\d*m", "", line).strip() for line in str(error).splitlines()]
-    told = (line for line in lines if line and not line.startswith("Exception encountered"))
+    lines = [re.sub(r"\x1b\[\d*m|, value=.*", "", line).strip() for line in str(error).splitlines()]
+    around = "Exception encountered", "A total of "
+    told = (line for line in lines if line and not line.startswith(around))
     return next(told, type(error).__name__)[:400]
 
 

@@ -16,13 +16,12 @@ pytestmark = pytest.mark.usefixtures("new_processes")
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
 def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
-    """Layers, shapes and number of values of a good file, in both formats."""
+    """The number of values of a good file, in both formats."""
     path = tmp_path / f"w{suffix}"
     model = dense()
     (model.save_weights if suffix == ".weights.h5" else model.save)(path)
     answer = hdf5_check._examine_in_child(path, "it")
-    assert answer == hdf5_check.examine(path)
-    assert list(answer["layers"].values()) == [[[3, 2], [2]]]
+    assert answer == hdf5_check.examine(path) == {"values": 8}
     load_weights(dense(), path)
 
 

@@ -1,6 +1,7 @@
 """Weight files from other people: what is refused, what fits, and what is never computed."""
 
 import json
+import re
 
 import h5py
 import keras
@@ -133,8 +134,9 @@ def test_the_first_layer_that_differs_is_named_with_both_shapes(tmp_path, suffix
     (other.save_weights if suffix == ".weights.h5" else other.save)(path)
     with pytest.raises(DamagedInputError) as refusal:
         load_weights(model, path)
-    assert "layer 'd' has weights of 3 x 2, 2, the file 3 x 5, 5" in str(refusal.value)
-    assert path.name in str(refusal.value)
+    assert all(part in str(refusal.value) for part in (path.name, "(3, 2)", "(3, 5)"))
+    assert re.search(r"named d\)|/d/kernel", str(refusal.value))
+    assert len(str(refusal.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
@@ -263,12 +265,8 @@ def test_memory_is_taken_only_for_weights_in_the_file(tmp_path, computed, kind):
         keras.Sequential([keras.Input((8,)), layers.ReLU()]).save(tmp_path / "none.keras")
         held["model.weights.h5"] = members(tmp_path / "none.keras")["model.weights.h5"]
     computed.clear()
-    problem = {
-        "missing": "lacks those of layer 'd', 8 x 10000000, 10000000",
-        "other": "'d' has weights of 8 x 10000000, 10000000, the file 8 x 3, 3",
-        "within": "has 90,000,001 values, the file 28",
-    }[kind]
-    with pytest.raises(DamagedInputError, match=problem):
+    count = {"missing": 0, "other": 27, "within": 28}[kind]
+    with pytest.raises(DamagedInputError, match=rf"has 90,000,00\d values, the file {count}\."):
         load_model(archived(tmp_path / "m.keras", held))
     assert computed == []
 

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,36 +33,20 @@ MAX_MEMORY = 4 << 30  # Bytes of address space for the child, on top of the file
 
 _EXPECTED = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
 
-_NO_WEIGHTS = re.compile(r"optimizer/|optimizer_weights/|(.*/)?_?seed_generator")
+_NO_WEIGHTS = re.compile(r"(.*/)?(optimizer/|optimizer_weights/|_?seed_generator)")
 """Paths of data that are not among a model's weights."""
 
-Shapes = list[list[int]]
 
+def stored_values(path: Path, name: str) -> int:
+    """How many numbers a weights file holds, without seeds and the optimiser's.
 
-@dataclass(frozen=True)
-class StoredWeights:
-    """What a weights file holds.
-
-    `layers` maps a name (`by_name`, .h5, in order) or a path such as "layers/conv2d_1"
-    (.weights.h5) to the shapes of its weights; `values` counts numbers, without seeds and the
-    optimiser's.
-    """
-
-    by_name: bool
-    layers: dict[str, Shapes]
-    values: int
-
-
-def stored_weights(path: Path, name: str) -> StoredWeights:
-    """What a weights file holds, once it is known to be safe to read; `name` is for messages.
-
-    Refused are damage, links, data from other files or that are no numbers, and claims of more than
-    the file holds.
+    By then it is known to be safe to read. Refused are damage, links, data from other files or that
+    are no numbers, and claims of more than the file holds; `name` is for messages.
     """
     answer = _examine_in_child(path, name)
     if "problem" in answer:
         raise DamagedInputError(f"{name} {answer['problem']}. {_EXPECTED}")
-    return StoredWeights(**answer)
+    return int(answer["values"])
 
 
 def _examine_in_child(path: Path, name: str) -> dict[str, Any]:
@@ -96,14 +79,10 @@ def main() -> None:
 
 
 def examine(path: Path) -> dict[str, Any]:
-    """Reads the file in this process: the fields of `StoredWeights`, or {"problem": text}."""
+    """Reads the file in this process: {"values": their number} or {"problem": text}."""
     try:
         with h5py.File(path, "r") as file:
-            values = _count_values(file)
-            root = file.get("model_weights", file)
-            by_name = "layer_names" in root.attrs
-            layers = _layers_by_name(root) if by_name else _layers_by_path(file)
-        return {"by_name": by_name, "layers": layers, "values": values}
+            return {"values": _count_values(file)}
     except _ProblemError as problem:
         return {"problem": str(problem)}
     except Exception as error:  # h5py raises anything on damaged files
@@ -156,34 +135,6 @@ def _check_dataset(name: str, data: h5py.Dataset) -> None:
         raise _ProblemError(f"takes {name!r} from another file")
     if data.dtype.kind not in "biufV":
         raise _ProblemError(f"holds no numbers in {name!r}")
-
-
-def _layers_by_name(root: h5py.Group) -> dict[str, Shapes]:
-    """The layers of an .h5 file that have weights, in order."""
-    layers = {}
-    for name in map(_text, root.attrs["layer_names"]):
-        group = root[name]
-        if shapes := [list(group[_text(weight)].shape) for weight in group.attrs["weight_names"]]:
-            layers[name] = shapes
-    return layers
-
-
-def _layers_by_path(file: h5py.File) -> dict[str, Shapes]:
-    """The layers of a .weights.h5 file by their path."""
-    layers = {}
-
-    def add(name: str, item: h5py.HLObject) -> None:
-        is_layer = isinstance(item, h5py.Group) and re.fullmatch("(layers/[^/]+/)+vars", name)
-        if is_layer and len(item):
-            keys = sorted(item, key=lambda key: (len(key), key))
-            layers[name.removesuffix("/vars")] = [list(item[key].shape) for key in keys]
-
-    file.visititems(add)
-    return layers
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 if __name__ == "__main__":

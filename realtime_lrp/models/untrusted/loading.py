@@ -3,7 +3,7 @@
 Keras's own loader can be made to run code from a file, to read other files, to download, and to
 allocate any amount of memory. Here nothing happens before it is checked, in this order: the
 archive (this file), the description of the model (allowlist.py), the memory it needs, the
-weights (hdf5_check.py, and `check_weights`). Change the order, or open a file in another way, only
+weights (hdf5_check.py). Change the order, or open a file in another way, only
 with tests/test_model_files.py and tests/test_weight_files.py in hand: they hold the known attacks.
 """
 
@@ -11,13 +11,11 @@ import errno
 import json
 import math
 import os
-import re
 import shutil
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,8 @@ from realtime_lrp.models.memory import (
     build_within_memory,
     initialise_with_zeros,
 )
-from realtime_lrp.models.untrusted.allowlist import MAX_NAME_SHOWN, check_description
-from realtime_lrp.models.untrusted.hdf5_check import Shapes, StoredWeights, stored_weights
+from realtime_lrp.models.untrusted.allowlist import check_description
+from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.temporary import temporary_folder
 
@@ -81,12 +79,10 @@ def load_weights(model: keras.Model, path: Path) -> None:
     problem = f"The weights {name} do not fit the network or are damaged"
     with naming_the_file(name, problem, _EXPECTED_WEIGHTS):
         if path.suffix == ".h5":
-            check_weights(path, model, name)
-            _fill(model, path)
+            _compare(model, path, name)
         elif path.suffix == ".keras":
             with _open_archive(path) as archive, _unpacked_weights(archive, name) as weights:
-                check_weights(weights, model, name)
-                _fill(model, weights)
+                _compare(model, weights, name)
         else:
             raise DamagedInputError(f"{name} is not a weights file. {_EXPECTED_WEIGHTS}")
 
@@ -202,9 +198,21 @@ def _unpacked_weights(archive: zipfile.ZipFile, name: str) -> Iterator[Path]:
 
 
 def _check_before_allocation(model: keras.Model, weights: Path, name: str) -> None:
-    """Refuses a model whose file does not hold the weights that it describes."""
-    check_weights(weights, model, name)
+    """Refuses a model whose file does not hold as many weights as it describes.
+
+    A description may claim a layer of any size, but memory is taken only for weights that the file
+    really holds.
+    """
+    _check_number(model, stored_values(weights, name), name)
     initialise_with_zeros(model.weights)
+
+
+def _compare(model: keras.Model, weights: Path, name: str) -> None:
+    """Loads weights into a model; Keras names the first layer that has others."""
+    values = stored_values(weights, name)
+    _fill(model, weights)
+    if weights.name.endswith(".weights.h5"):  # of which Keras leaves out further layers
+        _check_number(model, values, name)
 
 
 def _fill(model: keras.Model, weights: Path) -> None:
@@ -212,88 +220,14 @@ def _fill(model: keras.Model, weights: Path) -> None:
         model.load_weights(weights)
 
 
-def check_weights(path: Path, model: keras.Model, name: str) -> None:
-    """Refuses weights that are unsafe to read, incomplete, or of another network.
+def number_of_values(weights: Iterable[keras.Variable]) -> int:
+    """How many numbers some weights have together."""
+    return sum(math.prod(weight.shape) for weight in weights)
 
-    The message names the first layer that differs. The model's variables need not be allocated yet:
-    a description may claim a layer of any size, but memory is taken only for weights that the file
-    really holds.
-    """
-    stored = stored_weights(path, name)
-    if difference := _first_difference(model, stored):
+
+def _check_number(model: keras.Model, values: int, name: str) -> None:
+    if values != (needed := number_of_values(model.weights)):
         raise DamagedInputError(
-            f"The weights {name} do not fit {model.name}{difference}. "
-            "Expected those of the same network."
+            f"The weights {name} do not fit {model.name}: it has {needed:,} values, the file "
+            f"{values:,}. Expected those of the same network."
         )
-
-
-def _first_difference(model: keras.Model, stored: StoredWeights) -> str:
-    """The end of a sentence about the first layer that differs, or "" if all fit."""
-    expected: dict[Any, tuple[str, Shapes]] = (
-        dict(zip(chain(stored.layers, count()), _layers_in_order(model), strict=False))
-        if stored.by_name
-        else dict(_layers_by_path(model, set()))
-    )
-    for key, (name, shapes) in expected.items():
-        found = stored.layers.get(key, [])
-        if shapes and not found:
-            return f": the file lacks those of layer {_short(name)}, {_listed(shapes)}"
-        if shapes != found:
-            return (
-                f": layer {_short(name)} has weights of {_listed(shapes)}, "
-                f"the file {_listed(found)}"
-            )
-    if surplus := next((key for key in stored.layers if key not in expected), None):
-        return f", which has no layer for {_short(surplus)}"
-    needed = sum(math.prod(weight.shape) for weight in model.weights)
-    if needed > stored.values:  # in layers inside layers, which have no path of their own
-        return f": it has {needed:,} values, the file {stored.values:,}"
-    return ""
-
-
-def _layers_in_order(model: keras.Model) -> list[tuple[str, Shapes]]:
-    """Name and shapes of the layers with weights, in the order in which Keras writes .h5 files."""
-    layers = [
-        (layer.name, layer.trainable_weights + layer.non_trainable_weights)
-        for layer in model.layers
-    ]
-    return [(name, _shapes(weights)) for name, weights in layers if weights]
-
-
-def _layers_by_path(
-    model: keras.Model, seen: set[int], prefix: str = ""
-) -> Iterator[tuple[str, tuple[str, Shapes]]]:
-    """The path in a .weights.h5 file of each layer: its type in snake case and a number.
-
-    Keras writes a layer that several models share at the first of its paths only.
-    """
-    counts: dict[str, int] = {}
-    for layer in model.layers:
-        kind = _snake_case(type(layer).__name__)
-        counts[kind] = counts.get(kind, -1) + 1
-        path = f"{prefix}layers/{kind}_{counts[kind]}".removesuffix("_0")
-        if id(layer) in seen:
-            continue
-        seen.add(id(layer))
-        if isinstance(layer, keras.Model):
-            yield from _layers_by_path(layer, seen, f"{path}/")
-        else:
-            weights = layer._trainable_variables + layer._non_trainable_variables
-            yield path, (layer.name, _shapes(weights))
-
-
-def _shapes(weights: list[keras.Variable]) -> Shapes:
-    return [list(weight.shape) for weight in weights]
-
-
-def _snake_case(name: str) -> str:
-    words = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", words).lower()
-
-
-def _short(name: str) -> str:
-    return repr(name[:MAX_NAME_SHOWN])
-
-
-def _listed(shapes: Shapes) -> str:
-    return ", ".join(" x ".join(map(str, shape)) or "one number" for shape in shapes) or "nothing"

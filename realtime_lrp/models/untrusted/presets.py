@@ -7,7 +7,6 @@ preset's tokenizers, which read further files, are never built.
 """
 
 import json
-import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -24,10 +23,11 @@ from realtime_lrp.models.memory import (
     initialise_with_zeros,
 )
 from realtime_lrp.models.untrusted.allowlist import check_description
-from realtime_lrp.models.untrusted.hdf5_check import stored_weights
+from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.models.untrusted.loading import (
     MAX_DESCRIPTION_BYTES,
     naming_the_file,
+    number_of_values,
     without_training,
 )
 from realtime_lrp.system.reading import read_limited
@@ -111,8 +111,8 @@ def _check_weights(model: keras.Model, files: PresetFiles, shown: str) -> None:
     of_backbone = {id(weight) for weight in model.backbone.weights}
     of_head = [weight for weight in model.weights if id(weight) not in of_backbone]
     for path, weights in ((files.backbone, model.backbone.weights), (files.head, of_head)):
-        needed = sum(math.prod(weight.shape) for weight in weights)
-        stored = stored_weights(path, f"{path.name} of the preset {shown}").values
+        needed = number_of_values(weights)
+        stored = stored_values(path, f"{path.name} of the preset {shown}")
         if needed > stored or (path is files.backbone and needed < stored):
             raise DamagedInputError(
                 f"{path.name} of the preset {shown} holds {stored:,} values, the network has "

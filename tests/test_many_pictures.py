@@ -60,7 +60,7 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
     source, _ = folders
     paths = [source / f"{name}.png" for name in ("a", "crash", "killed", "bug", "hangs", "z")]
     command = [sys.executable, "-P", "-c", FAULTY]
-    monkeypatch.setattr(picture_process, "module_command", lambda module: command)
+    monkeypatch.setattr(picture_process, "module_command", lambda _, *words: [*command, *words])
     outcomes = {}
     for path, outcome in read_pictures(paths, first_only=True):
         outcomes[path] = outcome

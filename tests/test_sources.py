@@ -18,7 +18,7 @@ from faults.clock import until
 from realtime_lrp.errors import MissingInputError, UnavailableError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
-from realtime_lrp.video import cameras
+from realtime_lrp.video import cameras, picture_process
 from realtime_lrp.video.cameras import Camera, CameraSettings
 from realtime_lrp.video.picture_process import FROM_CHILD, ChildSource, Facts, Given, Next
 from realtime_lrp.video.playback import Playback
@@ -451,14 +451,14 @@ FACTS = Facts("", False, False, 0)
 )
 def test_a_child_that_was_taken_over_can_do_no_more_than_fail(sent, told, stop, monkeypatch):
     """What it sends is refused in words, and nothing of it runs."""
-    source = ChildSource(synthetic, [""], stop)
-    with source, monkeypatch.context() as patch:
-        data = io.BytesIO()
-        Channel(data, data, FROM_CHILD).send(sent)
-        data.seek(0)
-        patch.setattr(source._process.child, "_channel", Channel(data, io.BytesIO(), FROM_CHILD))
-        with pytest.raises(UnavailableError, match=told):
-            source.read()
+    data = io.BytesIO()
+    for message in (FACTS, sent):
+        Channel(data, data, FROM_CHILD).send(message)
+    script = f"import os, sys\nos.write(1, {data.getvalue()!r})\nsys.stdin.read()"
+    command = [sys.executable, "-c", script]
+    monkeypatch.setattr(picture_process, "module_command", lambda *words: command)
+    with ChildSource(synthetic, [""], stop) as source, pytest.raises(UnavailableError, match=told):
+        source.read()
 
 
 def test_a_recording_in_a_child_is_controlled(two_films, stop):

@@ -156,7 +156,7 @@ def test_a_decoder_that_hangs_takes_no_other_file_with_it(run, words, tmp_path, 
     class OnceItHangs(float):
         """So long a process may be silent: for ever, and no longer when it hangs."""
 
-        def __lt__(self, silent_s):
+        def __le__(self, silent_s):
             return hanging.exists() and not hanging.unlink()
 
     monkeypatch.setattr(recoding, "STALLED_S", OnceItHangs())

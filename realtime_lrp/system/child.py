@@ -5,11 +5,13 @@ should end when its standard input closes, which it does when the parent ends.
 """
 
 import os
+import queue
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from math import inf
 from typing import Any
 
 import msgspec
@@ -21,13 +23,19 @@ from realtime_lrp.system.child_command import pipes
 CLOSING_S = 1.0
 """Maximum wait for a killed child, in seconds; it is longer only where the kernel itself hangs."""
 
+POLL_S = 0.05
+"""How often a wait for a message checks whether it has to end."""
 
 ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 """What the system or a person ends a process with; no library does."""
 
 
 class Child:
-    """A child process and the channel to it; it inherits the descriptors `files`."""
+    """A child process and the channel to it; it inherits the descriptors `files`.
+
+    A thread takes its messages, one ahead. `aside` gets each of them there, and keeps those that
+    nobody is to wait for.
+    """
 
     def __init__(
         self,
@@ -35,6 +43,7 @@ class Child:
         expected: Any,
         files: Sequence[int] = (),
         variables: Mapping[str, str] | None = None,
+        aside: Callable[[Any], bool] = lambda message: False,
     ):
         try:
             self._process = subprocess.Popen(
@@ -51,38 +60,71 @@ class Child:
                 f"A child process cannot be started ({error.strerror}). Close other programs."
             ) from None
         self._pipes = pipes(self._process)
-        self._channel = Channel(*self._pipes, expected)
+        self._channel, self._aside = Channel(*self._pipes, expected), aside
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._taken = threading.Semaphore(0)
+        self._silent_s, self._closed = 0.0, False
+        self.ended = self.hung = False  # as `receive` has found
+        threading.Thread(target=self._listen, name="child", daemon=True).start()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def has_sent(self) -> bool:
+        """Whether `receive` gives something at once."""
+        return not self._messages.empty()
+
     def send(self, message: msgspec.Struct) -> None:
         """Sends a message; any thread may. Raises `OSError` if the child has ended."""
         self._channel.send(message)
 
-    def receive(self) -> Any:
-        """Waits for a message; None if the child has ended or sends something else."""
-        try:
+    def receive(self, silent_s: float = inf, stop: threading.Event | None = None) -> Any:
+        """Waits for a message; None if the child has ended or sends something else.
+
+        It is killed once `stop` is set, or without a sign of life for `silent_s`. These seconds are
+        added up from polls: while the whole machine stands still only one of them counts.
+        """
+        self.shows_life()
+        while not self.ended:
+            with suppress(queue.Empty):
+                message = self._messages.get(timeout=POLL_S)
+                self._taken.release()
+                self.ended = message is None
+                return message
+            self._silent_s += POLL_S
+            self.hung = self._silent_s >= silent_s
+            if self.hung or (stop and stop.is_set()):
+                self.kill()
+        return None
+
+    def expect(self, file: str, *types: type, silent_s: float) -> Any:
+        """Waits for a message of these types; raises the error that tells why none comes.
+
+        The child reads the file.
+        """
+        message = self.receive(silent_s)
+        if isinstance(message, Failed):
+            raise failure(file, message)
+        if not isinstance(message, types):
+            raise hang(file, silent_s) if self.hung else death(file, self.death())
+        return message
+
+    def shows_life(self) -> None:
+        """Has `receive` wait longer: the child works, or waits on purpose."""
+        self._silent_s = 0.0
+
+    def _listen(self) -> None:
+        while (message := self._next()) is not None and not self._closed:
+            if not self._aside(message):
+                self._messages.put(message)
+                self._taken.acquire()
+        self._messages.put(None)
+
+    def _next(self) -> Any:
+        with suppress(EOFError, OSError, ValueError):
             return self._channel.receive()
-        except (EOFError, OSError, ValueError):
-            return None
-
-    @contextmanager
-    def killed_after(self, seconds: float) -> Iterator[threading.Event]:
-        """Kills it if the context takes longer; lends an event that says so."""
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            self.kill()
-
-        timer = threading.Timer(seconds, end)
-        timer.start()
-        try:
-            yield late
-        finally:
-            timer.cancel()
 
     def kill(self) -> None:
         """Ends it at once; whoever waits for a message gets None."""
@@ -90,7 +132,9 @@ class Child:
 
     def close(self) -> None:
         """Kills it, waits for its end, and closes the pipes."""
+        self._closed = True
         self._process.kill()
+        self._taken.release()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSING_S)
         for stream in self._pipes:

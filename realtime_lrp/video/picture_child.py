@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import queue
+import sys
 import threading
 from contextlib import suppress
 
@@ -31,8 +32,9 @@ def main() -> None:
     """Opens what the parent names, one after the other, and reads it until the parent ends."""
     channel = parent_channel(TO_CHILD)
     logging.getLogger("realtime_lrp").addHandler(_ToParent(channel))
-    reader = _Reader(channel)
-    asked: queue.Queue[Open | Next] = queue.Queue()
+    memory = SharedPicture(int(sys.argv[1])) if len(sys.argv) > 1 else None
+    reader = _Reader(channel, memory)
+    asked: queue.SimpleQueue[Open | Next] = queue.SimpleQueue()
 
     def listen() -> None:
         with suppress(Exception):
@@ -54,9 +56,8 @@ def main() -> None:
 class _Reader:
     """Reads one `source` after the other; after its end, or an error, it is closed and None."""
 
-    def __init__(self, channel: Channel):
-        self._channel = channel
-        self._memory: SharedPicture | None = None
+    def __init__(self, channel: Channel, memory: SharedPicture | None):
+        self._channel, self._memory = channel, memory
         self.source: Source | None = None
 
     def answer(self, message: Open | Next) -> None:
@@ -75,8 +76,6 @@ class _Reader:
 
     def _opened(self, order: Open) -> Source:
         logging.getLogger("realtime_lrp").setLevel(order.log_level)
-        if self._memory is None and order.memory is not None:
-            self._memory = SharedPicture(order.memory)
         opener = getattr(importlib.import_module(order.module), order.name)
         data = (order.data,) if order.data else ()
         source: Source = opener(*data, *json.loads(order.arguments), threading.Event())
@@ -88,13 +87,12 @@ class _Reader:
         if picture is None:
             self._close()
             return Ended()
-        facts, memory = _facts(source), self._memory
         rgb = picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
-        if memory and rgb and picture.size and memory.fits(picture.shape):
-            memory.write(picture)
+        if self._memory and rgb and picture.size and self._memory.fits(picture.shape):
+            self._memory.write(picture)
             rows, columns, _ = picture.shape
-            return Given(facts, (rows, columns, 3))
-        return Given(facts, picture=picture)
+            return Given(_facts(source), (rows, columns, 3))
+        return Given(_facts(source), picture=picture)
 
     def _close(self) -> None:
         source, self.source = self.source, None

@@ -7,12 +7,12 @@ memory if there is some, else through the pipe. Who takes over a child with a cr
 wrong pictures and nothing else.
 """
 
-import itertools
 import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -20,7 +20,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
 from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child, death, failure, hang
+from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.reader import MOST_PIXELS
@@ -42,7 +42,6 @@ class Open(msgspec.Struct, frozen=True, tag=True):
     name: str
     arguments: str
     data: bytes
-    memory: int | None
     log_level: int
 
 
@@ -100,18 +99,24 @@ FROM_CHILD = Facts | Given | Ended | Alive | Logged | Failed
 class PictureProcess:
     """A `child` process that opens sources and gives their pictures.
 
-    It has `ended` once `pictures` has found that, or has killed it; another one is started then.
+    A source that `waits` may show that it does. Where the child has ended, or had to be killed, the
+    next `open` starts another one.
     """
 
-    def __init__(self, log_lines: int = MOST_LOG_LINES, variables: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        log_lines: int = MOST_LOG_LINES,
+        variables: Mapping[str, str] | None = None,
+        waits: bool = False,
+    ):
         self._memory = SharedPicture.create(MOST_PIXELS * 3)
-        self._log_lines, self._variables = log_lines, variables
+        self._log_lines, self._variables, self._waits = log_lines, variables, waits
         self._start()
 
     def _start(self) -> None:
-        inherited = [self._memory.descriptor] if self._memory else []
-        command = module_command("realtime_lrp.video.picture_child")
-        self.child, self.ended = Child(command, FROM_CHILD, inherited, self._variables), False
+        memory = [self._memory.descriptor] if self._memory else []
+        command = module_command("realtime_lrp.video.picture_child", *map(str, memory))
+        self.child = Child(command, FROM_CHILD, memory, self._variables, self._aside)
 
     def __enter__(self) -> "PictureProcess":
         return self
@@ -127,26 +132,16 @@ class PictureProcess:
         The opener is called there as `opener(*arguments, stop)`, or with `data` first if there are
         any; it is of a module that the child can import. JSON holds the arguments.
         """
-        if self.ended:
+        if self.child.ended:
             self.child.close()
             self._start()
-        memory = self._memory.descriptor if self._memory else None
         module, name = opener.__module__, opener.__qualname__
-        level = log.getEffectiveLevel()
-        self.send(Open(module, name, json.dumps(arguments), data, memory, level))
+        self.send(Open(module, name, json.dumps(arguments), data, log.getEffectiveLevel()))
 
     def send(self, message: msgspec.Struct) -> None:
         """Sends a message; that the child has ended is shown by the next one from there."""
         with suppress(OSError, ValueError):
             self.child.send(message)
-
-    def receive(self) -> Any:
-        """The next message from the child but those for the log; None if it has ended."""
-        while isinstance(message := self.child.receive(), Logged):
-            if self._log_lines > 0:
-                self._log_lines -= 1
-                log.log(message.level, "%s", message.text)
-        return message
 
     def picture(self, message: Given) -> np.ndarray | None:
         """The picture of a message, uint8 [H, W, 3] RGB; None if it is none."""
@@ -159,16 +154,10 @@ class PictureProcess:
 
     def pictures(self, file: str, hangs_s: float) -> Iterator[np.ndarray]:
         """Yields all pictures of the source that was opened, uint8 [H, W, 3] RGB."""
+        self.child.expect(file, Facts, silent_s=hangs_s)
         while True:
             self.send(Next())
-            with self.child.killed_after(hangs_s) as late:
-                while isinstance(message := self.receive(), Facts | Alive):
-                    pass
-            if message is None:
-                self.ended = True
-                raise hang(file, hangs_s) if late.is_set() else death(file, self.child.death())
-            if isinstance(message, Failed):
-                raise failure(file, message)
+            message = self.child.expect(file, Given, Ended, silent_s=hangs_s)
             if isinstance(message, Ended):
                 return
             picture = self.picture(message)
@@ -181,9 +170,14 @@ class PictureProcess:
         if self._memory:
             self._memory.close()
 
+    def _aside(self, message: Any) -> bool:
+        if isinstance(message, Alive) and self._waits:
+            self.child.shows_life()
+        if isinstance(message, Logged) and self._log_lines > 0:
+            self._log_lines -= 1
+            log.log(message.level, "%s", message.text)
+        return isinstance(message, Alive | Logged)
 
-POLL_S = 0.2
-"""How often the watching thread looks at the child and at `stop`."""
 
 HANGS_S = 5.0
 """A source that is not steady hangs if its child owes a picture and sends nothing for this long.
@@ -202,12 +196,8 @@ class ChildSource(Source):
         self, opener: Callable[..., Source], arguments: Sequence[Any], stop: threading.Event
     ):
         super().__init__(stop)
-        self._process = PictureProcess()
-        self._closed = threading.Event()
-        self._has_pictures = self._hung = False
-        self._waits = itertools.count()
-        self._wait: int | None = None  # number of the present wait for a message, if it is timed
-        threading.Thread(target=self._watch, name="source's watch", daemon=True).start()
+        self._process = PictureProcess(waits=True)
+        self._hangs_s, self._closed = inf, False
         try:
             self._process.open(opener, arguments)
             self._take(self._receive())
@@ -225,12 +215,12 @@ class ChildSource(Source):
         if picture is None:
             raise UnavailableError(f"The process that reads {self._name} sent an invalid picture.")
         self._take(message.facts)
-        self._has_pictures = True
+        self._hangs_s = inf if self.steady else HANGS_S
         return picture
 
     def close(self) -> None:
-        if not self._closed.is_set():
-            self._closed.set()
+        if not self._closed:
+            self._closed = True
             self._process.close()
 
     def control(self, action: Action, value: float = 0) -> None:
@@ -239,33 +229,20 @@ class ChildSource(Source):
         self._process.send(Control(action, value))
 
     def _receive(self) -> Facts | Given | Ended:
-        while isinstance(message := self._next_message(), Alive):
-            pass
-        if message is None:
-            if self.stop.is_set():
-                return Ended()
-            if self._hung:
-                raise UnavailableError(
-                    f"The process that reads {self._name} hung for {HANGS_S:g} seconds "
-                    "and was killed."
-                )
-            raise UnavailableError(
-                f"The process that reads {self._name} ended ({self._process.child.death()})."
-            )
+        message = self._process.child.receive(self._hangs_s, self.stop)
+        if isinstance(message, Facts | Given | Ended):
+            return message
+        if self.stop.is_set():
+            return Ended()
         if isinstance(message, Failed):
             error = message.error()
             if isinstance(error, Error):
                 raise error
             raise UnavailableError(f"Reading {self._name} failed ({error}).")
-        return message
-
-    def _next_message(self) -> Any:
-        timed = self._has_pictures and not self.steady
-        self._wait = next(self._waits) if timed else None
-        try:
-            return self._process.receive()
-        finally:
-            self._wait = None
+        how = f"ended ({self._process.child.death()})"
+        if self._process.child.hung:
+            how = f"hung for {HANGS_S:g} seconds and was killed"
+        raise UnavailableError(f"The process that reads {self._name} {how}.")
 
     def _take(self, message: object) -> None:
         if isinstance(message, Facts):
@@ -276,21 +253,3 @@ class ChildSource(Source):
     @property
     def _name(self) -> str:
         return self.described or "the source"
-
-    def _watch(self) -> None:
-        """Kills the child once `stop` is set, or when one wait for a message takes too long.
-
-        Adds up its own polls instead of reading a clock: while this process or the whole machine
-        stands still, at most one poll counts, and the reading thread can catch up before the next.
-        """
-        timed, silent_s = None, 0.0
-        while not self._closed.is_set():
-            if self.stop.wait(POLL_S):
-                self._process.child.kill()
-                return
-            before, timed = timed, self._wait
-            silent_s = silent_s + POLL_S if timed is not None and timed == before else 0.0
-            if silent_s >= HANGS_S:
-                self._hung = True
-                self._process.child.kill()
-                return

@@ -113,7 +113,7 @@ class ChildDecoder:
         """The picture, uint8 [H, W, 3] RGB; None if it cannot be decoded."""
         if not is_plain_jpeg(jpeg, MOST_PIXELS):
             return None
-        starts = self._process is None or self._process.ended
+        starts = self._process is None or self._process.child.ended
         if self._process is None:  # OpenCV reads the variable when it is loaded
             self._process = PictureProcess(
                 variables={"OPENCV_IO_MAX_IMAGE_PIXELS": str(MOST_PIXELS)}
@@ -123,7 +123,7 @@ class ChildDecoder:
         try:
             found = list(self._process.pictures("a visitor's JPEG", limit_s))
         except (Error, OSError) as error:
-            if self._process.ended:
+            if self._process.child.ended:
                 self.crashes += 1
                 log.warning("%s", error)
             return None

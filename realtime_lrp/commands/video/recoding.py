@@ -5,9 +5,6 @@ network sees of a picture, and the map that it computes, travels between the two
 below; `recode` is the child.
 """
 
-import queue
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,15 +14,13 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child, death, failure, hang
+from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.video.reader import Span
 from realtime_lrp.view.look import Look
 
 STALLED_S = 60.0
 """A child that shows no sign of life for this long is killed."""
-
-POLL_S = 0.5
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
@@ -128,20 +123,16 @@ def child_command() -> list[str]:
 class Recoding:
     """A job that is under way; leaving the context ends its process.
 
-    A thread listens to the child. Where a write failed there, an `OSError` is raised. `opened` is
-    what is known of the recording, `written` how many frames are written so far, `report` what was
-    done, once `batches` has ended.
+    Where a write failed there, an `OSError` is raised. `opened` is what is known of the recording,
+    `written` how many frames are written so far, `report` what was done, once `batches` has ended.
     """
 
     report: Report
 
     def __init__(self, job: Job):
         self._job, self._source = job, str(job.source)
-        self._child = Child(child_command(), FROM_CHILD)
-        self._messages: queue.Queue[msgspec.Struct | None] = queue.Queue()
-        self._alive = time.monotonic()
         self.written = 0
-        threading.Thread(target=self._listen, name="video job", daemon=True).start()
+        self._child = Child(child_command(), FROM_CHILD, aside=self._aside)
         try:
             self._send(job)
             self.opened = self._receive(Opened)
@@ -170,7 +161,7 @@ class Recoding:
     @property
     def waiting(self) -> bool:
         """Whether another batch is there already; if not, the child may wait for an answer."""
-        return not self._messages.empty()
+        return self._child.has_sent
 
     def answer(self, maps: Sequence[DrawableMap]) -> None:
         """Sends the maps of the oldest `PictureBatch` that has none yet."""
@@ -183,30 +174,11 @@ class Recoding:
             while True:  # raises what the child had to say before it ended
                 self._receive(Opened, PictureBatch, Report)
 
-    def _receive(self, *expected: type[msgspec.Struct]) -> Any:
-        """Waits for a message of the expected types; raises the error that another one reports."""
-        message = self._next()
-        if isinstance(message, Failed):
-            raise failure(self._source, message)
-        if not isinstance(message, expected):
-            raise death(self._source, self._child.death())
-        return message
+    def _receive(self, *types: type[msgspec.Struct]) -> Any:
+        return self._child.expect(self._source, *types, silent_s=STALLED_S)
 
-    def _next(self) -> msgspec.Struct | None:
-        self._alive = time.monotonic()
-        while True:
-            try:
-                return self._messages.get(timeout=POLL_S)
-            except queue.Empty:
-                if time.monotonic() - self._alive > STALLED_S:
-                    raise hang(self._source, STALLED_S) from None
-
-    def _listen(self) -> None:
-        message: msgspec.Struct | None = Written(0)
-        while not (message is None or isinstance(message, Report | Failed)):
-            message = self._child.receive()
-            self._alive = time.monotonic()
-            if isinstance(message, Written):
-                self.written = max(self.written, message.frames)
-            else:
-                self._messages.put(message)
+    def _aside(self, message: Any) -> bool:
+        if isinstance(message, Written):
+            self.written = max(self.written, message.frames)
+            self._child.shows_life()
+        return isinstance(message, Written)

@@ -103,10 +103,10 @@ def test_an_error_in_one_part_reaches_who_asked(engines, monkeypatch):
     begin, pictures = beside._begin, np.zeros((4, 32, 32, 3), np.uint8)
     pictures[3] = 1
 
-    def fail(batch, *arguments):
-        if batch[-1].any():
+    def fail(batch):
+        if batch.pictures[-1].any():
             raise NotFiniteError("the last part")
-        return begin(batch, *arguments)
+        return begin(batch)
 
     monkeypatch.setattr(beside, "_begin", fail)
     with pytest.raises(NotFiniteError, match="the last part"):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.engine.device import Device
-from realtime_lrp.engine.result import TOP, ConceptRequest, ConceptResult
+from realtime_lrp.engine.result import TOP, Batch, ConceptRequest, ConceptResult
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.relevance.concepts.channels import no_prior
@@ -103,9 +103,7 @@ class ConceptPipelines:
                 while len(self._ready) > KEPT:
                     self._ready.popitem(last=False)
 
-    def run(
-        self, batch: np.ndarray, targets: Any, wanted: ConceptRequest, prior: np.ndarray | None
-    ) -> Explained | None:
+    def run(self, batch: Batch, wanted: ConceptRequest) -> Explained | None:
         """The tensors of a batch, which the device may still be computing; None with a problem."""
         self.compile(wanted)
         layer = self.layer(wanted)
@@ -114,11 +112,12 @@ class ConceptPipelines:
             if run is None:
                 return None
             self._ready.move_to_end(layer)
+        prior = batch.prior
         if wanted.channel is not None:
             channels = self._explainer.channel_counts()[layer]
             prior = no_prior(channels) if prior is None else prior.copy()
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
-        return run(batch, targets, prior)
+        return run(batch.pictures, batch.targets, prior)
 
     def _refuse(self, layer: str, problem: str, until: float = math.inf) -> None:
         self._problems[layer] = problem, until

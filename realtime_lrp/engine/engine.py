@@ -1,7 +1,4 @@
-"""The engine: pictures in, results out, and what happens where a device's memory is too small.
-
-Loading is in `loading.py`, colours in `colouring.py`, texts in `wording.py`.
-"""
+"""The engine: pictures in, results out, and what happens where a device's memory is too small."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -25,7 +22,14 @@ from realtime_lrp.engine.loading import (
     load_configured,
     quickest_explainer,
 )
-from realtime_lrp.engine.result import Begun, ConceptRequest, MapKind, Result, fetch_results
+from realtime_lrp.engine.result import (
+    Batch,
+    Begun,
+    ConceptRequest,
+    MapKind,
+    Result,
+    fetch_results,
+)
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -161,19 +165,19 @@ class Engine:
         )
 
     def _map_kinds(self) -> tuple[MapKind, ...]:
-        explainer, whole = self.explainer, self.config.lrp.keep >= 1
-        kinds = []
-        for name, by_rules, difference in zip(
-            (self.name, *self.also), explainer.follows_rules, explainer.differences, strict=True
-        ):
+        explainer = self.explainer
+
+        def kind(name: str, by_rules: bool, difference: bool) -> MapKind:
             exact = self.precision == "float32" and not difference
-            accounted = whole and (difference or name in COMPOSITES.known())
             tolerance = TOLERANCE if exact else TOLERANCE_FAST
-            of_scores = explainer.classes > 1
-            kinds.append(
-                MapKind(name, by_rules, difference, of_scores, tolerance if accounted else None)
+            accounted = difference or name in COMPOSITES.known()
+            whole = accounted and self.config.lrp.keep >= 1
+            return MapKind(
+                name, by_rules, difference, explainer.classes > 1, tolerance if whole else None
             )
-        return tuple(kinds)
+
+        names = self.name, *self.also
+        return tuple(map(kind, names, explainer.follows_rules, explainer.differences))
 
     @property
     def model(self) -> keras.Model:
@@ -282,47 +286,37 @@ class Engine:
         if regions is None:
             regions = [self.region(picture.shape[:2]) for picture in pictures]
             pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
-        batch = np.asarray(pictures)
-        if targets is not None and len(targets) != len(batch):
+        if targets is None:
+            targets = [self.explainer.target] * len(pictures)
+        if len(targets) != len(pictures):
             raise UsageError(
-                f"Expected one target for each of {len(batch)} pictures. Received {len(targets)}."
+                f"Expected one target for each of {len(pictures)} pictures. "
+                f"Received {len(targets)}."
             )
+        batch = Batch(np.asarray(pictures), regions, targets, concepts, prior)
         if self._pool is None:
-            return Begun(self._begin(batch, targets, concepts, prior, regions))
-
-        def explain(part: slice) -> list[Result]:
-            of_part = None if targets is None else targets[part]
-            return self._begin(batch[part], of_part, concepts, prior, regions[part])()
-
-        size = -(-len(batch) // self._parts(len(batch)))
-        parts = [slice(begin, begin + size) for begin in range(0, len(batch), size)]
-        begun = [self._pool.submit(explain, part) for part in parts]
+            return Begun(self._begin(batch))
+        parts = batch.parts(self._parts(len(pictures)))
+        begun = [self._pool.submit(lambda one=part: self._begin(one)()) for part in parts]
         return Begun(
             lambda: [result for one in begun for result in one.result()],
             lambda: all(one.done() for one in begun),
         )
 
-    def _begin(
-        self,
-        batch: np.ndarray,
-        targets: Sequence[str | int] | None,
-        concepts: ConceptRequest | None,
-        prior: np.ndarray | None,
-        regions: Sequence[Region],
-    ) -> Callable[[], list[Result]]:
+    def _begin(self, batch: Batch) -> Callable[[], list[Result]]:
         """As `begin`, in the thread that calls it."""
         on, pipelines, explainer = self._device, self.concepts, self.explainer
-        asked = [explainer.target] * len(batch) if targets is None else targets
-        alone, needed = len(batch) == 1, len(batch) * (NEEDED if concepts else 1)
-        fits = alone or on.is_gpu or needed <= explainer.pictures_at_once() // self.in_flight
+        count, concepts = len(batch.pictures), batch.concepts
+        needed = count * (NEEDED if concepts else 1)
+        fits = count == 1 or on.is_gpu or needed <= explainer.pictures_at_once() // self.in_flight
         output = None
         try:
             if fits:
                 with tf.device(on.scope):
                     output = (
-                        pipelines.run(batch, targets, concepts, prior)
+                        pipelines.run(batch, concepts)
                         if concepts
-                        else self._pipeline(batch, targets)
+                        else self._pipeline(batch.pictures, batch.targets)
                     )
         except tf.errors.ResourceExhaustedError:
             pipelines.give_up(concepts)
@@ -331,16 +325,15 @@ class Engine:
             try:
                 if output:
                     layer = pipelines.layer(concepts) if concepts else ""
-                    signs = zip(*map(explainer.signs_for, asked), strict=True)
+                    signs = zip(*map(explainer.signs_for, batch.targets), strict=True)
                     kinds = list(zip(self.kinds, signs, strict=True))
-                    found = fetch_results(output, regions, asked, kinds, layer)
-                    return self._checked(batch, found, asked)
+                    return self._checked(batch, fetch_results(output, batch, kinds, layer))
             except tf.errors.ResourceExhaustedError:
                 pipelines.give_up(concepts)
             if not (concepts and fits):
-                return self._with_less_memory(batch, regions, targets, on, concepts, prior)
+                return self._with_less_memory(batch, on)
             why = pipelines.refusal(concepts)
-            plain = self._begin(batch, targets, None, None, regions)()
+            plain = self._begin(replace(batch, concepts=None))()
             return [replace(one, concepts=why) for one in plain]
 
         return results
@@ -365,24 +358,11 @@ class Engine:
             log.warning("the GPU %s is left (%s): computing on the CPU", self._device.name, reason)
             self._load(cpu())
 
-    def _with_less_memory(
-        self,
-        batch: np.ndarray,
-        regions: Sequence[Region],
-        targets: Sequence[str | int] | None,
-        on: Device,
-        concepts: ConceptRequest | None = None,
-        prior: np.ndarray | None = None,
-    ) -> list[Result]:
+    def _with_less_memory(self, batch: Batch, on: Device) -> list[Result]:
         """The results of a batch that did not fit into the memory of the device `on`."""
-        if len(batch) > 1:
-            log.info("the memory does not suffice for %d pictures at once: halved", len(batch))
-            half = len(batch) // 2
-            results = []
-            for part in (slice(half), slice(half, None)):
-                of_part = None if targets is None else targets[part]
-                results += self._begin(batch[part], of_part, concepts, prior, regions[part])()
-            return results
+        if (count := len(batch.pictures)) > 1:
+            log.info("the memory does not suffice for %d pictures at once: halved", count)
+            return [result for half in batch.parts(2) for result in self._begin(half)()]
         if not on.is_gpu:
             raise UnavailableError(
                 "The memory does not suffice to explain one picture. Choose fewer maps or samples, "
@@ -390,16 +370,14 @@ class Engine:
             )
         if self._device == on:  # of several batches in flight only the first moves the engine
             self.leave_gpu("its memory does not suffice")
-        return self._begin(batch, targets, None, None, regions)()
+        return self._begin(replace(batch, concepts=None))()
 
-    def _checked(
-        self, batch: np.ndarray, results: list[Result], targets: Sequence[str | int]
-    ) -> list[Result]:
+    def _checked(self, batch: Batch, results: list[Result]) -> list[Result]:
         """The results, after checking that they are finite; names maps that explain nothing."""
         sums = [(result.scores.sum(), *(m.total for m in result.maps)) for result in results]
         if not np.isfinite(sums).all():
-            raise self.explainer.not_finite(self.network.prepare(batch), targets)
-        for picture, result in zip(batch, results, strict=True):
+            raise self.explainer.not_finite(self.network.prepare(batch.pictures), batch.targets)
+        for picture, result in zip(batch.pictures, results, strict=True):
             for index, one in enumerate(result.maps):
                 if one.flooded and one.name not in self._flooded:
                     self._flooded.add(one.name)

@@ -7,7 +7,7 @@ results needs none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,31 @@ class ConceptRequest:
 
     layer: str = ""
     channel: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Pictures that are explained at once, and what is asked about them."""
+
+    pictures: np.ndarray  # uint8 [B, h, w, 3], what the network sees of the regions
+    regions: Sequence[Region]
+    targets: Sequence[str | int]
+    concepts: ConceptRequest | None  # the channels that are wanted too, or None
+    prior: np.ndarray | None  # see `Engine.begin`
+
+    def parts(self, count: int) -> list[Batch]:
+        """The batch in at most so many parts, in order."""
+        size = -(-len(self.pictures) // count)
+        starts = range(0, len(self.pictures), size)
+        return [
+            replace(
+                self,
+                pictures=self.pictures[start : start + size],
+                regions=self.regions[start : start + size],
+                targets=self.targets[start : start + size],
+            )
+            for start in starts
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +246,7 @@ class Begun:
 
 def fetch_results(
     output: Explained,
-    regions: Sequence[Region],
-    targets: Sequence[str | int],
+    batch: Batch,
     kinds: Sequence[tuple[MapKind, Sequence[bool]]],
     layer: str = "",
 ) -> list[Result]:
@@ -236,15 +260,15 @@ def fetch_results(
         _result_maps(*tensors)
         for tensors in zip(output.drawn, output.maps, output.accounts, kinds, strict=True)
     ]
-    nothing: list[Any] = [None] * len(regions)
+    nothing: list[Any] = [None] * len(batch.pictures)
     shares = concepts = nothing
     if output.of_layer and layer:
         concepts = fetch_concepts(layer, output.of_layer)
     elif output.of_layer:
         shares = output.of_layer.shares.numpy()
     columns = (
-        output.scores.numpy(), map(tuple, output.explained.numpy().tolist()), regions,
-        zip(*by_map, strict=True), targets, shares, concepts,
+        output.scores.numpy(), map(tuple, output.explained.numpy().tolist()),
+        batch.regions, zip(*by_map, strict=True), batch.targets, shares, concepts,
     )  # fmt: skip
     return list(map(Result, *columns))
 

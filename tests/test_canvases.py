@@ -16,12 +16,11 @@ from viewer import Viewer, engine_of, explained_frame
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.faithfulness import ProbeResult
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.blocks import draw_blocks
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.elements import Buttons, Gap, Pictures, TextBlock
-from realtime_lrp.view.exhibit import Page, PageArtist, draw_card, layout_of
-from realtime_lrp.view.hud import Bar, Legend, Row
+from realtime_lrp.view.exhibit import Page, draw_card, draw_page, layout_of
+from realtime_lrp.view.hud import Bar, Legend, Row, draw_blocks
 from realtime_lrp.view.notices import draw_notice
 from realtime_lrp.view.pad import draw_pad
 from realtime_lrp.view.window.window import Mouse
@@ -139,7 +138,7 @@ def exhibit(size):
         Gap(0.5), pictures,
     )  # fmt: skip
     buttons = Buttons(("a", "b", "c"), ("English", "Deutsch", "Privacy"), "b")
-    PageArtist().draw(canvas, layout_of(size, False, 8), Page(top, (buttons,)))
+    draw_page(canvas, layout_of(size, False, 8), Page(top, (buttons,)))
     return canvas
 
 

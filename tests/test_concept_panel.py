@@ -121,7 +121,7 @@ def test_what_cannot_be_had_has_a_reason(engine, picture):
     assert "block9" in unknown.problem
     bare = ConceptPipelines(SimpleNamespace(concept_layers=()), None, None, None, None)
     wanted = ConceptRequest()
-    assert (bare.is_ready(wanted), bare.run(None, None, wanted, None)) == (True, None)
+    assert (bare.is_ready(wanted), bare.run(None, wanted)) == (True, None)
     assert bare.refusal(wanted).problem == NO_LAYERS
 
 

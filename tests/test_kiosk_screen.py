@@ -17,10 +17,7 @@ from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.view import elements as elements_module
 from realtime_lrp.view.elements import ACCENT, BACKGROUND
-from realtime_lrp.view.exhibit import (
-    PageArtist,
-    layout_of,
-)
+from realtime_lrp.view.exhibit import draw_page, layout_of
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -88,16 +85,16 @@ def test_every_page_fits(size, swapped, monkeypatch):
     monkeypatch.setattr(elements_module, "fitted", uncut)
     layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
     assert (layout.bottom is not None) == (swapped and size[0] > size[1])
-    canvas, artist = np.zeros((*size, 3), np.uint8), PageArtist()
+    canvas = np.zeros((*size, 3), np.uint8)
     for page in every_page():
-        artist.draw(canvas, layout, page)
+        buttons = draw_page(canvas, layout, page)
         for x0, y0, x1, y1 in {layout.text, layout.bottom or layout.text}:
             part = canvas[y0:y1, x0:x1]
             edges = part[:3], part[-3:], part[:, :3], part[:, -3:]
             assert all((edge == BACKGROUND).all() for edge in edges), page
-        assert len(artist.buttons) == 1 + len(LANGUAGES)
+        assert len(buttons) == 1 + len(LANGUAGES)
         x0, y0, x1, y1 = layout.bottom or layout.text
-        for left, top, right, bottom in artist.buttons.values():
+        for left, top, right, bottom in buttons.values():
             assert x0 <= left < right <= x1 and y0 <= top < bottom <= y1
 
 

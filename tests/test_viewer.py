@@ -15,7 +15,6 @@ from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import menus
 from realtime_lrp.view.arrangement import central_square
-from realtime_lrp.view.blocks import blocks_end
 from realtime_lrp.view.hud import (
     ANSWER_SCALE,
     PRESENTED_SCALE,
@@ -24,6 +23,7 @@ from realtime_lrp.view.hud import (
     Line,
     Paragraph,
     Row,
+    blocks_end,
 )
 from realtime_lrp.view.window.window import Mouse
 

@@ -296,8 +296,12 @@ class Engine:
         batch = Batch(np.asarray(pictures), regions, targets, concepts, prior)
         if self._pool is None:
             return Begun(self._begin(batch))
+
+        def explain(part: Batch) -> list[Result]:
+            return self._begin(part)()
+
         parts = batch.parts(self._parts(len(pictures)))
-        begun = [self._pool.submit(lambda one=part: self._begin(one)()) for part in parts]
+        begun = [self._pool.submit(explain, part) for part in parts]
         return Begun(
             lambda: [result for one in begun for result in one.result()],
             lambda: all(one.done() for one in begun),

@@ -25,3 +25,9 @@ class Buffers:
         array = np.empty(shape, np.uint8)
         self._arrays = [*self._arrays[-KEPT + 1 :], array]
         return array
+
+    def copy(self, canvas: np.ndarray) -> np.ndarray:
+        """A copy of an array, uint8."""
+        copied = self.get(canvas.shape)
+        np.copyto(copied, canvas)
+        return copied

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from realtime_lrp.view.blocks import Boxes, Part, height_of, legend_line, line, strip
-from realtime_lrp.view.hud import Bar, Legend
+from realtime_lrp.view.hud import Bar, Boxes, Legend, Part, height_of, legend_line, line, strip
 from realtime_lrp.view.text import (
     WHITE,
     draw_text,

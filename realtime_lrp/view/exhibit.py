@@ -4,13 +4,13 @@ Positions depend on the canvas only, so that a touch finds what was drawn. All b
 y1 in pixels of the canvas, which is uint8 [H, W, 3] RGB.
 """
 
+import functools
 from dataclasses import dataclass
 
 import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box, moved
-from realtime_lrp.view.blocks import Part, draw_parts, height_of
 from realtime_lrp.view.elements import (
     ACCENT,
     BACKGROUND,
@@ -22,6 +22,7 @@ from realtime_lrp.view.elements import (
     fitting_parts,
     parts_of,
 )
+from realtime_lrp.view.hud import Part, draw_parts, height_of
 from realtime_lrp.view.text import darken, shrunk
 
 PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
@@ -93,40 +94,20 @@ def _inset(box: Box, margin: int) -> Box:
     return x0 + margin, y0 + margin, x1 - margin, y1 - margin
 
 
-class PageArtist:
-    """Draws pages; a page that did not change is copied, not drawn again."""
-
-    def __init__(self) -> None:
-        self.buttons: dict[str, Box] = {}
-        self._page, self._foot = _KeptPage(), _KeptPage()
-
-    def draw(self, canvas: np.ndarray, layout: ScreenLayout, page: Page) -> None:
-        rows = sum(box[3] - box[1] for box in (layout.text, layout.bottom) if box)
-        columns = layout.text[2] - layout.text[0]
-        font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
-        if layout.bottom is None:
-            self.buttons = self._page.draw(canvas, layout.text, page, font)
-        else:
-            self._page.draw(canvas, layout.text, Page(page.top), font)
-            self.buttons = self._foot.draw(canvas, layout.bottom, Page((), page.bottom), font)
-
-
-class _KeptPage:
-    def __init__(self) -> None:
-        self._drawn: tuple[tuple[int, int], Page] | None = None
-        self._pixels = np.zeros((0, 0, 3), np.uint8)
-        self._buttons: dict[str, Box] = {}
-
-    def draw(self, canvas: np.ndarray, box: Box, page: Page, font: int) -> dict[str, Box]:
-        """Draws a page into a box of a canvas; returns the boxes of its buttons on the canvas."""
-        x0, y0, x1, y1 = box
-        size = y1 - y0, x1 - x0
-        if (size, page) != self._drawn:
-            self._drawn = size, page
-            self._pixels = np.full((*size, 3), BACKGROUND, np.uint8)
-            self._buttons = _draw_page(self._pixels, page, font)
-        canvas[y0:y1, x0:x1] = self._pixels
-        return {name: moved(button, x0, y0) for name, button in self._buttons.items()}
+def draw_page(canvas: np.ndarray, layout: ScreenLayout, page: Page) -> dict[str, Box]:
+    """Draws a page, or copies it if it was drawn before; returns the boxes of its buttons."""
+    rows = sum(box[3] - box[1] for box in (layout.text, layout.bottom) if box)
+    columns = layout.text[2] - layout.text[0]
+    font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
+    places = [(layout.text, page)]
+    if layout.bottom:
+        places = [(layout.text, Page(page.top)), (layout.bottom, Page((), page.bottom))]
+    buttons: dict[str, Box] = {}
+    for (x0, y0, x1, y1), part in places:
+        pixels, found = _drawn((y1 - y0, x1 - x0), part, font)
+        canvas[y0:y1, x0:x1] = pixels
+        buttons |= {name: moved(box, x0, y0) for name, box in found.items()}
+    return buttons
 
 
 def fill(part: np.ndarray, colour: tuple[int, int, int]) -> None:
@@ -175,17 +156,19 @@ def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -
     return x, y, x + width, y + height
 
 
-def _draw_page(canvas: np.ndarray, page: Page, font: int) -> dict[str, Box]:
-    """Draws a page in the largest letters that fit, up to `font`; returns its buttons' boxes.
+@functools.lru_cache(maxsize=2)
+def _drawn(size: tuple[int, int], page: Page, font: int) -> tuple[np.ndarray, dict[str, Box]]:
+    """A page in the largest letters that fit, up to `font`, and the boxes of its buttons.
 
     The bottom elements do not depend on the top ones: buttons stay where they are.
     """
-    rows, columns = canvas.shape[:2]
-    width, room = columns - 2 * font, rows - 2 * font
+    canvas = np.full((*size, 3), BACKGROUND, np.uint8)
+    width, room = size[1] - 2 * font, size[0] - 2 * font
     most = round(MAX_BOTTOM * room) if page.top else room
     bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), most)
     if bottom:
         room -= height_of(bottom) + font
     top = fitting_parts(page.top, width, font, room)
     buttons = draw_parts(canvas, top, font, font, width)
-    return buttons | draw_parts(canvas, bottom, font, rows - font - height_of(bottom), width)
+    below = size[0] - font - height_of(bottom)
+    return canvas, buttons | draw_parts(canvas, bottom, font, below, width)

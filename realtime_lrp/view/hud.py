@@ -1,15 +1,28 @@
-"""What figures are made of, and how large. Knows texts and numbers, no meanings.
+"""The figures over a canvas: what they are made of, how large, and drawn. Knows no meanings.
 
-Figures come in blocks of rows, bars, legends and paragraphs. `view.blocks` draws them,
-`view.arrangement` decides where.
+Figures come in blocks of rows, bars, legends and paragraphs; `view.arrangement` decides where.
+Whatever stands below each other is a list of `Part`s: it gives the height and is what is drawn.
 """
 
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.colormaps import Colormap, colormap_named
+from realtime_lrp.view.text import (
+    WHITE,
+    darken,
+    draw_text,
+    fitted,
+    shrunk,
+    text_width,
+    unbroken_width,
+    wrapped,
+)
 
 TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
 """`live.text_size` -> how much larger letters are than medium ones."""
@@ -31,7 +44,15 @@ WARNING = (255, 190, 60)
 BAR = (90, 190, 255)
 TRACK = (70, 70, 70)
 
+MIN_LETTERS = 9
+"""Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
+
+KEPT_LINES = 2  # lines that are kept for names of which some are too long for one
+
+WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
+
 Colour = tuple[int, int, int]
+Boxes = dict[str, Box]
 
 
 @dataclass(frozen=True)
@@ -123,3 +144,217 @@ def percent(share: float) -> str:
     if 0 < abs(share) < 0.01:
         return "<1 %"
     return f"{share:.0%}".replace("%", " %")
+
+
+class Part(NamedTuple):
+    """What takes some rows of a column: `draw(canvas, x, y, width)` returns boxes of buttons."""
+
+    height: int
+    draw: Callable[[np.ndarray, int, int, int], Boxes | None] = lambda *_: None
+
+
+def height_of(parts: Iterable[Part]) -> int:
+    """Pixels that parts need, one below the other."""
+    return sum(part.height for part in parts)
+
+
+def draw_parts(canvas: np.ndarray, parts: Iterable[Part], x: int, y: int, width: int) -> Boxes:
+    """Draws parts from x, y down, in place; returns the boxes of their buttons."""
+    boxes: Boxes = {}
+    for part in parts:
+        boxes |= part.draw(canvas, x, y, width) or {}
+        y += part.height
+    return boxes
+
+
+def line(
+    left: str, right: str, size: int, left_colour: Colour = WHITE, right_colour: Colour = WHITE
+) -> Part:
+    """A line with a text at each end; the left one is cut where there is too little room."""
+
+    def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        shown = fitted(right, width, size)
+        taken = text_width(shown, size)
+        draw_text(canvas, shown, (x + width - taken, y + size), size, right_colour)
+        room = width - taken - (size // 2 if taken else 0)
+        if left and room > size:
+            draw_text(canvas, fitted(left, room, size), (x, y + size), size, left_colour)
+
+    return Part(round(STEP * size), draw)
+
+
+def strip(entry: Bar | Legend, size: int) -> Part:
+    """A bar or the colours of a legend, with the gap below."""
+    thickness = max(3, size // 4)
+
+    def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        if isinstance(entry, Legend):
+            draw_colours(canvas, entry.colormap, x, y, width, thickness)
+            return
+        draw_bar(canvas, (x, y, x + width, y + thickness + 1), entry.share, entry.colour)
+        if entry.before is not None:
+            mark = x + round(width * entry.before)
+            canvas[y : y + round(1.7 * thickness) + 1, mark - 1 : mark + 2] = WHITE
+
+    return Part(round(0.45 * size), draw)
+
+
+def legend_line(legend: Legend, width: int, size: int) -> list[Part]:
+    """A legend in one line below its colours; the letters get smaller where they must."""
+    words = f"{legend.low}  {legend.high}"
+    letters = shrunk(size, MIN_LETTERS, lambda size: text_width(words, size) <= width)
+    return [strip(legend, size), line(legend.low, legend.high, letters, DIM, DIM)]
+
+
+def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
+    """Draws blocks into an area, from the top down, in place; side by side in a wide area."""
+    if not blocks:
+        return
+    x0, y0, x1, _ = area
+    columns, size = _laid_out(blocks, area, canvas.shape[:2], size)
+    width = _column_width(x1 - x0, len(columns), size)
+    x = x0 + (x1 - x0 - width * len(columns)) // 2
+    for column in columns:
+        y = y0
+        for parts in column:
+            end = y + height_of(parts) + size
+            darken(canvas, (x, y, x + width - (len(columns) > 1) * size // 3, end))
+            draw_parts(canvas, parts, x + size // 2, y + size // 2, width - size - size // 3)
+            y = end + size // 3
+        x += width
+
+
+@functools.lru_cache(maxsize=16)
+def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], size: int) -> int:
+    """The row of the canvas below these blocks."""
+    if not blocks:
+        return area[1]
+    columns, size = _laid_out(blocks, area, shape, size)
+    return area[1] + max(_height(column, size) for column in columns)
+
+
+class _Letters(NamedTuple):
+    """How large letters are, in pixels."""
+
+    size: int
+    tall: float  # how much larger those with a scale are on a canvas that is taller than wide
+
+    def scaled(self, scale: float) -> int:
+        return self.size if scale == 1 else round(scale * self.size * self.tall)
+
+
+def _laid_out(
+    blocks: Sequence[Block], area: Box, shape: tuple[int, ...], size: int
+) -> tuple[list[list[list[Part]]], int]:
+    """The columns of blocks, and the size of letters with which they fit into the area."""
+    x0, y0, x1, y1 = area
+    tall = shape[0] / min(shape)
+
+    def columns(size: int) -> list[list[list[Part]]]:
+        return _columns(blocks, x1 - x0, _Letters(size, tall))
+
+    def fits(size: int) -> bool:
+        return max(_height(column, size) for column in columns(size)) <= y1 - y0
+
+    size = shrunk(size, MIN_LETTERS, fits)
+    return columns(size), size
+
+
+def _columns(blocks: Sequence[Block], width: int, letters: _Letters) -> list[list[list[Part]]]:
+    """The parts of the blocks in columns of an area of this width, each in the shortest so far."""
+    size = letters.size
+    count = max(1, min(len(blocks), width // (WIDE * size)))
+    inner = _column_width(width, count, size) - size - size // 3
+    columns: list[list[list[Part]]] = [[] for _ in range(count)]
+    for block in blocks:
+        parts = _block_parts(block, inner, letters)
+        min(columns, key=lambda column: _height(column, size)).append(parts)
+    return columns
+
+
+def _column_width(width: int, count: int, size: int) -> int:
+    return min(width // count, WIDEST * size) if count > 1 else min(width, WIDEST * size)
+
+
+def _height(column: Iterable[list[Part]], size: int) -> int:
+    return sum(height_of(parts) + size + size // 3 for parts in column)
+
+
+def _block_parts(block: Block, width: int, letters: _Letters) -> list[Part]:
+    """What a block is drawn of, in this width; its bars have letters of one size."""
+    bars = [bar for bar in block if isinstance(bar, Bar)]
+    size = min((_bar_size(bar, width, letters) for bar in bars), default=letters.size)
+    return [part for entry in block for part in _parts(entry, width, letters, size)]
+
+
+def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]:
+    """What an entry is drawn of; `bars` is the size of the letters of usual bars."""
+    size = letters.size
+    match entry:
+        case Row():
+            return _row_parts(entry, width, size)
+        case Headline():
+            size = letters.scaled(ANSWER_SCALE)
+            bar = Bar("", entry.share, entry.before)
+            name = _kept_lines(entry.name, entry.longest, width, size)
+            return [*name, line(percent(entry.share), "", size), strip(bar, size)]
+        case Line():
+            size = letters.scaled(PRESENTED_SCALE)
+            return _kept_lines(entry.text, entry.longest, width, size)
+        case Bar():
+            named = line(_spaced(entry.name), percent(entry.share), bars)
+            lower = letters.scaled(entry.scale) - bars  # other names move nothing
+            return [Part(round(STEP * lower)), named, strip(entry, bars + lower)]
+        case Legend():
+            return _legend_parts(entry, width, letters.scaled(entry.scale))
+        case Paragraph():
+            head = [line(one, "", size, WARNING) for one in _lines(entry.head, width, size)]
+            return head + [line(one, "", size) for one in wrapped(entry.text, width, size)]
+
+
+def _row_parts(row: Row, width: int, size: int) -> list[Part]:
+    """One line, or the name above the value where both do not fit."""
+    colour = WARNING if row.warn else WHITE
+    if text_width(row.name, size) + text_width(row.value, size) + size <= width:
+        return [line(row.name, row.value, size, DIM, colour)]
+    values = _lines(row.value, width, size)
+    return [line(row.name, "", size, DIM), *(line("", one, size, DIM, colour) for one in values)]
+
+
+def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
+    """The height of a bar's letters: large ones get smaller where the name does not fit."""
+    text = f"{_spaced(bar.name)}  {percent(bar.share)}"
+    large = letters.scaled(bar.scale)
+    return shrunk(large, letters.size, lambda size: text_width(text, size) <= width)
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _kept_lines(text: str, longest: str, width: int, size: int) -> list[Part]:
+    """A text in the lowest of the lines that the longest one takes, in letters that fit."""
+    kept = 1 if text_width(longest, size) <= width else KEPT_LINES
+
+    def fits(size: int) -> bool:
+        fits = unbroken_width(text, size) <= width
+        return fits and len(wrapped(text, width, size)) <= kept
+
+    letters = shrunk(size, MIN_LETTERS, fits)
+    lines = wrapped(text, width, letters)[:kept]
+    free = kept * round(STEP * size) - len(lines) * round(STEP * letters)
+    return [Part(free), *(line(one, "", letters) for one in lines)]
+
+
+def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:
+    """The words above the colours, or one above and one below where both do not fit."""
+    low, high, colours = legend.low, legend.high, strip(legend, size)
+    if text_width(low, size) + text_width(high, size) + 2 * size <= width:
+        return [line(low, high, size, DIM, DIM), colours]
+    above = [line(one, "", size, DIM) for one in _lines(low, width, size)]
+    below = [line("", one, size, DIM, DIM) for one in _lines(high, width, size)]
+    return [*above, colours, *below]
+
+
+def _lines(text: str, width: int, size: int) -> list[str]:
+    return wrapped(text.replace(" %", "\xa0%"), width, size)[:LINES]

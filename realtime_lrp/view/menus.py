@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.blocks import Part, draw_parts, height_of, line
-from realtime_lrp.view.hud import DIM, STEP, WARNING, percent
+from realtime_lrp.view.hud import DIM, STEP, WARNING, Part, draw_parts, height_of, line, percent
 from realtime_lrp.view.keys import COMMANDS, MOUSE, Command, find, key_text
 from realtime_lrp.view.text import WHITE, darken
 

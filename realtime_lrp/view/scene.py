@@ -1,4 +1,7 @@
-"""A canvas as data (`Scene`), and `Artist`, which draws it: the same scene, the same pixels."""
+"""A canvas as data, and what draws it: the same scene, the same pixels.
+
+A `Scene` is of one network; in a `SplitScene` several share a canvas, with the panel of concepts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,13 +10,21 @@ from functools import cached_property
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.arrangement import CAPTION, Arrangement, arrange, scaled_box
-from realtime_lrp.view.blocks import blocks_end, draw_blocks, draw_parts, legend_line
+from realtime_lrp.system.geometry import Box, moved
+from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
 from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Decals
 from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.hud import Block, Legend, figure_size
+from realtime_lrp.view.hud import (
+    Block,
+    Legend,
+    blocks_end,
+    draw_blocks,
+    draw_parts,
+    figure_size,
+    legend_line,
+)
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.notices import area_for_notice, draw_notice
 from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
@@ -123,6 +134,90 @@ class Scene:
         return area_for_notice(text, free, self.letters)
 
 
+@dataclass(frozen=True)
+class SplitScene:
+    """The scenes of a canvas."""
+
+    size: tuple[int, int]
+    scenes: tuple[Scene, ...]  # one for each network; a scene that stands alone fills the canvas
+    boxes: tuple[Box, ...]  # where each stands
+    # the panel of concepts, which has a part of the canvas to itself; or None
+    concepts: ConceptPanel | None = None
+
+    @property
+    def letters(self) -> int:
+        return figure_size(*self.size, self.scenes[0].text_size)
+
+    @property
+    def pictures(self) -> tuple[Box, ...]:
+        """Where the picture stands on the canvas, in every scene."""
+        return tuple(
+            moved(picture, *box[:2])
+            for scene, box in zip(self.scenes, self.boxes, strict=True)
+            for picture in scene.arrangement.pictures
+        )
+
+    @property
+    def place(self) -> PanelPlace | None:
+        panel = self.concepts
+        return panel.place(self.size, self.letters) if panel else None
+
+    @property
+    def concept_rows(self) -> tuple[tuple[Box, int], ...]:
+        """Where each channel has its row in the panel of concepts."""
+        if self.place is None or self.concepts is None:
+            return ()
+        pairs = zip(self.place.rows, self.concepts.rows, strict=False)
+        return tuple((box, row.channel) for box, row in pairs if row)
+
+    @property
+    def free(self) -> Box:
+        """The last area for figures, where a list covers no picture."""
+        return moved(self.scenes[-1].arrangement.figures[-1], *self.boxes[-1][:2])
+
+    @property
+    def marks(self) -> Box:
+        return moved(self.scenes[-1].arrangement.marks, *self.boxes[-1][:2])
+
+    def notice_area(self, number: int, text: str, rows: int) -> Box:
+        """Where a notice about one of the networks stands; of these rows of the canvas alone."""
+        box = self.boxes[number]
+        return moved(self.scenes[number].notice_area(text, rows - box[1]), *box[:2])
+
+    def pictures_alone(self, size: tuple[int, int]) -> "SplitScene":
+        """The same on a canvas of another size, without figures and the panel of concepts."""
+        shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
+        boxes = boxes_of(size, shape, len(self.scenes), text_size)
+        scenes = (
+            replace(
+                scene,
+                size=(y1 - y0, x1 - x0),
+                left=(),
+                right=(),
+                with_figures=False,
+                titled=False,
+            )
+            for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
+        )
+        return SplitScene(size, tuple(scenes), boxes)
+
+
+def size_beside(
+    size: tuple[int, int], concepts: ConceptPanel | None, text_size: str
+) -> tuple[int, int]:
+    """Rows and columns that the panel of concepts leaves to the scenes."""
+    if concepts is None:
+        return size
+    return concepts.place(size, figure_size(*size, text_size)).rest
+
+
+def boxes_of(
+    size: tuple[int, int], shape: Sequence[int], count: int, text_size: str
+) -> tuple[Box, ...]:
+    """Where the scenes of so many networks stand on a canvas."""
+    return split(size, shape, count, round(GAP * figure_size(*size, text_size)))
+
+
 class Artist:
     """Draws scenes. Keeps what further scenes of the same explained picture need again."""
 
@@ -136,7 +231,13 @@ class Artist:
 
     def draw(self, scene: Scene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
-        canvas, boxes = self._buffers.get((*scene.size, 3)), scene.arrangement.pictures
+        canvas = self._buffers.get((*scene.size, 3))
+        self.draw_on(canvas, scene)
+        return canvas
+
+    def draw_on(self, canvas: np.ndarray, scene: Scene) -> None:
+        """Draws a scene over all of a canvas, uint8 [*size, 3] RGB, in place."""
+        boxes = scene.arrangement.pictures
         if boxes != ((0, 0, *scene.size[::-1]),):
             canvas.fill(BACKGROUND)
         overlays = self._overlays_for(scene) if scene.look.style != "off" else []
@@ -155,12 +256,6 @@ class Artist:
         if scene.patches:
             _draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
         self._draw_text(canvas, scene)
-        return canvas
-
-    def copy(self, canvas: np.ndarray) -> np.ndarray:
-        copied = self._buffers.get(canvas.shape)
-        np.copyto(copied, canvas)
-        return copied
 
     def _working_picture(self, scene: Scene, overlays: Sequence[Overlay], box: Box) -> np.ndarray:
         """The picture at the size at which maps are laid over it: the smaller one of two.
@@ -191,7 +286,7 @@ class Artist:
             np.copyto(tile, picture)
             lay_into(tile, overlay)
         else:
-            drawn = self.copy(picture)
+            drawn = self._buffers.copy(picture)
             lay_into(drawn, overlay)
             _scale_into(tile, drawn)
 
@@ -232,6 +327,28 @@ class Artist:
             return self._overlays
         self._follower = self._follower or Follower(explained.picture, self._overlays)
         return self._follower(scene.picture)
+
+
+class SplitArtist:
+    """Draws split canvases; an `Artist` for each scene."""
+
+    def __init__(self) -> None:
+        self._artists: list[Artist] = []
+        self.buffers, self.decals, self._concepts = Buffers(), Decals(), ConceptArtist()
+
+    def draw(self, scene: SplitScene) -> np.ndarray:
+        """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
+        canvas = self.buffers.get((*scene.size, 3))
+        if len(scene.scenes) > 1:
+            canvas.fill(BACKGROUND)  # also between the scenes
+        self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]
+        for artist, one, (x0, y0, x1, y1) in zip(
+            self._artists, scene.scenes, scene.boxes, strict=False
+        ):
+            artist.draw_on(canvas[y0:y1, x0:x1], one)
+        if scene.concepts and scene.place:
+            self._concepts.draw(canvas, scene.concepts, scene.place, scene.letters)
+        return canvas
 
 
 def _scale_into(tile: np.ndarray, picture: np.ndarray) -> None:

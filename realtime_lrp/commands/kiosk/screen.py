@@ -16,9 +16,9 @@ from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.elements import BACKGROUND
 from realtime_lrp.view.exhibit import (
     Page,
-    PageArtist,
     draw_card,
     draw_hold,
+    draw_page,
     fill,
     layout_of,
     visible_part,
@@ -75,12 +75,8 @@ class ScreenArtist:
 
     def __init__(self, look: Look):
         self._look = look
-        self._artist, self._pages, self._buffers = Artist(), PageArtist(), Buffers()
-
-    @property
-    def buttons(self) -> dict[str, Box]:
-        """Boxes of the buttons on the canvas that was drawn last."""
-        return self._pages.buttons
+        self._artist, self._buffers = Artist(), Buffers()
+        self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
 
     def draw(self, size: tuple[int, int], screen: Screen, now: float) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB; the time decides how far things have moved."""
@@ -91,7 +87,7 @@ class ScreenArtist:
             layout = layout_of(size, screen.swapped, margin, _drift(now, margin))
             if screen.picture is not None:
                 self._draw_picture(canvas, layout.picture, screen.picture, screen.explained)
-            self._pages.draw(canvas, layout, screen.page)
+            self.buttons = draw_page(canvas, layout, screen.page)
         if screen.card:
             draw_card(canvas, *screen.card, _drift(now, CARD_DRIFT * min(size)))
         if screen.pad:

@@ -33,7 +33,7 @@ from realtime_lrp.results.snapshot import Snapshot
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view.concepts import ConceptPanel
-from realtime_lrp.view.split import SplitArtist
+from realtime_lrp.view.scene import SplitArtist
 
 LARGEST = 720, 1280
 """Rows and columns of the largest picture that is sent; maps side by side have this size."""

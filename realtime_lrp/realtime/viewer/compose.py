@@ -20,8 +20,7 @@ from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.controls import draw_brush, draw_controls
 from realtime_lrp.view.hud import Block, Legend
 from realtime_lrp.view.notices import draw_marks, draw_notice
-from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
-from realtime_lrp.view.split import SplitArtist, SplitScene
+from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene, SplitArtist, SplitScene
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def draw_over(
     notices = ["" if one.notice else text for text, one in pairs]
     moving = now < state.pointer.until or state.pointer.holds
     if any(notices) or marks or state.menu or moving:
-        canvas, controls = artist.copy(canvas), state.controls(now)
+        canvas, controls = artist.buffers.copy(canvas), state.controls(now)
         rows = controls.area[1] if controls else scene.size[0]
         for number, notice in enumerate(notices):
             if notice:

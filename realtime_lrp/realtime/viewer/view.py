@@ -23,7 +23,7 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FollowingNetworkView, NetworkView
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
 from realtime_lrp.view.concepts import ConceptPanel
-from realtime_lrp.view.split import SplitArtist, SplitScene, boxes_of, size_beside
+from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, size_beside
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it

@@ -11,13 +11,13 @@ from drawing.batch import draw_batch
 from tables import METHODS_OF_ALL
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import bootstrap, curves, report, samples
-from realtime_lrp.commands.evaluate.metrics import METRICS
-from realtime_lrp.commands.evaluate.randomising import (
+from realtime_lrp.commands.evaluate import measuring, report, samples
+from realtime_lrp.commands.evaluate.measuring import (
     RandomisedStages,
     layers_with_weights,
     score_function,
 )
+from realtime_lrp.commands.evaluate.metrics import METRICS, best_of, compared, intervals
 from realtime_lrp.commands.evaluate.samples import BoxEntry
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
@@ -132,45 +132,38 @@ def test_an_interval_by_hand():
     """Three draws from 0, 0, 3 are all 0 in 8 of 27 cases and all 3 in one: the ends are 0, 3."""
     nothing = np.full(3, np.nan)
     values = np.stack([[0.0, 0, 3], [1, 1, np.nan], nothing], axis=1)
-    assert bootstrap.intervals(values) == [(0, 3), (1, 1), None]
-    assert bootstrap.intervals(values) == bootstrap.intervals(values)
+    np.testing.assert_array_equal(intervals(values), [(0, 3), (1, 1), (np.nan, np.nan)])
     coins = np.repeat([0.0, 1.0], 200)[:, None]
-    ((low, high),) = bootstrap.intervals(coins)
-    assert (low, high) == pytest.approx((0.451, 0.549), abs=0.005)  # 0.5 - 1.96 * 0.5 / 20, ...
+    expected = [(0.451, 0.549)]  # 0.5 - 1.96 * 0.5 / 20, ...
+    np.testing.assert_allclose(intervals(coins), expected, atol=0.005)
 
 
 def test_pictures_of_one_photo_are_drawn_together():
     """Copies of a picture make nothing surer; without copies photos make no difference."""
     values = np.array([[0.0], [0.2], [1.0], [0.7]])
     copied, names = values.repeat(5, axis=0), [name for name in "abcd" for _ in range(5)]
-    assert bootstrap.intervals(copied, names) == bootstrap.intervals(values)
-    ((low, high),), ((wide_low, wide_high),) = (
-        bootstrap.intervals(one) for one in (copied, values)
-    )
+    np.testing.assert_array_equal(intervals(copied, names), intervals(values))
+    (low, high), (wide_low, wide_high) = *intervals(copied), *intervals(values)
     assert wide_low < low and high < wide_high
-    assert bootstrap.intervals(values, [*"abcd"]) == bootstrap.intervals(values)
-    assert bootstrap.intervals(values[:2], [*"abcd"]) == bootstrap.intervals(values[:2])
+    np.testing.assert_array_equal(intervals(values[:2], [*"abcd"]), intervals(values[:2]))
     rows = {"x": copied[:, 0], "y": copied[:, 0] ** 2}
-    (pair,) = bootstrap.compared(rows, [("x", "y")], names)
-    single = {name: row[::5] for name, row in rows.items()}
-    (alone,) = bootstrap.compared(single, [("x", "y")])
-    assert pair.interval == alone.interval and (pair.n, alone.n) == (20, 4)
+    (pair,) = compared(rows, [("x", "y")], names)
+    (alone,) = compared({name: row[::5] for name, row in rows.items()}, [("x", "y")])
+    assert pair["interval"] == alone["interval"] and (pair["n"], alone["n"]) == (20, 4)
 
 
 def test_rows_are_compared_on_the_same_pictures():
     """A row that is always 0.1 lower is certainly lower, however much pictures differ."""
     first, shift = np.array([0.1, 0.9, 0.5, np.nan]), np.array([0.2, -0.2, 0, 0])
     rows = {"a": first, "b": first - 0.1, "c": first + shift, "d": first * np.nan}
-    assert bootstrap.best_of(rows, high_is_good=True) == "a"
-    assert bootstrap.best_of(rows, high_is_good=False) == "b"
-    assert bootstrap.best_of({"d": rows["d"]}, high_is_good=True) is None
-    found = {one.first: one for one in bootstrap.compared(rows, [(name, "a") for name in rows])}
-    assert list(found) == ["a", "b", "c"]
-    assert (found["a"].mean, found["a"].interval) == (0, (0, 0))
-    assert found["b"].mean == pytest.approx(-0.1)
-    assert found["b"].interval == pytest.approx((-0.1, -0.1))
-    assert found["c"].mean == pytest.approx(0)
-    assert found["c"].interval == pytest.approx((-0.2, 0.2))
+    assert best_of(rows, high_is_good=True) == "a"
+    assert best_of(rows, high_is_good=False) == "b"
+    assert best_of({"d": rows["d"]}, high_is_good=True) is None
+    found = {
+        one["first"]: (one["difference"], one["interval"])
+        for one in compared(rows, [(name, "a") for name in rows])
+    }
+    assert found == {"a": (0, [0, 0]), "b": (-0.1, [-0.1, -0.1]), "c": (0, [-0.2, 0.2])}
 
 
 def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, quick, tmp_path):
@@ -207,7 +200,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
             value = row.get(figure)
             assert value is None or -likeness <= value <= 1, (name, figure)
             assert likeness or value is not None
-        assert len(row["deletion_curve"]) == len(curves.REPLACED)
+        assert len(row["deletion_curve"]) == len(measuring.REPLACED)
     assert cv2.imread(str(picture)).std() > 5
 
 
@@ -266,11 +259,11 @@ def test_curves_by_hand():
     pictures[:, :4, :4] = 255  # its blur is another picture
 
     def scores(batch):
-        assert len(batch) <= curves.BATCH
+        assert len(batch) <= measuring.BATCH
         bright = batch[:, 0, 0, 0] == 255
         return np.stack([bright, ~bright], axis=1).astype(np.float32)
 
-    meter = curves.CurveMeter(scores, pictures, np.array([0, 1, 0]))
+    meter = measuring.CurveMeter(scores, pictures, np.array([0, 1, 0]))
     patches = np.arange(32) // 2 * 16
     order = (patches[:, None] + np.arange(32) // 2)[None]  # row by row, the first patch decides
     ranks = np.concatenate([order, order, (order + 156) % 256])  # it is the first, or the 157th
@@ -280,7 +273,7 @@ def test_curves_by_hand():
     np.testing.assert_allclose(found["insertion"][:, 0], 1 - np.array(at_once))
     np.testing.assert_allclose(found["deletion"][:, 1], 1 - np.array(at_once))
     assert found["deletion"][:, 2].tolist() == [1] * 8 + [0] * 3  # 125 are replaced, then 164
-    areas = curves.areas(found)
+    areas = measuring.areas(found)
     assert areas["deletion"][2] == pytest.approx(144 / 256, abs=0.05)
     assert areas["insertion"][2] == pytest.approx(1 - 144 / 256, abs=0.05)
 

@@ -16,7 +16,6 @@ from realtime_lrp.commands.evaluate.samples import Samples, photo_samples
 from realtime_lrp.commands.evaluate.search import (
     FOUND,
     GAIN,
-    Tried,
     best_first,
     search_lines,
     search_report,
@@ -103,7 +102,7 @@ def gains(monkeypatch):
 
 def searched(gains, photos=40):
     """The candidates after a search among those with these gains."""
-    tried = [Tried(Candidate(name, name)) for name in gains]
+    tried = [Candidate(name, name) for name in gains]
     search.search(None, None, range(photos), tried)
     return tried
 
@@ -114,22 +113,20 @@ def test_the_best_third_goes_on(gains):
     tried = searched(gains)
     assert [len(one.gains) for one in tried] == [1] * 6 + [2, 2, 3, 0]
     best = best_first(tried)
-    assert [one.candidate.name for one in best] == [f"c{n}" for n in range(8, -1, -1)]
+    assert [one.name for one in best] == [f"c{n}" for n in range(8, -1, -1)]
     assert best[0].gains == pytest.approx({5: 0.805, 14: 0.814, 40: 0.84})
 
 
 def verdicts(photos):
     """What is said of rows with known gains on so many photos."""
-    random = Candidate("random 1", "epsilon")
+    random = Candidate("random 1", "epsilon", gains={4: 0.5})
     found = np.linspace(0.4, 0.8, photos)
     waving = np.resize([0.1, -0.1], photos)
     gains = {FOUND: found, "behind": found - 0.1, "ahead": found + 0.1, "like": found + waving}
     ones = np.ones(photos)
     rows = {name: {GAIN: gain, "insertion": ones, "deletion": ones} for name, gain in gains.items()}
     names = [str(number) for number in range(photos)]
-    return "\n".join(
-        search_lines(search_report([Tried(random, {4: 0.5})], ["a"], names, rows, {}), random)
-    )
+    return "\n".join(search_lines(search_report([random], ["a"], names, rows, {}), random))
 
 
 def test_the_verdict_by_hand():

@@ -187,7 +187,7 @@ def row(name, mass, **values):
     curve = np.linspace(1, 0, len(STEPS))[:, None] * np.ones(PICTURES)
     curves = {"deletion": curve, "insertion": curve[::-1]}
     figures = {**full, "mass": np.array(mass), **values}
-    return MeasuredRow(name, figures, curves, np.empty((0, 0)), 0, np.zeros((0, 4, 4), np.float32))
+    return MeasuredRow(name, figures, curves, np.empty((0, 0)))
 
 
 @pytest.fixture

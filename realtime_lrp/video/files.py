@@ -140,19 +140,19 @@ def _file_number(path: Path) -> tuple[int, int] | None:
 def refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:
     """Refuses inputs that are given twice, and different ones with the same output."""
     if twice := [repr(str(path)) for path, count in Counter(inputs).items() if count > 1]:
-        raise OutputError(f"Given twice: {_listed(twice)}. Give each input once.")
+        raise OutputError(f"Given twice: {listed(twice)}. Give each input once.")
     sources: dict[Path, list[str]] = {}
     for source, made in zip(inputs, targets, strict=True):
         sources.setdefault(made, []).append(repr(str(source)))
     for made, names in sources.items():
         if len(names) > 1:
             raise OutputError(
-                f"{_listed(names)} would be written to {str(made)!r}. Rename one of them, or write "
+                f"{listed(names)} would be written to {str(made)!r}. Rename one of them, or write "
                 "them into different folders."
             )
 
 
-def _listed(texts: Sequence[str]) -> str:
-    """The first `MOST_NAMED` texts, and how many more there are: "a, b and 3 more"."""
-    more = len(texts) - MOST_NAMED
-    return ", ".join(texts[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def listed(texts: Sequence[str], most: int = MOST_NAMED) -> str:
+    """The first texts, at `most`, and how many more there are: "a, b and 3 more"."""
+    more = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {more} more" if more > 0 else "")

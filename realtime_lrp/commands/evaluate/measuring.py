@@ -8,13 +8,12 @@ bool [N, h, w].
 import gc
 import logging
 import zlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.curves import BATCH, GRID, REPLACED, CurveMeter, areas
 from realtime_lrp.commands.evaluate.metrics import (
     CHANCE,
     CONFIGURED,
@@ -25,28 +24,46 @@ from realtime_lrp.commands.evaluate.metrics import (
     Values,
     explainer_settings,
 )
-from realtime_lrp.commands.evaluate.randomising import RandomisedStages, score_function
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.in_flight import each
+from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.account import FLOOD
-from realtime_lrp.relevance.maps.layer_views import ExplainTargets
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.video.libraries import cv2
 
+BATCH = 16  # samples that are measured together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
-SHOWN = 3  # maps of a row that are kept for the picture of all maps
 
 LEAST_PROBABILITY = 1e-20
 """Below this probability float32 cannot hold the relevance of a class."""
 
-log = logging.getLogger(__name__)
+GRID = 16  # patches per row and per column
+STEPS = 10  # of a curve; docs/evaluation.md says how exact the areas are
 
-OF_MAPS = {key: metric.of_maps for key, metric in METRICS.items() if metric.of_maps}
+REPLACED = np.rint(GRID**2 * (np.arange(STEPS + 1) / STEPS) ** 2).astype(int)
+"""How many patches are replaced at each point of a curve; dense at the start."""
+
+AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])
+"""What each point of a curve contributes to the area; the same for every row and picture."""
+
+BLUR_SHARE = 1 / 16
+"""Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
+
+MAX_STAGES = 6  # of randomisation
+MOST_HALVINGS = 64  # of the weights of the output layer
+
+SEED_OFFSET = 90210
+"""Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
+
+OF_MAPS = [(key, metric.of_maps) for key, metric in METRICS.items() if metric.of_maps]
+
+log = logging.getLogger(__name__)
 
 
 class Evaluation:
@@ -85,16 +102,16 @@ class Evaluation:
                 done += 1
                 progress.step(done, name)
 
-            for number, name in enumerate(names, 1):
+            for number, name in enumerate(names):
+                done = number * parts
                 try:
                     rows.append(self.measure(name, step))
                 except Error as error:
                     log.warning("%s is left out: %s", name, error)
-                done = number * parts
             if not rows:
                 raise DamagedInputError("No row could be measured. The lines above say why.")
-            name = CHANCE
-            rows.append(self.measure_chance(step))
+            done, name = len(names) * parts, CHANCE
+            rows.append(self.chance(step))
         samples, classes = self._samples, [self._engine.label(index) for index in self.classes]
         return Measurement(
             self._engine.network.name, self._seed, samples.object, samples.names, classes,
@@ -105,64 +122,87 @@ class Evaluation:
         """Measures a composite or a method; calls `on_part` after each part of the work."""
         explainer, rng = self._explainer(name), self._rng(name)
         explain = explainer.compile_for_targets(2)
-        measured, compared, flooded = [], [], 0
-        for samples in _batches(np.arange(len(self.classes))):
-            pairs = partial(self._map_pairs, explain, name)
+        compared: list[np.ndarray] = []
+
+        def pairs(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            """The maps of the class and of the next one; how many of both explain nothing."""
+            x = self._engine.network.prepare(self._samples.pictures[samples])
+            targets = [self.classes[samples], self._others[samples]]
+            scores, both = explain(x, targets)
+            floods = np.zeros(len(samples), int)
+            for classes, relevance in zip(targets, both, strict=True):
+                magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
+                floods += magnitude > FLOOD * scores[range(len(samples)), classes]
+            maps, others = (measures.supporting_relevance(one, name) for one in both)
+            return maps, others, floods
+
+        def figures(samples: np.ndarray) -> Values:
             found = self._in_parts(pairs, samples, explainer)
-            maps, others = (np.concatenate(each) for each in list(zip(*found, strict=True))[:2])
-            flooded += sum(extra for _, _, extra in found)
-            measured.append(self._measure_maps(maps, others, samples, rng))
+            maps, others, floods = map(np.concatenate, zip(*found, strict=True))
             compared.append(maps[: max(0, COMPARED - samples[0])])
-            on_part()
-        values, curves = (_joined(each) for each in zip(*measured, strict=True))
-        trained = np.concatenate(compared)
-        forgetting = self._forgetting(name, trained, on_part)
+            other = measures.spearman(maps, others)
+            other[~self._other_has_relevance[samples]] = np.nan
+            ranks = measures.patch_ranks(maps, GRID, rng)
+            return {
+                **{key: measure(maps, self._samples.masks[samples]) for key, measure in OF_MAPS},
+                **self._curves.measure(ranks, samples),
+                "other_class": other,
+                "flooded": floods,
+            }
+
+        values, curves = self._measured(figures, on_part)
+        flooded = int(values.pop("flooded").sum())
+        forgetting = self._forgetting(name, np.concatenate(compared), on_part)
         if self.stages:
             values |= {"last_layer": forgetting[0], "all_layers": forgetting[-1]}
-        return MeasuredRow(name, values, curves, forgetting, flooded, trained[:SHOWN].copy())
+        of_rules = name in COMPOSITES or name == CONFIGURED
+        return MeasuredRow(name, values, curves, forgetting, flooded if of_rules else 0)
 
-    def measure_chance(self, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
+    def chance(self, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
         """What noise would score: the object's share of the area, and a random patch order."""
-        rng, measured = self._rng(CHANCE), []
-        for samples in _batches(np.arange(len(self.classes))):
+        rng = self._rng(CHANCE)
+
+        def figures(samples: np.ndarray) -> Values:
             masks = self._samples.masks[samples]
+            area = masks.mean(axis=(1, 2))
             ranks = measures.patch_ranks(np.zeros(masks.shape), GRID, rng)
-            area = dict.fromkeys(OF_MAPS, masks.mean(axis=(1, 2)))
-            measured.append((area, self._curves.measure(ranks, samples)))
-            on_part()
-        values, curves = (_joined(each) for each in zip(*measured, strict=True))
-        nothing = np.empty((0, *self._samples.masks.shape[1:]), np.float32)
-        return MeasuredRow(CHANCE, values | areas(curves), curves, np.empty((0, 0)), 0, nothing)
+            return {key: area for key, _ in OF_MAPS} | self._curves.measure(ranks, samples)
+
+        values, curves = self._measured(figures, on_part)
+        return MeasuredRow(CHANCE, values, curves, np.empty((0, 0)))
+
+    def faithfulness(self, explainer: Explainer, samples: Sequence[int]) -> Values:
+        """Deletion and insertion of an explainer that follows rules, for some samples."""
+        rng = self._rng("lrp")
+
+        def figures(batch: np.ndarray) -> Values:
+            ranks = measures.patch_ranks(self._maps(explainer, "lrp", batch), GRID, rng)
+            return self._curves.measure(ranks, batch)
+
+        return areas(_joined(map(figures, _batches(np.asarray(samples)))))
+
+    def maps_of(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
+        return self._maps(self._explainer(name), name, np.asarray(samples))
 
     @property
     def stride(self) -> tuple[int, int]:
         """The period of the maps' raster, see `strength`."""
         return self._engine.explainer.stride
 
-    def faithfulness(self, explainer: Explainer, samples: Sequence[int]) -> Values:
-        """Deletion and insertion of an explainer that follows rules, for some samples."""
-        rng, found = self._rng("lrp"), []
-        for batch in _batches(np.asarray(samples)):
-            maps = self._maps(explainer, "lrp", batch)
-            ranks = measures.patch_ranks(maps, GRID, rng)
-            found.append(areas(self._curves.measure(ranks, batch)))
-        return _joined(found)
+    def _measured(
+        self, figures: Callable[[np.ndarray], Values], on_part: Callable[[], None]
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The values of all samples, the areas of the curves among them, and the curves."""
 
-    def maps_of(self, name: str, samples: Sequence[int]) -> np.ndarray:
-        """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
-        explainer, chosen = self._explainer(name), np.asarray(samples)
-        return np.concatenate([self._maps(explainer, name, batch) for batch in _batches(chosen)])
+        def part(samples: np.ndarray) -> Values:
+            found = figures(samples)
+            on_part()
+            return found
 
-    def _measure_maps(
-        self, maps: np.ndarray, others: np.ndarray, samples: np.ndarray, rng: np.random.Generator
-    ) -> tuple[Values, Values]:
-        """The values and the curves of a batch of maps, but for what needs randomised weights."""
-        masks = self._samples.masks[samples]
-        curves = self._curves.measure(measures.patch_ranks(maps, GRID, rng), samples)
-        other_class = measures.spearman(maps, others)
-        other_class[~self._other_has_relevance[samples]] = np.nan
-        of_maps = {key: measure(maps, masks) for key, measure in OF_MAPS.items()}
-        return of_maps | areas(curves) | {"other_class": other_class}, curves
+        found = _joined(map(part, _batches(np.arange(len(self.classes)))))
+        curves = {key: found[key] for key in CURVES}
+        return found | areas(curves), curves
 
     def _forgetting(self, name: str, maps: np.ndarray, on_part: Callable[[], None]) -> np.ndarray:
         """How similar maps are to those of the randomised network, float64 [stages, n]."""
@@ -171,8 +211,7 @@ class Evaluation:
         for number, stage in enumerate(self.stages):
             with self._randomised.enter(stage, lambda: self._is_probable(samples)):
                 gc.collect()  # frees explainers and their copies of the weights
-                changed = self._maps(self._explainer(name), name, samples)
-                similarities[number] = measures.spearman(maps, changed)
+                similarities[number] = measures.spearman(maps, self.maps_of(name, samples))
             on_part()
         return similarities
 
@@ -190,34 +229,16 @@ class Evaluation:
         """An explainer of the network as it is now."""
         return self._engine.variant(target="top1", **explainer_settings(name))
 
-    def _map_pairs(
-        self,
-        explain: ExplainTargets,
-        name: str,
-        samples: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """The maps of the class and of the other class of some samples, float32 [n, h, w] twice.
-
-        Then how many of them explain nothing because relevance grew too much.
-        """
-        maps, flooded = [], 0
-        x = self._engine.network.prepare(self._samples.pictures[samples])
-        targets = [self.classes[samples], self._others[samples]]
-        scores, both = explain(x, targets)
-        for classes, relevance in zip(targets, both, strict=True):
-            maps.append(measures.supporting_relevance(relevance, name))
-            if name in COMPOSITES or name == CONFIGURED:
-                magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
-                flooded += int((magnitude > FLOOD * scores[range(len(classes)), classes]).sum())
-        return maps[0], maps[1], flooded
-
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
         def maps_of(few: np.ndarray) -> np.ndarray:
             x = self._engine.network.prepare(self._samples.pictures[few])
             relevance = explainer(x, self.classes[few]).relevance
             return measures.supporting_relevance(relevance, name)
 
-        return np.concatenate(self._in_parts(maps_of, samples, explainer))
+        batches = _batches(samples)
+        return np.concatenate([
+            maps for batch in batches for maps in self._in_parts(maps_of, batch, explainer)
+        ])  # fmt: skip
 
     def _in_parts(
         self, function: Callable[[np.ndarray], Any], samples: np.ndarray, explainer: Explainer
@@ -251,6 +272,144 @@ def _batches(array: np.ndarray) -> list[np.ndarray]:
     return np.split(array, range(BATCH, len(array), BATCH))
 
 
-def _joined(parts: Sequence[Values]) -> dict[str, np.ndarray]:
+def _joined(parts: Iterable[Values]) -> dict[str, np.ndarray]:
     """The values of all batches, by figure; samples are on the last axis."""
-    return {key: np.concatenate([part[key] for part in parts], axis=-1) for key in parts[0]}
+    found = list(parts)
+    return {key: np.concatenate([part[key] for part in found], axis=-1) for key in found[0]}
+
+
+CURVES = ("deletion", "insertion")
+
+
+class CurveMeter:
+    """Deletion and insertion: how the probability of a class changes as patches are replaced.
+
+    Measures curves of the same pictures, uint8 [N, h, w, 3], for any order of patches. `scores`
+    takes up to `BATCH` pictures, as `measure` does; `classes`, int [N], are those whose probability
+    counts. The ends of a curve are the same for every order, and computed once.
+    """
+
+    def __init__(
+        self,
+        scores: Callable[[np.ndarray], np.ndarray],
+        pictures: np.ndarray,
+        classes: np.ndarray,
+    ):
+        self._scores, self._pictures, self._classes = scores, pictures, classes
+        deviation = min(pictures.shape[1:3]) * BLUR_SHARE
+        self._blurred = np.stack([cv2.GaussianBlur(one, (0, 0), deviation) for one in pictures])
+        self._whole, self._all_blurred = (
+            np.concatenate([
+                self._probabilities(np.bool_(blurred), part)
+                for part in _batches(np.arange(len(pictures)))
+            ])
+            for blurred in (False, True)
+        )  # fmt: skip
+
+    def measure(self, ranks: np.ndarray, samples: np.ndarray) -> dict[str, np.ndarray]:
+        """The `CURVES` of the pictures with these numbers.
+
+        They are float64 [points, n], the probability of each picture's class at each entry of
+        `REPLACED`. `ranks` are int [n, h, w], see `measures.patch_ranks`.
+        """
+        taken = ranks < REPLACED[:, None, None, None]
+        return {"deletion": self._curve(taken, samples), "insertion": self._curve(~taken, samples)}
+
+    def _curve(self, blurred: np.ndarray, samples: np.ndarray) -> np.ndarray:
+        """One curve of each sample; `blurred`, bool [points, n, h, w], says where."""
+        ends = self._whole[samples], self._all_blurred[samples]
+        first, last = ends[:: -1 if blurred[0].any() else 1]
+        between = [self._probabilities(where[..., None], samples) for where in blurred[1:-1]]
+        return np.stack([first, *between, last], dtype=np.float64)
+
+    def _probabilities(self, blurred: np.ndarray | np.bool, samples: np.ndarray) -> np.ndarray:
+        """The probabilities of some samples that are blurred in places."""
+        pictures = np.where(blurred, self._blurred[samples], self._pictures[samples])
+        return self._scores(pictures)[np.arange(len(samples)), self._classes[samples]]
+
+
+def areas(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The area under each curve of each picture, as a share of the whole plot."""
+    return {name: AREA_WEIGHTS @ curve for name, curve in curves.items()}
+
+
+class RandomisedStages:
+    """The stages of randomisation of a model, from the output to the input.
+
+    The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and of
+    Sixt et al. 2020, "When explanations lie": layers get new weights from their own initialisers.
+    The large outputs of a randomised network saturate its softmax, and a class of probability 0 has
+    no relevance. So the weights of the output layer are halved until every class that is explained
+    is probable enough. That gives each class the same map at half the strength. Where no stage is
+    entered, the model is as before.
+    """
+
+    def __init__(self, model: keras.Model, seed: int):
+        keras.utils.set_random_seed(SEED_OFFSET + seed)
+        fresh = list(layers_with_weights(keras.models.clone_model(model)))[::-1]
+        self._layers = list(layers_with_weights(model))[::-1]
+        self._trained = [layer.get_weights() for layer in self._layers]
+        self._fresh = [layer.get_weights() for layer in fresh]
+        numbers = np.unique(np.linspace(1, len(self._layers), MAX_STAGES).round().astype(int))
+        self.stages = [Stage(int(count), self._layers[count - 1].name) for count in numbers]
+        self._halvings: dict[Stage, int] = {}
+
+    @contextmanager
+    def enter(self, stage: Stage, is_probable: Callable[[], bool]) -> Iterator[None]:
+        """Randomises the model as far as a stage says; leaving the context undoes it.
+
+        `is_probable`, whether the model as it is gives the classes enough probability, is asked the
+        first time that a stage is entered.
+        """
+        layers = self._layers[: stage.layers]
+        try:
+            for layer, weights in zip(layers, self._fresh, strict=False):
+                layer.set_weights(weights)
+            if stage in self._halvings:
+                self._weaken(self._halvings[stage])
+            else:
+                self._halvings[stage] = self._weaken_until(is_probable)
+            yield
+        finally:
+            for layer, weights in zip(layers, self._trained, strict=False):
+                layer.set_weights(weights)
+
+    def _weaken_until(self, is_probable: Callable[[], bool]) -> int:
+        """Halves the weights of the output layer until it suffices; returns how often."""
+        for halvings in range(MOST_HALVINGS):
+            if is_probable():
+                return halvings
+            self._weaken(1)
+        return MOST_HALVINGS
+
+    def _weaken(self, halvings: int) -> None:
+        output = self._layers[0]
+        output.set_weights([weights / 2**halvings for weights in output.get_weights()])
+
+
+def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function from pictures to scores, float32 [N, classes], of the model as it is.
+
+    It runs the Keras model alone, so that it follows when the weights change.
+    """
+    network, model = engine.network, engine.model
+    picture = tf.TensorSpec([None, *engine.explainer.input_shape], tf.float32)
+    forward = tf.function(lambda x: model(x, training=False)).get_concrete_function(picture)
+    blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
+    expected, outputs = engine.explainer.scores(blank), forward(blank)
+    is_logits = np.abs(tf.nn.softmax(outputs) - expected).max() < np.abs(outputs - expected).max()
+
+    def scores(pictures: np.ndarray) -> np.ndarray:
+        outputs = forward(network.prepare(pictures))
+        return (tf.nn.softmax(outputs) if is_logits else outputs).numpy()
+
+    return scores
+
+
+def layers_with_weights(model: keras.Model) -> Iterator[keras.Layer]:
+    """The layers with trained weights, from input to output, also those of nested models."""
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            yield from layers_with_weights(layer)
+        elif layer.weights and type(layer).__name__ != "Normalization":
+            yield layer

@@ -1,10 +1,11 @@
-"""What `evaluate` measures: the metrics, the rows, and the values of each row.
+"""What `evaluate` measures: the metrics, the rows, the values of each row, and how sure they are.
 
 `relevance/maps/measures.py` computes the metrics, docs/evaluation.md defines them. The keys are
 those of the JSON and CSV files, which others read: do not change them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,8 +111,7 @@ class MeasuredRow:
     # float64 [stages, n], how similar the maps of the first n samples are to those of the trained
     # network; no stages where this was not measured
     forgetting: np.ndarray
-    flooded: int  # how many maps explain nothing, because relevance grew too much
-    maps: np.ndarray  # float32 [n, h, w], the maps of the first samples, for pictures of them
+    flooded: int = 0  # how many maps explain nothing, because relevance grew too much
 
 
 @dataclass(frozen=True)
@@ -174,3 +174,73 @@ def explainer_settings(name: str) -> dict[str, Any]:
     if name in names.COMPOSITES.known():
         return {"method": "lrp", "composite": name, "layers": {}}
     return {"method": name, "layers": {}}
+
+
+RESAMPLES = 2000
+SEED = 95
+LEVEL = 0.95
+
+FEWEST_PHOTOS = 6
+"""With fewer photos nothing can be said: five that agree do so by chance in 1 of 16 cases
+(two-sided sign test), and the interval of one or two photos means nothing."""
+
+
+def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> np.ndarray:
+    """The ends of the interval of the mean of each column of values: float [columns, 2].
+
+    Pictures are drawn anew, with replacement, `RESAMPLES` times; the middle 95 % of the means that
+    this gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Pictures that
+    were made of one photo resemble each other, so they are drawn together.
+
+    The values are float [N, columns]; NaN is left out, a column of nothing else has NaN. `photos`
+    names the photo of each of at least N pictures; None where each has its own.
+    """
+    names = photos[: len(values)] if photos else range(len(values))
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    chances = np.full(len(numbers), 1 / len(numbers))
+    by_photo = np.random.default_rng(SEED).multinomial(len(numbers), chances, RESAMPLES)
+    drawn = by_photo[:, [numbers[name] for name in names]].astype(float)
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"), warnings.catch_warnings(action="ignore"):
+        means = drawn @ np.where(known, values, 0.0) / (drawn @ known)
+        return np.nanquantile(means, ((1 - LEVEL) / 2, (1 + LEVEL) / 2), axis=0).T
+
+
+def rounded(ends: np.ndarray) -> list[float]:
+    """An interval for JSON; empty where there is none."""
+    return [round(end, 4) for end in ends.tolist() if not np.isnan(end)]
+
+
+def best_of(values: Mapping[str, np.ndarray], high_is_good: bool) -> str | None:
+    """The name of the row with the best mean over its own pictures."""
+    means = {name: np.nanmean(row) for name, row in values.items() if not np.isnan(row).all()}
+    return (max if high_is_good else min)(means, key=means.__getitem__) if means else None
+
+
+def compared(
+    values: Mapping[str, np.ndarray],
+    pairs: Iterable[tuple[str, str]],
+    photos: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """How far pairs of rows, float [N], are apart on the pictures that have a value of both.
+
+    These differences, first - second, vary less than the rows themselves. A pair without any
+    picture in common is missing.
+    """
+    pairs = list(pairs)
+    if not pairs:
+        return []
+    differences = np.stack([values[first] - values[second] for first, second in pairs], axis=1)
+    return [
+        {
+            "first": first,
+            "second": second,
+            "n": int((~np.isnan(column)).sum()),
+            "difference": round(float(np.nanmean(column)), 4),
+            "interval": rounded(ends),
+        }
+        for (first, second), column, ends in zip(
+            pairs, differences.T, intervals(differences, photos), strict=True
+        )
+        if rounded(ends)
+    ]

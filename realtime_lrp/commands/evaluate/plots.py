@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.bootstrap import intervals
-from realtime_lrp.commands.evaluate.metrics import CHANCE, METRICS, Measurement
+from realtime_lrp.commands.evaluate.metrics import CHANCE, METRICS, Measurement, intervals
 from realtime_lrp.config import Config
 from realtime_lrp.notebook.figure import new_figure, pixels_of
 from realtime_lrp.notebook.html import drawable
@@ -44,7 +43,7 @@ PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
 TILE = 160  # side of a picture on the sheet, in pixels
 ONE_BAND = 8  # up to this many maps of a picture stand side by side; more in two bands
 LETTERS = 22  # that fit below a picture in one line
-EXAMPLES = 3  # of the best and of the worst pictures
+SHOWN = 3  # pictures on the sheet, and of the best and of the worst among the examples
 RANKED_BY = "mass"  # the figure that says which pictures are the best; it rarely ties
 PICTURE = "picture"  # the heading above the pictures
 
@@ -76,8 +75,8 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
         for kind, (colour, label) in CURVES.items():
             axes.plot(positions, chance.curves[kind].mean(axis=1), "--", color=GREY, lw=1)
             curve = row.curves[kind]
-            ends = [ends or (np.nan, np.nan) for ends in intervals(curve.T, measurement.photos)]
-            axes.fill_between(positions, *np.array(ends).T, color=colour, alpha=0.25, lw=0)
+            ends = intervals(curve.T, measurement.photos).T
+            axes.fill_between(positions, *ends, color=colour, alpha=0.25, lw=0)
             axes.plot(positions, curve.mean(axis=1), color=colour, lw=1.5, label=label)
         axes.set_title(row.name, fontsize=9)
         axes.set_xticks([0, 0.5, 1])
@@ -133,27 +132,23 @@ def _axis_label(key: str) -> str:
     return f"{metric.name}, {metric.direction} is good"
 
 
-def best_and_worst(measurement: Measurement) -> tuple[list[int], list[int]]:
-    """Up to `EXAMPLES` samples with the best and the worst maps, the worst one last.
+def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:
+    """Up to `SHOWN` samples with the best maps, as many with the worst, the worst one last.
 
-    By the mean mass accuracy of all rows.
+    By the mean mass accuracy of all rows. The captions name them and say how much of each map is on
+    the object.
     """
-    rows = [row.values[RANKED_BY] for row in measurement.rows if row.name != CHANCE]
-    order = np.argsort(-np.mean(rows, axis=0), kind="stable").tolist()
-    return order[:EXAMPLES], order[EXAMPLES:][-EXAMPLES:]
-
-
-def example_captions(measurement: Measurement, chosen: tuple[list[int], list[int]]) -> Captions:
-    """Names the chosen samples, and says of each map how much of it is on the object."""
-    samples = [index for part in chosen for index in part]
-    kinds = ["best"] * len(chosen[0]) + ["worst"] * len(chosen[1])
-    names = [f"{kind}: {measurement.samples[i]}" for kind, i in zip(kinds, samples, strict=True)]
+    masses = {row.name: row.values[RANKED_BY] for row in measurement.rows if row.name != CHANCE}
+    order = np.argsort(-np.mean([*masses.values()], axis=0), kind="stable").tolist()
+    best, worst = order[:SHOWN], order[SHOWN:][-SHOWN:]
+    kinds = ["best"] * len(best) + ["worst"] * len(worst)
+    chosen = [*best, *worst]
+    names = [f"{kind}: {measurement.samples[i]}" for kind, i in zip(kinds, chosen, strict=True)]
     figures = {
-        row.name: [f"{RANKED_BY} {row.values[RANKED_BY][index]:.2f}" for index in samples]
-        for row in measurement.rows
-        if row.name != CHANCE
+        name: [f"{RANKED_BY} {mass[index]:.2f}" for index in chosen]
+        for name, mass in masses.items()
     }
-    return {PICTURE: names, **figures}
+    return chosen, {PICTURE: names, **figures}
 
 
 def map_sheet(

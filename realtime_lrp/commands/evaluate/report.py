@@ -6,28 +6,25 @@ Every file is made from what was measured; equal measurements give equal files.
 import csv
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.bootstrap import (
-    FEWEST,
-    LEVEL,
-    RESAMPLES,
-    Difference,
-    best_of,
-    compared,
-    intervals,
-)
 from realtime_lrp.commands.evaluate.metrics import (
+    FEWEST_PHOTOS,
+    LEVEL,
     METRICS,
+    RESAMPLES,
     MeasuredRow,
     Measurement,
     Metric,
-    Values,
+    best_of,
+    compared,
+    intervals,
+    rounded,
 )
 from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter_plot
 from realtime_lrp.config.provenance import KEY
@@ -46,11 +43,10 @@ FILES = (
 
 CSV_COLUMNS = ("photo", "class", "row", "figure", "value")
 
-LATEX_LETTERS = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
+LATEX_LETTERS = str.maketrans({
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+})  # fmt: skip
 
 
 def summary(measurement: Measurement) -> dict[str, Any]:
@@ -62,15 +58,16 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         if not values:
             continue
         found = intervals(np.stack([*values.values()], axis=1), photos)
-        for name, interval in zip(values, found, strict=True):
-            if interval:
-                rows[name]["intervals"][figure] = _rounded(interval)
+        for name, ends in zip(values, found, strict=True):
+            if interval := rounded(ends):
+                rows[name]["intervals"][figure] = interval
         best = best_of(values, metric.high_is_good)
         for one in compared(values, [(name, best) for name in values if best], photos):
-            rows[one.first]["from_best"][figure] = _difference(one)
-        for one in compared(values, combinations(values, 2), photos):
-            names = {"figure": figure, "first": one.first, "second": one.second, "n": one.n}
-            pairs.append(names | _difference(one))
+            behind = {key: one[key] for key in ("difference", "interval")}
+            rows[one["first"]]["from_best"][figure] = behind
+        pairs += (
+            {"figure": figure, **one} for one in compared(values, combinations(values, 2), photos)
+        )
     return {
         "network": measurement.network,
         "seed": measurement.seed,
@@ -86,7 +83,15 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         "photos": {
             "names": list(measurement.samples),
             "classes": list(measurement.classes),
-            "values": {row.name: _listed(row.values) for row in measurement.rows},
+            "values": {
+                row.name: {
+                    figure: [
+                        None if np.isnan(value) else round(float(value), 6) for value in column
+                    ]
+                    for figure, column in row.values.items()
+                }
+                for row in measurement.rows
+            },
         },
     }
 
@@ -109,20 +114,9 @@ def _mean(values: np.ndarray) -> float | None:
     return round(float(known.mean()), 4) if known.size else None
 
 
-def _rounded(ends: Sequence[float]) -> list[float]:
-    return [round(end, 4) for end in ends]
-
-
-def _difference(one: Difference) -> dict[str, Any]:
-    return {"difference": round(one.mean, 4), "interval": _rounded(one.interval)}
-
-
-def _listed(values: Values) -> dict[str, list[float | None]]:
+def _listed(values: np.ndarray) -> list[float | None]:
     """The values for JSON, which has no NaN."""
-    return {
-        figure: [None if np.isnan(value) else round(float(value), 6) for value in column]
-        for figure, column in values.items()
-    }
+    return [None if np.isnan(value) else round(value, 6) for value in values.tolist()]
 
 
 def pictures_in_words(report: Mapping[str, Any]) -> str:
@@ -174,8 +168,8 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     explanations += [
         f"±       half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}",
         "*       the best of a column, and what cannot be told from it on these pictures (95 %)"
-        if report["distinct_photos"] >= FEWEST
-        else f"        fewer than {FEWEST} photos: which row is the best cannot be said",
+        if report["distinct_photos"] >= FEWEST_PHOTOS
+        else f"        fewer than {FEWEST_PHOTOS} photos: which row is the best cannot be said",
     ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:
@@ -191,7 +185,7 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
 def is_tied(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> bool:
     """Whether a row is the best by a figure or cannot be told from the best."""
     behind = row["from_best"].get(key)
-    enough = report["distinct_photos"] >= FEWEST
+    enough = report["distinct_photos"] >= FEWEST_PHOTOS
     return bool(enough and behind and behind["interval"][0] <= 0 <= behind["interval"][1])
 
 
@@ -262,13 +256,13 @@ def write_photos_csv(path: Path, measurement: Measurement) -> None:
 def latex_table(report: Mapping[str, Any]) -> str:
     """The table for a paper, with the package booktabs: the best of each column is bold."""
     *rows, chance = report["rows"]
-    shown = [*measured_metrics(report)]
+    shown = measured_metrics(report)
     arrow = {True: r"$\uparrow$", False: r"$\downarrow$"}
-    headings = [f"{METRICS[key].heading} {arrow[METRICS[key].high_is_good]}" for key in shown]
-    metrics = "; ".join(f"{METRICS[key].heading}: {_escaped(METRICS[key].name)}" for key in shown)
+    headings = [f"{metric.heading} {arrow[metric.high_is_good]}" for metric in shown.values()]
+    metrics = "; ".join(f"{metric.heading}: {metric.name}" for metric in shown.values())
     fewer = "; ".join(fewer_pictures(report))
     caption = (
-        f"{_escaped(report['network'])}, {pictures_in_words(report)}"
+        f"{report['network'].translate(LATEX_LETTERS)}, {pictures_in_words(report)}"
         f"{f' ({fewer})' if fewer else ''}. "
         f"{metrics}. Mean $\\pm$ half the {LEVEL * 100:.0f}\\,\\% bootstrap interval "
         f"({RESAMPLES} resamples of {resampled(report)}). Bold: the best of a column; $^*$: the "
@@ -293,8 +287,8 @@ def latex_table(report: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _latex_row(row: Mapping[str, Any], shown: Sequence[str], report: Mapping[str, Any]) -> str:
-    cells = [rf"\texttt{{{_escaped(row['name'])}}}"]
+def _latex_row(row: Mapping[str, Any], shown: Iterable[str], report: Mapping[str, Any]) -> str:
+    cells = [rf"\texttt{{{row['name'].translate(LATEX_LETTERS)}}}"]
     cells += [_latex_cell(row, key, report) for key in shown]
     return " & ".join(cells) + r" \\"
 
@@ -308,7 +302,3 @@ def _latex_cell(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> 
         text = rf"\textbf{{{text}}}" if best else f"{text}$^*$"
     low, high = row["intervals"][key]
     return text + rf"{{\tiny$\pm${(high - low) / 2:.3f}}}".replace("0.", ".", 1)
-
-
-def _escaped(text: str) -> str:
-    return "".join(LATEX_LETTERS.get(letter, letter) for letter in text)

@@ -9,13 +9,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.evaluate.measuring import SHOWN, Evaluation
-from realtime_lrp.commands.evaluate.metrics import (
-    CHANCE,
-    Measurement,
-    rows_to_measure,
-)
-from realtime_lrp.commands.evaluate.plots import best_and_worst, example_captions, map_sheet
+from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.metrics import CHANCE, rows_to_measure
+from realtime_lrp.commands.evaluate.plots import SHOWN, Captions, best_and_worst, map_sheet
 from realtime_lrp.commands.evaluate.report import (
     FILES,
     check_report_folder,
@@ -90,14 +86,19 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     if options.json:
         with atomic_file(options.json, options.overwrite) as part:
             part.write_text(json.dumps(report, indent=1) + "\n")
+
+    def sheet(chosen: list[int], captions: Captions | None = None) -> np.ndarray:
+        shown = [row.name for row in measurement.rows if row.name != CHANCE]
+        maps = {name: evaluation.maps_of(name, chosen) for name in shown}
+        return map_sheet(config, samples.pictures[chosen], maps, evaluation.stride, captions)
+
     if options.output:
-        examples = _examples(config, samples, evaluation, measurement)
+        examples = sheet(*best_and_worst(measurement))
         folder, overwrite = options.output, options.overwrite
         write_report_folder(folder, measurement, report, examples, made.as_json(), overwrite)
     if options.picture:
-        maps = {row.name: row.maps for row in measurement.rows if len(row.maps)}
-        sheet = map_sheet(config, samples.pictures[:SHOWN], maps, evaluation.stride)
-        write_picture(options.picture, sheet, options.overwrite, made.as_json())
+        first = sheet([*range(min(SHOWN, len(samples.names)))])
+        write_picture(options.picture, first, options.overwrite, made.as_json())
     return table_lines(report)
 
 
@@ -140,14 +141,3 @@ def _check_network_for_drawn_pictures(config: Config) -> None:
             "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
             "model",
         )
-
-
-def _examples(
-    config: Config, samples: Samples, evaluation: Evaluation, measurement: Measurement
-) -> np.ndarray:
-    """The pictures with the best and the worst maps, uint8 [H, W, 3] RGB; explains them again."""
-    best, worst = chosen = best_and_worst(measurement)
-    names = [row.name for row in measurement.rows if row.name != CHANCE]
-    maps = {name: evaluation.maps_of(name, [*best, *worst]) for name in names}
-    captions = example_captions(measurement, chosen)
-    return map_sheet(config, samples.pictures[[*best, *worst]], maps, evaluation.stride, captions)

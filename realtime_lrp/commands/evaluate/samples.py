@@ -2,7 +2,6 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from realtime_lrp.models.drawings import MARGIN, drawings, with_margin
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.system.reading import read_limited
-from realtime_lrp.video.files import PICTURES
+from realtime_lrp.video.files import PICTURES, listed
 from realtime_lrp.video.pictures import read_picture
 
 MAX_BOXES_BYTES = 2**26
@@ -124,7 +123,9 @@ def photo_samples(
             used[number] = found
         if len(used) == count:
             break
-    _tell_left_out(left_out)
+    for reason, unused in left_out.items():
+        if unused:
+            log.warning("left out, %s: %d (%s)", reason, len(unused), listed(unused, NAMED))
     samples = [sample for number in sorted(used) for sample in used[number]]
     if not samples:
         raise DamagedInputError(
@@ -136,15 +137,6 @@ def photo_samples(
     pictures, masks, labels, found_names = zip(*samples, strict=True)
     what = "the photo" if boxes is None else "the inside of the boxes"
     return Samples(np.stack(pictures), np.stack(masks), [*labels], [*found_names], what)
-
-
-def _tell_left_out(left_out: Mapping[str, Sequence[str]]) -> None:
-    for reason, names in left_out.items():
-        if names:
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            log.warning(
-                "left out, %s: %d (%s%s)", reason, len(names), ", ".join(names[:NAMED]), more
-            )
 
 
 def _samples_of_photo(

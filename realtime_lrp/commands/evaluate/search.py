@@ -14,7 +14,6 @@ import gc
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,14 @@ import msgspec
 import numpy as np
 import yaml
 
-from realtime_lrp.commands.evaluate import bootstrap
 from realtime_lrp.commands.evaluate.measuring import Evaluation
-from realtime_lrp.commands.evaluate.metrics import Values, photo_of
+from realtime_lrp.commands.evaluate.metrics import (
+    FEWEST_PHOTOS,
+    Values,
+    intervals,
+    photo_of,
+    rounded,
+)
 from realtime_lrp.commands.evaluate.report import with_interval
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.commands.evaluate.search_space import (
@@ -64,15 +68,6 @@ REPORT_FILE, SETTINGS_FILE = SEARCH_FILES = "search.json", "settings.yaml"
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Tried:
-    """A candidate and what was measured of it."""
-
-    candidate: Candidate
-    gains: dict[int, float] = field(default_factory=dict)
-    """Number of pictures -> the mean criterion; one for each round that it reached."""
-
-
 def run_search(
     engine: Engine,
     samples: Samples,
@@ -88,7 +83,7 @@ def run_search(
     """
     to_search, to_report = halves(samples, seed)
     evaluation = Evaluation(engine, samples, seed, forgetting=False)
-    tried: list[Tried] = []
+    tried: list[Candidate] = []
     rows: dict[str, Values] = {}
     interrupted: KeyboardInterrupt | SystemExit | None = None
     try:
@@ -96,7 +91,7 @@ def run_search(
         if not best_first(tried):
             raise DamagedInputError("No composite can explain this network. -v says why.")
         defaults = {name: Candidate(name, name) for name in DEFAULTS}
-        compared = {FOUND: best_first(tried)[0].candidate, **defaults}
+        compared = {FOUND: best_first(tried)[0], **defaults}
         for name, candidate in compared.items():
             rows[name] = measure(engine, evaluation, candidate, to_report)
     except (KeyboardInterrupt, SystemExit) as stop:
@@ -116,7 +111,7 @@ def run_search(
             full = {**report, KEY: msgspec.to_builtins(made)}
             (part / REPORT_FILE).write_text(json.dumps(full, indent=1) + "\n")
             (part / SETTINGS_FILE).write_text(settings_yaml(report))
-    yield from search_lines(report, best_first(tried)[0].candidate)
+    yield from search_lines(report, best_first(tried)[0])
     if interrupted:
         raise interrupted
 
@@ -127,21 +122,20 @@ def _search_twice(
     samples: Sequence[int],
     count: int,
     seed: int,
-    tried: list[Tried],
+    tried: list[Candidate],
 ) -> None:
     """Tries named and random candidates, then variants of the best; adds them to `tried`."""
     groups = layer_groups(engine)
     broad = max(min(count, LEAST_BROAD), -(-count // 2))
-    tried += [Tried(one) for one in candidates(groups, broad, seed)]
+    tried += candidates(groups, broad, seed)
     search(engine, evaluation, samples, tried[:])
-    parents = [one.candidate for one in best_first(tried)[:PARENTS]]
-    refined = [Tried(one) for one in variants(parents, groups, count - broad, seed)]
+    refined = variants(best_first(tried)[:PARENTS], groups, count - broad, seed)
     tried += refined
     search(engine, evaluation, samples, refined)
 
 
 def search(
-    engine: Engine, evaluation: Evaluation, samples: Sequence[int], tried: Sequence[Tried]
+    engine: Engine, evaluation: Evaluation, samples: Sequence[int], tried: Sequence[Candidate]
 ) -> None:
     """Compares candidates on some samples. What was measured is in `tried`, even if interrupted."""
     left = list(tried)
@@ -149,11 +143,11 @@ def search(
         with Progress(1, unit="candidates", logged=True) as progress:
             progress.begin(f"candidates on {count} pictures", len(left))
             for number, one in enumerate(left):
-                progress.step(number, one.candidate.name)
+                progress.step(number, one.name)
                 try:
-                    values = measure(engine, evaluation, one.candidate, samples[:count])
+                    values = measure(engine, evaluation, one, samples[:count])
                 except Error as error:
-                    log.info("%s is left out: %s", one.candidate.name, error)
+                    log.info("%s is left out: %s", one.name, error)
                 else:
                     one.gains[count] = float(np.mean(values[GAIN]))
         alive = best_first(one for one in left if count in one.gains)
@@ -170,7 +164,7 @@ def measure(
     return {**values, GAIN: values["insertion"] - values["deletion"]}
 
 
-def best_first(tried: Iterable[Tried]) -> list[Tried]:
+def best_first(tried: Iterable[Candidate]) -> list[Candidate]:
     """The measured candidates; first those on most pictures, of these the highest gain first."""
     measured = [one for one in tried if one.gains]
     return sorted(measured, key=lambda one: max(one.gains.items()), reverse=True)
@@ -209,7 +203,7 @@ def _in_turns(groups: Sequence[Sequence[int]]) -> list[int]:
 
 
 def search_report(
-    tried: Sequence[Tried],
+    tried: Sequence[Candidate],
     searched: Sequence[str],
     reported: Sequence[str],
     rows: Mapping[str, Values],
@@ -222,11 +216,10 @@ def search_report(
     `shared` are the other settings of the section `lrp`.
     """
     photos = [photo_of(name) for name in reported]
-    found = best_first(tried)[0].candidate
+    found = best_first(tried)[0]
 
     def interval(values: np.ndarray) -> list[float]:
-        (ends,) = bootstrap.intervals(values[:, None], photos)
-        return [round(end, 4) for end in ends or ()]
+        return rounded(intervals(values[:, None], photos)[0])
 
     ahead = {name: rows[FOUND][GAIN] - row[GAIN] for name, row in rows.items() if name != FOUND}
     return {
@@ -236,8 +229,8 @@ def search_report(
         "reported_on": list(reported),
         "candidates": [
             {
-                "name": one.candidate.name,
-                "lrp": one.candidate.settings(),
+                "name": one.name,
+                "lrp": one.settings(),
                 "gain_by_pictures": {count: round(gain, 4) for count, gain in one.gains.items()},
             }
             for one in tried
@@ -293,10 +286,10 @@ def _verdicts(report: Mapping[str, Any]) -> list[str]:
         low, high = difference["interval"]
         if report["found"]["name"] == difference["to"]:
             verdict = f"found is {difference['to']} itself"
-        elif difference["photos"] < bootstrap.FEWEST:
+        elif difference["photos"] < FEWEST_PHOTOS:
             verdict = (
                 f"too few photos to compare found with {difference['to']}: {difference['photos']}, "
-                f"expected {bootstrap.FEWEST} or more"
+                f"expected {FEWEST_PHOTOS} or more"
             )
         elif low > 0:
             verdict = f"found beats {difference['to']}"

@@ -26,7 +26,7 @@ BASE = "epsilon"  # the composite of random candidates; every layer has a rule o
 ATTEMPTS = 5  # drawn for each variant that is wanted, because some are alike
 
 
-@dataclass(frozen=True)
+@dataclass
 class Candidate:
     """Settings of LRP to try: a composite with rules of its own for layers and groups of them."""
 
@@ -35,6 +35,8 @@ class Candidate:
     pool: str = "max"
     layers: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, str] = field(default_factory=dict)
+    gains: dict[int, float] = field(default_factory=dict)
+    """Number of pictures -> the mean criterion; one for each round that it reached."""
 
     def settings(self) -> dict[str, Any]:
         """The section `lrp` of a configuration."""
@@ -93,10 +95,11 @@ def _variant(
     name = f"variant {number} of {parent.name}"
     group = str(rng.choice([*groups, "pool"]))
     if group == "pool":
-        return replace(parent, name=name, pool="max" if parent.pool == "average" else "average")
+        pool = "max" if parent.pool == "average" else "average"
+        return replace(parent, name=name, pool=pool, gains={})
     rules = {**parent.rules, group: _draw(group, rng)}
     layers = {**parent.layers, **_by_layer({group: rules[group]}, groups)}
-    return replace(parent, name=name, rules=rules, layers=layers)
+    return replace(parent, name=name, rules=rules, layers=layers, gains={})
 
 
 def _draw(group: str, rng: np.random.Generator) -> str:

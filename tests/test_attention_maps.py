@@ -8,7 +8,7 @@ from keras import layers
 from test_layers import as_patches
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import networks as vits
+from realtime_lrp.commands.bench import timing as vits
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 

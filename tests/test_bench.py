@@ -8,7 +8,6 @@ from test_relevance import largest_difference, vgg_like
 
 from realtime_lrp import Explainer
 from realtime_lrp.commands.bench import timing
-from realtime_lrp.commands.bench.networks import baseline
 from realtime_lrp.engine import device as hardware
 from realtime_lrp.relevance.reading.building import build_graph
 
@@ -57,7 +56,7 @@ def test_the_baseline_gives_our_maps(rng):
     keras.utils.set_random_seed(1)
     model = vgg_like()
     x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
-    origin, ours = baseline(build_graph(model, "max")), Explainer(model)
+    origin, ours = timing.baseline(build_graph(model, "max")), Explainer(model)
     assert largest_difference(origin(x).relevance, ours(x).relevance) < 1e-5
     types = [op.type for op in origin._run.traced().graph.get_operations()]
     assert types.count("Maximum") >= 4  # max(w, 0) for every picture

@@ -1,14 +1,14 @@
 """How quick networks are here: what `bench` measures, and what goes by it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from test_in_flight import decide  # noqa: F401
 from viewer import Viewer, engine_of
 
 from realtime_lrp.commands import models
-from realtime_lrp.commands.bench import timing
-from realtime_lrp.commands.bench.report import TABLES
+from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.engine import measured
 from realtime_lrp.engine.in_flight import THREADS
 from realtime_lrp.engine.measured import PACES, Pace, network_here, pace_of, quicker_network
@@ -19,7 +19,7 @@ from realtime_lrp.errors import UnavailableError
 def nothing_measured(monkeypatch, tmp_path):
     """An empty cache; the weights of four networks are there."""
     names = ["shapes", "vgg16", "mobilenet_v2", "efficientnet_b0", "efficientnet_b1"]
-    for module in (measured, models, timing):
+    for module in (measured, models, bench):
         monkeypatch.setattr(module, "present_networks", lambda: names)
     monkeypatch.setattr(measured, "user_cache_path", lambda name: tmp_path / name)
 
@@ -42,15 +42,15 @@ def test_bench_runs_live_both_ways_and_keeps_what_it_measured(monkeypatch, caplo
         Path(words[4]).write_text(f'{{"maps_per_s": {40 if threads == "1" else 30}}}')
         return {"start_s": 2.0}
 
-    monkeypatch.setattr(timing, "_watch", watch)
-    monkeypatch.setattr(timing, "core_count", lambda: 2)
-    monkeypatch.setattr(timing, "present_networks", lambda: ["shapes", "vgg16"])
-    (row,) = timing.measure_networks(lambda what: None)
+    monkeypatch.setattr(bench, "_watch", watch)
+    monkeypatch.setattr(bench, "core_count", lambda: 2)
+    monkeypatch.setattr(bench, "present_networks", lambda: ["shapes", "vgg16"])
+    (row,) = bench.measure_networks(SimpleNamespace(status=lambda what: None))
     assert asked == [("shapes", "1"), ("shapes", "2"), ("vgg16", "1")] and "vgg16" in caplog.text
     assert row["each_core"] == row["maps_per_s"] == 40
     figures = {"precision": "float32", "map_age_ms": {"p50": 60.0, "p99": 90.0}}
-    texts = [text(row | figures) for text in TABLES["networks"].values()]
-    assert texts == ["shapes", "40.0", "30.0", "float32", "60 ms", "90 ms", "2.0 s"]
+    _, line, _ = bench.PARTS["networks"].lines([row | figures], {"map": "zplus"})
+    assert " ".join(line.split()) == "shapes 40.0 30.0 float32 60 ms 90 ms 2.0 s"
     assert pace_of("Shapes") == Pace(40, 30) and pace_of("vgg16") is None
 
 

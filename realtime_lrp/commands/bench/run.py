@@ -5,19 +5,22 @@ The keys of the report are those of the JSON file: do not change them.
 
 import json
 import logging
+import os
+import subprocess
+import tempfile
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from rich.console import Console
 
-from realtime_lrp.commands.bench.report import report_lines
 from realtime_lrp.commands.bench.timing import (
-    explainers_by_precision,
-    measure_live,
-    measure_networks,
+    Bench,
+    Row,
     time_drawing,
     time_files,
     time_maps,
@@ -26,18 +29,30 @@ from realtime_lrp.commands.bench.timing import (
     time_transfer,
     time_transformers,
     time_window,
-    turns,
 )
-from realtime_lrp.config import Config
+from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import KEY
+from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.measured import machine
+from realtime_lrp.engine.in_flight import THREADS
+from realtime_lrp.engine.measured import PACES, Pace, machine, network_here
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import UnavailableError, first_line
+from realtime_lrp.models.names import present_networks
 from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.cores import core_count
+from realtime_lrp.system.tables import new_table, rendered
 from realtime_lrp.system.version import __version__
+from realtime_lrp.view.window.display import display_reachable
+
+WIDTH = 120
+
+Report = Mapping[str, Any]
+"""The figures of a measurement, by their names in the JSON file."""
 
 log = logging.getLogger(__name__)
 
@@ -67,44 +82,276 @@ def benchmark_config(config: Config) -> Config:
 def measure(config: Config, quick: bool) -> dict[str, Any]:
     """Measures every part; returns the figures by their names in the JSON file."""
     begin = time.monotonic()
-    report: dict[str, Any] = {
-        "version": __version__,
-        "tensorflow": tf.__version__,
-        "machine": machine(),
-        "device": device().name,
-        "fast_precision": device().fast_precision,
-        "typical_layers_ms": asdict(times) if (times := device().times) else None,
-        "quick": quick,
-    }
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("the network") as bar:
         engine = Engine(config, keep_model=True)
-        bar.update("live, in a process of its own")
-        report["live"] = measure_live(config, quick)
-        report |= {
+        report: dict[str, Any] = {
+            "version": __version__,
+            "tensorflow": tf.__version__,
+            "machine": machine(),
+            "device": device().name,
+            "fast_precision": device().fast_precision,
+            "typical_layers_ms": asdict(times) if (times := device().times) else None,
+            "quick": quick,
             "model": engine.network.name,
             "weights": config.model.weights or "its own",
             "map": engine.name,
             "gflops": engine.explainer.flops / 1e9,
             "million_weights": engine.explainer.weights / 1e6,
         }
-        explainers = explainers_by_precision(engine, bar.update)
-        report["maps"] = time_maps(engine, explainers, quick, bar.update)
-        bar.update("pictures")
-        report["pictures"] = time_drawing(engine, turns(20, quick))
-        report["files"] = time_files(turns(60, quick))
-        if device().is_gpu:
-            report["transfer"] = time_transfer(engine, turns(60, quick))
-        if not quick:
-            bar.update("the window")
-            report["window"] = time_window(engine, turns(60, quick))
-            bar.update("several methods")
-            report["methods"] = time_methods(engine)
-            bar.update("other sizes")
-            report["resolution"] = time_sizes(engine)
-            report["networks"] = measure_networks(bar.update)
-            bar.update("transformers")
-            report["transformers"] = time_transformers(turns(9, quick))
+        bench = Bench(config, engine, quick, bar.update)
+        for name, part in PARTS.items():
+            if part.quick or not quick:
+                bar.update(name)
+                if (found := part.measure(bench)) is not None:
+                    report[name] = found
     report[KEY] = msgspec.to_builtins(provenance_of(engine))
     report["seconds"] = time.monotonic() - begin
     return report
+
+
+def report_lines(report: Report) -> list[str]:
+    """The report as plain text."""
+    head = [
+        f"{report['machine']}; {report['device']}; TensorFlow {report['tensorflow']}",
+        f"{report['model']}, weights {report['weights']}, {report['map']}: "
+        f"{report['gflops']:.3g} GFLOP a forward pass, {report['million_weights']:.3g} million "
+        f"weights; measured in {report['seconds']:.0f} s",
+    ]
+    if times := report["typical_layers_ms"]:  # what `--precision auto` goes by; none on a GPU
+        measured = ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items() if ms)
+        head.append(f"typical layers: {measured}; precision auto is {report['fast_precision']}")
+    parts = (PARTS[name].lines(report[name], report) for name in PARTS if name in report)
+    return [*head, "", *(line for part in parts for line in part)]
+
+
+Columns = Mapping[str, Callable[[Row], str]]
+"""Heading -> what stands under it in a row."""
+
+MS: Columns = {
+    "ms": lambda row: f"{row['ms']:.1f}",
+    "10 to 90 %": lambda row: f"{row['p10']:.1f} to {row['p90']:.1f}",
+}
+
+NAMES = {
+    "origin": "baseline", "map": "map", "xla": "map through XLA",
+    "forward": "forward pass alone",
+}  # fmt: skip
+
+
+def table(columns: Columns) -> Callable[[Iterable[Row], Report], list[str]]:
+    """Makes the function from rows to the lines of their table; rows get the report's map."""
+
+    def lines(rows: Iterable[Row], report: Report) -> list[str]:
+        grid = new_table(*columns)
+        for row in rows:
+            whole = {"map": report["map"], **row}
+            grid.add_row(*(text(whole) for text in columns.values()))
+        return [*rendered(grid, WIDTH), ""]
+
+    return lines
+
+
+def _maps(rows: Sequence[Row], report: Report) -> list[str]:
+    baseline_ms = next(row["ms"] for row in rows if row["what"] == "origin")
+    forward = {(r["precision"], r["batch"]): r["ms"] for r in rows if r["what"] == "forward"}
+
+    def faster(row: Row) -> str:
+        return "" if row["what"] == "forward" else f"{baseline_ms / row['ms']:.1f}"
+
+    def passes(row: Row) -> str:
+        if row["what"] not in ("map", "xla"):
+            return ""
+        return f"{row['ms'] / forward[row['precision'], row['batch']]:.2f}"
+
+    columns: Columns = {
+        "": lambda row: NAMES[row["what"]],
+        "precision": lambda row: row["precision"],
+        "batch": lambda row: str(row["batch"]),
+        "ms/picture": MS["ms"],
+        "10 to 90 %": MS["10 to 90 %"],
+        "pictures/s": lambda row: f"{1e3 / row['ms']:.1f}",
+        "x baseline": faster,
+        "x forward": passes,
+    }
+    in_order = sorted(rows, key=lambda r: (r["what"] != "origin", r["precision"]))
+    return table(columns)(in_order, report)
+
+
+def _drawing(found: Mapping[str, Any], report: Report) -> list[str]:
+    return [
+        f"{name}: colouring a map {figures['colour']['ms']:.1f} ms, "
+        f"moving it along {figures['carry']['ms']:.1f} ms, "
+        f"laying it over the picture {figures['overlay']['ms']:.1f} ms"
+        for name, figures in found.items()
+    ]
+
+
+def _window(found: Mapping[str, Any], report: Report) -> list[str]:
+    return [
+        f"window of {size}: drawing a picture takes {figures['draw']['ms']:.1f} ms of a core, "
+        f"showing it {figures['show']['ms']:.1f} ms"
+        for size, figures in found.items()
+    ]
+
+
+def _transfer(found: Row, report: Report) -> list[str]:
+    return [f"a picture to the GPU and its map back: {found['ms']:.2f} ms"]
+
+
+def _files(found: Row, report: Report) -> list[str]:
+    return [f"720p file: decode {found['decode_ms']:.1f} ms, encode {found['encode_ms']:.1f} ms"]
+
+
+def _gib(mib: float | None) -> str:
+    return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
+
+
+def measure_networks(bench: Bench) -> list[Row]:
+    """`live` with each named network that is there: a map on each core, and one on all cores.
+
+    Which is quicker is kept: `live` and others go by it.
+    """
+    rows, cores = [], core_count()
+    for name in present_networks():
+        bench.status(f"live with {name}")
+        config = Config(model=Model(name=name))
+        try:
+            each, shared = (measure_run(config, 60, "none", 4.0, n) for n in (1, cores))
+        except UnavailableError as error:
+            log.warning("%s is not measured: %s", name, first_line(error))
+            continue
+        PACES.add(network_here(name), Pace(each["maps_per_s"], shared["maps_per_s"]))
+        rates = {"each_core": each["maps_per_s"], "all_cores": shared["maps_per_s"]}
+        rows.append(max(each, shared, key=lambda run: run["maps_per_s"]) | rates | {"model": name})
+    return rows
+
+
+def measure_live(bench: Bench) -> list[Row]:
+    """Fast precision at 30 and 60 frames a second, without a window and in one."""
+    config = bench.config.changed(lrp={"precision": device().fast_precision})
+    displays = ["none", *(["window"] if display_reachable() else [])]
+    runs = [(fps, name) for name in displays for fps in (30, 60)]
+    duration_s = 6.0
+    if bench.quick:
+        runs, duration_s = [(30, "none")], 2.0
+    return [measure_run(config, fps, display, duration_s) for fps, display in runs]
+
+
+def measure_run(
+    config: Config, fps: int, display: str, duration_s: float, threads: int | None = None
+) -> Row:
+    """Runs `live` once on the synthetic source; returns its statistics and its memory.
+
+    `threads` is how many of TensorFlow's share an operation; None leaves it to `live`.
+
+    Raises:
+      UnavailableError: `live` fails, or computes no map.
+    """
+    config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
+    environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
+    with tempfile.TemporaryDirectory() as folder:
+        settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
+        settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
+        options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
+        measured = _watch(["live", *map(str, options)], duration_s, environment)
+        statistics = json.loads(stats.read_text())
+    return {"fps": fps, "display": display, **measured, **statistics}
+
+
+def _watch(
+    words: Sequence[str], duration_s: float, environment: dict[str, str]
+) -> dict[str, float | None]:
+    """Runs a command to its end; measures the time to its first map, and its memory later on."""
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        module_command("realtime_lrp", *words),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    measured: dict[str, float | None] = {}
+    lines = []
+    try:
+        for line in process.stderr or ():
+            lines.append(line)
+            if "first map" in line:
+                measured["start_s"] = time.monotonic() - begin
+                time.sleep(duration_s * 0.8)
+                measured |= _memory(process.pid)
+        code = process.wait()
+    finally:
+        process.kill()
+    if code or "start_s" not in measured:
+        raise UnavailableError("The live path does not run:\n" + "".join(lines[-3:]))
+    return measured
+
+
+def _memory(pid: int) -> dict[str, float | None]:
+    """Resident memory of a process now and at most, MiB; None if the system does not say."""
+    with suppress(OSError, KeyError, ValueError):
+        status = Path("/proc", str(pid), "status").read_text().splitlines()
+        sizes = dict(line.split(":", 1) for line in status)
+        return {
+            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
+            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
+        }
+    return {"memory_mib": None, "peak_memory_mib": None}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the report: how it is measured and shown, and whether `--quick` has it, too."""
+
+    measure: Callable[[Bench], Any]
+    lines: Callable[[Any, Report], list[str]]
+    quick: bool = False
+
+
+PARTS = {
+    "maps": Part(time_maps, _maps, quick=True),
+    "methods": Part(time_methods, table({
+        "maps of one picture": lambda row: " + ".join([row["map"], *row["further"]]),
+        **MS,
+        "forward pass of it": lambda row: f"{row['forward_ms']:.1f}",
+    })),
+    "resolution": Part(time_sizes, table({
+        "picture": lambda row: " x ".join(map(str, row["size"])),
+        **MS,
+        "GFLOP forward": lambda row: f"{row['gflops']:.1f}",
+    })),
+    "transformers": Part(time_transformers, table({
+        "transformer": lambda row: row["model"],
+        "map": lambda row: row["map"],
+        "precision": lambda row: row["precision"],
+        **MS,
+        "forward": lambda row: f"{row['forward_ms']:.1f}",
+        "x forward": lambda row: f"{row['ms'] / row['forward_ms']:.2f}",
+    })),
+    "networks": Part(measure_networks, table({
+        "live with": lambda row: row["model"],
+        "maps/s, one on each core": lambda row: f"{row['each_core']:.1f}",
+        "one on all cores": lambda row: f"{row['all_cores']:.1f}",
+        "precision": lambda row: row["precision"],
+        "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
+        "99 %": lambda row: f"{row['map_age_ms']['p99']:.0f} ms",
+        "first map": lambda row: f"{row['start_s']:.1f} s",
+    })),
+    "live": Part(measure_live, table({
+        "live": lambda row: f"{row['fps']} fps, display {row['display']}, {row['precision']}",
+        "shown": lambda row: f"{row['display_fps']:.1f}",
+        "dropped": lambda row: str(row["frames_dropped"]),
+        "maps/s": lambda row: f"{row['maps_per_s']:.1f}",
+        "picture age": lambda row: f"{row['frame_age_ms']['p50']:.1f} ms",
+        "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
+        "first map": lambda row: f"{row['start_s']:.1f} s",
+        "memory": lambda row: _gib(row["memory_mib"]),
+        "peak": lambda row: _gib(row["peak_memory_mib"]),
+    }), quick=True),
+    "pictures": Part(time_drawing, _drawing, quick=True),
+    "window": Part(time_window, _window),
+    "transfer": Part(time_transfer, _transfer, quick=True),
+    "files": Part(time_files, _files, quick=True),
+}  # fmt: skip
+"""Key of the JSON file -> the part, in the order of the report."""

@@ -1,16 +1,13 @@
-"""What `bench` times: maps, transformers, drawing, files, a window, and `live` in a process."""
+"""What `bench` times in its own process: maps, transformers, drawing, files and a window."""
 
 import itertools
-import json
 import logging
-import os
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -18,28 +15,28 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from realtime_lrp.commands.bench.networks import TRANSFORMERS, baseline, vision_transformer
-from realtime_lrp.config import Config, Settings, as_yaml
-from realtime_lrp.config.schema import Model
+from realtime_lrp.config import Config
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.in_flight import THREADS
-from realtime_lrp.engine.measured import PACES, Pace, network_here
 from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line
-from realtime_lrp.models.names import present_networks
+from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.steps import stabilise
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.cores import core_count
+from realtime_lrp.relevance.rules.composites import Composite, any_layer
+from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
+from realtime_lrp.relevance.rules.sharing import positive
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.synthetic import moving_picture
 from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Overlay, intensity, lay_over
+from realtime_lrp.view.overlay import intensity, lay_over
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
 from realtime_lrp.view.window.display import display_reachable
 from realtime_lrp.view.window.window import Window
@@ -57,6 +54,20 @@ Action = Callable[[], Any]
 """Does once what is timed."""
 
 _Name = TypeVar("_Name")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One run of the command: what is measured, and how much of it."""
+
+    config: Config
+    engine: Engine  # of that configuration, with its Keras model
+    quick: bool
+    status: Status
+
+    def turns(self, full: int) -> int:
+        """How often something is timed."""
+        return max(2, full // 3) if self.quick else full
 
 
 def time_in_turns(
@@ -99,35 +110,23 @@ def noise(batch: int, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).uniform(-100, 100, (batch, *shape)).astype(np.float32)
 
 
-def turns(full: int, quick: bool) -> int:
-    """How often something is timed."""
-    return max(2, full // 3) if quick else full
-
-
 def precisions() -> list[str]:
     """What this machine can compute in, float32 first."""
     return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
 
 
-def explainers_by_precision(engine: Engine, status: Status) -> dict[str, Explainer]:
-    """The configured explainer in each precision of this machine, float32 first."""
+def time_maps(bench: Bench) -> list[Row]:
+    """The baseline, our map, and our forward pass alone, at growing batches."""
+    engine, quick, fast = bench.engine, bench.quick, device().fast_precision
     explainers = {"float32": engine.explainer}
     for precision in precisions()[1:]:
-        status(f"building in {precision}")
+        bench.status(f"building in {precision}")
         explainers[precision] = engine.variant(precision=precision)
-    return explainers
-
-
-def time_maps(
-    engine: Engine, explainers: Mapping[str, Explainer], quick: bool, status: Status
-) -> list[Row]:
-    """The baseline, our map, and our forward pass alone, at growing batches."""
     baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
-    fast = device().fast_precision
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
     rows = []
     for batch in (1, 8) if quick else (1, 2, 4, 8, 16):
-        status(f"maps, batch {batch}")
+        bench.status(f"maps, batch {batch}")
         x = noise(batch, engine.explainer.input_shape)
         actions: dict[tuple[str, str], Action] = {}
         if batch == 1:
@@ -139,7 +138,7 @@ def time_maps(
             actions["forward", precision] = partial(explainer.scores, x)
         if compiled:
             actions["xla", fast] = partial(compiled, x)
-        times = time_in_turns(actions, turns(9 if batch < 8 else 3, quick), batch)
+        times = time_in_turns(actions, bench.turns(9 if batch < 8 else 3), batch)
         rows += [
             {"what": what, "precision": precision, "batch": batch, **row}
             for (what, precision), row in times.items()
@@ -147,9 +146,9 @@ def time_maps(
     return rows
 
 
-def time_methods(engine: Engine) -> list[Row]:
+def time_methods(bench: Bench) -> list[Row]:
     """Several maps of one picture: one forward pass, and a backward pass for each map."""
-    precision = device().fast_precision
+    engine, precision = bench.engine, device().fast_precision
     x = noise(1, engine.explainer.input_shape)
     added: list[str] = []
     explainers = [engine.variant(precision=precision)]
@@ -168,10 +167,10 @@ def time_methods(engine: Engine) -> list[Row]:
     ]
 
 
-def time_sizes(engine: Engine) -> list[Row]:
+def time_sizes(bench: Bench) -> list[Row]:
     """The same layers with random weights at other sizes of the picture."""
+    engine, precision = bench.engine, device().fast_precision
     rows, columns, channels = engine.explainer.input_shape
-    precision = device().fast_precision
     actions: dict[tuple[int, int], Action] = {}
     flops: dict[tuple[int, int], float] = {}
     for share in (0.5, 0.75, 1.0):
@@ -193,7 +192,7 @@ def time_sizes(engine: Engine) -> list[Row]:
     ]
 
 
-def time_transformers(turns: int) -> list[dict[str, Any]]:
+def time_transformers(bench: Bench) -> list[Row]:
     """The forward pass and the map of one picture, by cp_lrp and attnlrp."""
     rows, side = [], 224
     for name, (width, heads, depth) in TRANSFORMERS.items():
@@ -206,7 +205,7 @@ def time_transformers(turns: int) -> list[dict[str, Any]]:
         }
         actions: dict[str, Action] = {key: partial(one, x) for key, one in explainers.items()}
         actions["forward"] = partial(explainers["cp_lrp"].scores, x)
-        times = time_in_turns(actions, turns)
+        times = time_in_turns(actions, bench.turns(9))
         forward = times.pop("forward")["ms"]
         rows += [
             {"model": name, "map": key, "precision": precision, "forward_ms": forward, **row}
@@ -219,8 +218,9 @@ SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}
 """Name -> rows and columns."""
 
 
-def time_drawing(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
+def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
     """Colouring a map, laying it over a picture, moving it along; by the picture's size."""
+    engine = bench.engine
     painter = painter_for(engine)
     rows, columns, _ = engine.explainer.input_shape
     (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
@@ -232,20 +232,19 @@ def time_drawing(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
         follower = Follower(picture, [overlay])
         actions: dict[str, Action] = {
             "colour": partial(colour, painter, result),
-            "overlay": partial(_lay_over_anew, picture, overlay),
+            # a new overlay each time, because one remembers its stretched copy
+            "overlay": partial(
+                lambda picture, one: lay_over(picture, replace(one)), picture, overlay
+            ),
             "carry": partial(follower, picture),
         }
-        times[name] = time_in_turns(actions, turns)
+        times[name] = time_in_turns(actions, bench.turns(20))
     return times
 
 
-def _lay_over_anew(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
-    """Uses a new overlay each time, because an overlay remembers its stretched copy."""
-    return lay_over(picture, replace(overlay))
-
-
-def time_files(frames: int) -> dict[str, float]:
+def time_files(bench: Bench) -> dict[str, float]:
     """Milliseconds to encode and to decode a frame of 720p."""
+    frames = bench.turns(60)
     pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(frames)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "clip.mp4")
@@ -261,16 +260,18 @@ def time_files(frames: int) -> dict[str, float]:
     return {"encode_ms": 1e3 * encoding_s / frames, "decode_ms": 1e3 * decoding_s / frames}
 
 
-def time_transfer(engine: Engine, turns: int) -> Times:
-    """A picture to the GPU, and one byte for each of its pixels back."""
-    rows, columns, _ = engine.explainer.input_shape
+def time_transfer(bench: Bench) -> Times | None:
+    """A picture to the GPU, and one byte for each of its pixels back; None without a GPU."""
+    if not device().is_gpu:
+        return None
+    rows, columns, _ = bench.engine.explainer.input_shape
     picture = np.zeros((1, rows, columns, 3), np.uint8)
     with tf.device(device().scope):
         action = {"": lambda: tf.identity(tf.constant(picture))[..., 0]}
-        return time_in_turns(action, turns)[""]
+        return time_in_turns(action, bench.turns(60))[""]
 
 
-def time_window(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
+def time_window(bench: Bench) -> dict[str, dict[str, Times]]:
     """Shows pictures with a map that moves along, in a new window and on the full screen.
 
     The size of the canvas -> "draw" and "show" -> milliseconds of processor time for a picture;
@@ -280,7 +281,11 @@ def time_window(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
         return {}
     draw_in_one_thread()
     pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(10)]
-    explained, coming = _explained(engine, pictures[0]), itertools.cycle(pictures[1:])
+    engine, coming = bench.engine, itertools.cycle(pictures[1:])
+    (result,) = engine.explain(pictures[:1])
+    shown = intensity(result.maps[0].strength, result.region.inner)
+    panel = Panel(engine.name, shown, engine.explainer.signed)
+    explained = ExplainedPicture(pictures[0], result.region.box, (panel,))
     look = Look.of(engine.config.overlay)
     artist, times = Artist(), {}
     with Window() as window:
@@ -299,104 +304,64 @@ def time_window(engine: Engine, turns: int) -> dict[str, dict[str, Times]]:
 
             name = f"{size[1]} x {size[0]}"
             actions: dict[str, Action] = {"draw": draw, "show": show}
-            times[name] = time_in_turns(actions, turns, clock=time.process_time)
+            times[name] = time_in_turns(actions, bench.turns(60), clock=time.process_time)
     return times
 
 
-def _explained(engine: Engine, picture: np.ndarray) -> ExplainedPicture:
-    """A picture with its map, ready for drawing."""
-    (result,) = engine.explain([picture])
-    shown = intensity(result.maps[0].strength, result.region.inner)
-    panel = Panel(engine.name, shown, engine.explainer.signed)
-    return ExplainedPicture(picture, result.region.box, (panel,))
+@dataclass(frozen=True)
+class OriginalZPlus(Rule):
+    """z+ with w' = max(w, 0), and a' = 1 at input layers; nothing is prepared in advance."""
+
+    keeps_sign = True
+
+    def bind(self, layer: Linear, context: LayerContext) -> Propagate:
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+            a = tf.ones_like(a) if context.is_input else positive(a)
+            weights = layer.ready(positive(layer.kernel))
+            s = relevance / stabilise(layer.transform(a, weights))
+            return a * layer.transpose(s, weights, tf.shape(a))
+
+        return propagate
 
 
-def measure_networks(status: Status) -> list[Row]:
-    """`live` with each named network that is there: a map on each core, and one on all cores.
+def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
+    """The explainer of z+ in plain TensorFlow, as it was first implemented. Do not make it faster.
 
-    Which is quicker is kept: `live` and others go by it.
+    It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and
+    uses only plain TensorFlow operations. The graph cannot be used again.
     """
-    rows, cores = [], core_count()
-    for name in present_networks():
-        status(f"live with {name}")
-        config = Config(model=Model(name=name))
-        try:
-            each, shared = (measure_run(config, 60, "none", 4.0, n) for n in (1, cores))
-        except UnavailableError as error:
-            log.warning("%s is not measured: %s", name, first_line(error))
-            continue
-        PACES.add(network_here(name), Pace(each["maps_per_s"], shared["maps_per_s"]))
-        rates = {"each_core": each["maps_per_s"], "all_cores": shared["maps_per_s"]}
-        rows.append(max(each, shared, key=lambda run: run["maps_per_s"]) | rates | {"model": name})
-    return rows
+    with onednn.disabled():
+        explainer = Explainer(
+            graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size
+        )
+        explainer(np.zeros((1, *explainer.input_shape), np.float32))  # compiles
+    return explainer
 
 
-def measure_live(config: Config, quick: bool) -> list[dict[str, Any]]:
-    """Fast precision at 30 and 60 frames a second, without a window and in one."""
-    config = config.changed(lrp={"precision": device().fast_precision})
-    displays = ["none", *(["window"] if display_reachable() else [])]
-    runs = [(30, "none")] if quick else [(fps, name) for name in displays for fps in (30, 60)]
-    duration_s = 2.0 if quick else 6.0
-    return [measure_run(config, fps, display, duration_s) for fps, display in runs]
+TRANSFORMERS = {"DeiT-Tiny": (192, 3, 12), "DeiT-Small": (384, 6, 12), "ViT-B": (768, 12, 12)}
+"""Name -> (width, heads, encoders)."""
+
+PATCH = 16
 
 
-def measure_run(
-    config: Config, fps: int, display: str, duration_s: float, threads: int | None = None
-) -> dict[str, Any]:
-    """Runs `live` once on the synthetic source; returns its statistics and its memory.
+def vision_transformer(width: int, heads: int, depth: int, side: int) -> keras.Model:
+    """A ViT (Dosovitskiy et al. 2021) with a class token, of random weights.
 
-    `threads` is how many of TensorFlow's share an operation; None leaves it to `live`.
-
-    Raises:
-      UnavailableError: `live` fails, or computes no map.
+    Tokens have `width` channels, a multiple of the heads; `side` pixels are a multiple of
+    `PATCH`.
     """
-    config = config.changed(live={"source": f"synthetic:{fps}", "display": display})
-    environment = dict(os.environ) | ({THREADS: str(threads)} if threads else {})
-    with tempfile.TemporaryDirectory() as folder:
-        settings, stats = Path(folder, "config.yaml"), Path(folder, "stats.json")
-        settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
-        options = ["--config", settings, "--stats", stats, "--duration", duration_s, "-v"]
-        measured = _watch(["live", *map(str, options)], duration_s, environment)
-        statistics = json.loads(stats.read_text())
-    return {"fps": fps, "display": display, **measured, **statistics}
-
-
-def _watch(
-    words: Sequence[str], duration_s: float, environment: dict[str, str]
-) -> dict[str, float | None]:
-    """Runs a command to its end; measures the time to its first map, and its memory later on."""
-    begin = time.monotonic()
-    process = subprocess.Popen(
-        module_command("realtime_lrp", *words),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-    measured: dict[str, float | None] = {}
-    lines = []
-    try:
-        for line in process.stderr or ():
-            lines.append(line)
-            if "first map" in line:
-                measured["start_s"] = time.monotonic() - begin
-                time.sleep(duration_s * 0.8)
-                measured |= _memory(process.pid)
-        code = process.wait()
-    finally:
-        process.kill()
-    if code or "start_s" not in measured:
-        raise UnavailableError("The live path does not run:\n" + "".join(lines[-3:]))
-    return measured
-
-
-def _memory(pid: int) -> dict[str, float | None]:
-    """Resident memory of a process now and at most, MiB; None if the system does not say."""
-    with suppress(OSError, KeyError, ValueError):
-        status = Path("/proc", str(pid), "status").read_text().splitlines()
-        sizes = dict(line.split(":", 1) for line in status)
-        return {
-            "memory_mib": int(sizes["VmRSS"].split()[0]) / 1024,
-            "peak_memory_mib": int(sizes["VmHWM"].split()[0]) / 1024,
-        }
-    return {"memory_mib": None, "peak_memory_mib": None}
+    keras.utils.set_random_seed(0)
+    layers, tokens = keras.layers, (side // PATCH) ** 2 + 1
+    image = keras.Input((side, side, 3))
+    x = layers.Conv2D(width, PATCH, strides=PATCH)(image)
+    x = layers.ZeroPadding1D((1, 0))(layers.Reshape((tokens - 1, width))(x))
+    x = layers.EinsumDense("btc,cd->btd", (tokens, width), bias_axes="td")(x)
+    for _ in range(depth):
+        y = layers.LayerNormalization(epsilon=1e-6)(x)
+        x = layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(y, y)])
+        y = layers.LayerNormalization(epsilon=1e-6)(x)
+        y = layers.Dense(4 * width, activation="gelu")(y)
+        x = layers.Add()([x, layers.Dense(width)(y)])
+    x = layers.LayerNormalization(epsilon=1e-6)(x)
+    x = layers.Flatten()(layers.Cropping1D((0, tokens - 1))(x))
+    return keras.Model(image, layers.Dense(1000, activation="softmax")(x), name="vit")

@@ -38,17 +38,22 @@ class Row(msgspec.Struct, frozen=True):
     """One line of the report: how a check went, what was found, and what to do if it is not ok."""
 
     mark: Mark
-    name: str
     found: str
     advice: str = ""
+    name: str = ""  # of the check, which the table of checks says
 
 
-def failed_row(mark: Mark, name: str, error: Exception, advice: str = "") -> Row:
+def finding(found: str, advice: str = "", mark: Mark = "warning") -> Row:
+    """The row of a check: ok where there is nothing to advise."""
+    return Row(mark if advice else "ok", found, advice)
+
+
+def failed_row(mark: Mark, error: Exception, advice: str = "") -> Row:
     """The row of a check that raised; the second sentence of our own errors is the advice."""
     if isinstance(error, Error):
         what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
-        return Row(mark, name, what, " ".join(" ".join(rest).split()) or advice)
-    return Row(mark, name, f"failed: {type(error).__name__}: {first_line(error)}", advice)
+        return Row(mark, what, " ".join(" ".join(rest).split()) or advice)
+    return Row(mark, f"failed: {type(error).__name__}: {first_line(error)}", advice)
 
 
 GB = 1e9
@@ -71,7 +76,7 @@ def program(settings: Settings) -> Iterator[Row]:
         system = platform.platform()
     python = f"Python {platform.python_version()}"
     found = f"realtime_lrp {__version__}, {python}, {system}, {platform.machine()}"
-    yield Row("ok", "program", found)
+    yield finding(found)
 
 
 def libraries(settings: Settings) -> Iterator[Row]:
@@ -83,14 +88,14 @@ def libraries(settings: Settings) -> Iterator[Row]:
         for name, packages in found.items()
         if packages
     ]
-    yield Row("ok", "packages", ", ".join(versions))
+    yield finding(", ".join(versions))
     for name, packages in found.items():
         if not packages:
-            yield Row("missing", "packages", f"{name} is not installed", "run pip install . again")
+            yield Row("missing", f"{name} is not installed", "run pip install . again")
         elif len(packages) > 1:
             twice = f"{' and '.join(packages)} both contain {name} and overwrite each other's files"
             advice = f"pip uninstall {' '.join(packages)}, then run pip install . again"
-            yield Row("warning", "packages", twice, advice)
+            yield finding(twice, advice)
 
 
 def configuration(settings: Settings) -> Iterator[Row]:
@@ -111,25 +116,28 @@ def configuration(settings: Settings) -> Iterator[Row]:
         for problem in config.problems_of(key, error, locations)
     ]
     for problem in problems:
-        yield Row("missing", "configuration", f"{problem.location}: {problem.text}")
+        yield Row("missing", f"{problem.location}: {problem.text}")
     if not problems:
         given = [str(file)] if file else []
         given += [f"{len(sets)} x --set"] if sets else []
-        yield Row("ok", "configuration", " and ".join(given))
+        yield finding(" and ".join(given))
 
 
-def disks(settings: Settings) -> Iterator[Row]:
-    """Room where films and downloads go, and whether files can be written there."""
+def films(settings: Settings) -> Iterable[Row]:
+    """Room where films go, and whether files can be written there."""
+    return [_disk(Path(settings.config.live.folder), "-o, or live.folder for keys")]
+
+
+def downloads(settings: Settings) -> Iterable[Row]:
+    """The same of the folder for downloaded weights."""
     from realtime_lrp.models.downloads import cache_folder
 
-    films = "choose another folder with -o, or live.folder for keys"
-    yield _disk("films", Path(settings.config.live.folder), films)
-    yield _disk("downloads", cache_folder(), "set the variable KERAS_HOME to another folder")
+    return [_disk(cache_folder(), "the variable KERAS_HOME")]
 
 
-def _disk(name: str, folder: Path, otherwise: str) -> Row:
+def _disk(folder: Path, chosen_by: str) -> Row:
     """The room in a folder; one that will be made counts as its parent."""
-    folder = folder.absolute()
+    folder, otherwise = folder.absolute(), f"choose another folder with {chosen_by}"
     existing = next(one for one in (folder, *folder.parents) if one.exists())
     free = shutil.disk_usage(existing).free
     found = f"{free / GB:.1f} GB free in {folder}"
@@ -137,10 +145,8 @@ def _disk(name: str, folder: Path, otherwise: str) -> Row:
         with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        return Row("warning", name, f"{folder} cannot be written ({error.strerror})", otherwise)
-    if free < GB:
-        return Row("warning", name, found, f"free some space, or {otherwise}")
-    return Row("ok", name, found)
+        return finding(f"{folder} cannot be written ({error.strerror})", otherwise)
+    return finding(found, f"free some space, or {otherwise}" if free < GB else "")
 
 
 def temporary(settings: Settings) -> Iterator[Row]:
@@ -151,14 +157,14 @@ def temporary(settings: Settings) -> Iterator[Row]:
         folder = tempfile.gettempdir()
     except FileNotFoundError as error:
         advice = "create a writable folder and set the variable TMPDIR to it"
-        yield Row("missing", "temporary files", f"{error.strerror}", advice)
+        yield Row("missing", f"{error.strerror}", advice)
         return
     free = f"{shutil.disk_usage(folder).free / GB:.1f} GB free in {folder}"
     if wanted and os.path.abspath(wanted) != folder:
         found = f"TMPDIR ({wanted}) cannot be written; {free}"
-        yield Row("warning", "temporary files", found, "set TMPDIR to a writable folder")
+        yield finding(found, "set TMPDIR to a writable folder")
     else:
-        yield Row("ok", "temporary files", free)
+        yield finding(free)
 
 
 NODES = Path("/dev")
@@ -180,18 +186,17 @@ def every_camera(settings: Settings) -> Iterator[Row]:
                 nodes[str(path)] = "a camera without a name"
     found = False
     for node, name in nodes.items():
-        row = Row("ok", "camera", f"{name} ({node}): ")
         try:
             if cameras.LINUX and not cameras.gives_pictures(node):
                 continue
-            measured = measure(node, settings)
+            row = measure(node, settings)
         except (Error, OSError) as error:
-            measured = _failed_camera(node, error)
-        yield msgspec.structs.replace(measured, name="camera", found=row.found + measured.found)
+            row = _failed_camera(node, error)
+        yield msgspec.structs.replace(row, found=f"{name} ({node}): {row.found}")
         found = True
     if not found:
-        yield Row(
-            "warning", "camera", "none found",
+        yield finding(
+            "none found",
             "plug one in, or pass it to this virtual machine or container; without one: --source "
             "URL (http, rtsp), --source screen, a file, or --source synthetic",
         )  # fmt: skip
@@ -205,15 +210,14 @@ def chosen_source(settings: Settings) -> Iterator[Row]:
 
 
 def _failed_camera(node: str, error: Error | OSError) -> Row:
-    found = failed_row("warning", "camera", error).found
-    advice = f"close other programs that use it (fuser -v {node} lists them), or replug it"
     if isinstance(error, PermissionError):
-        found = "you have no permission to use it"
         advice = "sudo usermod -aG video USER, then log out and in again"
-    elif isinstance(error, FileNotFoundError):
-        found = f"there is no {node}"
+        return finding("you have no permission to use it", advice)
+    if isinstance(error, FileNotFoundError):
         advice = f"pass it to this container, for example with docker run --device {node}"
-    return Row("warning", "camera", found, advice)
+        return finding(f"there is no {node}", advice)
+    advice = f"close other programs that use it (fuser -v {node} lists them), or replug it"
+    return finding(failed_row("warning", error).found, advice)
 
 
 def measure(name: str, settings: Settings) -> Row:
@@ -250,7 +254,7 @@ def measure(name: str, settings: Settings) -> Row:
     claimed = f" (it claims {claim})" if claim and kind.startswith("camera ") else ""
     advice = _advice(last, fps, settings) if source.alive else ""
     found = f"{columns} x {rows}, {rate}{claimed}"
-    return Row("warning" if advice else "ok", "source", found, advice)
+    return finding(found, advice)
 
 
 def _advice(picture: "np.ndarray", fps: float | None, settings: Settings) -> str:
@@ -271,7 +275,7 @@ def display(settings: Settings) -> Iterator[Row]:
     """Tries to open a window, unless that would end the process."""
     without = "without one: --display none, and demo writes a file"
     if settings.config.live.display == "none":
-        yield Row("ok", "display", "not needed: --display none")
+        yield finding("not needed: --display none")
         return
     import numpy as np
 
@@ -283,17 +287,17 @@ def display(settings: Settings) -> Iterator[Row]:
         try:
             with Window() as window:
                 window.show(np.full((*window.size, 3), 60, np.uint8))
-            yield Row("ok", "display", ", ".join(["a window opens", *_screens()]))
+            yield finding(", ".join(["a window opens", *_screens()]))
         except UnavailableError:
-            yield Row("warning", "display", "no window appears", without)
+            yield finding("no window appears", without)
     elif name := os.environ.get("DISPLAY"):
         found = f"the display {name} (variable DISPLAY) does not respond"
         advice = "start its X server, or run as the user who is logged in there (XAUTHORITY)"
-        yield Row("warning", "display", found, f"{advice}; {without}")
+        yield finding(found, f"{advice}; {without}")
     else:
         advice = "run it in a graphical session, or set DISPLAY to one, such as :0"
         found = "none (the variable DISPLAY is not set)"
-        yield Row("warning", "display", found, f"{advice}; {without}")
+        yield finding(found, f"{advice}; {without}")
 
 
 def _screens() -> list[str]:
@@ -315,10 +319,8 @@ def processor(settings: Settings) -> Iterator[Row]:
 
     free, total = available_bytes(), psutil.virtual_memory().total
     found = f"{machine()}, {total / GIB:.1f} GiB of memory, {free / GIB:.1f} free"
-    if free < GIB:
-        yield Row("warning", "processor", found, "close other programs, or use --model shapes")
-    else:
-        yield Row("ok", "processor", found)
+    advice = "close other programs, or use --model shapes" if free < GIB else ""
+    yield finding(found, advice)
 
 
 def gpu(settings: Settings) -> Iterator[Row]:
@@ -333,7 +335,7 @@ def gpu(settings: Settings) -> Iterator[Row]:
     if remarks:
         precision += f" ({'; '.join(remarks)})"
     if device.is_gpu:
-        yield Row("ok", "GPU", f"{device.name}, {precision}")
+        yield finding(f"{device.name}, {precision}")
         return
     found = f"no NVIDIA GPU: the CPU computes, {precision}"
     advice = "optional: one makes large networks faster (pip install '.[gpu]')"
@@ -343,7 +345,7 @@ def gpu(settings: Settings) -> Iterator[Row]:
             "pip install '.[gpu]' installs what it needs; nvidia-smi shows which program uses the "
             "GPU, doctor -v what TensorFlow says"
         )
-    yield Row("warning", "GPU", found, advice)
+    yield finding(found, advice)
 
 
 def network(settings: Settings) -> Iterator[Row]:
@@ -370,11 +372,8 @@ def network(settings: Settings) -> Iterator[Row]:
         f"shapes names {right} of {len(shown)} symbols of the demo's clip correctly; "
         f"a map takes {statistics.median(times):.1f} ms ({engine.computed})"
     )
-    if right < len(shown):
-        advice = "its file or TensorFlow is damaged: run pip install --force-reinstall ."
-        yield Row("missing", "network", found, advice)
-    else:
-        yield Row("ok", "network", found)
+    advice = "its file or TensorFlow is damaged: run pip install --force-reinstall ."
+    yield finding(found, advice if right < len(shown) else "", "missing")
 
 
 def weights(settings: Settings) -> Iterator[Row]:
@@ -390,7 +389,7 @@ def weights(settings: Settings) -> Iterator[Row]:
             f"{model.name} downloads {chosen.megabytes} MB at the first use. Without internet "
             f"access, put the file at {chosen.weights}, or use --model shapes"
         )
-    yield Row("warning" if advice else "ok", "weights", found, advice)
+    yield finding(found, advice)
 
 
 def codecs(settings: Settings) -> Iterator[Row]:
@@ -407,9 +406,9 @@ def codecs(settings: Settings) -> Iterator[Row]:
             except Exception as error:
                 needed = name == "h264"
                 advice = reinstall if needed else f"do without {name}, or {reinstall}"
-                yield failed_row("missing" if needed else "warning", "codecs", error, advice)
+                yield failed_row("missing" if needed else "warning", error, advice)
     if working:
-        yield Row("ok", "codecs", f"{', '.join(working)}: written and read back")
+        yield finding(f"{', '.join(working)}: written and read back")
 
 
 def _try_codec(path: Path, codec: str) -> None:
@@ -438,9 +437,9 @@ def fonts(settings: Settings) -> Iterator[Row]:
 
     if missing := undrawable("Relevance 0.5 % z+ β é"):
         advice = "reinstall OpenCV 5: pip install --force-reinstall opencv-python"
-        yield Row("missing", "fonts", f"sans does not draw {missing}", advice)
+        yield Row("missing", f"sans does not draw {missing}", advice)
     elif missing := undrawable("心 星 花 か 한"):
         advice = "captions in Chinese, Japanese and Korean need it: reinstall OpenCV 5"
-        yield Row("warning", "fonts", f"uni does not draw {missing}", advice)
+        yield finding(f"uni does not draw {missing}", advice)
     else:
-        yield Row("ok", "fonts", "sans and uni draw, Chinese, Japanese and Korean too")
+        yield finding("sans and uni draw, Chinese, Japanese and Korean too")

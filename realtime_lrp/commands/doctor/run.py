@@ -52,7 +52,8 @@ SYSTEM = Group(
         "program": checks.program,
         "packages": checks.libraries,
         "configuration": checks.configuration,
-        "disks": checks.disks,
+        "films": checks.films,
+        "downloads": checks.downloads,
         "temporary files": checks.temporary,
     },
 )  # fmt: skip
@@ -151,7 +152,7 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
                 env=environment,
             )
         except OSError as error:
-            return [failed_row(group.mark, group.name, error, group.advice)]
+            return [named(group.name, failed_row(group.mark, error, group.advice))]
         try:
             output, errors = process.communicate(given, group.timeout_s)
         except subprocess.TimeoutExpired as late:
@@ -171,8 +172,13 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
         said = f" ({lines[-1].strip()[:200]})" if lines else ""
         failure = f"it ended with {how}{said}"
     if failure:
-        rows.append(Row(group.mark, group.name, f"failed: {failure}", group.advice))
+        rows.append(Row(group.mark, f"failed: {failure}", group.advice, group.name))
     return rows
+
+
+def named(name: str, row: Row) -> Row:
+    """The row of a check of this name."""
+    return msgspec.structs.replace(row, name=name)
 
 
 def check_group() -> None:
@@ -196,13 +202,14 @@ def _rows(group: Group, settings: Settings) -> Iterator[Row]:
     """The rows of a group; an exception becomes a row as well."""
     for name, check in group.checks.items():
         try:
-            yield from check(settings)
+            for row in check(settings):
+                yield named(name, row)
         except Exception as error:
             traceback.print_exc()
             advice = group.advice
             if isinstance(error, ImportError) and "libGL" in str(error):
                 advice = "apt install libgl1, or your system's package of libGL"
-            yield failed_row(group.mark, name, error, advice)
+            yield named(name, failed_row(group.mark, error, advice))
             if isinstance(error, ImportError):
                 break  # the others need that library too
 

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -20,13 +20,12 @@ from rich.table import Table
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
-from realtime_lrp.engine.accounting import THE_MAP, Loss, loss_text
+from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.engine.wording import score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
-from realtime_lrp.relevance.maps.account import FLOOD, VANISHED, flood_text
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.system.tables import rendered
@@ -71,18 +70,17 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     with atomic_folder(target, overwrite, FILE_MARK) as part:
         picture = mirrored(read_picture(source), config.input.mirror)
         region = engine.region(picture.shape[:2])
-        x = engine.network.prepare(region.extract(picture)[None]).numpy()
-        explanation, records = engine.explainer(x), engine.explainer.layers(x)
+        seen = region.extract(picture)
+        x = engine.network.prepare(seen[None]).numpy()
+        (result,), records = engine.explain([picture]), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         provenance = provenance_of(engine).as_json()
-        write_run(part, records, x, explanation.relevance, conserving, provenance)
-    advice = engine.explainer.flood_advice
-    if conserving and (line := flood_line(records, explanation.relevance, advice)):
-        log.warning("%s", line)
-    accounted = engine.kinds[0].tolerance is not None
-    if conserving and accounted and (line := loss_line(records, explanation.relevance)):
-        log.warning("%s", line)
-    best = score_list(top_scores(engine, explanation.scores[0], 3))
+        write_run(part, records, x, result.relevance[None], conserving, provenance)
+    if result.maps[0].vanished:
+        losses = Losses(engine)
+        losses.add(seen, result)
+        log.warning("%s", *losses.notes)
+    best = score_list(top_scores(engine, result.scores, 3))
     return [
         *layer_table(records, conserving),
         *max_pool_lines(records, conserving, config.lrp.pool == "average"),
@@ -258,36 +256,6 @@ def total(*tensors: np.ndarray) -> float:
 def lost(record: LayerRecord) -> float:
     """What arrived at a layer less what it handed down and what its biases took."""
     return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
-
-
-def flood_line(
-    records: Sequence[LayerRecord], relevance: np.ndarray, advice: Callable[[str], str]
-) -> str:
-    """Names the layer where relevance grows most, if a layer or the network makes it grow too much.
-
-    `advice` says of a layer's name what to do where it grows most there.
-    """
-    growths = [_magnitude(*one.handed_down) / (_magnitude(one.arrived) or 1.0) for one in records]
-    grown = _magnitude(relevance) / (_magnitude(records[0].arrived) or 1.0)
-    largest = max(growths)
-    if max(grown, largest) <= FLOOD:
-        return ""
-    record = records[growths.index(largest)]
-    return flood_text(grown, record.name, record.kind, largest, advice(record.name))
-
-
-def loss_line(records: Sequence[LayerRecord], relevance: np.ndarray) -> str:
-    """Says that almost nothing of what started is left in the map, if that is so."""
-    started = _magnitude(records[0].arrived)
-    taken = sum(abs(total(one.taken_by_biases)) for one in records)
-    if _magnitude(relevance) + taken >= VANISHED * started:
-        return ""
-    most = max(records, key=lambda one: abs(lost(one)))
-    return loss_text(THE_MAP, Loss(most.name, lost(most) / started), 1.0, vanished=True)
-
-
-def _magnitude(*tensors: np.ndarray) -> float:
-    return float(sum(np.abs(tensor).sum(dtype=np.float64) for tensor in tensors))
 
 
 def shape_text(tensor: np.ndarray) -> str:

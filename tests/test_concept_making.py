@@ -81,9 +81,8 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
     for values, best in ((shares, ranking.relevant), (active, ranking.activating)):
         for channel in range(values.shape[1]):
             expected = naive_order(values[:, channel])
-            found = best.pictures[channel, : len(expected)]
-            assert found.tolist() == expected
-            kept = best.values[channel]
+            kept = best.found["value"][channel]
+            assert best.found["picture"][channel, : len(expected)].tolist() == expected
             np.testing.assert_allclose(kept[: len(expected)], values[expected, channel], rtol=1e-4)
             assert (kept[len(expected) :] <= 0).all()
     assert (making.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))

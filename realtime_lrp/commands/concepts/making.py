@@ -112,33 +112,26 @@ class Best:
     """The pictures with the largest values of each channel, largest first after `keep`.
 
     Attributes:
-      values: float32 [channels, n].
-      pictures: int32 [channels, n], their numbers.
-      positions: int32 [channels, n], where in the layer.
+      found: [channels, n] with the fields value, picture (its number), position in the layer.
     """
 
     def __init__(self, channels: int):
-        self.values: np.ndarray = np.zeros((channels, 0), np.float32)
-        self.pictures: np.ndarray = np.zeros((channels, 0), np.int32)
-        self.positions: np.ndarray = np.zeros((channels, 0), np.int32)
+        kind = [("value", np.float32), ("picture", np.int32), ("position", np.int32)]
+        self.found: np.ndarray = np.zeros((channels, 0), kind)
 
     def add(self, first: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Takes pictures into account, from the `first` number on; arrays are [B, channels]."""
-        numbers = np.arange(first, first + len(values), dtype=np.int32)[:, None]
-        numbers = np.broadcast_to(numbers, values.shape)
-        self.values = np.concatenate([self.values, values.T], axis=1)
-        self.pictures = np.concatenate([self.pictures, numbers.T], axis=1)
-        self.positions = np.concatenate([self.positions, positions.T], axis=1)
-        if self.values.shape[1] > 2 * KEPT:
+        new = np.empty(values.T.shape, self.found.dtype)
+        new["value"], new["position"] = values.T, positions.T
+        new["picture"] = np.arange(first, first + len(values))
+        self.found = np.concatenate([self.found, new], axis=1)
+        if self.found.shape[1] > 2 * KEPT:
             self.keep()
 
     def keep(self) -> None:
         """Sorts, and forgets all but the best of each channel."""
-        order = np.argsort(-self.values, axis=1, kind="stable")[:, :KEPT]
-        self.values, self.pictures, self.positions = (
-            np.take_along_axis(array, order, axis=1)
-            for array in (self.values, self.pictures, self.positions)
-        )
+        order = np.argsort(-self.found["value"], axis=1, kind="stable")[:, :KEPT]
+        self.found = np.take_along_axis(self.found, order, axis=1)
 
 
 @dataclass(eq=False)
@@ -233,7 +226,9 @@ class Making:
     def run(self) -> None:
         """Looks at all pictures and cuts out the best."""
         self._look()
-        self._cut()
+        # where some crops are alike, also the next best
+        while missing := {one for *_, row in self._rows() for one in row} - self._crops.keys():
+            self._cut_out(missing)
         if self.not_finite:
             log.warning(
                 "left out because the network computes NaN or infinity for them: %d",
@@ -243,29 +238,35 @@ class Making:
     def contents(self) -> tuple[Contents, list[bytes]]:
         """What the gallery says, without how it was made, and its pictures."""
         numbers: dict[Neuron, int] = {}
-
-        def row(layer: int, channel: int, best: Best, count: int) -> tuple[int, ...]:
-            neurons = self._row(layer, channel, best, count)
-            return tuple(numbers.setdefault(neuron, len(numbers)) for neuron in neurons)
-
-        layers = []
-        for number, (layer, ranking) in enumerate(self.rankings.items()):
-            entries = {}
-            for channel in range(self._counts[layer]):
-                relevant = row(number, channel, ranking.relevant, RELEVANT)
-                activating = row(number, channel, ranking.activating, ACTIVATING)
-                if relevant or activating:
-                    classes = self._classes(ranking.by_class[:, channel])
-                    often = int(ranking.often[channel])
-                    entries[channel] = ChannelContents(relevant, activating, classes, often)
-            layers.append(LayerContents(layer, self._counts[layer], entries))
+        entries: dict[str, dict[int, ChannelContents]] = {layer: {} for layer in self._layers}
+        rows = self._rows()  # in pairs
+        for (layer, channel, relevant), (_, _, activating) in zip(rows, rows, strict=True):
+            if relevant or activating:
+                ranking = self.rankings[layer]
+                first, second = (
+                    tuple(numbers.setdefault(neuron, len(numbers)) for neuron in row)
+                    for row in (relevant, activating)
+                )
+                classes = self._classes(ranking.by_class[:, channel])
+                often = int(ranking.often[channel])
+                entries[layer][channel] = ChannelContents(first, second, classes, often)
         contents = Contents(
             network=self._engine.network.name,
-            layers=tuple(layers),
+            layers=tuple(
+                LayerContents(layer, self._counts[layer], of_layer)
+                for layer, of_layer in entries.items()
+            ),
             pictures=self.looked,
             side=self._side,
         )
         return contents, [self._crops[neuron] for neuron in numbers]
+
+    def _rows(self) -> Iterator[tuple[str, int, list[Neuron]]]:
+        """What is shown: for each channel of each layer a relevant row, then an activating one."""
+        for number, (layer, ranking) in enumerate(self.rankings.items()):
+            for channel in range(self._counts[layer]):
+                yield layer, channel, self._row(number, channel, ranking.relevant, RELEVANT)
+                yield layer, channel, self._row(number, channel, ranking.activating, ACTIVATING)
 
     def _classes(self, shares: np.ndarray) -> tuple[tuple[str, float], ...]:
         """The classes with the largest shares of a channel."""
@@ -284,7 +285,8 @@ class Making:
         if not self.looked:
             if self._last_error:
                 raise self._last_error
-            self._pictures.raise_if_all_failed()
+            if failed := self._pictures.left_out:
+                raise failed[min(failed)]
             raise DamagedInputError("There is no picture in the inputs.")
         for ranking in self.rankings.values():
             ranking.relevant.keep()
@@ -311,21 +313,6 @@ class Making:
             ranking.add(self.looked, peaks[layer], scores)
         self._places += [place for place, _ in batch]
         self._thumbnails += map(thumbnail_of, regions)
-
-    def _cut(self) -> None:
-        """Cuts out all crops that are not there yet; where some are alike, also the next best."""
-        while missing := self._missing():
-            self._cut_out(missing)
-
-    def _missing(self) -> set[Neuron]:
-        """The neurons of all rows whose crops are not there yet."""
-        rows = (
-            self._row(number, channel, best, count)
-            for number, (layer, ranking) in enumerate(self.rankings.items())
-            for channel in range(self._counts[layer])
-            for best, count in ((ranking.relevant, RELEVANT), (ranking.activating, ACTIVATING))
-        )
-        return {neuron for row in rows for neuron in row if neuron not in self._crops}
 
     def _cut_out(self, missing: set[Neuron]) -> None:
         """Cuts out the crops of these neurons, picture by picture."""
@@ -367,15 +354,16 @@ class Making:
         The same are pictures that are alike or near in time, and crops that are alike. Crops that
         are not there yet count as different from all others.
         """
-        numbers = best.pictures[channel][best.values[channel] > 0]
-        left = np.ones(len(numbers), bool)
+        found = best.found[channel]
+        found = found[found["value"] > 0]
+        left = np.ones(len(found), bool)
         row: list[Neuron] = []
         shown: list[np.ndarray] = []
-        for rank, number in enumerate(numbers):
+        for rank, one in enumerate(found):
             if not left[rank]:
                 continue
-            position = int(best.positions[channel, rank])
-            neuron = Neuron(layer, channel, position, self._places[number])
+            place = self._places[one["picture"]]
+            neuron = Neuron(layer, channel, int(one["position"]), place)
             thumbnail = self._crop_thumbnail(neuron)
             if thumbnail is not None:
                 if shown and are_alike(np.stack(shown), thumbnail).any():
@@ -384,7 +372,7 @@ class Making:
             row.append(neuron)
             if len(row) == count:
                 break
-            left &= ~self._same(numbers, number)
+            left &= ~self._same(found["picture"], one["picture"])
         return row
 
     def _same(self, numbers: np.ndarray, number: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from realtime_lrp.errors import Error, MissingInputError
 from realtime_lrp.models.drawings import drawings
-from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, skipped_in
+from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of, listed, skipped_in
 from realtime_lrp.video.untrusted import read_frames, read_pictures
 
 APART_S = 2.0  # seconds of a recording of which a channel has at most one picture
@@ -35,21 +35,25 @@ class Pictures:
     total = 0  # how many there are, 0 if that is not known
     apart = 0  # frames of a recording that make `APART_S`, rounded up; 0 without recordings
 
+    def __init__(self) -> None:
+        self.left_out: dict[int, Exception] = {}  # files that could not be read, by number
+
     def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
         """Yields pictures in order; of `wanted` places, or all."""
         raise NotImplementedError
 
-    def raise_if_all_failed(self) -> None:
-        """Raises the error of the first file that could not be read, if there is one."""
-
     def tell_left_out(self) -> None:
         """Logs how many files could not be read, and names some."""
+        if names := [repr(self.files[number].name) for number in sorted(self.left_out)]:
+            text = listed(names, NAMED)
+            log.warning("left out because they cannot be read: %d (%s)", len(names), text)
 
 
 class DrawnPictures(Pictures):
     """Drawn symbols, each class equally often."""
 
     def __init__(self, count: int | None):
+        super().__init__()
         self._pixels = drawings(count).pixels
         self.total = len(self._pixels)
 
@@ -67,6 +71,7 @@ class FilePictures(Pictures):
     """
 
     def __init__(self, words: Sequence[str], images: Path | None, every: float):
+        super().__init__()
         kinds = (*PICTURES, *VIDEOS)
         files = inputs_of(words, kinds, "picture or recording")
         if images and not images.is_dir():
@@ -81,7 +86,6 @@ class FilePictures(Pictures):
         self.total = 0 if moving else len(self.files)
         self.apart = math.ceil(APART_S / every) if moving else 0
         self._read: set[int] = set()
-        self._left_out: dict[int, Exception] = {}
 
     def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
         """See `Pictures.read`."""
@@ -91,27 +95,12 @@ class FilePictures(Pictures):
                 if wanted is None or place in wanted:
                     yield place, picture
 
-    def raise_if_all_failed(self) -> None:
-        """See `Pictures`."""
-        if self._left_out:
-            raise self._left_out[min(self._left_out)]
-
-    def tell_left_out(self) -> None:
-        """See `Pictures`."""
-        if self._left_out:
-            names = [repr(self.files[number].name) for number in sorted(self._left_out)]
-            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            log.warning(
-                "left out because they cannot be read: %d (%s%s)",
-                len(names), ", ".join(names[:NAMED]), more,
-            )  # fmt: skip
-
     def _stills(self, numbers: Sequence[int]) -> Iterator[Found]:
         paths = [self.files[number] for number in numbers]
         read = read_pictures(paths, first_only=True)
         for number, (_, pages) in zip(numbers, read, strict=True):
             if isinstance(pages, Exception):
-                self._left_out[number] = pages
+                self.left_out[number] = pages
             else:
                 yield (number, 0), pages[0]
 
@@ -123,7 +112,7 @@ class FilePictures(Pictures):
                     yield (number, frame), picture
                 self._read.add(number)
             except Error as error:
-                self._left_out[number] = error
+                self.left_out[number] = error
 
 
 def _is_recording(path: Path) -> bool:

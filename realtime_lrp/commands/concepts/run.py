@@ -184,11 +184,8 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
         yield from _make(config, options, options.output, pictures, names)
         gallery = Gallery(*read_gallery_file(options.output))
     else:
-        chosen = config.model_copy(
-            update={"concepts": config.concepts.model_copy(update={"names": None})}
-        )
         name = Path(config.model.name).stem
-        gallery = load_gallery(chosen)
+        gallery = load_gallery(config.changed(concepts={"names": None}))
         if not gallery.layers:
             raise UsageError(
                 "There is no gallery. Name one with --gallery FILE, or make one with -o FILE."

@@ -5,11 +5,10 @@ import os
 from pathlib import Path
 
 from realtime_lrp import config
-from realtime_lrp.config.provenance import DATA, FILMS, PICTURES, Provenance
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import ConfigError, DamagedInputError
 from realtime_lrp.system.version import __version__
 
-SUFFIXES = (*PICTURES, *FILMS, *DATA)
 KEYS = {"model": "model.name", "weights": "model.weights", "labels": "model.labels"}
 """Kind of a file -> the key that names it."""
 
@@ -20,15 +19,17 @@ def recorded_in(file: str) -> Provenance | None:
     """How the output was made that stands for a configuration; None if it is a configuration."""
     path = Path(file)
     suffix = path.suffix.lower()
-    if not (suffix in SUFFIXES or suffix == ".json" or os.path.isdir(path)):
+    if suffix in (".yaml", ".yml"):
         return None
-    from realtime_lrp.results.provenance import find_provenance
+    from realtime_lrp.results.provenance import READERS, find_provenance
 
+    if not (suffix in READERS or os.path.isdir(path)):
+        return None
     try:
         found = find_provenance(path)
     except DamagedInputError as error:
         raise ConfigError(str(error)) from None
-    if found is None and suffix in SUFFIXES:
+    if found is None and suffix in READERS and suffix != ".json":  # which may be a configuration
         raise ConfigError(
             f"{file!r} holds no settings. Expected a YAML file, or an output of realtime-lrp that "
             "says how it was made: see realtime-lrp show."

@@ -232,7 +232,6 @@ class Job:
         companions.describe(self._provenance)
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []
-        self._count = 0
         self._losses = Losses(self._engine)
 
     def process(
@@ -274,8 +273,8 @@ class Job:
         """Draws the picture of all results, if it is wanted."""
         if summary := self._companions.parts.get("summary"):
             title = (
-                f"{self._count} pictures, {self._engine.network.name}, {self._engine.name}, "
-                f"target {self._config.lrp.target}"
+                f"{len(self._thumbnails)} pictures, {self._engine.network.name}, "
+                f"{self._engine.name}, target {self._config.lrp.target}"
             )
             write_summary(
                 summary, title, self._thumbnails, self._timeline,
@@ -302,11 +301,10 @@ class Job:
         self._companions.write({"file": name, **record})
         self._companions.keep(result, name)
         if "summary" in self._companions.parts:
-            self._count += 1
-            self._timeline.add(self._count, record)
             best = best_label(top_scores(self._engine, result.scores, 1))
             thumbnail = _thumbnail(self._overlaid(picture, result))
             self._thumbnails.append((f"{Path(name).name}: {best}", thumbnail))
+            self._timeline.add(len(self._thumbnails), record)
 
 
 def _thumbnail(picture: np.ndarray) -> np.ndarray:

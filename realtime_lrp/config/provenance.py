@@ -25,13 +25,8 @@ MAX_BYTES = 1 << 20
 MAX_WRITTEN_BYTES = 60_000
 """Longest JSON text that is written, for the sake of JPEG; a longer one goes without `layers`."""
 
-PICTURES = (".png", ".jpg", ".jpeg", ".webp")
-FILMS = (".mp4", ".mov", ".mkv")
 TAUGHT = "realtime_lrp.json"
 """The member of a .keras archive in which a network that was taught says so."""
-
-DATA = (".npz", ".jsonl", ".concepts", ".keras")
-"""Endings of outputs; a .json may be one too, or a configuration."""
 
 SECTIONS = ("model", "lrp", "input", "overlay")
 """The sections of the configuration that shape every output."""

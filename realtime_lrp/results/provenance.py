@@ -13,16 +13,7 @@ import msgspec
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from realtime_lrp.config.provenance import (
-    DATA,
-    FILMS,
-    KEY,
-    MAX_BYTES,
-    PICTURES,
-    TAUGHT,
-    Provenance,
-    read_provenance,
-)
+from realtime_lrp.config.provenance import KEY, MAX_BYTES, TAUGHT, Provenance, read_provenance
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
 from realtime_lrp.models.gallery import read_gallery_file
 from realtime_lrp.system.reading import read_limited
@@ -60,7 +51,8 @@ def find_provenance(path: Path) -> Provenance | None:
     if not (folder or os.path.isfile(path)):
         raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a file.")
     try:
-        text = _of_folder(path) if folder else _text(path)
+        reader = _of_folder if folder else READERS.get(path.suffix.lower())
+        text = reader(path) if reader else None
         return read_provenance(text) if text else None
     except DamagedInputError as error:
         raise DamagedInputError(f"{str(path)!r}: {error}.") from None
@@ -82,17 +74,6 @@ def outputs_in(folder: Path) -> Iterator[tuple[Path, Provenance]]:
                 continue
             if found:
                 yield path, found
-
-
-def _text(path: Path) -> str | bytes | None:
-    readers: dict[str, Callable[[Path], str | bytes | None]] = {
-        **dict.fromkeys(PICTURES, _of_picture),
-        **dict.fromkeys(FILMS, read_film_description),
-        **dict(zip(DATA, (_of_arrays, _of_lines, _of_gallery, _of_network), strict=True)),
-        ".json": _of_json,
-    }
-    reader = readers.get(path.suffix.lower())
-    return reader(path) if reader else None
 
 
 def _of_picture(path: Path) -> str | None:
@@ -176,3 +157,15 @@ def _of_events(path: Path) -> bytes | None:
                 if value.tag == KEY and value.tensor.string_val:
                     return value.tensor.string_val[0]
     return None
+
+
+READERS: dict[str, Callable[[Path], str | bytes | None]] = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".webp"), _of_picture),
+    **dict.fromkeys((".mp4", ".mov", ".mkv"), read_film_description),
+    ".npz": _of_arrays,
+    ".jsonl": _of_lines,
+    ".json": _of_json,
+    ".concepts": _of_gallery,
+    ".keras": _of_network,
+}
+"""Ending of a file -> what finds the JSON text in it."""

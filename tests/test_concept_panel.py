@@ -28,8 +28,7 @@ from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.compose import Columns, compose
-from realtime_lrp.realtime.viewer.concept_view import sorted_rows
+from realtime_lrp.realtime.viewer.concept_view import followed_caption, sorted_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
@@ -303,8 +302,7 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     own = explained.result.concepts.of(17)
     np.testing.assert_array_equal(panel.intensity, intensity(own.strength, (0, 0, 8, 8)))
     assert panel.name == "channel 17 of conv2"
-    scene = compose(state, explained.frame, explained, drawn, Columns())
-    assert scene.title == panel.name
+    assert followed_caption(explained) == panel.name
     whole = frame_with(found_of(5, 17), showing().request)
     assert MapScaler()(whole, LOOK).panels[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)

@@ -10,7 +10,7 @@ from viewer import LOOK, Viewer, explained_frame
 
 from realtime_lrp.engine.accounting import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
-from realtime_lrp.realtime.viewer import compose, figures, view
+from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import menus
@@ -400,5 +400,5 @@ def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
     probed = ProbeResult(0, 0.9, 0.2, 0.8, relevant, random)
     explained = explained_frame(frame, drawn_at(30, 30), (0, 0, 160, 120), probed=probed)
     explained.result.region = Region((0, 0, 160, 120), (0, 8, 64, 56), (64, 64))
-    patches = compose._flipped_patches(viewer.state.with_request(probe=True), explained)
+    patches = network_view._flipped_patches(viewer.state.with_request(probe=True), explained)
     assert patches.box == (0, -20, 160, 140)

@@ -74,6 +74,7 @@ class ExplainedFrame:
     # without patches, the probability of each label in `scores`; None where there are no patches
     uncovered: list[float] | None = None
     probed: ProbeResult | None = None
+    shares: np.ndarray | None = None  # float32 [channels], steady ones of `result.concepts`
     loss: Loss | None = None  # where relevance went that is missing; None where nothing is missing
 
     @property
@@ -84,17 +85,6 @@ class ExplainedFrame:
     def scores(self) -> list[tuple[str, float]]:
         """Label and probability of the best classes, best first, `TOP` of them."""
         return top_scores(self.engine, self.result.scores, TOP)
-
-
-@dataclass(frozen=True)
-class _InFlight:
-    frame: Item[np.ndarray]
-    picture: np.ndarray
-    request: MapRequest
-    engine: Engine
-    time: float
-    series: object  # whose shares of channels are averaged; None for none
-    begun: Begun
 
 
 class RelevanceThread:
@@ -128,7 +118,8 @@ class RelevanceThread:
         self._error: Exception | None = None
         self._failure: Exception | None = None
         self._stop = threading.Event()
-        self._in_flight: deque[_InFlight] = deque()
+        # maps that are computed, oldest first, and what shows each and returns its seconds
+        self._in_flight: deque[tuple[Begun, Callable[[Result], float]]] = deque()
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
         self._shares = SteadyShares()
@@ -227,28 +218,28 @@ class RelevanceThread:
         in_flight, frame, asked = self._in_flight, request.frame, self._possible(request, engine)
         if frame is None:
             with self.waiting:
-                done = bool(in_flight) and in_flight[0].begun.done()
+                done = bool(in_flight) and in_flight[0][0].done()
                 timeout_s = 0 if done else POLL_S if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
             if frame is None and self._asks_otherwise(asked, engine):
                 frame = self._frames.newest()
         elif self._last == (frame.number, asked, engine):
             frame = None
-            if not (in_flight and in_flight[0].begun.done()):
+            if not (in_flight and in_flight[0][0].done()):
                 with self.waiting:
                     self._stop.wait(POLL_S if in_flight else IDLE_S / 4)
         if frame is not None:
             if self.request is not request:  # changed while this waited for a frame
                 return
             self._number, self._last = frame.number, (frame.number, asked, engine)
-            in_flight.append(self._started(frame, asked, engine))
+            in_flight.append(self._start(frame, asked, engine))
         full = len(in_flight) >= engine.in_flight
-        if full or (in_flight and frame is None and in_flight[0].begun.done()):
-            seconds = self._finish(in_flight.popleft())
+        if full or (in_flight and frame is None and in_flight[0][0].done()):
+            seconds = self._finish_oldest()
             preparing = bool(self.engine_cache and self.engine_cache.preparing)
             if others := preparing + self.others():
                 while in_flight:  # else these maps would be old ones after the rest
-                    self._finish(in_flight.popleft())
+                    self._finish_oldest()
                 self._stop.wait(min(others * seconds, REST_S))
 
     def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:
@@ -261,64 +252,72 @@ class RelevanceThread:
         ready = wanted and cache and cache.has_concepts(engine, wanted)
         return request if wanted is None or ready else replace(request, concepts=None)
 
-    def _started(self, frame: Item[np.ndarray], request: MapRequest, engine: Engine) -> _InFlight:
+    def _start(
+        self, frame: Item[np.ndarray], request: MapRequest, engine: Engine
+    ) -> tuple[Begun, Callable[[Result], float]]:
+        """Starts a map; returns it with what shows it."""
         start, concepts = time.monotonic(), request.concepts
         picture = covered(frame.value, request.mask)
-        series = None
+        series = None  # whose shares of channels are averaged
         if concepts and not request.frame:
             series = engine, request.target, frame.source, concepts.layer
         prior = self._shares.prior(series, start)
         begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
-        return _InFlight(frame, picture, request, engine, start, series, begun)
 
-    def _finish(self, started: _InFlight) -> float:
+        def show(result: Result) -> float:
+            shares = result.concepts and self._shares.add(series, result.concepts, start)
+            self.maps.put(
+                ExplainedFrame(
+                    frame, picture, request, engine, result,
+                    self._uncovered(frame, picture, engine, result),
+                    self._probed(picture, request, engine, result), shares,
+                    self._loss_of(engine, picture, result),
+                ),
+                frame.time,
+            )  # fmt: skip
+            now = time.monotonic()
+            if not self.stats.maps:
+                log.info("first map, %.2f s after its picture", now - frame.time)
+                memory.leave_out_of_collection()
+            self.failing, self._failures = "", 0
+            self.stats.map_made(1, now - start)
+            return now - start
+
+        return begun, show
+
+    def _finish_oldest(self) -> float:
         """Waits for a map and shows it; returns the seconds that it took."""
-        (result,) = started.begun()
-        if started.series and result.concepts:
-            self._shares.add(started.series, result.concepts, started.time)
-        explained = self._explained(started, result)
-        now = time.monotonic()
-        seconds = now - started.time
-        if not self.stats.maps:
-            log.info("first map, %.2f s after its picture", now - started.frame.time)
-            memory.leave_out_of_collection()
-        self.failing, self._failures = "", 0
-        self.stats.map_made(1, seconds)
-        self.maps.put(explained, started.frame.time)
-        return seconds
+        begun, show = self._in_flight.popleft()
+        (result,) = begun()
+        return show(result)
 
-    def _explained(self, started: _InFlight, result: Result) -> ExplainedFrame:
-        engine, region, frame = started.engine, result.region, started.frame
-        request, uncovered, probed = started.request, None, None
-        if started.picture is not frame.value:
-            order = np.argsort(-result.scores)[:TOP]
-            uncovered = engine.scores(region.extract(frame.value)[None])[0, order].tolist()
-        if request.probe:
-            still = request.frame is not None
-            probed = self._probe.of_map(
-                engine, started.picture, result, request.target, request.mask, still
-            )
-        explained = ExplainedFrame(
-            frame=frame,
-            picture=started.picture,
-            request=request,
-            engine=engine,
-            result=result,
-            uncovered=uncovered,
-            probed=probed,
-        )
-        for index, one in enumerate(result.maps):
-            if not one.closes:
-                return replace(explained, loss=self._found_loss(explained, index))
-        return explained
+    @staticmethod
+    def _uncovered(
+        frame: Item[np.ndarray], picture: np.ndarray, engine: Engine, result: Result
+    ) -> list[float] | None:
+        if picture is frame.value:
+            return None
+        order = np.argsort(-result.scores)[:TOP]
+        scores: np.ndarray = engine.scores(result.region.extract(frame.value)[None])
+        return scores[0, order].tolist()
 
-    def _found_loss(self, explained: ExplainedFrame, index: int) -> Loss:
+    def _probed(
+        self, picture: np.ndarray, request: MapRequest, engine: Engine, result: Result
+    ) -> ProbeResult | None:
+        if not request.probe:
+            return None
+        still = request.frame is not None
+        return self._probe.of_map(engine, picture, result, request.target, request.mask, still)
+
+    def _loss_of(self, engine: Engine, picture: np.ndarray, result: Result) -> Loss | None:
         """Where a map loses most relevance, looked for every few seconds."""
-        now, engine = time.monotonic(), explained.engine
+        index = next((n for n, one in enumerate(result.maps) if not one.closes), None)
+        if index is None:
+            return None
+        now = time.monotonic()
         when, of_engine, loss = self._loss or (-LOSS_S, None, None)
         if loss is None or of_engine is not engine or now - when > LOSS_S:
-            picture = explained.result.region.extract(explained.picture)
-            loss = find_loss(engine, picture, explained.result, index)
+            loss = find_loss(engine, result.region.extract(picture), result, index)
             self._loss = now, engine, loss
         return loss
 

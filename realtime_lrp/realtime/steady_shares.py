@@ -36,18 +36,17 @@ class SteadyShares:
         kept = self._kept(now)
         factor = np.ones_like(self._average)
         factor[self._shown] = 1 + ADVANTAGE
-        return np.stack([self._average * np.float32(kept / (1 - kept)), factor])
+        return np.stack([np.abs(self._average) * np.float32(kept / (1 - kept)), factor])
 
-    def add(self, series: object, found: ConceptResult, now: float) -> None:
-        """Notes the shares of a picture, and which channels were chosen."""
-        new = np.abs(found.by_channel)
-        if self._average is None or series != self._series or new.size != self._average.size:
-            self._average = new
-        else:
+    def add(self, series: object, found: ConceptResult, now: float) -> np.ndarray:
+        """Notes which channels were chosen; returns the average shares with those of a picture."""
+        new, before = found.by_channel, self._average
+        if before is not None and series == self._series and new.size == before.size:
             kept = np.float32(self._kept(now))
-            self._average = kept * self._average + (1 - kept) * new
-        self._series, self._time = series, now
+            new = kept * before + (1 - kept) * new
+        self._series, self._time, self._average = series, now, new
         self._shown = [one.channel for one in found.maps]
+        return new
 
     def _kept(self, now: float) -> float:
         return min(math.exp(-max(now - self._time, 0.0) / AVERAGED_S), 0.99)

@@ -16,7 +16,6 @@ from realtime_lrp.config.names import COMPOSITES, METHODS
 from realtime_lrp.engine.wording import name_classes
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.viewer.actions import commands_for
-from realtime_lrp.realtime.viewer.compose import passing_notice
 from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.state import Answer, ViewerState
 from realtime_lrp.realtime.viewer.view import View
@@ -39,12 +38,9 @@ QUALITY = 80  # of JPEGs
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 
 
-def news(view: View, now: float) -> str:
+def news(view: View) -> str:
     """What the page shows at this moment."""
     state, choice, relevance = view.state, view.state.choice, view.first.relevance
-    explained = view.first.explained
-    shown = explained.names if explained else ()
-    old = explained is not None and relevance.choice != state.request.choice
     return msgspec.json.encode(
         {
             "type": "news",
@@ -61,7 +57,7 @@ def news(view: View, now: float) -> str:
             "covered": state.mask is not None,
             "left": [[entry_fields(one) for one in block] for block in view.columns.left],
             "right": [[entry_fields(one) for one in block] for block in view.columns.right],
-            "notice": passing_notice(state, now, relevance.doing, shown, old),
+            "notice": view.first.passing(state),
             "trouble": view.capture.trouble,
             "loading": relevance.doing if relevance.engine_cache is None else "",
             "maps": round(view.first.rates.maps.rate(), 1),

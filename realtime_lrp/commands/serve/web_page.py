@@ -145,7 +145,7 @@ class WebPage:
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
         if not exchange.watched:
             return
-        exchange.say("news", news(view, now))
+        exchange.say("news", news(view))
         answer = view.state.answer
         if answer and not exchange.said["choices"]:
             exchange.say("choices", choices(view.state, answer))

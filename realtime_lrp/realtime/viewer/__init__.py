@@ -1,12 +1,12 @@
 """The live viewer without its window: state, events, and the picture as a function of both.
 
     key or mouse -> event -> handle(state, event) -> new state
-    state + newest frame + newest maps -> compose -> scene -> Artist -> canvas
+    state + newest frame + newest maps -> scene -> Artist -> canvas
 
 `state` and `events` are plain data. `handle` and the `actions` that it calls are pure functions.
-`scaling` makes the newest maps ready for drawing; `compose` and `figures` turn state and maps into
-a `Scene`. `view` runs the step of the render loop; `network_view` has what it keeps of each network
-(several stand side by side, each with a scene of its own). What has to happen outside (pause the
-source, save a snapshot, ...) is a `Command` in the state, which whoever runs the loop carries out.
+`scaling` makes the newest maps ready for drawing; `network_view` and `figures` turn state and maps
+into a `Scene` for each network (several stand side by side). `view` runs the step of the render
+loop. What has to happen outside (pause the source, save a snapshot, ...) is a `Command` in the
+state, which whoever runs the loop carries out.
 Nothing here opens a window. `now` is `time.monotonic()`; "" stands for no text.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.models.gallery import Gallery
 
-AVERAGED_S = 0.3  # over how many seconds the shown shares are averaged
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 
 SWAPPED = 1.2  # how many times larger a channel has to be than the one above for its place
@@ -48,9 +46,8 @@ class ConceptView:
     def _start_over(self, series: tuple[object, ...]) -> None:
         self._series = series
         self._channels: Channels = (None,) * ROWS
-        self._shares: dict[int, float] = {}
         self._figures: dict[int, str] = {}
-        self._scale, self._time, self._figures_at = Scale(), 0.0, 0.0
+        self._scale, self._figures_at = Scale(), 0.0
 
     def panel(self, state: ViewerState, explained: ExplainedFrame | None) -> ConceptPanel | None:
         """The panel, the same object as long as nothing changes; None where it is hidden."""
@@ -110,11 +107,17 @@ class ConceptView:
         series = engine, request.target, found.layer, explained.frame.source
         if series != self._series:
             self._start_over(series)
-        frozen = request.frame is not None
-        self._note_shares(found, at_once=frozen)
+        frozen, steady, now = request.frame is not None, explained.shares, time.monotonic()
+        shares = {
+            one.channel: one.share if steady is None else float(steady[one.channel])
+            for one in found.maps
+        }
+        if frozen or now - self._figures_at > FIGURES_S:
+            self._figures, self._figures_at = {}, now
+        self._figures = {one: percent(share) for one, share in shares.items()} | self._figures
         ranks = {
             channel: abs(share) * (NAMED if gallery and gallery.name(found.layer, channel) else 1)
-            for channel, share in self._shares.items()
+            for channel, share in shares.items()
         }
         self._channels = sorted_rows(() if frozen else self._channels, ranks)
         scale, inner = self._scale(found.scale), explained.result.region.inner
@@ -127,7 +130,7 @@ class ConceptView:
             return ConceptRow(
                 channel=one.channel,
                 name=NO_MAP + name if one.without_map else name,
-                share=self._shares[one.channel],
+                share=shares[one.channel],
                 figure=self._figures[one.channel],
                 intensity=intensity(one.strength, inner, one.scale / scale),
                 pictures=gallery.pictures(found.layer, one.channel) if gallery else (),
@@ -135,20 +138,6 @@ class ConceptView:
             )
 
         return tuple(map(row, self._channels))
-
-    def _note_shares(self, found: ConceptResult, at_once: bool) -> None:
-        """Averages the shares; the figures change now and then only."""
-        now = time.monotonic()
-        kept = 0.0 if at_once else math.exp(-(now - self._time) / AVERAGED_S)
-        before, self._time = self._shares, now
-        self._shares = {
-            one.channel: kept * before.get(one.channel, one.share) + (1 - kept) * one.share
-            for one in found.maps
-        }
-        if at_once or now - self._figures_at > FIGURES_S:
-            self._figures, self._figures_at = {}, now
-        for channel, share in self._shares.items():
-            self._figures.setdefault(channel, percent(share))
 
 
 def sorted_rows(before: Channels, ranks: Mapping[int, float]) -> Channels:

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from realtime_lrp.config.names import ABOUT
 from realtime_lrp.engine.result import TINY, ResultMap
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
-from realtime_lrp.realtime.stats import Meter
-from realtime_lrp.realtime.viewer.compose import Columns
+from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.hud import (
     PRESENTED_SCALE,
@@ -26,14 +24,11 @@ from realtime_lrp.view.hud import (
     percent,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.scene import ExplainedPicture, Panel
+from realtime_lrp.view.scene import Panel
 
 BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
 
 PRESENTED = 3  # how many classes the presenter view names
-
-OLD_ANSWER_MS = 1000
-"""From this age on an answer to an earlier picture than the shown one is marked as old."""
 
 UNFAITHFUL = "Blurring what is relevant changes this answer no more than blurring anything else."
 
@@ -44,13 +39,13 @@ BUSY = 0.85  # the others wait for a stage that works for this share of the time
 class Rates:
     """The rates of capture, screen and maps, and the ages of what is shown."""
 
+    stats: Stats
     captured: Meter = field(default_factory=Meter)  # how many a second
     shown: Meter = field(default_factory=Meter)
     maps: Meter = field(default_factory=Meter)
     # seconds that the stage waits for frames, each second
     drawing_waits: Meter = field(default_factory=Meter)
     network_waits: Meter = field(default_factory=Meter)
-    dropped: int = 0  # frames that were never shown
     picture_ms: float = 0.0  # age of the shown picture
     map_ms: float | None = None  # age of the shown map, None before the first
 
@@ -59,60 +54,6 @@ class Rates:
         busy = {"network": 1 - self.network_waits.rate(), "drawing": 1 - self.drawing_waits.rate()}
         stage = max(busy, key=lambda name: busy[name])
         return stage if busy[stage] >= BUSY else "camera"
-
-
-def figure_columns(
-    state: ViewerState,
-    explained: ExplainedFrame | None,
-    drawn: ExplainedPicture | None,
-    rates: Rates,
-    source: str,
-    *,
-    name: str = "",
-    problem: str = "",
-    refusal: str = "",
-    further: bool = False,
-    outdated: bool = False,
-    own: bool = True,
-) -> Columns:
-    """The figures of a network that the state asks for.
-
-    An outdated explanation is of another file than the picture shown: then there is no answer. One
-    that is not `own` is of an earlier picture. A `further` network leaves to the first one what all
-    have in common; `problem` and `refusal` say why its target, or its method, has no map.
-    """
-    left: list[Block] = []
-    right: list[Block] = []
-    legends: tuple[Legend | None, ...] = ()
-    shown = state.shown_figures
-    if explained and drawn and not problem:
-        legends = tuple(legend_of(panel, state.look, explained) for panel in drawn.panels)
-    if explained and drawn and state.about:
-        names = explained.names if state.tiled else explained.names[:1]
-        left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
-    if explained and drawn and not outdated:
-        legend = legends[0] if legends and not state.tiled else None
-        if "answer" in shown and state.presenting:
-            right += presented(explained, legend, problem)
-        elif "answer" in shown:
-            right.append(answer_bars(explained))
-        if "setting" in shown:
-            setting = setting_rows(explained, "rates" in shown, name, problem)
-            right.append((*setting, legend) if legend and not state.presenting else setting)
-        empty = [] if problem else empty_maps(explained)[: None if state.tiled else 1]
-        if right and any(empty):
-            sentences = (Paragraph(text, "") for text in dict.fromkeys(filter(None, empty)))
-            right[-1] = (*right[-1], *sentences)
-        if right and not own and (rates.map_ms or 0) >= OLD_ANSWER_MS:
-            age = f"of a picture {(rates.map_ms or 0) / 1000:.1f} s ago"
-            right[0] = (Row("old", age, warn=True), *right[0])
-        if refusal and state.with_figures:
-            right.append((Paragraph("", refusal),))
-        if state.request.probe and not further:
-            right.append(probe_rows(explained))
-    if "rates" in shown:
-        left.append(rate_rows(rates, state, source or "...", explained, further))
-    return Columns(tuple(left), tuple(right), legends)
 
 
 def presented(explained: ExplainedFrame, legend: Legend | None, problem: str) -> list[Block]:
@@ -184,7 +125,7 @@ def rate_rows(
         Row("camera", f"{rates.captured.rate():.1f} fps"),
         Row("shown", f"{rates.shown.rate():.1f} fps"),
         maps,
-        Row("dropped", f"{rates.dropped}"),
+        Row("dropped", f"{rates.stats.frames_dropped}"),
         Row("age of picture", _milliseconds(rates.picture_ms)),
         age,
         Row("slowest part", "..." if rates.map_ms is None else rates.limit()),

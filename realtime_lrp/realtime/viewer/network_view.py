@@ -1,37 +1,65 @@
-"""What the view knows of one network: its newest maps, its figures, its part of the canvas."""
+"""What the view knows of one network: its newest maps, its figures, its part of the canvas.
+
+The `Scene` of each is what recordings and snapshots get as well; passing notices stand on the
+screen only.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from realtime_lrp.config.names import ABOUT
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
+from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
-from realtime_lrp.realtime.viewer.compose import Columns, compose, fits, passing_notice
-from realtime_lrp.realtime.viewer.concept_view import described_layers
+from realtime_lrp.realtime.viewer.concept_view import described_layers, followed_caption
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
-from realtime_lrp.realtime.viewer.figures import Rates, figure_columns
+from realtime_lrp.realtime.viewer.figures import (
+    Rates,
+    answer_bars,
+    empty_maps,
+    legend_of,
+    presented,
+    probe_rows,
+    rate_rows,
+    setting_rows,
+)
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
+from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.scene import ExplainedPicture, Scene
+from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
 
 if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.realtime.engine_cache import EngineChoice
 
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
 FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
+
+OLD_ANSWER_MS = 1000
+"""From this age on an answer to an earlier picture than the shown one is marked as old."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The figures at the left and at the right, and the legend of each map."""
+
+    left: tuple[Block, ...] = ()
+    right: tuple[Block, ...] = ()
+    legends: tuple[Legend | None, ...] = ()
 
 
 class NetworkView:
     """The newest maps and the figures of one network."""
 
-    further = False
+    further = False  # whether it leaves to another one what all have in common
 
     def __init__(self, relevance: RelevanceThread, name: str = ""):
         self.relevance, self.stats, self.name = relevance, relevance.stats, name
@@ -40,11 +68,10 @@ class NetworkView:
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
         self.maps: ExplainedPicture | None = None  # those of `newest`, ready for drawing
         self.scene: Scene | None = None  # drawn last
-        self.columns, self.rates = Columns(), Rates()
+        self.columns, self.rates = Columns(), Rates(self.stats)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
         self._scale_maps = MapScaler()
-        self._labels: tuple[Engine, tuple[str, ...]] | None = None
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
@@ -69,12 +96,62 @@ class NetworkView:
             self._old_since = time.monotonic()
 
     def passing(self, state: ViewerState) -> str:
-        state = self._named(state)
-        now, shown = time.monotonic(), self.newest.names if self.newest else ()
-        old = self._old_since is not None and now - self._old_since > OLD_MAP_S
-        return passing_notice(state, now, self.relevance.doing, shown, old)
+        """The lines for the screen alone: no recording and no snapshot has them."""
+        now, doing = time.monotonic(), self.relevance.doing
+        notice = state.notice.text if now < state.notice.until else ""
+        if state.lecture:
+            notice = _lines(notice, state.lecture[state.step].say)
+        if doing or not self.newest:
+            return notice or doing or "preparing the first map"
+        if self._old_since is not None and now - self._old_since > OLD_MAP_S:
+            return _lines(notice, _preparing(self._named(state).choice, self.newest.names))
+        return notice
 
-    def prepare(
+    def compose(
+        self,
+        state: ViewerState,
+        version: int,
+        frame: Item[np.ndarray],
+        source: str,
+        size: tuple[int, int],
+        trouble: str = "",
+    ) -> Scene:
+        """The scene to draw; it is kept in `scene`."""
+        state, explained, drawn = self._named(state), self.newest, self.maps
+        self._renew_columns(state, version, frame, source)
+        own = explained is not None and explained.frame.value is frame.value
+        if explained and (
+            explained.frame.value.shape != frame.value.shape or (state.paired and not own)
+        ):
+            explained = drawn = None  # the map does not belong on this picture
+        elif explained and drawn and not fits(explained, frame):
+            explained, drawn = None, _without_maps(drawn, frame.value)
+        if explained and own and explained.request.mask is state.request.mask:
+            picture = explained.picture
+        else:
+            picture = covered(frame.value, state.request.mask)
+        self.scene = Scene(
+            size=size,
+            picture=picture,
+            explained=drawn,
+            tiled=state.tiled,
+            look=state.look,
+            left=self.columns.left,
+            right=self.columns.right,
+            legends=self.columns.legends if state.tiled and drawn else (),
+            notice=trouble,
+            with_figures=state.with_figures,
+            text_size=state.text_size,
+            awaited=_awaited(state, drawn, explained),
+            patches=_flipped_patches(state, explained),
+            network="" if state.alone else self.name,
+            title=followed_caption(explained) if explained and drawn else "",
+        )
+        self.explained = self.newest
+        self.has_map = bool(self.newest) and drawn is self.maps
+        return self.scene
+
+    def _renew_columns(
         self, state: ViewerState, version: int, frame: Item[np.ndarray], source: str
     ) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.
@@ -91,29 +168,46 @@ class NetworkView:
         self._columns_key = key
         self.rates.picture_ms = 1000 * (now - frame.time)
         self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
-        self.columns = figure_columns(
-            state, explained, self.maps, self.rates, source,
-            name=self.name, problem=self.problem, refusal=self.refusal, further=self.further,
-            outdated=outdated, own=explained is not None and explained.frame.value is frame.value,
-        )  # fmt: skip
+        left: list[Block] = []
+        right: list[Block] = []
+        legends: tuple[Legend | None, ...] = ()
+        if explained and self.maps and not self.problem:
+            legends = tuple(legend_of(one, state.look, explained) for one in self.maps.panels)
+        if explained and state.about:
+            names = explained.names if state.tiled else explained.names[:1]
+            left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
+        if explained and not outdated:
+            right = self._answer_blocks(state, explained, *() if state.tiled else legends[:1])
+            if right and explained.frame.value is not frame.value:
+                right[0] = (*_age_rows(self.rates), *right[0])
+            if self.refusal and state.with_figures:
+                right.append((Paragraph("", self.refusal),))
+            if state.request.probe and not self.further:
+                right.append(probe_rows(explained))
+        if "rates" in state.shown_figures:
+            left.append(rate_rows(self.rates, state, source or "...", explained, self.further))
+        self.columns = Columns(tuple(left), tuple(right), legends)
 
-    def compose(
-        self, state: ViewerState, frame: Item[np.ndarray], trouble: str, size: tuple[int, int]
-    ) -> Scene:
-        """The scene to draw; it is kept in `scene`."""
-        self.scene = compose(
-            self._named(state),
-            frame,
-            self.newest,
-            self.maps,
-            self.columns,
-            trouble,
-            size,
-            "" if state.alone else self.name,
-        )
-        self.explained = self.newest
-        self.has_map = bool(self.newest) and self.scene.explained is self.maps
-        return self.scene
+    def _answer_blocks(
+        self,
+        state: ViewerState,
+        explained: ExplainedFrame,
+        legend: Legend | None = None,
+    ) -> list[Block]:
+        """The answer and what explains it; with the legend of a map that stands alone."""
+        shown, blocks = state.shown_figures, list[Block]()
+        if "answer" in shown and state.presenting:
+            blocks += presented(explained, legend, self.problem)
+        elif "answer" in shown:
+            blocks.append(answer_bars(explained))
+        if "setting" in shown:
+            setting = setting_rows(explained, "rates" in shown, self.name, self.problem)
+            blocks.append((*setting, legend) if legend and not state.presenting else setting)
+        empty = [] if self.problem else empty_maps(explained)[: None if state.tiled else 1]
+        if blocks:
+            sentences = (Paragraph(text, "") for text in dict.fromkeys(filter(None, empty)))
+            blocks[-1] = (*blocks[-1], *sentences)
+        return blocks
 
     def _named(self, state: ViewerState) -> ViewerState:
         """The state with the name of the composite that `auto` is for this network."""
@@ -133,20 +227,23 @@ class NetworkView:
             return None
         if self._answer is None or self._answer[0] is not explained:
             engine, target = explained.engine, explained.request.target
-            scores, canonical = explained.result.scores, engine.explainer.canonical(target)
-            labels, unsuited = self._labels_of(engine, len(scores)), engine.explainer.unsuited
-            warning = engine.network.warning or engine.explainer.advice
-            self._answer = explained, Answer(
-                scores, labels, target, canonical, warning, unsuited, engine.auto_composite,
-                engine.concepts.layers, described_layers(engine, engine.gallery),
-                engine.concept_layer or "",
-            )  # fmt: skip
+            explainer, scores = engine.explainer, explained.result.scores
+            self._answer = (
+                explained,
+                Answer(
+                    scores=scores,
+                    labels=tuple(engine.network.labels or map(engine.label, range(len(scores)))),
+                    asked=target,
+                    target=explainer.canonical(target),
+                    warning=engine.network.warning or explainer.advice,
+                    unsuited=explainer.unsuited,
+                    auto_composite=engine.auto_composite,
+                    concept_layers=engine.concepts.layers,
+                    described_layers=described_layers(engine, engine.gallery),
+                    concept_layer=engine.concept_layer or "",
+                ),
+            )
         return self._answer[1]
-
-    def _labels_of(self, engine: Engine, classes: int) -> tuple[str, ...]:
-        if self._labels is None or self._labels[0] is not engine:
-            self._labels = engine, tuple(map(engine.label, range(classes)))
-        return self._labels[1]
 
 
 class FollowingNetworkView(NetworkView):
@@ -180,7 +277,7 @@ class FollowingNetworkView(NetworkView):
         event = super().refused()
         if not isinstance(event, ChoiceRefused):
             return None
-        self.refusal = event.reason if event.choice else ""
+        self.refusal = event.reason
         return NoticeGiven(f"{self.name}: {event.reason}")
 
     def passing(self, state: ViewerState) -> str:
@@ -190,13 +287,81 @@ class FollowingNetworkView(NetworkView):
         return super().passing(replace(state, notice=Notice(), lecture=()))
 
     def compose(
-        self, state: ViewerState, frame: Item[np.ndarray], trouble: str, size: tuple[int, int]
+        self,
+        state: ViewerState,
+        version: int,
+        frame: Item[np.ndarray],
+        source: str,
+        size: tuple[int, int],
+        trouble: str = "",
     ) -> Scene:
-        """As of the first network; without a map if it has no such class."""
+        """As of the first network, which tells the trouble; no map if it has no such class."""
         if self.problem:
             state = replace(state, look=replace(state.look, style="off"))
         if state.paired and self.newest:
             frame = self.newest.frame  # each network shows pictures at its own pace
-        scene = super().compose(state, frame, "", size)
+        scene = super().compose(state, version, frame, source, size)
         self.has_map = self.has_map and not self.problem
         return scene
+
+
+def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
+    """Whether an explanation is of the file or camera, and of the size, of a frame.
+
+    A frozen frame that was mirrored since it was explained is another picture.
+    """
+    then = explained.frame
+    mirrored = then.number == frame.number and then.value is not frame.value
+    same_size = then.value.shape == frame.value.shape
+    return same_size and then.source == frame.source and not mirrored
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(filter(None, texts))
+
+
+def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
+    missing = [name for name in (choice.name, *choice.also) if name not in shown]
+    text = f"preparing {', '.join(missing or (choice.name,))}"
+    text += " with random weights" if choice.random else ""
+    text += f" (still shown: {shown[0]})" if shown[0] != choice.name else ""
+    return text
+
+
+def _age_rows(rates: Rates) -> list[Row]:
+    """How old the answer is, where that is worth a line."""
+    age = rates.map_ms or 0
+    text = f"of a picture {age / 1000:.1f} s ago"
+    return [Row("old", text, warn=True)] if age >= OLD_ANSWER_MS else []
+
+
+def _awaited(
+    state: ViewerState, drawn: ExplainedPicture | None, explained: ExplainedFrame | None
+) -> tuple[str, ...]:
+    if not state.tiled or drawn is None:
+        return ()
+    unsuited = explained.engine.explainer.unsuited if explained else state.unsuited
+    choice, shown = state.choice, [panel.name for panel in drawn.panels]
+    wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
+    missing = [name for name in wanted if name not in shown]
+    return tuple(missing[: max(0, len(wanted) - len(shown))])
+
+
+def _without_maps(drawn: ExplainedPicture, picture: np.ndarray) -> ExplainedPicture:
+    """The same panels, empty, on the first picture of another file: they get its maps soon."""
+    panels = (replace(one, intensity=np.zeros_like(one.intensity)) for one in drawn.panels)
+    return ExplainedPicture(picture, drawn.box, tuple(panels))
+
+
+def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:
+    """What the faithfulness probe flipped, where it lies in the picture."""
+    if explained is None or explained.probed is None or not state.request.probe:
+        return None
+    region, probed = explained.result.region, explained.probed
+    x0, y0, x1, y1 = region.box
+    left, top, right, bottom = region.inner
+    across, down = (x1 - x0) / (right - left), (y1 - y0) / (bottom - top)
+    rows, columns = region.size
+    x, y = x0 - left * across, y0 - top * down
+    box = x, y, x + columns * across, y + rows * down
+    return Patches(probed.relevant_patches, probed.random_patches, box)

@@ -17,12 +17,20 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.stats import Waiting
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.compose import Columns, draw_over
 from realtime_lrp.realtime.viewer.concept_view import ConceptView
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.network_view import FIGURES_S, FollowingNetworkView, NetworkView
+from realtime_lrp.realtime.viewer.network_view import (
+    FIGURES_S,
+    Columns,
+    FollowingNetworkView,
+    NetworkView,
+)
+from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
+from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
+from realtime_lrp.view.controls import draw_brush, draw_controls
+from realtime_lrp.view.notices import draw_marks, draw_notice
 from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, size_beside
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
@@ -226,8 +234,40 @@ class View:
             frame, answer, split.pictures, timeline, split.concept_rows, split.free
         )
         self._set(handle(self.state, drawn))
-        status, passing, now = self._status(), self._passing(), time.monotonic()
-        self._show(draw_over(self.canvas, self._artist, split, self.state, status, passing, now))
+        self._show(self._drawn_over(self.canvas, split))
+
+    def _drawn_over(self, canvas: np.ndarray, split: SplitScene) -> np.ndarray:
+        """The canvas, or a copy of it with menus, controls and notices: what the screen shows."""
+        state, status, now = self.state, self._status(), time.monotonic()
+        frozen = "frozen" if status else "frozen: Space goes on"
+        marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
+        pairs = zip(self._passing(), split.scenes, strict=True)
+        notices = ["" if one.notice else text for text, one in pairs]
+        moving = now < state.pointer.until or state.pointer.holds
+        if not (any(notices) or marks or state.menu or moving):
+            return canvas
+        artist, controls = self._artist, state.controls(now)
+        canvas = artist.buffers.copy(canvas)
+        rows = controls.area[1] if controls else split.size[0]
+        for number, notice in enumerate(notices):
+            if notice:
+                area = split.notice_area(number, notice, rows)
+                letters = split.scenes[number].letters
+                artist.decals.draw(canvas, draw_notice, notice, area, letters)
+        if marks:
+            box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # above the controls
+            artist.decals.draw(canvas, draw_marks, marks, box, split.letters)
+        if state.shown and (brush := brush_at_pointer(state, now)):
+            box, middle = brush
+            draw_brush(canvas, box, state.shown.value.shape, middle, brush_radius(state))
+        if controls:
+            bar = progress(state.timeline) if state.timeline else None
+            running = {"freeze": bool(state.frozen), "record": status.startswith("recording")}
+            undone = [action for action, runs in running.items() if runs]
+            draw_controls(canvas, controls, bar, undone, (state.pointer.x, state.pointer.y))
+        if state.menu:
+            state.menu.draw(canvas, split.letters, split.free)
+        return canvas
 
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
         state, trouble = self.state, self.capture.trouble
@@ -238,13 +278,14 @@ class View:
         boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
-            network.prepare(state, self._version, frame, self.capture.source.described)
-            scene = network.compose(state, frame, trouble, (y1 - y0, x1 - x0))
+            scene = network.compose(
+                state, self._version, frame, self.capture.source.described, (y1 - y0, x1 - x0),
+                trouble,
+            )  # fmt: skip
             if not self.figures_in_picture or in_panel:
-                scene = network.scene = replace(scene, left=(), right=(), with_figures=False)
-            if concepts:
-                scene = network.scene = replace(scene, titled=True)
-            scenes.append(scene)
+                scene = replace(scene, left=(), right=(), with_figures=False)
+            network.scene = replace(scene, titled=concepts is not None)
+            scenes.append(network.scene)
         return SplitScene(size, tuple(scenes), boxes, concepts)
 
     def _passing(self) -> tuple[str, ...]:
@@ -260,5 +301,4 @@ class View:
                 network.stats.map_age_ms.append(1000 * (now - network.newest.frame.time))
 
     def _drop(self, frames: int) -> None:
-        self.first.rates.dropped += frames
-        self._stats.frames_dropped = self.first.rates.dropped
+        self._stats.frames_dropped = (self._stats.frames_dropped or 0) + frames

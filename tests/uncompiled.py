@@ -38,8 +38,8 @@ class Uncompiled:
             list(self._signature),
             list(inputs),
         )
-        self.structured_outputs = self.python_function(*tensors)
-        return self.structured_outputs
+        outputs = self.structured_outputs = self.python_function(*tensors)
+        return outputs  # another thread may have set the attribute meanwhile
 
 
 def begin():

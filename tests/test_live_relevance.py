@@ -180,11 +180,6 @@ def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_
         assert running.thread.engine_cache.refused() is None
         assert running.explain(frames[2]).engine.name == "epsilon_plus_flat"
         assert running.thread.choice == choice and running.thread.doing == ""
-        also = ("gradient", "grad_cam", "guided_backprop")
-        running.ask(choice=replace(choice, also=also))
-        running.wait(lambda: running.thread.engine_cache.refused())
-        running.wait(lambda: running.explain(frames[2]).engine.also)
-        assert running.thread.maps.newest().value.names == ("epsilon_plus_flat", "gradient")
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,9 @@ def test_panels_that_the_network_refuses_are_left_out():
     assert state.request.choice.also == ("grad_cam",)
     assert state.notice.text == "not for this network: guided_backprop"
     assert pressed(started(), "p").request.choice.also == ("guided_backprop", "grad_cam")
+    chosen = config.load(command="live").config
+    early = pressed(first_state(chosen, first_request(chosen)), "p")
+    assert handle(early, events.FrameDrawn(FRAME, vit)).request.choice.also == ("grad_cam",)
 
 
 def test_only_a_second_esc_within_two_seconds_ends():
@@ -441,8 +444,6 @@ def test_a_refused_choice_goes_back_to_what_is_shown():
     assert changes(pressed(state, "p"), handle(pressed(state, "p"), refused)) == expected
     later = handle(pressed(state, "p composite:epsilon"), refused)
     assert later.request.choice.composite == "epsilon" and later.tiled
-    partly = events.ChoiceRefused(None, "no grad_cam", replace(asked, also=("gradient",)))
-    assert handle(pressed(state, "p"), partly).tiled
 
 
 def test_the_settings_give_the_view_that_is_shown():

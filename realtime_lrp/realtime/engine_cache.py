@@ -9,7 +9,6 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -82,7 +81,7 @@ class EngineCache:
         self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()
         self._ready[self._named(choice)] = first
         self._impossible: EngineChoice | None = None
-        self._refused: tuple[EngineChoice | None, str] | None = None
+        self._refused: tuple[EngineChoice, str] | None = None
         self._wanted: EngineChoice | None = None
         self._concepts: tuple[Engine, ConceptRequest] | None = None
         self._changed = threading.Condition()
@@ -130,11 +129,8 @@ class EngineCache:
                 self._changed.notify()
         return False
 
-    def refused(self) -> tuple[EngineChoice | None, str] | None:
-        """A choice that could not be prepared, and why; each is returned once.
-
-        The choice is None where the engine is ready but lacks some of the maps.
-        """
+    def refused(self) -> tuple[EngineChoice, str] | None:
+        """A choice that could not be prepared, and why; each is returned once."""
         with self._changed:
             refused, self._refused = self._refused, None
             return refused
@@ -168,24 +164,17 @@ class EngineCache:
             if self._wanted == choice:
                 self._wanted = None
                 self._impossible = None if engine else choice
-                self._refused = (self._impossible, problem) if problem else None
+                self._refused = (choice, problem) if problem else None
 
     def _try(self, choice: EngineChoice) -> tuple[Engine | None, str]:
-        """The engine of a choice, if necessary without some of the `also` maps; and the problem."""
+        """The engine of a choice, or the problem."""
         try:
             return self._build(choice), ""
         except Error as error:
-            problem = first_line(error)
+            return None, first_line(error)
         except Exception as error:
             log.error("preparing %s failed: %s", choice, first_line(error))
             return None, first_line(error)
-        engine: Engine | None = None
-        possible: tuple[str, ...] = ()
-        for name in choice.also:
-            with suppress(Error):
-                engine = self._build(replace(choice, also=(*possible, name)))
-                possible = (*possible, name)
-        return engine, problem
 
     def _build(self, choice: EngineChoice) -> Engine:
         config = choice.config(self._config)

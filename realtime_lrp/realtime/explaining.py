@@ -265,22 +265,25 @@ class RelevanceThread:
         begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
 
         def show(result: Result) -> float:
-            shares = result.concepts and self._shares.add(series, result.concepts, start)
-            self.maps.put(
-                ExplainedFrame(
-                    frame, picture, request, engine, result,
-                    self._uncovered(frame, picture, engine, result),
-                    self._probed(picture, request, engine, result), shares,
-                    self._loss_of(engine, picture, result),
-                ),
-                frame.time,
-            )  # fmt: skip
+            found = result.concepts
+            explained = ExplainedFrame(
+                frame=frame,
+                picture=picture,
+                request=request,
+                engine=engine,
+                result=result,
+                uncovered=self._uncovered(frame, picture, engine, result),
+                probed=self._probed(picture, request, engine, result),
+                shares=None if found is None else self._shares.add(series, found, start),
+                loss=self._loss_of(engine, picture, result),
+            )
             now = time.monotonic()
             if not self.stats.maps:
                 log.info("first map, %.2f s after its picture", now - frame.time)
                 memory.leave_out_of_collection()
             self.failing, self._failures = "", 0
             self.stats.map_made(1, now - start)
+            self.maps.put(explained, frame.time)
             return now - start
 
         return begun, show

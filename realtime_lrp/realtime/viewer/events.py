@@ -104,7 +104,7 @@ class SourceChanged(Event):
 class ChoiceRefused(Event):
     """An engine could not be prepared."""
 
-    choice: EngineChoice | None  # which one; None where only some of its maps are missing
+    choice: EngineChoice  # which one
     reason: str
     shown: EngineChoice  # the choice of the engine whose maps are shown
 

@@ -179,8 +179,8 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         state = state.with_request(mask=None)  # the source changed its size
     if answer is None:
         return state
-    if first:
-        state = _with_hint(state, answer.warning, event.time)
+    if first:  # the maps that the network has no use for are known from now on
+        state = _with_hint(state.with_choice(), answer.warning, event.time)
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
     state = follow_best(state)

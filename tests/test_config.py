@@ -20,11 +20,21 @@ def test_what_is_printed_from_tables_is_up_to_date(name):
 
 
 def test_config_yaml_is_the_schema_at_its_defaults():
-    """And each setting has a line in docs/configuration.md."""
+    """Every key is there, behind it a line about it."""
     assert config.load(ROOT / "config.yaml").config == config.Config()
+    text = (ROOT / "config.yaml").read_text(encoding="utf-8")
+    names = [key.rpartition(".")[2] for key in config.legal_keys()]
+    assert re.findall(r"^  (?:# )?(\w+): .*\S  # .", text, re.M) == names
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert re.findall(r"^- `(\w+\.\w+)` ", page, re.M) == config.legal_keys()
-    assert ", above 0 to 1)" in page and ", 1 to 256, " in page
+    assert re.findall(r"^\| `(\w+)` \|", page, re.M) == re.findall(r"^(\w+):", text, re.M)
+
+
+def test_an_option_sets_the_key_of_its_name():
+    """But for the two that docs/configuration.md names."""
+    others = {"--model": "model.name", "--also-model": "live.also_models"}
+    for option, key in config.OPTIONS.items():
+        name = key.rpartition(".")[2].replace("_", "-")
+        assert option == f"--{name}" or others[option] == key
 
 
 def test_what_is_printed_can_be_read_back(tmp_path):

@@ -81,10 +81,13 @@ def notebook_page(path: Path) -> dict[str, str | bytes]:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Replaces formulas by marks, because Markdown would take them apart.
 
-    Links to notebooks lead to their pages.
+    Links to notebooks lead to their pages, and the page on settings ends with config.yaml.
     """
     markdown = re.sub(r"(\]\([^)\s]*\bnotebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
     text, page.meta["formulas"] = without_formulas(with_tables_for_diagrams(markdown))
+    if page.file.src_uri == "docs/configuration.md":
+        settings = (HOME / "config.yaml").read_text(encoding="utf-8")
+        text += f"\n## config.yaml\n\n```{{.yaml .settings}}\n{settings}```\n"
     return text
 
 

@@ -1,7 +1,7 @@
 """The schema of config.yaml: every key, default, unit and limit, once.
 
-The text under a key is what users read in config.yaml, --help and docs/configuration.md. After a
-change run `python assets/make/make_assets.py printed`.
+The text under a key is what users read in config.yaml and --help. After a change run
+`python assets/make/make_assets.py printed`.
 The type of a key says more: `Option`, that --key sets it, and the `Names` that it takes.
 """
 

@@ -197,7 +197,7 @@ def test_an_evaluation_measures_the_same(monkeypatch):
 
 def test_a_function_is_compiled_once_however_many_threads_call_it(compiled):
     traced, start = [], threading.Barrier(4)
-    lazy = functions.Lazy(lambda: traced.append(1) or 7, [])
+    lazy = functions.Lazy(lambda: traced.append(1) or 7)
 
     def call(_):
         start.wait()

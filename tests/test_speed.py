@@ -134,7 +134,9 @@ def test_kernels_are_kept_where_tensorflow_can(rng):
     """If the operation is available, every convolution of a map uses it."""
     if not onednn.available(tf.float32):
         pytest.skip("this TensorFlow has no such operation")
-    operations = Explainer(rectified())._run.traced().graph.get_operations()
+    explainer = Explainer(rectified())
+    explainer(rng.normal(size=(1, *explainer.input_shape)))
+    operations = explainer._run.traced().graph.get_operations()
     kept = [op for op in operations if op.type == "_MklNativeFusedConv2D"]
     assert len(kept) == 2 + 1 + 2  # forward, z+ behind the first layer, back
     assert all(op.get_attr("is_filter_const") for op in kept)

@@ -8,7 +8,7 @@ from keras import layers, ops
 from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 
 from realtime_lrp import Explainer
-from realtime_lrp.relevance.concepts.concept_layers import concept_layers, default_layer
+from realtime_lrp.relevance.concepts.concept_layers import ConceptLayers
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports
@@ -182,11 +182,11 @@ def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extr
     graph = build_graph(keras.Model(x, h), "max")
     supports = compute_supports(graph, (4 * ROWS, 4 * COLUMNS, 3))
     shapes = {number: tuple(one.shape) for number, one in supports.items()}
-    grids = TokenGrids(graph, shapes)
-    grid, found = grids.grid(graph.outputs()["hidden"]), concept_layers(graph, shapes, grids)
+    grid = TokenGrids(graph, shapes).grid(graph.outputs()["hidden"])
+    found = ConceptLayers(graph, shapes)
     if cells is None:
-        assert grid is None and not {"first", "hidden"} & {*found}
+        assert grid is None and not {"first", "hidden"} & {*found.names}
     else:
         assert (grid.rows, grid.columns, grid.cells.tolist()) == (ROWS, COLUMNS, cells)
-        assert {"first", "hidden"} < {*found}
-        assert default_layer(graph, found, grids) == "hidden"
+        assert {"first", "hidden"} < {*found.names}
+        assert found.default == "hidden"

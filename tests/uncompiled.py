@@ -16,30 +16,21 @@ class Uncompiled:
 
     traces = 1
 
-    def __init__(self, function, signature, xla=False):
-        self.python_function, self._signature = function, signature
-        self.structured_outputs = None
+    def __init__(self, function, xla=False):
+        self.python_function = function
 
     @property
     def function(self):
         """It is its own."""
         return self
 
-    def traced(self):
+    def traced(self, *inputs):
         """Nothing is compiled."""
         return self
 
     def __call__(self, *inputs):
-        """Runs it with tensors of the types of its signature."""
-        import tensorflow as tf
-
-        tensors = tf.nest.map_structure(
-            lambda spec, value: tf.convert_to_tensor(value, spec.dtype),
-            list(self._signature),
-            list(inputs),
-        )
-        outputs = self.structured_outputs = self.python_function(*tensors)
-        return outputs  # another thread may have set the attribute meanwhile
+        """Runs it."""
+        return self.python_function(*inputs)
 
 
 def begin():

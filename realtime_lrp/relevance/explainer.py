@@ -6,6 +6,7 @@ public interface and the order in which an explainer is built.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -16,7 +17,7 @@ from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import export
-from realtime_lrp.relevance.concepts.channels import channels_of_layer, no_prior
+from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.export import explainer_provenance, kept_arguments, layer_rules
@@ -27,9 +28,7 @@ from realtime_lrp.relevance.maps.compiled import (
     Lazy,
     explain_function,
     run_in_parts,
-    signature_of,
 )
-from realtime_lrp.relevance.maps.layer_views import layers_function
 from realtime_lrp.relevance.maps.methods import guided_rectifiers
 from realtime_lrp.relevance.maps.perturbed import baseline_named
 from realtime_lrp.relevance.maps.plan import Options
@@ -230,7 +229,6 @@ class Explainer(ConceptViews):
         self.differences = tuple(plan.difference for plan in plans)
         self.passes = sum(plan.samples for plan in plans)
         self._graph, self._xla = graph, xla
-        self._signature = signature_of(self.input_shape, self.classes)
         self._compile()
         self._shapes = {number: tuple(one.shape) for number, one in supports.items()}
 
@@ -327,27 +325,24 @@ class Explainer(ConceptViews):
 
         The result is a function of pictures that explains the explainer's own target, or the
         targets that its second argument gives; with `top` its third argument is a prior (see
-        `channels_of_layer`). It returns tensors that the device may still be computing. An account
+        `Layer.beside_maps`). It returns tensors that the device may still be computing. An account
         is float32 [B, 3]: the sum of what started, with the sign of the logits where the composite
         asks for it, the sum of its magnitude, and what biases took.
 
         Raises:
           UsageError: as `concepts`, for the layer.
         """
-        pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
-        signature: list[Any] = [pictures, self._signature[1]]
         channels, of_layer = 0, None
         if concept_layer is not None:
-            channels = self.channel_counts().get(concept_layer, 0)
-            of_layer = channels_of_layer(
-                self._plans[0], concept_layer, self._number(concept_layer), self._sharing,
-                min(top, channels), after,
-            )  # fmt: skip
-        if top:
-            signature.append(tf.TensorSpec([2, channels], tf.float32, name="prior"))
-        pipeline = explain_function(self._plans, before, after, of_layer)
-        compiled = Lazy(pipeline, signature, self._xla)
-        run = compiled.traced()
+            layer = self._layer(concept_layer)
+            channels = layer.channels
+            of_layer = partial(layer.beside_maps, min(top, channels), after)
+        compiled = Lazy(explain_function(self._plans, before, after, of_layer), self._xla)
+        run = compiled.traced(
+            tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
+            self._default,
+            *([tf.constant(no_prior(channels))] if top else []),
+        )
         if not top:  # the others are dropped one by one
             self._pipelines.append(compiled)
 
@@ -411,17 +406,13 @@ class Explainer(ConceptViews):
         return explainer_html(self._graph, self._plans[0].rules, about)
 
     def _compile(self) -> None:
-        """Makes modified weights, and the functions, which are compiled at their first call."""
-        _ = [plan.back for plan in self._plans]
-        self._run = Lazy(explain_function(self._plans), self._signature, self._xla)
-        self._run_shared = Lazy(  # several targets of one picture
-            explain_function(self._plans, shared=True),
-            signature_of(self.input_shape, self.classes, pictures=1), self._xla,
-        )  # fmt: skip
+        """Makes the functions, which are compiled at their first call."""
+        self._run = Lazy(explain_function(self._plans), self._xla)
+        several_targets = explain_function(self._plans, shared=True)
+        self._run_shared = Lazy(several_targets, self._xla)
         self._pipelines: list[Lazy] = []
-        self._layers = Lazy(layers_function(self._plans[0], self._as_built), self._signature)
         graph = self._graph  # not the explainer, which the function would keep in memory
-        self._scores = Lazy(lambda x: graph.forward(x)[graph.output], self._signature[:1])
+        self._scores = Lazy(lambda x: graph.forward(x)[graph.output])
 
 
 def _model_parts(

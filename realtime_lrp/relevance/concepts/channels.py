@@ -6,18 +6,21 @@ are computed once for each picture.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.concepts.concept_layers import not_reached
-from realtime_lrp.relevance.maps.compiled import ChannelOutput, Compute
+from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Back, Node, Part, Parts, total
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Product, Tensors
+from realtime_lrp.relevance.rules.rules import taking_several
 
 
 def past_gates(back: Back) -> Back:
@@ -56,181 +59,157 @@ def of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
     return handed
 
 
-def concepts_function(
-    plan: Plan, layer: str, number: int, count: int, sharing: Collection[int]
-) -> Compute:
-    """Makes the function (x, channels, target) -> scores, shares of all channels, maps.
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer whose channels are explained, by the plan of the explainer's own map.
 
-    Channels are int32 [B or 1, count]; -1 stands for one of those with the largest shares, which
-    come in order. Maps are float32 [B, count, H, W, C].
+    Attributes:
+      number: the number of its output.
+      channels: how many it has.
     """
 
-    def concepts(x: tf.Tensor, channels: tf.Tensor, target: Target) -> tuple[tf.Tensor, ...]:
-        tensors = plan.graph.forward(x)
-        begin = plan.start(tensors, target)
-        arrived = _relevance_at(plan, tensors, begin, None, number, layer)
+    plan: Plan
+    name: str
+    number: int
+    channels: int
+
+    def concepts(
+        self, count: int, x: tf.Tensor, channels: tf.Tensor, target: Target
+    ) -> tuple[tf.Tensor, ...]:
+        """Scores, shares of all channels, and maps float32 [B, count, H, W, C] of some.
+
+        Channels are int32 [B or 1, count]; -1 stands for one of those with the largest shares,
+        which come in order.
+        """
+        tensors = self.plan.graph.forward(x)
+        arrived = self.relevance(tensors, self.plan.start(tensors, target))
         shares = _channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(shares), count).indices
-        channels = tf.where(channels < 0, largest, channels)
-        maps = _channel_maps(plan, tensors, arrived, number, channels, sharing)
-        return tensors[plan.graph.output], shares, maps
+        maps = self._maps(tensors, arrived, tf.where(channels < 0, largest, channels), count)
+        return tensors[self.plan.graph.output], shares, maps
 
-    return concepts
+    def neurons(
+        self, count: int, x: tf.Tensor, channels: tf.Tensor, positions: tf.Tensor
+    ) -> tf.Tensor:
+        """The map of each of `count` neurons of one picture, where relevance 1 starts."""
+        tensors = self.plan.graph.forward(x)
+        output = tensors[self.number]
+        places = positions * self.channels + channels
+        one = tf.one_hot(places, output.shape[1:].num_elements(), dtype=output.dtype)
+        begin = tf.reshape(one, [count, *output.shape[1:]])
+        return self._to_the_picture(tensors, begin, count)[0]
 
+    def beside_maps(
+        self,
+        count: int,
+        after: Callable[[tf.Tensor], Any],
+        tensors: Numbered,
+        parts: Parts,
+        *prior: tf.Tensor,
+    ) -> ChannelOutput:
+        """The channels beside the maps of `explain_function`: what arrived is known from the first.
 
-def conditional_function(plan: Plan, layers: Mapping[int, str]) -> Compute:
-    """Makes the function (x, masks, target) -> scores, the map.
-
-    `layers`: number of a layer's output -> its name, the last layer first. There is a mask for
-    each, float32 [B or 1, channels]: 1 for channels whose relevance is kept, else 0.
-    """
-
-    def conditional(
-        x: tf.Tensor, masks: list[tf.Tensor], target: Target
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        tensors = plan.graph.forward(x)
-        relevance, start = plan.start(tensors, target), None
-        for (number, layer), mask in zip(layers.items(), masks, strict=True):
-            arrived = _relevance_at(plan, tensors, relevance, start, number, layer)
-            relevance, start = arrived * _shaped_as_channels(mask, arrived), number
-        parts = plan.graph.backward(tensors, relevance, past_gates(plan.back), start)
-        return tensors[plan.graph.output], tf.cast(total(parts[0]), tf.float32)
-
-    return conditional
-
-
-def peaks_function(
-    plan: Plan, layers: Mapping[str, int], seen: Mapping[str, np.ndarray | None]
-) -> Compute:
-    """Makes the function (x, target) -> scores, and for each layer the four arrays of `Peaks`.
-
-    `layers`: layer -> the number of its output; `seen`: layer -> which of its tokens stand for
-    patches, bool, None for feature maps.
-    """
-
-    def peaks(x: tf.Tensor, target: Target) -> tuple[tf.Tensor, dict[str, list[tf.Tensor]]]:
-        graph = plan.graph
-        needed = {node.output for number in layers.values() for node in graph.behind(number)}
-        nodes = [node for node in graph.nodes if node.output in needed]
-        tensors = graph.forward(x)
-        parts: Parts = defaultdict(list)
-        parts[graph.output].append(Part(plan.start(tensors, target)))
-        graph.hand_down(parts, nodes, tensors, past_gates(plan.back))
-        found = {}
-        for layer, number in layers.items():
-            output = _by_position(tensors[number])
-            arrived = parts.get(number)
-            relevance = _by_position(total(arrived)) if arrived else tf.zeros_like(output)
-            position = tf.argmax(relevance, 1, tf.int32)
-            if (tokens := seen[layer]) is not None:
-                position = tf.fill(tf.shape(position), -1)
-                output = tf.where(tokens[:, None], output, output.dtype.min)
-            found[layer] = [
-                tf.reduce_sum(relevance, 1), position,
-                tf.reduce_max(output, 1), tf.argmax(output, 1, tf.int32),
-            ]  # fmt: skip
-        return tensors[graph.output], found
-
-    return peaks
-
-
-def position_maps_function(
-    plan: Plan, number: int, count: int, sharing: Collection[int]
-) -> Compute:
-    """Makes the function (x, channels [count], positions [count]) -> maps [count, H, W, C].
-
-    Each map is that of one neuron of the tensor `number`; it starts with relevance 1. x has one
-    picture.
-    """
-
-    def maps(x: tf.Tensor, channels: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        tensors = plan.graph.forward(x)
-        output = tensors[number]
-        shape = output.shape[1:]
-        width = shape[-1]
-        one = tf.one_hot(positions * width + channels, shape.num_elements(), dtype=output.dtype)
-        begin = tf.reshape(one, [count, *shape])
-        return _to_the_picture(plan, tensors, begin, number, count, sharing)[0]
-
-    return maps
-
-
-def channels_of_layer(
-    plan: Plan,
-    layer: str,
-    number: int,
-    sharing: Collection[int],
-    count: int = 0,
-    after: Callable[[tf.Tensor], Any] | None = None,
-) -> Callable[..., ChannelOutput]:
-    """What `explain_function` takes to compute a layer's channels beside the maps.
-
-    What arrives at the layer is known from the first map: only the channels are handed down by
-    themselves, from the layer on. With `count` the function takes one further input, a prior
-    float32 [2, channels of the layer]. The chosen channels are those with the largest share of the
-    magnitude of all shares, 0 to 1, after the prior's first row is added to it and the result is
-    multiplied by its second row. `after` computes something of the chosen channels' maps.
-    """
-
-    def channels(tensors: Numbered, parts: Parts, *prior: tf.Tensor) -> ChannelOutput:
-        arrived = _arrived_at(parts, number, layer)
+        Only the channels are handed down by themselves, from the layer on. With `count` there is a
+        prior, float32 [2, channels]: the chosen channels are those with the largest share of the
+        magnitude of all shares, 0 to 1, after its first row is added and the result is multiplied
+        by its second row. `after` computes something of the chosen channels' maps.
+        """
+        arrived = self._arrived(parts)
         shares = _channel_sums(arrived)
-        if not prior or after is None:
+        if not prior:
             return ChannelOutput(shares)
         magnitudes = tf.abs(shares)
         of_all = tf.math.divide_no_nan(magnitudes, tf.reduce_sum(magnitudes, -1, keepdims=True))
         chosen = tf.math.top_k((of_all + prior[0][0]) * prior[0][1], count).indices
-        maps = _channel_maps(plan, tensors, arrived, number, chosen, sharing)
+        maps = self._maps(tensors, arrived, chosen, count)
         drawn = after(tf.reshape(maps, [-1, *tensors[0].shape[1:]]))
         return ChannelOutput(shares, chosen, drawn, maps)
 
-    return channels
+    def peaks(self, tokens: np.ndarray | None, tensors: Numbered, parts: Parts) -> list[tf.Tensor]:
+        """The four arrays of `Peaks`; `tokens` says which stand for patches, if it has tokens."""
+        output = _by_position(tensors[self.number])
+        arrived = parts.get(self.number)
+        relevance = _by_position(total(arrived)) if arrived else tf.zeros_like(output)
+        position = tf.argmax(relevance, 1, tf.int32)
+        if tokens is not None:
+            position = tf.fill(tf.shape(position), -1)
+            output = tf.where(tokens[:, None], output, output.dtype.min)
+        return [
+            tf.reduce_sum(relevance, 1), position,
+            tf.reduce_max(output, 1), tf.argmax(output, 1, tf.int32),
+        ]  # fmt: skip
+
+    def relevance(self, tensors: Numbered, begin: tf.Tensor, start: int | None = None) -> tf.Tensor:
+        """What reaches the layer's output from the tensor `start`; None is the network's output."""
+        back = past_gates(self.plan.back)
+        return self._arrived(self.plan.graph.backward(tensors, begin, back, start, self.number))
+
+    def _arrived(self, parts: Parts) -> tf.Tensor:
+        if self.number not in parts:
+            raise UsageError(
+                f"No relevance reaches the layer {self.name!r}: the scores do not depend on it, a "
+                "gate or attention weights come out of it, or another layer of the conditions "
+                "passes it by. Choose another layer.",
+                "layer",
+            )
+        return total(parts[self.number])
+
+    def _maps(
+        self, tensors: Numbered, arrived: tf.Tensor, channels: tf.Tensor, count: int
+    ) -> tf.Tensor:
+        """The map of each of some channels [B or 1, count] alone, float32 [B, count, H, W, C]."""
+        return self._to_the_picture(tensors, _each_alone(arrived, channels), count)
+
+    def _to_the_picture(self, tensors: Numbered, begin: tf.Tensor, count: int) -> tf.Tensor:
+        """The maps, float32 [B, count, H, W, C], of relevance [count * B, ...] at the layer."""
+        back = of_copies(past_gates(self.plan.back), count, self._sharing)
+        arrived = self.plan.graph.backward(tensors, begin, back, self.number)[0]
+        several = [count, -1, *tensors[0].shape[1:]]
+        maps = tf.reshape(tf.cast(total(arrived), tf.float32), several)
+        return tf.transpose(maps, [1, 0, 2, 3, 4])
+
+    @cached_property
+    def _sharing(self) -> Collection[int]:
+        return () if self.plan.options.keep < 1 else taking_several(self.plan.rules)
+
+
+def conditional(
+    layers: Sequence[Layer], x: tf.Tensor, masks: Sequence[tf.Tensor], target: Target
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Scores, and the map of what passes the layers, of which the last in the network is first.
+
+    There is a mask for each, float32 [B or 1, channels]: 1 for channels whose relevance is kept.
+    """
+    plan = layers[0].plan
+    tensors = plan.graph.forward(x)
+    relevance, start = plan.start(tensors, target), None
+    for layer, mask in zip(layers, masks, strict=True):
+        arrived = layer.relevance(tensors, relevance, start)
+        relevance, start = arrived * _shaped_as_channels(mask, arrived), layer.number
+    parts = plan.graph.backward(tensors, relevance, past_gates(plan.back), start)
+    return tensors[plan.graph.output], tf.cast(total(parts[0]), tf.float32)
+
+
+def peaks(
+    layers: Sequence[Layer], tokens: Sequence[np.ndarray | None], x: tf.Tensor, target: Target
+) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
+    """Scores, and the peaks of each layer, see `Layer.peaks`."""
+    plan = layers[0].plan
+    graph = plan.graph
+    needed = {node.output for layer in layers for node in graph.behind(layer.number)}
+    nodes = [node for node in graph.nodes if node.output in needed]
+    tensors = graph.forward(x)
+    parts: Parts = defaultdict(list)
+    parts[graph.output].append(Part(plan.start(tensors, target)))
+    graph.hand_down(parts, nodes, tensors, past_gates(plan.back))
+    return tensors[graph.output], [
+        layer.peaks(seen, tensors, parts) for layer, seen in zip(layers, tokens, strict=True)
+    ]
 
 
 def no_prior(channels: int) -> np.ndarray:
     """The prior that changes nothing."""
     return np.stack([np.zeros(channels, np.float32), np.ones(channels, np.float32)])
-
-
-def _channel_maps(
-    plan: Plan,
-    tensors: Numbered,
-    arrived: tf.Tensor,
-    number: int,
-    channels: tf.Tensor,
-    sharing: Collection[int],
-) -> tf.Tensor:
-    """The map of each of some channels [B or 1, count] by itself, float32 [B, count, H, W, C]."""
-    kept = _each_alone(arrived, channels)
-    return _to_the_picture(plan, tensors, kept, number, channels.shape[1], sharing)
-
-
-def _to_the_picture(
-    plan: Plan,
-    tensors: Numbered,
-    begin: tf.Tensor,
-    number: int,
-    count: int,
-    sharing: Collection[int],
-) -> tf.Tensor:
-    """The maps, float32 [B, count, H, W, C], of relevance [count * B, ...] at a tensor."""
-    back = of_copies(past_gates(plan.back), count, sharing)
-    relevance = tf.cast(total(plan.graph.backward(tensors, begin, back, number)[0]), tf.float32)
-    return tf.transpose(tf.reshape(relevance, [count, -1, *tensors[0].shape[1:]]), [1, 0, 2, 3, 4])
-
-
-def _relevance_at(
-    plan: Plan, tensors: Numbered, begin: tf.Tensor, start: int | None, number: int, layer: str
-) -> tf.Tensor:
-    """The relevance that reaches the output of a layer, `number`, from the tensor `start`."""
-    parts = plan.graph.backward(tensors, begin, past_gates(plan.back), start, number)
-    return _arrived_at(parts, number, layer)
-
-
-def _arrived_at(parts: Parts, number: int, layer: str) -> tf.Tensor:
-    if number not in parts:
-        raise not_reached(layer)
-    return total(parts[number])
 
 
 def _channel_sums(relevance: tf.Tensor) -> tf.Tensor:

@@ -5,35 +5,22 @@ some layers at once, without a map: what each carries, and where most of it is. 
 follows single channels from single positions to the picture, as the receptive field of a neuron.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.concepts.channels import (
-    concepts_function,
-    conditional_function,
-    peaks_function,
-    position_maps_function,
-)
-from realtime_lrp.relevance.concepts.concept_layers import (
-    checked_channels,
-    checked_top,
-    concept_layers,
-    concept_number,
-    default_layer,
-    seen_tokens,
-)
-from realtime_lrp.relevance.maps.compiled import Compute, Lazy, run_in_parts
+from realtime_lrp.relevance.concepts import channels as of_channels
+from realtime_lrp.relevance.concepts.channels import Layer
+from realtime_lrp.relevance.concepts.concept_layers import ConceptLayers
+from realtime_lrp.relevance.maps.compiled import Lazy, run_in_parts
 from realtime_lrp.relevance.maps.layer_views import LayerViews
 from realtime_lrp.relevance.maps.targets import Targets
 from realtime_lrp.relevance.network import checks
-from realtime_lrp.relevance.network.token_grids import TokenGrids
-from realtime_lrp.relevance.rules.rules import taking_several
 
 AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
@@ -97,7 +84,7 @@ class ConceptViews(LayerViews):
     _shapes: Mapping[int, Sequence[int]]
     """Number of a tensor -> its shape for one picture, with the batch."""
 
-    @cached_property
+    @property
     def concept_layers(self) -> tuple[str, ...]:
         """The layers with rows and columns whose channels may be concepts, from the input on.
 
@@ -106,25 +93,24 @@ class ConceptViews(LayerViews):
         layers of tokens, if each patch has one token there and the answer depends on these tokens;
         of its attention only what is added up behind it.
         """
-        return concept_layers(self._graph, self._shapes, self._grids)
+        return self._concepts.names
 
-    @cached_property
+    @property
     def concept_layer(self) -> str | None:
         """The one of `concept_layers` that shows most: the last one.
 
         Of a transformer it is the last of the hidden layers between two dense layers. In the sums
         behind them, to which all blocks add, single channels hardly answer to single things.
         """
-        return default_layer(self._graph, self.concept_layers, self._grids)
+        return self._concepts.default
 
     def channel_counts(self) -> dict[str, int]:
         """Every layer, as `layers` names them -> how many channels its output has."""
-        numbers = self._graph.outputs().items()
-        return {layer: int(self._shapes[number][-1]) for layer, number in numbers}
+        return self._concepts.channels()
 
     def check_concept_layer(self, layer: str) -> None:
         """Refuses a layer whose channels cannot be shown in pictures."""
-        self._seen_tokens(layer)
+        self._concepts.tokens(self._layer(layer).name)
 
     def concepts(
         self,
@@ -156,20 +142,13 @@ class ConceptViews(LayerViews):
           NotFiniteError: the network computes NaN or Inf.
         """
         pictures, tensors = self._pairs(self.check_batch(x), target)
-        most = self.pictures_at_once()
-        number = self._number(layer)
-        known = self._shapes[number][-1]
+        most, one = self.pictures_at_once(), self._layer(layer)
         if channels is None:
-            chosen = np.full([1, checked_top(top, layer, known)], -1, np.int32)
+            chosen = np.full([1, checked_top(top, one)], -1, np.int32)
         else:
-            chosen = checked_channels(channels, layer, known)[None]
+            chosen = checked_channels(channels, one)[None]
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
-        wanted = tf.TensorSpec([None, count], tf.int32, name="channels")
-        function = self._compiled(
-            ("concepts", number, count),
-            concepts_function(self._plans[0], layer, number, count, self._sharing),
-            [self._signature[0], wanted, self._signature[1]],
-        )
+        function = self._compiled(("concepts", layer, count), partial(one.concepts, count))
 
         def run(chosen: np.ndarray) -> tuple[np.ndarray, ...]:
             missing = count - chosen.shape[1]
@@ -226,28 +205,18 @@ class ConceptViews(LayerViews):
                 f"Expected conditions as {{layer: [channels]}}. Received {conditions!r:.80}.",
                 "conditions",
             )
-        masks = {}
-        for layer, channels in conditions.items():
-            number = self._number(layer)
-            known = self._shapes[number][-1]
-            kept = np.zeros([1, known], np.float32)
-            kept[:, checked_channels(channels, layer, known)] = 1
-            masks[number] = layer, tf.constant(kept)
-        layers = {number: masks[number] for number in sorted(masks, reverse=True)}
+        layers = sorted(map(self._layer, conditions), key=lambda one: one.number, reverse=True)
+        masks = [
+            np.isin(np.arange(one.channels), checked_channels(conditions[one.name], one))[None]
+            for one in layers
+        ]
         function = self._compiled(
-            ("conditional", *layers),
-            conditional_function(
-                self._plans[0], {number: name for number, (name, _) in layers.items()}
-            ),
-            [
-                self._signature[0],
-                [tf.TensorSpec([None, mask.shape[1]], tf.float32) for _, mask in layers.values()],
-                self._signature[1],
-            ],
+            ("conditional", *(one.name for one in layers)),
+            partial(of_channels.conditional, layers),
         )
-        given = [mask for _, mask in layers.values()]
+        kept = [tf.constant(mask, tf.float32) for mask in masks]
         pictures, tensors = self._pairs(self.check_batch(x), target)
-        scores, maps = run_in_parts(function, (pictures, given, tensors), self.pictures_at_once())
+        scores, maps = run_in_parts(function, (pictures, kept, tensors), self.pictures_at_once())
         self._check_finite(x, target, scores, maps)
         return maps
 
@@ -259,15 +228,13 @@ class ConceptViews(LayerViews):
         Of a batch x and a target, as in a call. Returns the scores, float32 [B, classes], and the
         peaks of each layer. Tokens of a layer have to lie on a grid of patches.
         """
-        numbers = {layer: self._number(layer) for layer in layers}
-        seen = {layer: self._seen_tokens(layer) for layer in layers}
-        function = self._compiled(
-            ("peaks", *layers), peaks_function(self._plans[0], numbers, seen), self._signature
-        )
+        found = [self._layer(layer) for layer in layers]
+        tokens = [self._concepts.tokens(layer) for layer in layers]
+        function = self._compiled(("peaks", *layers), partial(of_channels.peaks, found, tokens))
         pairs = self._pairs(self.check_batch(x), target)
-        scores, found = run_in_parts(function, pairs, self.pictures_at_once())
-        self._check_finite(x, target, scores, *(shares for shares, *_ in found.values()))
-        return scores, {layer: Peaks(*found[layer]) for layer in layers}
+        scores, peaks = run_in_parts(function, pairs, self.pictures_at_once())
+        self._check_finite(x, target, scores, *(shares for shares, *_ in peaks))
+        return scores, {layer: Peaks(*one) for layer, one in zip(layers, peaks, strict=True)}
 
     def position_maps(
         self,
@@ -283,44 +250,68 @@ class ConceptViews(LayerViews):
         this neuron, but for its scale. The position (as in `Peaks`) -1 stands for all of them: the
         map of the channel, as of `concepts`. Returns float32 [neurons, H, W, C].
         """
-        batch, number = checks.to_float32(self.check_batch(x)), self._number(layer)
+        batch, one = checks.to_float32(self.check_batch(x)), self._layer(layer)
         numbers, places = np.asarray(channels, np.int32), np.asarray(positions, np.int32)
         maps = np.empty((len(numbers), *self.input_shape), np.float32)
         for part in in_parts(np.flatnonzero(places < 0)):
             maps[part] = self.concepts(batch, layer, channels=numbers[part].tolist()).maps[0]
         for part in in_parts(np.flatnonzero(places >= 0)):
-            function = self._compiled(
-                ("neurons", number, len(part)),
-                position_maps_function(self._plans[0], number, len(part), self._sharing),
-                [self._signature[0], *[tf.TensorSpec([len(part)], tf.int32)] * 2],
-            )
+            count = len(part)
+            function = self._compiled(("neurons", layer, count), partial(one.neurons, count))
             maps[part] = function(batch, *map(tf.constant, (numbers[part], places[part]))).numpy()
         return maps
 
     @cached_property
-    def _sharing(self) -> Collection[int]:
+    def _concepts(self) -> ConceptLayers:
+        return ConceptLayers(self._graph, self._shapes)
+
+    def _layer(self, name: str) -> Layer:
+        """The layer of a name, if its channels can be concepts; refuses others."""
         plan = self._plans[0]
-        return () if plan.options.keep < 1 else taking_several(plan.rules)
+        if not plan.method.is_lrp:
+            raise UsageError(
+                "Concepts are defined for layer-wise relevance propagation only. Build the "
+                'Explainer with method="lrp".',
+                "method",
+            )
+        number = self._concepts.number(name)
+        return Layer(plan, name, number, self._shapes[number][-1])
 
     @cached_property
-    def _grids(self) -> TokenGrids:
-        return TokenGrids(self._graph, self._shapes)
-
-    def _number(self, layer: str) -> int:
-        return concept_number(self._plans[0], layer)
-
-    def _seen_tokens(self, layer: str) -> np.ndarray | None:
-        """Which tokens of a layer stand for patches; see the function."""
-        number = self._number(layer)
-        return seen_tokens(layer, number, self._shapes[number], self._grids)
-
-    @cached_property
-    def _functions(self) -> dict[tuple[Any, ...], Lazy]:
+    def _functions(self) -> dict[Hashable, Lazy]:
         return {}
 
-    def _compiled(self, key: tuple[Any, ...], function: Compute, signature: Sequence[Any]) -> Lazy:
+    def _compiled(self, key: Hashable, function: Callable[..., Any]) -> Lazy:
         """The function of a key: the first that was given for it, compiled at its first call."""
-        return self._functions.setdefault(key, Lazy(function, signature, self._xla))
+        return self._functions.setdefault(key, Lazy(function, self._xla))
+
+
+def checked_top(top: int, layer: Layer) -> int:
+    """Refuses what is no whole number from 1 to the channels of the layer."""
+    known = layer.channels
+    if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= known:
+        raise UsageError(
+            f"Expected top as a whole number from 1 to {known}, the channels of {layer.name!r}. "
+            f"Received {top!r:.80}.",
+            "top",
+        )
+    return int(top)
+
+
+def checked_channels(channels: Sequence[int], layer: Layer) -> np.ndarray:
+    """The channels as int32 [K]; refuses what is no sequence of channels of the layer."""
+    try:
+        numbers = np.asarray(channels)
+        fits = numbers.ndim == 1 and numbers.size and np.issubdtype(numbers.dtype, np.integer)
+    except ValueError:  # sequences of several lengths
+        fits = False
+    if not fits or numbers.min() < 0 or numbers.max() >= layer.channels:
+        raise UsageError(
+            f"Expected a list of channels of the layer {layer.name!r}, each from 0 to "
+            f"{layer.channels - 1}. Received {channels!r:.80}.",
+            "channels",
+        )
+    return numbers.astype(np.int32)
 
 
 def in_parts(neurons: np.ndarray) -> Iterator[np.ndarray]:

@@ -21,8 +21,6 @@ from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import BIASES
 from realtime_lrp.system.memory import available_bytes, gib
 
-Compute = Callable[..., Any]
-
 
 class ChannelOutput(NamedTuple):
     """What a compiled function gives of the channels of a layer, first for all, then for some."""
@@ -45,37 +43,33 @@ class Explained(NamedTuple):
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
 
 
-def signature_of(
-    shape: tuple[int, ...], classes: int, pictures: int | None = None
-) -> tuple[tf.TensorSpec, Target]:
-    """What compiled functions read: pictures [B, *shape], and the tensors of their targets."""
-    picture = tf.TensorSpec([pictures, *shape], tf.float32, name="x")
-    return picture, Target.signature(classes)
-
-
 class Lazy:
-    """A function that is compiled at its first call, once however many threads call it.
+    """A function of tensors [B, ...], compiled at its first call, for any B.
 
-    Calling its one trace never retraces, and TensorFlow does not warn of many traces where a
-    program makes several explainers.
+    However many threads call it, it is traced once. Calling its one trace never retraces, and
+    TensorFlow does not warn of many traces where a program makes several explainers.
     """
 
-    def __init__(self, function: Compute, signature: Sequence[Any], xla: bool = False) -> None:
+    def __init__(self, function: Callable[..., Any], xla: bool = False) -> None:
         self._xla = xla
         self._compiled: ConcreteFunction | None = None
         self.function: PolymorphicFunction = tf.function(
-            function, input_signature=signature, autograph=False, jit_compile=xla or None
+            function, autograph=False, jit_compile=xla or None
         )
 
     def __call__(self, *inputs: Any) -> Any:
         """Runs the function, compiled."""
-        self._compiled = self._compiled or self.traced()
-        return self._compiled(*inputs)
+        return self.traced(*inputs)(*inputs)
 
-    def traced(self) -> ConcreteFunction:
-        """Compiles it where that is not done yet; returns the trace."""
-        with onednn.disabled() if self._xla else nullcontext():
-            return self.function.get_concrete_function()
+    def traced(self, *inputs: Any) -> ConcreteFunction:
+        """Compiles it for tensors like these where that is not done yet; returns the trace."""
+        if self._compiled is None:
+            specs = tf.nest.map_structure(
+                lambda one: tf.TensorSpec([None, *one.shape[1:]], one.dtype), list(inputs)
+            )
+            with onednn.disabled() if self._xla else nullcontext():
+                self._compiled = self.function.get_concrete_function(*specs)
+        return self._compiled
 
     @property
     def traces(self) -> int:

@@ -14,16 +14,12 @@ from realtime_lrp.relevance.maps.compiled import (
     run_in_parts,
     targets_function,
 )
-from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.checks import to_float32
-from realtime_lrp.relevance.network.graph import BIASES, Graph, Node, Parts, total
+from realtime_lrp.relevance.network.graph import Graph, Node, Parts, total
 from realtime_lrp.relevance.rules.rules import Rule
-
-LayerTensors = tuple[dict[int, tf.Tensor], dict[int, tf.Tensor], dict[tuple[int, int], tf.Tensor]]
-"""Tensors of the model by number, what arrived at them by number, and what nodes handed down, by
-(number of the node's output, position of its input). What biases took, [B], follows the inputs."""
 
 
 @dataclass(frozen=True)
@@ -58,103 +54,69 @@ class LayerRecord:
         return np.sum([part.sum(1, dtype=np.float64) for part in parts], axis=0)
 
 
-def layers_function(plan: Plan, as_built: Graph) -> Callable[..., LayerTensors]:
-    """Makes the function (x, target) -> what every layer computed and handed down.
-
-    The tensors are those of `as_built`, the network before batch norms were folded.
-    """
-
-    def layers(x: tf.Tensor, target: Target) -> LayerTensors:
-        graph = plan.graph
-        parts = plan(x, graph.forward(x), target).parts
-        shown = as_built.forward(x, joined=False)
-        arrived = {
-            number: tf.cast(total(handed), tf.float32)
-            for number, handed in parts.items()
-            if number != BIASES
-        }
-        handed_down = _by_node(parts)
-        read = {n for node in graph.nodes if node.output in arrived for n in node.inputs}
-        return {n: shown[n] for n in {*arrived, *read}}, arrived, handed_down
-
-    return layers
+Handed = dict[tuple[int, int], np.ndarray]
+"""What nodes handed down, float32, by (number of the node's output, position of its input). What
+biases took, [B], follows the inputs."""
 
 
-def _by_node(parts: Parts) -> dict[tuple[int, int], tf.Tensor]:
-    """What nodes handed down, see `LayerTensors`; float32."""
+def _handed_down(parts: Parts) -> Handed:
     return {
-        (part.node.output, part.position): tf.cast(part.tensor, tf.float32)
+        (part.node.output, part.position): _array(part.tensor)
         for handed in parts.values()
         for part in handed
         if part.node
     }
 
 
-def flows_of(plan: Plan, x: tf.Tensor, target: Target) -> list[LayerFlow]:
-    """What went through each node, from the output to the input."""
-    parts = plan(x, plan.graph.forward(x), target).parts
-    handed = _by_node(parts)
-    flows = []
-    for node in reversed(plan.graph.nodes):
-        keys = [(node.output, position) for position in range(len(node.inputs))]
-        given = [handed[key] for key in keys if key in handed]
-        received = [total(parts[node.output])] if given else []
-        taken = [handed[key] for key in [(node.output, len(node.inputs))] if key in handed]
-        (arrived, magnitude), (handed_down, handed_magnitude), (biases, _) = (
-            _sums(tensors, len(x)) for tensors in (received, given, taken)
-        )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)
-        flows.append(LayerFlow(node.layer, node.kind, arrived, handed_down, biases, growth))
-    return flows
+def _array(tensor: tf.Tensor) -> np.ndarray:
+    return tf.cast(tensor, tf.float32).numpy()
 
 
-def _sums(tensors: Sequence[tf.Tensor], pictures: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and magnitude of several tensors together, float64 [B] each."""
-    arrays = [tf.cast(one, tf.float32).numpy().reshape(pictures, -1) for one in tensors]
+def _flow(node: Node, parts: Parts, handed: Handed, pictures: int) -> LayerFlow:
+    """What went through a node."""
+    found = [handed.get((node.output, one)) for one in range(len(node.inputs) + 1)]
+    given = [one for one in found[:-1] if one is not None]
+    received = [_array(total(parts[node.output]))] if given else []
+    taken = [one for one in found[-1:] if one is not None]
+    (arrived, magnitude), (handed_down, handed_magnitude), (biases, _) = (
+        _sums(arrays, pictures) for arrays in (received, given, taken)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)
+    return LayerFlow(node.layer, node.kind, arrived, handed_down, biases, growth)
+
+
+def _sums(arrays: Sequence[np.ndarray], pictures: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and magnitude of several arrays together, float64 [B] each."""
     sums, magnitudes = np.zeros((2, pictures))
     for array in arrays:
-        sums += array.sum(1, dtype=np.float64)
-        magnitudes += np.abs(array).sum(1, dtype=np.float64)
+        flat = array.reshape(pictures, -1)
+        sums += flat.sum(1, dtype=np.float64)
+        magnitudes += np.abs(flat).sum(1, dtype=np.float64)
     return sums, magnitudes
 
 
-def layer_records(
-    graph: Graph, rules: Mapping[int, Rule], tensors: LayerTensors
-) -> list[LayerRecord]:
-    """One record for each layer, from the output to the input; rules are by output number."""
-    shown, arrived, handed_down = tensors
-    by_layer: dict[str, list[Node]] = {}
-    for node in graph.nodes:
-        if node.output in arrived:
-            by_layer.setdefault(node.layer, []).append(node)
-    records = []
-    for nodes in by_layer.values():
-        first, last = nodes[0], nodes[-1]
-        of_weights = [str(rules[node.output]) for node in nodes if node.output in rules]
-        taken = [
-            handed_down[node.output, len(node.inputs)].numpy()
-            for node in nodes
-            if (node.output, len(node.inputs)) in handed_down
-        ]
-        inputs = [shown[number].numpy() for number in first.inputs]
-        received = [handed_down.get((first.output, index)) for index in range(len(inputs))]
-        records.append(
-            LayerRecord(
-                name=first.layer,
-                kind=first.kind,
-                rule=of_weights[0] if of_weights else "",
-                inputs=tuple(inputs),
-                output=shown[last.output].numpy(),
-                arrived=arrived[last.output].numpy(),
-                handed_down=tuple(
-                    np.zeros_like(a) if part is None else part.numpy()
-                    for a, part in zip(inputs, received, strict=True)
-                ),
-                taken_by_biases=sum(taken, np.zeros(len(arrived[last.output]), np.float32)),
-            )
-        )
-    return records[::-1]
+def _record(
+    nodes: Sequence[Node], rules: Mapping[int, Rule], shown: Numbered, parts: Parts, handed: Handed
+) -> LayerRecord:
+    """The record of the layer that consists of these nodes, see `Explainer.layers`."""
+    first, last = nodes[0], nodes[-1]
+    taken = [handed[key] for node in nodes if (key := (node.output, len(node.inputs))) in handed]
+    inputs = tuple(shown[number].numpy() for number in first.inputs)
+    arrived = _array(total(parts[last.output]))
+    return LayerRecord(
+        name=first.layer,
+        kind=first.kind,
+        rule=next((str(rules[node.output]) for node in nodes if node.output in rules), ""),
+        inputs=inputs,
+        output=shown[last.output].numpy(),
+        arrived=arrived,
+        handed_down=tuple(
+            handed.get((first.output, position), np.zeros_like(a))
+            for position, a in enumerate(inputs)
+        ),
+        taken_by_biases=sum(taken, np.zeros(len(arrived), np.float32)),
+    )
 
 
 ExplainTargets = Callable[
@@ -172,10 +134,8 @@ class LayerViews:
     _graph: Graph
     _as_built: Graph
     _plans: Sequence[Plan]
-    _layers: Lazy
     _default: Target
     _resolve: TargetResolver
-    _signature: tuple[tf.TensorSpec, Target]
     _xla: bool
 
     def pictures_at_once(self) -> int:
@@ -221,14 +181,26 @@ class LayerViews:
         """What every layer computed and handed down, from the output to the input.
 
         SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
-        the output does not use are left out.
+        the output does not use are left out. Computed operation by operation, as `layer_flows` is.
+        A compiled function would be quicker from the seventh call on, but the first one would take
+        3.7 s (DeiT-Tiny, 2 cores) and not 0.6 s, in which `live` shows no new map.
 
         Args:
           x: float32 [B, H, W, C], already preprocessed.
           target: as in a call.
         """
-        tensors = self._layers(*self._pairs(self.check_batch(x), target))
-        return layer_records(self._graph, self._plans[0].rules, tensors)
+        batch, resolved = self._pairs(self.check_batch(x), target)
+        plan = self._plans[0]
+        shown = self._as_built.forward(batch, joined=False)
+        parts = plan.parts(plan.graph.forward(batch), resolved)
+        handed = _handed_down(parts)
+        layers: dict[str, list[Node]] = {}
+        for node in plan.graph.nodes:
+            if node.output in parts:
+                layers.setdefault(node.layer, []).append(node)
+        return [
+            _record(nodes, plan.rules, shown, parts, handed) for nodes in reversed(layers.values())
+        ]
 
     def relevance_sums(
         self, x: np.ndarray | tf.Tensor, target: Targets | None = None
@@ -246,11 +218,13 @@ class LayerViews:
         """Sums of relevance layer by layer, from the output to the input.
 
         Of a batch x and a target, as in a call, and the map number `index`: 0 is the own one,
-        followed by those of `also`. Computed operation by operation. A compiled function would be
-        quicker from the seventh call on, but the first one would take 3.7 s (DeiT-Tiny, 2 cores)
-        and not 0.6 s, in which `live` shows no new map.
+        followed by those of `also`.
         """
-        return flows_of(self._plans[index], *self._pairs(x, target))
+        batch, resolved = self._pairs(x, target)
+        plan = self._plans[index]
+        parts = plan.parts(plan.graph.forward(batch), resolved)
+        handed, nodes = _handed_down(parts), reversed(plan.graph.nodes)
+        return [_flow(node, parts, handed, len(batch)) for node in nodes]
 
     def compile_for_targets(self, count: int) -> "ExplainTargets":
         """Compiles a function that explains a batch for `count` targets, without additional maps.
@@ -260,9 +234,7 @@ class LayerViews:
         It returns the scores, float32 [B, classes], and the relevance for each target, float32
         [B, H, W, C], and raises what a call raises.
         """
-        x, one = self._signature
-        signature = [x, *[one] * count]
-        run = Lazy(targets_function(self._plans[0]), signature, self._xla)
+        run = Lazy(targets_function(self._plans[0]), self._xla)
 
         def explain_targets(
             x: np.ndarray | tf.Tensor, targets: Sequence[Targets]

@@ -143,11 +143,11 @@ class Plan:
     ) -> list[MethodResult]:
         """As a call, for each of several targets; perturbed pictures go forward once for all."""
         method, graph = self.method, self.graph
-        begins = [self.start(tensors, target) for target in targets]
-        parts = [graph.backward(tensors, begin, self.back) for begin in begins]
+        parts = [self.parts(tensors, target) for target in targets]
         if not method.perturb:
             return [MethodResult(method.finish(self, x, tensors, one), one) for one in parts]
         origin = self.baseline(x) if method.from_baseline else tf.zeros_like(x)
+        begins = [one[graph.output][0].tensor for one in parts]
         means = mean_gradients(
             graph, self.back, method.perturb, x, origin, tensors, begins, self.samples,
             chunk_size(self.samples, self.activations),
@@ -157,6 +157,10 @@ class Plan:
         maps = [method.finish(self, x - origin, tensors, one) for one in arrived]
         differences = self._differences(tensors, origin, begins)
         return list(map(MethodResult, maps, parts, differences))
+
+    def parts(self, tensors: Numbered, target: Target) -> Parts:
+        """What arrives at each tensor, and at biases."""
+        return self.graph.backward(tensors, self.start(tensors, target), self.back)
 
     def start(self, tensors: Numbered, target: Target) -> tf.Tensor:
         """What starts at the output for a target, float32 [B, classes]."""

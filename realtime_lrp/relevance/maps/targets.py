@@ -58,16 +58,6 @@ class Target(NamedTuple):
         """Makes one target of several: of each in turn for one picture."""
         return cls(*map(np.concatenate, zip(*targets, strict=True)))
 
-    @classmethod
-    def signature(cls, classes: int) -> "Target":
-        """The tensors that a compiled function expects."""
-        return cls(
-            tf.TensorSpec([None, classes], tf.float32, name="weights"),
-            tf.TensorSpec([None, 1], tf.int32, name="top"),
-            tf.TensorSpec([None, 1], tf.bool, name="rest"),
-            tf.TensorSpec([None, 1], tf.bool, name="by_probability"),
-        )
-
     def tensors(self) -> "Target":
         """The same target as tensors."""
         return Target(*map(tf.constant, self))

@@ -10,6 +10,7 @@ import pytest
 from realtime_lrp.commands.evaluate import report as reports
 from realtime_lrp.commands.evaluate.metrics import MeasuredRow, Measurement
 from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
+from realtime_lrp.config.provenance import ModelProvenance, Provenance
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.video.pictures import read_description
 
@@ -177,6 +178,11 @@ def test_boxes_at_the_networks_input(box, expected):
     np.testing.assert_array_equal(mask, wanted)
 
 
+MADE = Provenance(
+    version="1", tensorflow="", keras="", python="", model=ModelProvenance(name="how it was made"),
+    method=None, composite=None, layers=None, target=None, device=None, precision="float32",
+    settings={},
+)  # fmt: skip
 PICTURES = 8
 STEPS = np.array([0, 4, 16, 256])
 
@@ -248,7 +254,7 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
     folder, written = tmp_path / "one", []
     for again in (False, True):
         report, examples = summary(measurement), np.zeros((10, 20, 3), np.uint8)
-        made = (folder, measurement, report, examples, "how it was made")
+        made = (folder, measurement, report, examples, MADE)
         reports.write_report_folder(*made, overwrite=again)
         written.append({file.name: file.read_bytes() for file in folder.iterdir()})
     assert written[0].keys() == {*reports.FILES} and written[0] == written[1]
@@ -263,6 +269,6 @@ def test_the_folder_of_a_paper(measurement, tmp_path):
     ]
     for name in ("curves.png", "scatter.png"):
         assert cv2.imread(str(folder / name)).std() > 5
-        assert read_description(folder / name) == "how it was made"
+        assert read_description(folder / name) == MADE.as_json()
         document = (folder / name).with_suffix(".pdf").read_bytes()
         assert document[:5] == b"%PDF-" and b"how it was made" in document

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.provenance import KEY, Provenance
+from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
 from realtime_lrp.engine.provenance import provenance_of
@@ -90,10 +89,9 @@ def from_folder(
     made = write(output, engine, overwrite)
     found = what_it_learnt(engine, lesson.pictures_aside())
     figures = _figures(features.network.name, lesson, right, found)
-    figures[KEY] = msgspec.to_builtins(made)
     if json:
         with atomic_file(json, overwrite) as part:
-            part.write_text(dumps(figures, indent=1, ensure_ascii=False) + "\n")
+            part.write_text(figures_json(figures, made))
     yield from _lines(figures)
     size = output.stat().st_size / 1e6
     yield f"{len(classes)} classes on {features.network.name}, {size:.1f} MB -> {output}"

@@ -16,7 +16,6 @@ from realtime_lrp.config.problems import (
     as_error,
     errors_of,
     key_of,
-    problems_of,
     schema_problem,
 )
 from realtime_lrp.config.reading import Tree, read_file
@@ -42,7 +41,6 @@ __all__ = [
     "legal_values",
     "load",
     "option_type",
-    "problems_of",
     "read_file",
     "schema_line",
     "schema_problem",

@@ -4,6 +4,8 @@
 documents them. No time, no name of a user or a machine: the same run writes the same bytes.
 """
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -113,6 +115,11 @@ def read_provenance(text: str | bytes) -> Provenance | None:
         return msgspec.json.decode(text, type=Provenance)
     except _UNREADABLE as error:
         raise DamagedInputError(f"its provenance is damaged ({error})") from None
+
+
+def figures_json(figures: Mapping[str, Any], made: Provenance) -> str:
+    """The text of a JSON file of figures, which says how they were made."""
+    return json.dumps({**figures, KEY: msgspec.to_builtins(made)}, indent=1) + "\n"
 
 
 def recorded_settings(config: Config, *further: str) -> dict[str, Any]:

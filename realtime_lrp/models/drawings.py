@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.config import ASSETS
+from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.errors import UsageError
 
 CLASSES = (
@@ -56,6 +57,16 @@ def drawings(count: int | None = None, seed: int | None = None) -> Drawings:
         for one in chosen
     ]
     return Drawings(np.array(pixels), masks[chosen], chosen % NOTHING)
+
+
+def check_known(network: str, instead: str) -> None:
+    """Refuses a network that does not know the symbols; `instead` says what to give."""
+    if network.lower() not in EMBEDDED:
+        raise UsageError(
+            f"The drawn pictures suit only the networks {' and '.join(EMBEDDED)}, not {network!r}. "
+            f"Give {instead}.",
+            "model",
+        )
 
 
 def with_margin(mask: np.ndarray) -> np.ndarray:

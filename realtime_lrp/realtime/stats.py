@@ -1,6 +1,5 @@
 """The figures that `--stats` writes, under documented names, and what measures rates and waits."""
 
-import json
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -8,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
-from realtime_lrp.config.provenance import KEY, Provenance
+from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.system.atomic import atomic_file
 
 if TYPE_CHECKING:
@@ -120,8 +118,7 @@ class Stats:
 def write_figures(path: Path, figures: dict[str, Any], provenance: Provenance) -> None:
     """Writes figures as JSON, and how the maps were made."""
     with atomic_file(path, overwrite=True) as part:
-        with_origin = {**figures, KEY: msgspec.to_builtins(provenance)}
-        part.write_text(json.dumps(with_origin, indent=2) + "\n")
+        part.write_text(figures_json(figures, provenance))
 
 
 def _percentiles(values: Iterable[float]) -> dict[str, float] | None:

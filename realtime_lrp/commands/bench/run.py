@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import Console
 
 from realtime_lrp.commands.bench.timing import (
@@ -32,7 +31,7 @@ from realtime_lrp.commands.bench.timing import (
 )
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.config.provenance import KEY
+from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
@@ -64,10 +63,10 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
     """
     if json_file:
         check_output(json_file, overwrite)
-    report = measure(benchmark_config(config), quick)
+    report, made = measure(benchmark_config(config), quick)
     if json_file:
         with atomic_file(json_file, overwrite) as part:
-            part.write_text(json.dumps(report, indent=1) + "\n")
+            part.write_text(figures_json(report, made))
     return report_lines(report)
 
 
@@ -79,8 +78,8 @@ def benchmark_config(config: Config) -> Config:
     return config.changed(model={"weights": weights}, lrp={"precision": "float32"})
 
 
-def measure(config: Config, quick: bool) -> dict[str, Any]:
-    """Measures every part; returns the figures by their names in the JSON file."""
+def measure(config: Config, quick: bool) -> tuple[dict[str, Any], Provenance]:
+    """Measures every part; returns the figures by their names in the file, and their origin."""
     begin = time.monotonic()
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("the network") as bar:
@@ -105,9 +104,8 @@ def measure(config: Config, quick: bool) -> dict[str, Any]:
                 bar.update(name)
                 if (found := part.measure(bench)) is not None:
                     report[name] = found
-    report[KEY] = msgspec.to_builtins(provenance_of(engine))
     report["seconds"] = time.monotonic() - begin
-    return report
+    return report, provenance_of(engine)
 
 
 def report_lines(report: Report) -> list[str]:

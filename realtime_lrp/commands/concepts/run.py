@@ -14,13 +14,13 @@ from realtime_lrp.commands.concepts.making import ACTIVATING, RELEVANT, SIDE, Ma
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
 from realtime_lrp.engine.hashes import hashes, network_files
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import OutputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
+from realtime_lrp.models.drawings import check_known
 from realtime_lrp.models.gallery import (
     MAX_BYTES,
     SHOWN,
@@ -315,12 +315,7 @@ def _line(contents: Contents, target: Path) -> str:
 def _pictures(config: Config, options: ConceptOptions) -> Pictures:
     if options.inputs or options.images:
         return FilePictures(options.inputs, options.images, options.every)
-    if config.model.name.lower() not in EMBEDDED:
-        raise UsageError(
-            f"The drawn pictures suit only the networks {' and '.join(EMBEDDED)}, not "
-            f"{config.model.name!r}. Give photos with --images DIR, or pictures and recordings.",
-            "model",
-        )
+    check_known(config.model.name, "photos with --images DIR, or pictures and recordings")
     return DrawnPictures(options.count)
 
 

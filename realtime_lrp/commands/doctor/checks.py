@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from realtime_lrp import config
-from realtime_lrp.config import ASSETS, KeyPath, Settings
+from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
 from realtime_lrp.system.quiet import ensure_temporary_folder
@@ -105,19 +105,11 @@ def configuration(settings: Settings) -> Iterator[Row]:
     file, sets, _ = settings.given
     if not (file or sets):
         return
-    locations: dict[KeyPath, str] = {
-        tuple(key.split(".")): origin
-        for key, origin in settings.origins.items()
-        if settings.is_set(key)
-    }
-    problems = [
-        problem
-        for key, error in wrong_settings(settings.config)
-        for problem in config.problems_of(key, error, locations)
-    ]
-    for problem in problems:
-        yield Row("missing", f"{problem.location}: {problem.text}")
-    if not problems:
+    try:
+        config.load(*settings.given, check=wrong_settings)
+    except Error as error:
+        yield from (Row("missing", line) for line in str(error).splitlines())
+    else:
         given = [str(file)] if file else []
         given += [f"{len(sets)} x --set"] if sets else []
         yield finding(" and ".join(given))

@@ -4,7 +4,6 @@ Every file is made from what was measured; equal measurements give equal files.
 """
 
 import csv
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -27,7 +26,7 @@ from realtime_lrp.commands.evaluate.metrics import (
     rounded,
 )
 from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter_plot
-from realtime_lrp.config.provenance import KEY
+from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.errors import OutputError
 from realtime_lrp.relevance.maps.account import FLOOD, flood_advice
 from realtime_lrp.system.atomic import atomic_folder, check_folder
@@ -152,8 +151,11 @@ def fewer_pictures(report: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def table_lines(report: Mapping[str, Any]) -> list[str]:
-    """The report as plain text: the table and the explanation of its columns."""
+def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> list[str]:
+    """The report as plain text: the table and the explanation of its columns.
+
+    `absorb_bias` is the setting, by which goes what to do about floods.
+    """
     metrics = measured_metrics(report)
     table = new_table("", *(metric.heading for metric in metrics.values()), gap=1)
     for row in report["rows"]:
@@ -173,8 +175,7 @@ def table_lines(report: Mapping[str, Any]) -> list[str]:
     ]
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:
-        settings = report.get(KEY, {}).get("settings", {})
-        advice = flood_advice(settings.get("lrp.absorb_bias"))
+        advice = flood_advice(absorb_bias)
         explanations.append(
             f"!       maps that explain nothing: relevance grew more than {FLOOD:.0f} times on its "
             f"way: {', '.join(flooded)}; {advice}"
@@ -222,17 +223,17 @@ def write_report_folder(
     measurement: Measurement,
     report: Mapping[str, Any],
     examples: np.ndarray,
-    provenance: str,
+    made: Provenance,
     overwrite: bool,
 ) -> None:
     """Writes the files of `FILES`; the folder appears when all are complete.
 
-    `report` is the measurement's `summary`, `examples` a picture, `provenance` how all of it was
-    made, as JSON.
+    `report` is the measurement's `summary`, `examples` a picture.
     """
+    provenance = made.as_json()
     title = f"{report['network']}, {pictures_in_words(report)}"
     with atomic_folder(folder, overwrite, FILES) as part:
-        (part / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
+        (part / REPORT_FILE).write_text(figures_json(report, made))
         write_photos_csv(part / "photos.csv", measurement)
         (part / "table.tex").write_text(latex_table(report))
         save_plot(curves_plot(title, measurement), part / "curves", provenance)

@@ -1,6 +1,5 @@
 """`evaluate`: measures, and writes the table, the JSON file and the picture."""
 
-import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,11 +27,11 @@ from realtime_lrp.commands.evaluate.samples import (
 )
 from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
-from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.config.provenance import KEY
+from realtime_lrp.config.provenance import figures_json
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import MissingInputError, UsageError
+from realtime_lrp.models.drawings import check_known
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.video.pictures import write_picture
 
@@ -82,10 +81,10 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
         names = [name for name in names if name not in engine.explainer.unsuited]
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
     measurement = evaluation.run(names)
-    report = {**summary(measurement), KEY: msgspec.to_builtins(made)}
+    report = summary(measurement)
     if options.json:
         with atomic_file(options.json, options.overwrite) as part:
-            part.write_text(json.dumps(report, indent=1) + "\n")
+            part.write_text(figures_json(report, made))
 
     def sheet(chosen: list[int], captions: Captions | None = None) -> np.ndarray:
         shown = [row.name for row in measurement.rows if row.name != CHANCE]
@@ -95,11 +94,11 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     if options.output:
         examples = sheet(*best_and_worst(measurement))
         folder, overwrite = options.output, options.overwrite
-        write_report_folder(folder, measurement, report, examples, made.as_json(), overwrite)
+        write_report_folder(folder, measurement, report, examples, made, overwrite)
     if options.picture:
         first = sheet([*range(min(SHOWN, len(samples.names)))])
         write_picture(options.picture, first, options.overwrite, made.as_json())
-    return table_lines(report)
+    return table_lines(report, config.lrp.absorb_bias)
 
 
 def _check_options(options: EvaluateOptions) -> None:
@@ -121,7 +120,8 @@ def _check_options(options: EvaluateOptions) -> None:
 
 def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
     if not options.images:
-        _check_network_for_drawn_pictures(config)
+        known = "photos with --images DIR --boxes FILE.json, or leave --model out"
+        check_known(config.model.name, known)
         samples = drawn_samples(options.count or DRAWN_PICTURES, options.seed)
         return Engine(config, keep_model=True), samples
     if not options.images.is_dir():
@@ -131,13 +131,3 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
     if boxes is not None:
         check_labels(boxes, engine.explainer.classes, engine.network.labels)
     return engine, photo_samples(options.images, boxes, engine, options.photos, options.seed)
-
-
-def _check_network_for_drawn_pictures(config: Config) -> None:
-    if config.model.name.lower() not in EMBEDDED:
-        raise UsageError(
-            f"The drawn pictures suit only the networks {' and '.join(EMBEDDED)}, not "
-            f"{config.model.name!r}. "
-            "Give photos with --images DIR --boxes FILE.json, or leave --model out.",
-            "model",
-        )

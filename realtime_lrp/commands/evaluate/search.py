@@ -11,14 +11,12 @@ deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vi
 """
 
 import gc
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import yaml
 
@@ -39,7 +37,7 @@ from realtime_lrp.commands.evaluate.search_space import (
     layer_groups,
     variants,
 )
-from realtime_lrp.config.provenance import KEY, Provenance
+from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.system.atomic import atomic_folder
@@ -108,8 +106,7 @@ def run_search(
     report = search_report(tried, searched, reported, rows, shared)
     if output:
         with atomic_folder(output, overwrite, SEARCH_FILES) as part:
-            full = {**report, KEY: msgspec.to_builtins(made)}
-            (part / REPORT_FILE).write_text(json.dumps(full, indent=1) + "\n")
+            (part / REPORT_FILE).write_text(figures_json(report, made))
             (part / SETTINGS_FILE).write_text(settings_yaml(report))
     yield from search_lines(report, best_first(tried)[0])
     if interrupted:

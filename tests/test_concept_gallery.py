@@ -166,8 +166,8 @@ def test_the_embedded_gallery_is_of_the_embedded_network():
     ("text", "message"),
     [
         ("- 3", "expected layers"),
-        ("conv:\n  eye: 3", "names.yaml:2: conv: expected the number of a channel"),
-        (f"conv:\n  3: {'a' * 61}", "names.yaml:2: 3: expected at most 60"),
+        ("conv:\n  eye: 3", "names.yaml:2: conv.eye: expected the number of a channel"),
+        (f"conv:\n  3: {'a' * 61}", "names.yaml:2: conv.3: expected at most 60"),
         ('conv:\n  3: "a\\u202Eb"', "letters that can be shown"),
         ("conv:\n  3: a\n  3: b", "is set twice"),
         ("conv: {3: &a b}", "anchors"),

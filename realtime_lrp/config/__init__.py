@@ -8,7 +8,7 @@ Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fa
 
 from realtime_lrp.config.check import check_also_models, check_names, wrong_names
 from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, legal_values, option_type
-from realtime_lrp.config.loading import Settings, load, settings_tree
+from realtime_lrp.config.loading import Settings, load, read_as, settings_tree
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
 from realtime_lrp.config.problems import (
     KeyPath,
@@ -16,7 +16,6 @@ from realtime_lrp.config.problems import (
     as_error,
     errors_of,
     key_of,
-    schema_problem,
 )
 from realtime_lrp.config.reading import Tree, read_file
 from realtime_lrp.config.schema import ASSETS, Config
@@ -41,9 +40,9 @@ __all__ = [
     "legal_values",
     "load",
     "option_type",
+    "read_as",
     "read_file",
     "schema_line",
-    "schema_problem",
     "settings_tree",
     "wrong_names",
 ]

@@ -1,8 +1,7 @@
 """What is known about each key of the schema: its description, type, legal words and option."""
 
 from collections.abc import Iterator
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -40,21 +39,6 @@ def option_type(key: str) -> type:
     return next(iter(kinds)) if kinds in ({bool}, {int}, {float}) else str
 
 
-def choices(key: str) -> list[str]:
-    """The words of a key with fixed choices, true and false included; empty for other keys."""
-    return list(_choices(_FIELDS[key].annotation))
-
-
-def _choices(kind: Any) -> Iterator[str]:
-    if kind is bool:
-        yield from ("true", "false")
-    elif get_origin(kind) is Literal:
-        yield from get_args(kind)
-    elif get_origin(kind) in (Union, UnionType):
-        for one in get_args(kind):
-            yield from _choices(one)
-
-
 def field_of(key: str) -> FieldInfo | None:
     """The field of a key "section.key", or None if there is no such key."""
     return _FIELDS.get(key)
@@ -68,30 +52,16 @@ def legal_keys() -> list[str]:
 def keys_within(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Every key of a schema as people write it, "live" and "live.source", sections included."""
     for name, field in schema.model_fields.items():
-        key = prefix + (field.alias or name)
-        yield key
-        for part in _models_in(field.annotation):
-            yield from keys_within(part, f"{key}.")
-
-
-def _models_in(kind: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        yield kind
-    for part in get_args(kind):
-        yield from _models_in(part)
+        yield prefix + name
+        for part in _parts(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from keys_within(part, f"{prefix}{name}.")
 
 
 def names_of(key: str) -> Names | None:
     """The names that a key "section.key", or each entry of its list, may be; None: any text."""
-    return next(_names_in(_FIELDS[key].annotation, *_FIELDS[key].metadata), None)
-
-
-def _names_in(*kinds: Any) -> Iterator[Names]:
-    for kind in kinds:
-        if isinstance(kind, Names):
-            yield kind
-        else:
-            yield from _names_in(*get_args(kind))
+    parts = _parts(_FIELDS[key].annotation, *_FIELDS[key].metadata)
+    return next((part for part in parts if isinstance(part, Names)), None)
 
 
 def legal_values(key: str) -> list[str]:
@@ -101,5 +71,18 @@ def legal_values(key: str) -> list[str]:
     """
     if key not in _FIELDS or get_origin(_FIELDS[key].annotation) is dict:
         return []
-    names = names_of(key)
-    return names.known() if names else choices(key)
+    if names := names_of(key):
+        return names.known()
+    parts = list(_parts(_FIELDS[key].annotation))
+    if any(get_origin(part) is list for part in parts):
+        return []
+    if bool in parts:
+        return ["true", "false"]
+    return [part for part in parts if isinstance(part, str)]
+
+
+def _parts(*kinds: Any) -> Iterator[Any]:
+    """Everything that types are made of, at any depth: types, marks, words of a `Literal`."""
+    for kind in kinds:
+        yield kind
+        yield from _parts(*get_args(kind))

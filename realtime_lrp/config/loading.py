@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from realtime_lrp.config.check import wrong_names
 from realtime_lrp.config.defaults import COMMAND_DEFAULTS, COMMAND_KEYS
@@ -21,7 +21,6 @@ from realtime_lrp.config.problems import (
     KeyPath,
     Problem,
     as_error,
-    in_order,
     key_of,
     problems_of,
     schema_problem,
@@ -112,7 +111,7 @@ def load(
     for path, error in islice(check(config) if check else (), MAX_PROBLEMS + 1):
         problems += problems_of(path, error, tree.locations)
     if problems:
-        raise as_error(in_order(problems, file))
+        raise as_error(problems)
     origins = dict.fromkeys(legal_keys(), DEFAULT)
     origins |= dict.fromkeys(defaults, f"{DEFAULT} of {command}")
     origins |= {".".join(map(str, path)): where for path, where in tree.locations.items() if path}
@@ -129,6 +128,29 @@ def settings_tree(settings: Mapping[str, Any], location: str) -> Tree:
         section, _, name = key.partition(".")
         _put(tree, (section, name), value, location)
     return tree
+
+
+def read_as(
+    file: Path, kind: Any, expected: str, schema: type[BaseModel] = Config, **how: Any
+) -> tuple[Any, Mapping[KeyPath, str]]:
+    """The content of a YAML file as a type that pydantic checks, and where each key stands.
+
+    `expected` is told where the content as a whole is something else, `schema` has the keys of its
+    sections; further arguments are those of `read_file`. Raises whatever is wrong, see `as_error`.
+    """
+    tree = read_file(file, **how)
+    problems = tree.problems
+    if not problems:
+        try:
+            return TypeAdapter(kind).validate_python(tree.values), tree.locations
+        except ValidationError as error:
+            problems = [
+                schema_problem(one, tree.locations, schema)
+                if one["loc"]
+                else Problem(tree.locations[()], expected)
+                for one in error.errors(include_url=False)
+            ]
+    raise as_error(problems)
 
 
 def _sections(file: str | Path | Tree | None) -> Tree:

@@ -125,11 +125,12 @@ def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
 
 
 def as_error(problems: list[Problem]) -> Error:
-    """All problems as one error with a line for each; its kind decides the exit code.
+    """All problems as one error with a line for each, those of files by line.
 
-    MissingInputError or UnavailableError where only files are missing, UsageError where only
-    options are wrong, else ConfigError.
+    Its kind decides the exit code: MissingInputError or UnavailableError where only files are
+    missing, UsageError where only options are wrong, else ConfigError.
     """
+    problems = sorted(problems, key=_line)
     kind: type[Error] = ConfigError
     kinds = {problem.kind for problem in problems}
     if kinds <= {MissingInputError, UnavailableError}:
@@ -146,14 +147,10 @@ def as_error(problems: list[Problem]) -> Error:
     return error
 
 
-def in_order(problems: list[Problem], file: object) -> list[Problem]:
-    """Those of the file by their lines, then the others."""
-
-    def line(problem: Problem) -> float:
-        name, _, number = problem.location.rpartition(":")
-        return int(number) if name and name == printable(str(file)) else float("inf")
-
-    return sorted(problems, key=line)
+def _line(problem: Problem) -> float:
+    """The line of a problem; what has none comes last."""
+    number = problem.location.rpartition(":")[2]
+    return int(number) if number.isdecimal() else float("inf")
 
 
 def showable(value: Any) -> str:

@@ -2,12 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from realtime_lrp.config import KeyPath, Problem, as_error, read_file
+from pydantic import AfterValidator, BeforeValidator
+
+from realtime_lrp.config import KeyPath, Problem, as_error, read_as
 from realtime_lrp.errors import MissingInputError, nearest
 from realtime_lrp.system.plain_text import plain
 
@@ -16,47 +18,68 @@ MAX_ENTRIES = 50_000  # How many layers, channels and names the file may have
 
 ChannelNames = Mapping[str, Mapping[int, str]]  # Layer -> channel -> name
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w./-]*")
+
+
+def _keys(expected: str) -> BeforeValidator:
+    """Keys, or nothing, which stands for none."""
+
+    def read(value: Any) -> Any:
+        if value and not isinstance(value, dict):
+            raise ValueError(f"expected {expected}")
+        return value or {}
+
+    return BeforeValidator(read)
+
+
+def _number(key: str) -> int:
+    if not re.fullmatch(r"0|[1-9][0-9]{0,6}", key):
+        raise ValueError("expected the number of a channel")
+    return int(key)
+
+
+def _name(text: str) -> str:
+    name = " ".join(text.split())
+    if len(name) > MAX_NAME:
+        raise ValueError(f"expected at most {MAX_NAME} characters")
+    if not name.isprintable():
+        raise ValueError("expected letters that can be shown")
+    return name
+
+
+_Number = Annotated[str, AfterValidator(_number)]
+_Name = Annotated[str, AfterValidator(_name)]
+_Channels = Annotated[dict[_Number, _Name], _keys("channels, such as 17: whiskers")]
+_Layers = Annotated[dict[str, _Channels], _keys("layers with channels under them")]
 
 
 @dataclass(frozen=True)
 class NamesFile:
     """The names of a file, and where they stand.
 
-    `locations` maps (layer,) or (layer, "channel") to "names.yaml:3"; `check` raises the
-    `problems`.
+    `locations` maps (layer,) or (layer, "channel") to "names.yaml:3".
     """
 
     names: ChannelNames = field(default_factory=dict)
     locations: Mapping[KeyPath, str] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
 
     def check(self, layers: Mapping[str, int], partly: bool = False) -> None:
-        """Refuses a file with problems, and names of channels that a network does not have.
+        """Refuses names of channels that a network does not have (ConfigError).
 
-        `layers` maps a layer to how many channels it has; `partly`: there may be other layers. The
-        ConfigError lists everything, by line.
+        `layers` maps a layer to how many channels it has; `partly`: there may be other layers.
         """
-        self.refuse(self._unknown(layers, partly))
-
-    def refuse(self, further: Iterable[Problem] = ()) -> None:
-        """Raises the problems of the file and further ones as one ConfigError."""
-        if problems := [*self.problems, *further]:
-            raise as_error(sorted(problems, key=_line))
+        if problems := list(self._unknown(layers, partly)):
+            raise as_error(problems)
 
     def _unknown(self, layers: Mapping[str, int], partly: bool) -> Iterator[Problem]:
         for layer, channels in self.names.items():
             known = layers.get(layer)
-            if known is None and partly:
-                continue
-            if known is None:
+            if known is None and not partly:
                 close = nearest(layer, layers)
                 hint = f"; did you mean {close!r}?" if close else ""
                 yield Problem(self.locations[(layer,)], f"the network has no layer {layer!r}{hint}")
-                continue
             for channel in channels:
-                if channel >= known:
+                if known is not None and channel >= known:
                     said = f"{layer!r} has the channels 0 to {known - 1}; there is no {channel}"
                     yield Problem(self.locations[layer, str(channel)], said)
 
@@ -64,60 +87,22 @@ class NamesFile:
 def read_names(file: Path) -> NamesFile:
     """Reads names of channels. Channels without a name, as in a template, are left out.
 
-    Problems of single names wait for `NamesFile.check`, which adds names of missing channels.
-
     Raises:
       MissingInputError: there is no such file.
-      ConfigError: nothing of it can be used; the message lists every problem with its line.
+      ConfigError: the file is wrong; the message lists every problem with its line.
     """
     if not file.exists():
         raise MissingInputError(
             f"There is no file {str(file)!r} with names of channels. "
             f"Make one: realtime-lrp concepts --gallery GALLERY --names {file}"
         )
-    tree = read_file(file, texts=True, most=MAX_ENTRIES)
-    problems, names = list(tree.problems), {}
-    values = tree.values or {}
-    if not isinstance(values, dict):
-        problems.append(Problem(tree.locations[()], "expected layers with channels under them"))
-        values = {}
-    for layer, channels in values.items():
-        names[layer] = dict(_names_of_layer(layer, channels, tree.locations, problems))
-    found = NamesFile(names, tree.locations, tuple(problems))
-    if not names:
-        found.refuse()
-    return found
-
-
-def _line(problem: Problem) -> int:
-    """The line of a problem; 0 if it is one of the whole file."""
-    number = problem.location.rpartition(":")[2]
-    return int(number) if number.isdecimal() else 0
-
-
-def _names_of_layer(
-    layer: str, channels: Any, locations: Mapping[KeyPath, str], problems: list[Problem]
-) -> Iterator[tuple[int, str]]:
-    """Yields the channels of a layer that have a name, with it; appends what is wrong."""
-    if channels and not isinstance(channels, dict):
-        problems.append(
-            Problem(locations[(layer,)], f"{layer}: expected channels, such as 17: whiskers")
-        )
-        return
-    for channel, name in (channels or {}).items():
-        where = locations[layer, channel]
-        if not _NUMBER.fullmatch(channel):
-            problems.append(
-                Problem(where, f"{layer}: expected the number of a channel; received {channel!r}")
-            )
-        elif not isinstance(name, str):
-            problems.append(Problem(where, f"{channel}: expected a name, in quotes if it has a :"))
-        elif len(name := " ".join(name.split())) > MAX_NAME:
-            problems.append(Problem(where, f"{channel}: expected at most {MAX_NAME} characters"))
-        elif not name.isprintable():
-            problems.append(Problem(where, f"{channel}: expected letters that can be shown"))
-        elif name:
-            yield int(channel), name
+    expected = "expected layers with channels under them"
+    layers, locations = read_as(file, _Layers, expected, texts=True, most=MAX_ENTRIES)
+    names = {
+        layer: {channel: name for channel, name in channels.items() if name}
+        for layer, channels in layers.items()
+    }
+    return NamesFile(names, locations)
 
 
 def names_text(

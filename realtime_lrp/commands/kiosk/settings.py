@@ -19,7 +19,7 @@ from platformdirs import user_state_path
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import Captions, missing_in_font, wrong_captions
-from realtime_lrp.config import Config, KeyPath, Problem, Settings, errors_of, wrong_names
+from realtime_lrp.config import Config, KeyPath, Problem, Settings, as_error, errors_of, wrong_names
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.models.concept_names import read_names
 from realtime_lrp.system.atomic import atomic_file
@@ -72,7 +72,7 @@ def wrong_in_kiosk(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
 def _check_names(path: str) -> None:
     """Refuses names of channels that cannot be read, or drawn."""
     file = read_names(Path(path))
-    file.refuse(
+    problems = [
         Problem(
             file.locations[layer, str(channel)],
             f"{channel}: the font cannot draw {missing}; expected other characters",
@@ -80,7 +80,9 @@ def _check_names(path: str) -> None:
         for layer, names in file.names.items()
         for channel, name in names.items()
         if (missing := missing_in_font(name))
-    )
+    ]
+    if problems:
+        raise as_error(problems)
 
 
 def state_folder() -> Path:

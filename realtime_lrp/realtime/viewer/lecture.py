@@ -7,9 +7,9 @@ its commands, so it is the same whichever way it was reached; `handle` goes ther
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from realtime_lrp.config import ASSETS, Config, Problem, as_error, read_file, schema_problem
+from realtime_lrp.config import ASSETS, Config, read_as
 from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import nearest
@@ -55,17 +55,13 @@ def load_lecture(config: Config) -> tuple[Step, ...]:
     name = config.live.lecture
     if not name:
         return ()
-    tree = read_file(INCLUDED.get(name) or Path(name))
-    problems = tree.problems
-    if not problems and not (isinstance(tree.values, list) and tree.values):
-        text = "expected steps, each with 'say:' in a line that begins with a dash"
-        problems = [Problem(tree.locations[()], text)]
-    if not problems:
-        try:
-            return tuple(TypeAdapter(list[Step]).validate_python(tree.values))
-        except ValidationError as error:
-            problems = [schema_problem(one, tree.locations, Step) for one in error.errors()]
-    raise as_error(problems)
+    steps, _ = read_as(
+        INCLUDED.get(name) or Path(name),
+        Annotated[list[Step], Field(min_length=1)],
+        "expected steps, each with 'say:' in a line that begins with a dash",
+        Step,
+    )
+    return tuple(steps)
 
 
 def with_networks(config: Config) -> Config:

@@ -30,12 +30,12 @@ from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.preprocessing import Scaling
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (
+    A_CLASSIFIER,
     BACKBONE_WEIGHTS,
     CONFIG,
     EXPECTED,
     HEAD_WEIGHTS,
     TASK,
-    PresetFiles,
     build_classifier,
     describe_classifier,
 )
@@ -64,15 +64,12 @@ def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) 
     hub = _keras_hub()
     source, about = _source(preset, hub)
     task = _file(source, TASK, preset)
-    described = describe_classifier(PresetFiles(preset, task), hub)
+    described = describe_classifier(preset, task, hub)
     _fix_size(described, size)
-    files = PresetFiles(preset, task)
+    files = None
     if weights is None:
-        files = files._replace(
-            backbone=_file(source, BACKBONE_WEIGHTS, preset),
-            head=_file(source, HEAD_WEIGHTS, preset),
-        )
-    model = build_classifier(described, files)
+        files = _file(source, BACKBONE_WEIGHTS, preset), _file(source, HEAD_WEIGHTS, preset)
+    model = build_classifier(described, preset, files)
     shown = f"The preset {preset!r}"
     with naming_the_file(repr(preset), f"{shown} prepares pictures wrongly", EXPECTED):
         scaling = _scaling(model, shown)
@@ -112,8 +109,7 @@ def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
     if preset in known:
         if preset not in hub.models.ImageClassifier.presets:
             raise UsageError(
-                f"The preset {preset!r} of KerasHub is no image classifier.\nExpected a "
-                "classifier of pictures, such as hub:vit_base_patch16_224_imagenet.",
+                f"The preset {preset!r} of KerasHub is no image classifier.\n{A_CLASSIFIER}",
                 "model",
             )
         entry = known[preset]
@@ -157,16 +153,14 @@ def _file(source: str, name: str, preset: str) -> Path:
 
 def _lacks(name: str, preset: str, is_preset: bool) -> DamagedInputError:
     """The error for a file that a preset does not have."""
-    expected = "Expected a folder that classifier.save_to_preset(folder) of KerasHub has written."
     if not is_preset:
-        return DamagedInputError(f"{preset!r} is no preset of KerasHub. {expected}")
+        return DamagedInputError(f"{preset!r} is no preset of KerasHub. {EXPECTED}")
     if name == TASK:
         return DamagedInputError(
             f"The preset {preset!r} has no classifier head ({TASK} is missing): it is a backbone "
-            "alone.\nExpected a classifier of pictures, such as "
-            "hub:vit_base_patch16_224_imagenet."
+            f"alone.\n{A_CLASSIFIER}"
         )
-    return DamagedInputError(f"The preset {preset!r} has no file {name}. {expected}")
+    return DamagedInputError(f"The preset {preset!r} has no file {name}. {EXPECTED}")
 
 
 def _cached(source: str, name: str) -> Path | None:

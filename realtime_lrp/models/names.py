@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from realtime_lrp.config import ASSETS
-from realtime_lrp.config.names import HUB
+from realtime_lrp.config import ASSETS, names
 from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.loaded import Loaded
 
-EMBEDDED = {"shapes": ASSETS / "shapes.keras", "shapes_vit": ASSETS / "shapes_vit.keras"}
+EMBEDDED = {name: ASSETS / f"{name}.keras" for name in names.EMBEDDED}
 """Networks that come with the package and name drawn symbols -> file."""
-
 
 Load = Callable[[str | None, list[str] | None], Loaded]
 """(weights, labels) -> the network.
@@ -76,10 +74,10 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
         if Path(name).is_dir():
             variables = Path(name, "variables", "variables.data-00000-of-00001")
             files = {"model": Path(name, "saved_model.pb"), "weights": variables}
-    if name.startswith(HUB):
+    if name.startswith(names.HUB):
         from realtime_lrp.models.hub import preset_files
 
-        files = dict(preset_files(name.removeprefix(HUB)))
+        files = dict(preset_files(name.removeprefix(names.HUB)))
         if weights is not None:
             files = {"model": files.get("model")}
     if weights not in (None, "imagenet", "random"):

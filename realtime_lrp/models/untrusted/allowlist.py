@@ -79,12 +79,14 @@ MAX_NAME_SHOWN = 100  # Characters of a name that a message shows
 
 def check_description(described: Any, file: str) -> None:
     """Refuses a parsed config.json that names anything that is not on the list."""
-    layers = sum(part.get("module") == "keras.layers" for part in _objects(described))
+    # what Keras would build
+    objects = [part for part in parts_of(described) if "class_name" in part]
+    layers = sum(part.get("module") == "keras.layers" for part in objects)
     if layers > MAX_LAYERS:
         raise DamagedInputError(
             f"{file} describes {layers:,} layers. Expected at most {MAX_LAYERS:,}."
         )
-    for part in _objects(described):
+    for part in objects:
         _check_object(part, file)
         config = part.get("config")
         row = config.get("layers") if isinstance(config, dict) else None
@@ -120,16 +122,13 @@ def _check_object(part: dict[str, Any], file: str) -> None:
         raise DamagedInputError(_refusal(file, *shown))
 
 
-def _objects(part: Any) -> Iterator[dict[str, Any]]:
-    """Everything in the description that Keras would build, at any depth."""
-    if isinstance(part, dict):
-        if "class_name" in part:
-            yield part
-        for value in part.values():
-            yield from _objects(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from _objects(value)
+def parts_of(described: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a description, at any depth."""
+    if isinstance(described, dict):
+        yield described
+    values = described.values() if isinstance(described, dict) else described
+    for value in values if isinstance(described, dict | list) else ():
+        yield from parts_of(value)
 
 
 def _oversized_step(config: Any) -> str:

@@ -9,10 +9,9 @@ preset's tokenizers, which read further files, are never built.
 import json
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 
@@ -22,7 +21,7 @@ from realtime_lrp.models.memory import (
     build_within_memory,
     initialise_with_zeros,
 )
-from realtime_lrp.models.untrusted.allowlist import check_description
+from realtime_lrp.models.untrusted.allowlist import check_description, parts_of
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.models.untrusted.loading import (
     MAX_DESCRIPTION_BYTES,
@@ -46,27 +45,23 @@ numbers of classes reach 21 843."""
 
 MAX_REPEATS = 1000  # The most layers or blocks that one entry of a description may ask for
 
+A_CLASSIFIER = "Expected a classifier of pictures, such as hub:vit_base_patch16_224_imagenet."
 EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
 _REPEATS = re.compile("num_(layers|blocks|repeats|stages)|depths?$")
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 
 
-class PresetFiles(NamedTuple):
-    """The files of a preset on this machine; no weights mean random ones."""
-
-    name: str
-    task: Path
-    backbone: Path | None = None
-    head: Path | None = None
+Weights = tuple[Path, Path] | None
+"""The files of the backbone's weights and of the head's; None for random ones."""
 
 
-def describe_classifier(files: PresetFiles, hub: ModuleType) -> dict[str, Any]:
+def describe_classifier(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
     """The checked description of a classifier, with every layer in float32.
 
     Refused are damage, classes that are not allowed, and what is no image classifier.
     """
-    shown = repr(files.name)
-    data = read_limited(files.task, MAX_DESCRIPTION_BYTES, "the description of a preset")
+    shown = repr(preset)
+    data = read_limited(task, MAX_DESCRIPTION_BYTES, "the description of a preset")
     with naming_the_file(shown, f"The preset {shown} cannot be read", EXPECTED):
         described = without_training(json.loads(data))
         if not isinstance(described, dict) or not isinstance(described.get("config"), dict):
@@ -80,19 +75,18 @@ def describe_classifier(files: PresetFiles, hub: ModuleType) -> dict[str, Any]:
     return described
 
 
-def build_classifier(described: dict[str, Any], files: PresetFiles) -> keras.Model:
+def build_classifier(described: dict[str, Any], preset: str, weights: Weights) -> keras.Model:
     """Builds what `describe_classifier` checked, with weights; random ones are always the same."""
-    shown = repr(files.name)
+    shown = repr(preset)
     with naming_the_file(shown, f"The preset {shown} cannot be loaded", EXPECTED):
         keras.utils.set_random_seed(0)
         model = build_within_memory(
-            lambda: _deserialise(described), shown, lambda one: _check_weights(one, files, shown)
+            lambda: _deserialise(described), shown, lambda one: _check_weights(one, weights, shown)
         )
         with assigned_without_copies(model.weights), warnings.catch_warnings(action="ignore"):
-            if files.backbone:
-                model.backbone.load_weights(str(files.backbone))
-            if files.head:
-                model.load_task_weights(str(files.head))
+            if weights:
+                model.backbone.load_weights(str(weights[0]))
+                model.load_task_weights(str(weights[1]))
     return model
 
 
@@ -101,19 +95,19 @@ def _deserialise(described: dict[str, Any]) -> keras.Model:
         return keras.saving.deserialize_keras_object(described, safe_mode=True)
 
 
-def _check_weights(model: keras.Model, files: PresetFiles, shown: str) -> None:
+def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
     """Refuses weights that are unsafe to read, fewer than the model has, or of a larger backbone.
 
     The file of the head may hold more: what its training has left.
     """
-    if not files.backbone or not files.head:
+    if not files:
         return
     of_backbone = {id(weight) for weight in model.backbone.weights}
     of_head = [weight for weight in model.weights if id(weight) not in of_backbone]
-    for path, weights in ((files.backbone, model.backbone.weights), (files.head, of_head)):
+    for path, weights in zip(files, (model.backbone.weights, of_head), strict=True):
         needed = number_of_values(weights)
         stored = stored_values(path, f"{path.name} of the preset {shown}")
-        if needed > stored or (path is files.backbone and needed < stored):
+        if needed > stored or (weights is not of_head and needed < stored):
             raise DamagedInputError(
                 f"{path.name} of the preset {shown} holds {stored:,} values, the network has "
                 f"{needed:,}. {EXPECTED}"
@@ -127,8 +121,7 @@ def _refuse_other_tasks(described: dict[str, Any], hub: ModuleType, shown: str) 
     if not (isinstance(found, type) and issubclass(found, hub.models.ImageClassifier)):
         raise DamagedInputError(
             f"The preset {shown} is no image classifier of KerasHub, but "
-            f"{str(described.get('class_name'))[:100]!r}.\nExpected a classifier of pictures, "
-            "such as hub:vit_base_patch16_224_imagenet."
+            f"{str(described.get('class_name'))[:100]!r}.\n{A_CLASSIFIER}"
         )
 
 
@@ -138,7 +131,7 @@ def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> No
         hub.models.ImageClassifier, hub.models.Backbone,
         hub.models.ImageClassifierPreprocessor, hub.layers.ImageConverter,
     )  # fmt: skip
-    for part in _parts(described):
+    for part in parts_of(described):
         name = part.get("registered_name")
         if not isinstance(name, str) or not name.startswith(PACKAGE):
             continue
@@ -152,7 +145,7 @@ def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> No
 
 def _require_floats(described: dict[str, Any], shown: str) -> None:
     """Makes every layer float32, as KerasHub does; refuses quantised layers."""
-    for part in _parts(described):
+    for part in parts_of(described):
         if part.get("dtype") in _FLOATS:
             part["dtype"] = "float32"
         if "Policy" not in str(part.get("class_name")):
@@ -181,12 +174,3 @@ def _check_numbers(part: Any, key: str, shown: str) -> None:
             raise DamagedInputError(
                 f"The preset {shown} has {key[:100]} {part:.6g}. Expected at most {most:,}."
             )
-
-
-def _parts(part: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a description."""
-    if isinstance(part, dict):
-        yield part
-    for value in part.values() if isinstance(part, dict) else part:
-        if isinstance(value, dict | list):
-            yield from _parts(value)

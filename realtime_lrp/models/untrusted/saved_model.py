@@ -89,11 +89,12 @@ def read_saved_model(folder: Path) -> SavedGraph:
             error
         )
     saved = _served(model, shown)
-    signature = _signature(saved, shown)
-    info = saved.signature_def[signature.name].inputs[signature.input]
+    name, function = _signature(saved, shown)
+    described = saved.signature_def[name]
     try:
+        (info,) = described.inputs.values()
         input_type = tf.as_dtype(info.dtype)
-        graph = _Flat(saved, shown).of(signature)
+        graph = _Flat(saved, shown).of(function, _output(name, described, shown))
     except DamagedInputError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -112,17 +113,6 @@ def read_saved_model(folder: Path) -> SavedGraph:
     )
 
 
-@dataclass(frozen=True)
-class _Signature:
-    """A signature of one input, and which of its outputs is explained."""
-
-    name: str
-    function: str
-    input: str
-    output: int
-    bound: tuple[int, ...]
-
-
 def _served(model: Any, shown: str) -> Any:
     """The graph with the tag "serve", or the only one."""
     graphs = [one for one in model.meta_graphs if "serve" in one.meta_info_def.tags]
@@ -137,8 +127,8 @@ def _served(model: Any, shown: str) -> Any:
     return graphs[0]
 
 
-def _signature(saved: Any, shown: str) -> _Signature:
-    """The signature `DEFAULT_SIGNATURE`, or the only one; its only output that is a vector."""
+def _signature(saved: Any, shown: str) -> tuple[str, str]:
+    """The signature `DEFAULT_SIGNATURE`, or the only one, and its function; it has one input."""
     functions = _functions_of_signatures(saved)
     names = [name for name in functions if name in saved.signature_def]
     name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names else names[0] if names else ""
@@ -148,33 +138,28 @@ def _signature(saved: Any, shown: str) -> _Signature:
             f"The SavedModel {shown} has {has}. Expected {DEFAULT_SIGNATURE!r}, or a single one.\n"
             "Save it with model.export(folder), or tf.saved_model.save(model, folder, signatures=)."
         )
-    described = saved.signature_def[name]
-    if len(described.inputs) != 1:
-        inputs = ", ".join(map(repr, described.inputs)) or "none"
+    inputs = saved.signature_def[name].inputs
+    if len(inputs) != 1:
         raise DamagedInputError(
-            f"The signature {name!r} of the SavedModel {shown} has the inputs {inputs}. Expected "
-            "one: pictures."
+            f"The signature {name!r} of the SavedModel {shown} has the inputs "
+            f"{', '.join(map(repr, inputs)) or 'none'}. Expected one: pictures."
         )
+    return name, functions[name]
+
+
+def _output(name: str, described: Any, shown: str) -> int:
+    """The position of a signature's only output, or of its only one that is a vector."""
     outputs = dict(described.outputs)
-    if len(outputs) > 1:
-        vectors = {key: one for key, one in outputs.items() if len(one.tensor_shape.dim) == 2}
-        if len(vectors) != 1:
-            raise DamagedInputError(
-                f"The signature {name!r} of the SavedModel {shown} has the outputs "
-                f"{', '.join(map(repr, sorted(outputs)))}. Expected a single one that is one "
-                "vector for each picture.\nSave it with a signature that returns only the classes."
-            )
-        outputs = vectors
-    (output,) = outputs.values()
+    vectors = {key: one for key, one in outputs.items() if len(one.tensor_shape.dim) == 2}
+    if len(outputs) > 1 and len(vectors) != 1:
+        raise DamagedInputError(
+            f"The signature {name!r} of the SavedModel {shown} has the outputs "
+            f"{', '.join(map(repr, sorted(outputs)))}. Expected a single one that is one "
+            "vector for each picture.\nSave it with a signature that returns only the classes."
+        )
+    (output,) = (vectors if len(outputs) > 1 else outputs).values()
     position = output.name.rpartition(":")[2]
-    function = functions[name]
-    return _Signature(
-        name,
-        function,
-        next(iter(described.inputs)),
-        int(position) if position.isdecimal() else 0,
-        tuple(saved.object_graph_def.concrete_functions[function].bound_inputs),
-    )
+    return int(position) if position.isdecimal() else 0
 
 
 def _functions_of_signatures(saved: Any) -> dict[str, str]:
@@ -208,20 +193,17 @@ class _Flat:
     _count: int = 0
     _names: set[str] = field(default_factory=set)
 
-    def of(self, signature: _Signature) -> "_Flat":
-        """Makes the flat graph of a signature."""
+    def of(self, name: str, output: int) -> "_Flat":
+        """Makes the flat graph of one output of a signature's function."""
         self._library = {one.signature.name: one for one in self.saved.graph_def.library.function}
-        arguments = len(self._library[signature.function].signature.input_arg)
-        if arguments != len(signature.bound) + 1:
-            raise ValueError(f"its function has {arguments} arguments")
+        arguments = self._library[name].signature.input_arg
+        bound = self.saved.object_graph_def.concrete_functions[name].bound_inputs
+        if len(arguments) != len(bound) + 1:
+            raise ValueError(f"its function has {len(arguments)} arguments")
         placeholder = self._add("Placeholder", self.input, [])
         self.input = placeholder.name
-        placeholder.attr["dtype"].type = (
-            self._library[signature.function].signature.input_arg[0].type
-        )
-        read = [self.input, *map(self._captured, signature.bound)]
-        outputs = self._inline(signature.function, read, 0)
-        self.output = outputs[signature.output]
+        placeholder.attr["dtype"].type = arguments[0].type
+        self.output = self._inline(name, [self.input, *map(self._captured, bound)], 0)[output]
         self._prune()
         for node in self.nodes:
             if not _computes(node) and node.op != "Placeholder":
@@ -236,18 +218,18 @@ class _Flat:
             node = self._add("Placeholder", found.variable.name or "variable", [])
             node.attr["dtype"].type = found.variable.dtype
             self.variables[node.name] = number
-            return node.name
-        if kind == "constant":
+        elif kind == "constant":
             name = found.constant.operation
             (held,) = (one for one in self.saved.graph_def.node if one.name == name)
             node = self._add("Const", name, [])
             node.attr["value"].CopyFrom(held.attr["value"])
             node.attr["dtype"].CopyFrom(held.attr["dtype"])
-            return node.name
-        raise DamagedInputError(
-            f"The SavedModel {self.shown} needs a file or a table ({kind}). Expected a network of "
-            "variables and operations alone."
-        )
+        else:
+            raise DamagedInputError(
+                f"The SavedModel {self.shown} needs a file or a table ({kind}). Expected a network "
+                "of variables and operations alone."
+            )
+        return node.name
 
     def _inline(self, name: str, arguments: Sequence[str], depth: int) -> list[str]:
         """Adds the operations of a function; returns the names of its outputs."""

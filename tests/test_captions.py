@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, wrong_captions
-from realtime_lrp.config import Config, problems_of
+from realtime_lrp.config import Config
+from realtime_lrp.config.problems import problems_of
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.view.text import undrawable
 
@@ -26,7 +27,7 @@ def flat(value, at=()):
 def told_of(folder, *languages):
     """The lines of the error about a folder, without its path."""
     chosen = Config().changed(kiosk={"languages": [*languages] or ["en"], "captions": str(folder)})
-    found = [one for path, error in wrong_captions(chosen) for one in problems_of(path, error)]
+    found = [one for path, error in wrong_captions(chosen) for one in problems_of(path, error, {})]
     return [f"{one.location}: {one.text}".replace(f"{folder}/", "") for one in found]
 
 

@@ -59,13 +59,11 @@ def errors_of(
         yield path, error
 
 
-def problems_of(
-    path: KeyPath, error: Error, locations: Mapping[KeyPath, str] | None = None
-) -> Iterable[Problem]:
+def problems_of(path: KeyPath, error: Error, locations: Mapping[KeyPath, str]) -> Iterable[Problem]:
     """The problems that an error lists by itself, else the error about a value as one problem."""
     if listed := getattr(error, "problems", ()):
         return listed
-    key, location = key_of(path), _nearest_location(path, locations or {})
+    key, location = key_of(path), _nearest_location(path, locations)
     text = f"{key}: {error}" if location not in ("", *OPTIONS) else str(error)
     return [Problem(location or key, text, type(error))]
 

@@ -352,22 +352,25 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     chosen = event_of(messages.Choice("method", "grad_cam"), None)
     assert (chosen.what, chosen.value) == ("method", "grad_cam")
     assert event_of(messages.Choice("composite", "epsilon"), None).value == "epsilon"
-    assert event_of(messages.Look("style", "contour"), None).value == "contour"
-    assert event_of(messages.Look("opacity", 0.25), None).value == 0.25
+    assert event_of(messages.Choice("style", "contour"), None).value == "contour"
+    assert event_of(messages.Choice("opacity", 0.25), None).value == 0.25
     wrong = event_of(messages.Choice("composite", "epsilom"), None)
     assert isinstance(wrong, events.NoticeGiven) and "'epsilon'" in wrong.text
-    for name, value in (("style", "loud"), ("opacity", 1.5), ("opacity", "1"), ("average", 0.5)):
-        assert event_of(messages.Look(name, value), None) is None
-    assert event_of(messages.Seek(0.25), None).value == 0.25
+    for name, value in (
+        ("style", "loud"), ("opacity", 1.5), ("opacity", "1"), ("average", 0.5), ("method", 3),
+        ("channel", "1"), ("position", "x"), ("no such", 1),
+    ):  # fmt: skip
+        assert event_of(messages.Choice(name, value), None) is None
+    assert event_of(messages.Choice("position", 0.25), None).value == 0.25
     stroke = event_of(messages.Stroke((1, 2), (3, 4), False), None)
     assert (stroke.start, stroke.end, stroke.cover) == ((1, 2), (3, 4), False)
 
 
 WRONG = (
     "", "{", "[]", "null", "{}", '{"type": "quit"}', '{"type": "do"}', '{"type": "do", "name": 3}',
-    '{"type": "do", "name": ""}', '{"type": "look", "name": "opacity"}',
-    '{"type": "look", "name": "opacity", "value": NaN}',
-    '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}', '{"type": "seek", "share": 2}',
+    '{"type": "do", "name": ""}', '{"type": "choice", "what": "opacity"}',
+    '{"type": "choice", "what": "opacity", "value": NaN}',
+    '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}', '{"type": "look", "share": 2}',
     '{"type": "stroke", "start": [0, 0, 0], "end": [0, 0]}', '{"type": "shown"', "\x00",
     '{"type": "choice", "what": "target", "value": "' + "x" * 300 + '"}', "[" * 3000,
 )  # fmt: skip

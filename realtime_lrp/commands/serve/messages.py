@@ -7,8 +7,7 @@ connection.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -50,17 +49,10 @@ class Do(msgspec.Struct, tag="do", frozen=True):
 
 
 class Choice(msgspec.Struct, tag="choice", frozen=True):
-    """Something else is computed or explained."""
+    """Another value of something: what is computed or explained, or how it is drawn."""
 
-    what: Literal["method", "composite", "target", "layer"]
-    value: Name
-
-
-class Look(msgspec.Struct, tag="look", frozen=True):
-    """Maps are drawn otherwise: the value of a field of `view.look.Look`."""
-
-    name: Name
-    value: bool | float | Name
+    what: Name
+    value: bool | int | float | Name
 
 
 class Stroke(msgspec.Struct, tag="stroke", frozen=True):
@@ -71,19 +63,7 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
     cover: bool = True
 
 
-class Follow(msgspec.Struct, tag="follow", frozen=True):
-    """A row of a channel was clicked: its map alone lies over the picture, or no longer."""
-
-    channel: Annotated[int, Meta(ge=0, le=1_000_000)]
-
-
-class Seek(msgspec.Struct, tag="seek", frozen=True):
-    """The film goes on after this share of it."""
-
-    share: Annotated[float, Meta(ge=0, le=1)]
-
-
-Message = Shown | Do | Choice | Look | Stroke | Follow | Seek
+Message = Shown | Do | Choice | Stroke
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # of a picture of a visitor's camera, which comes as it is, as JPEG
@@ -111,47 +91,43 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
         case Do(name):
             command = commands_of_pages().get(name)
             return command_event(command, time.monotonic()) if command else None
-        case Choice("method", name):
-            METHODS.check(name)
-            return events.Chosen("method", name)
-        case Choice("composite", name):
-            COMPOSITES.check(name)
-            return events.Chosen("composite", name)
-        case Choice("target", text):
-            target = _engine(relevance).explainer.canonical(text.strip())
-            return events.Chosen("target", int(target) if str(target).isdecimal() else target)
-        case Choice("layer", name):
-            _check_known("layer", [name], _engine(relevance).concepts.layers)
-            return events.Chosen("layer", name)
-        case Look(name, value) if any(
-            one.name == name and one.accepts(value) for one in LOOK_SETTINGS
-        ):
-            return events.Chosen(name, value)
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
-        case Follow(channel):
-            return _channel(channel, relevance)
-        case Seek(share):
-            return events.Chosen("position", share)
+        case Choice(what, value):
+            checked = _checked(what, value, relevance)
+            return None if checked is None else events.Chosen(what, checked)
     return None
+
+
+def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
+    """A value as the viewer takes it; None if a page cannot choose it."""
+    match what, value:
+        case "method", str():
+            METHODS.check(value)
+        case "composite", str():
+            COMPOSITES.check(value)
+        case "target", str():
+            target = _engine(relevance).explainer.canonical(value.strip())
+            return int(target) if str(target).isdecimal() else target
+        case "layer", str():
+            layers = _engine(relevance).concepts.layers
+            if value not in layers:
+                raise unknown("layer", value, layers)
+        case "channel", int():
+            engine, wanted = _engine(relevance), relevance.request.concepts
+            layer = (wanted.layer if wanted else "") or engine.concept_layer or ""
+            known = engine.explainer.channel_counts().get(layer, 0)
+            if not 0 <= value < known:
+                raise UsageError(f"There is no channel {value}: {layer!r} has {known}.")
+        case "position", int() | float():
+            return float(value)
+        case _:
+            drawn = (one for one in LOOK_SETTINGS if one.name == what)
+            return value if any(one.accepts(value) for one in drawn) else None
+    return value
 
 
 def _engine(relevance: RelevanceThread) -> Engine:
     if relevance.engine is None:
         raise UsageError("The network is not loaded yet: its classes and layers are not known.")
     return relevance.engine
-
-
-def _check_known(kind: str, names: Sequence[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise unknown(kind, name, known)
-
-
-def _channel(number: int, relevance: RelevanceThread) -> events.Event:
-    engine, wanted = _engine(relevance), relevance.request.concepts
-    layer = (wanted.layer if wanted else "") or engine.concept_layer or ""
-    known = engine.explainer.channel_counts().get(layer, 0)
-    if number >= known:
-        raise UsageError(f"There is no channel {number}: {layer!r} has {known}.")
-    return events.Chosen("channel", number)

@@ -37,7 +37,7 @@ document.body.classList.toggle("bare", bare);
 const { send, sendPicture, hold } = connect(canvas, {
   role: onRole, choices: onChoices, news: onNews, map: onMap, concepts: onConcepts, lost, shown,
 });
-const rows = conceptRows(at("concept-rows"), usable, (channel) => send({ type: "follow", channel }));
+const rows = conceptRows(at("concept-rows"), usable, (channel) => pick("channel", channel));
 
 function onRole(role) {
   control = role.control && !bare;
@@ -117,7 +117,7 @@ function lookControl([name, label, values]) {
   control.addEventListener(control.type === "range" ? "input" : "change", () => {
     const value = control.type === "checkbox" ? control.checked
       : control.type === "range" ? Number(control.value) : control.value;
-    send({ type: "look", name, value });
+    pick(name, value);
   });
   return made("label", {}, [`${label} `, control]);
 }
@@ -129,6 +129,11 @@ function choose(name) {
   if (!element) send({ type: "do", name });
   else if (element.matches("input")) element.focus();
   else element.click();
+}
+
+/** Chooses a value of something. */
+function pick(what, value) {
+  send({ type: "choice", what, value });
 }
 
 function fillSelect(select, names, textOf = (name) => name) {
@@ -329,13 +334,11 @@ function onMap(fields, png) {
 for (const id of CHOSEN) {
   at(id).addEventListener("change", () => {
     const value = at(id).value.trim();
-    if (value !== "") send({ type: "choice", what: id, value });
+    if (value !== "") pick(id, value);
     if (id === "target") at(id).blur();
   });
 }
-at("concept-layer").addEventListener("change", () => {
-  send({ type: "choice", what: "layer", value: at("concept-layer").value });
-});
+at("concept-layer").addEventListener("change", () => pick("layer", at("concept-layer").value));
 at("target").addEventListener("focus", () => at("target").select());
 for (const button of document.querySelectorAll("[data-do]")) {
   button.addEventListener("click", () => choose(button.dataset.do));
@@ -357,7 +360,7 @@ for (const type of ["input", "change"]) {
   at("seek").addEventListener(type, () => {
     if (type === "input" && performance.now() - seekAt < SEEK_MS) return;
     seekAt = performance.now();
-    send({ type: "seek", share: Number(at("seek").value) });
+    pick("position", Number(at("seek").value));
   });
 }
 at("record").hidden = !canRecord;

@@ -14,6 +14,7 @@ import cv2
 import media
 import numpy as np
 import pytest
+import yaml
 
 pytest.importorskip("playwright", reason="the extra test is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
@@ -26,6 +27,7 @@ from served import TOKEN, StandIn, serving_pages
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.news import join_message
+from realtime_lrp.realtime.viewer.lecture import INCLUDED
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
@@ -597,6 +599,23 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
         until(phone, lambda: len(served.visitors.pictures) > 5)
         expect(phone.locator("#camera-notice")).to_contain_text("no map")
     phone.close()
+
+
+@pytest.mark.release
+def test_a_clicker_plays_the_lecture_to_its_end(visit, tmp_path):
+    """The included one, in full screen; the last step shows two networks beside each other."""
+    words = ("--source", "synthetic", *network(tmp_path), "--set", "live.lecture=en")
+    with start("serve", *words, "--port", "0", DISPLAY="") as process:
+        page = visit(process.stdout.readline().strip(), **DESKTOP)
+        expect(page.locator("#controls")).to_be_enabled()
+        page.click("#fill")
+        for step in yaml.safe_load(INCLUDED["en"].read_text()):
+            expect(page.locator("#notice")).to_contain_text(step["say"])
+            page.keyboard.press("PageDown")
+        until(page, lambda: size(page) == [1280, 720])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) == 0
+        page.context.close()
 
 
 def test_the_bare_view_fills_the_screen_for_obs(visit, address):

@@ -2,7 +2,7 @@
 // gallery, which are fetched once.
 import { made } from "./figures.js";
 
-const MOST_KEPT = 200; // channels whose pictures are kept
+const MOST_KEPT = 200; // channels whose row is kept, with its pictures
 const MOST_EXAMPLES = 6; // pictures of a channel
 const TILE = 100 / 96; // width of one with the gap behind it, as a part of its height
 const RETRY_MS = 2000; // until pictures that did not come are asked for again
@@ -11,50 +11,28 @@ const RETRY_MS = 2000; // until pictures that did not come are asked for again
  * takes a message and the JPEG of its maps, `forget` forgets the gallery's pictures. */
 export function conceptRows(section, usable, follow) {
   const [heading, why, list] = ["h2", "p", "ol"].map((tag) => section.querySelector(tag));
-  const kept = new Map(); // "layer channel" -> address of its pictures, or when they did not come
+  const kept = new Map(); // "layer channel" -> its row
   let newest = 0;
 
-  /** The address of a channel's pictures; null while there is none. */
-  async function examples(layer, channel) {
-    const name = `${layer} ${channel}`;
-    const known = kept.get(name);
-    if (typeof known === "string") return known;
-    if (known && performance.now() - known < RETRY_MS) return null;
-    kept.set(name, performance.now());
-    const query = new URLSearchParams({ layer, channel });
-    const answer = await fetch(`gallery.jpg?${query}`, { cache: "no-store" }).catch(() => null);
-    if (!answer?.ok) return null;
-    const address = URL.createObjectURL(await answer.blob());
-    kept.set(name, address);
-    if (kept.size > MOST_KEPT) forget(kept.keys().next().value);
-    return address;
-  }
-
-  function forget(name) {
-    const address = kept.get(name);
-    if (typeof address === "string") URL.revokeObjectURL(address);
-    kept.delete(name);
-  }
-
-  function row({ channel }) {
-    const map = made("canvas", { className: "own" });
-    map.setAttribute("aria-hidden", "true");
+  function row(layer, { channel, examples }) {
+    const name = `${layer} ${channel} ${examples}`;
+    if (kept.has(name)) return kept.get(name);
     const parts = [
-      map, made("span", { className: "name" }), made("span", { className: "percent" }),
+      made("canvas", { className: "own", ariaHidden: "true" }), made("span", { className: "name" }),
+      made("span", { className: "percent" }),
       made("span", { className: "track" }, [made("span", { className: "fill" })]),
-      made("img", { className: "examples", alt: "", hidden: true }),
-      made("span", { className: "none", textContent: "no pictures of it", hidden: true }),
     ];
+    if (examples) parts.push(pictures(layer, channel, () => kept.delete(name)));
     const button = made("button", { type: "button" }, parts);
     button.addEventListener("click", () => {
       if (usable()) follow(channel);
     });
-    const item = made("li", {}, [button]);
-    item.dataset.channel = channel;
-    return item;
+    kept.set(name, made("li", {}, [button]));
+    if (kept.size > MOST_KEPT) kept.delete(kept.keys().next().value);
+    return kept.get(name);
   }
 
-  /** Writes what a row says; it stays the same element, so that it keeps the focus. */
+  /** Writes what a row says. */
   function fill(item, entry, fields) {
     const button = item.firstChild;
     button.setAttribute("aria-pressed", String(entry.followed));
@@ -66,20 +44,7 @@ export function conceptRows(section, usable, follow) {
     const bar = button.querySelector(".fill");
     bar.style.width = `${100 * entry.bar}%`;
     bar.classList.toggle("against", entry.against);
-    button.querySelector(".none").hidden = entry.examples || !fields.with_pictures;
-    showExamples(button.querySelector(".examples"), fields.layer, entry);
-  }
-
-  async function showExamples(image, layer, { channel, examples: has }) {
-    if (!has || !image.hidden) return;
-    const address = await examples(layer, channel).catch(() => null);
-    if (!address) return;
-    image.onload = () => { // as large as in other rows, however few there are
-      image.style.width = `${(100 * image.naturalWidth) / (MOST_EXAMPLES * image.naturalHeight * TILE)}%`;
-    };
-    image.src = address;
-    image.alt = "Pictures that it answers to";
-    image.hidden = false;
+    button.classList.toggle("pictureless", fields.with_pictures && !entry.examples);
   }
 
   return {
@@ -88,22 +53,14 @@ export function conceptRows(section, usable, follow) {
       section.hidden = false;
       heading.textContent = fields.layer ? `Channels of ${fields.layer}` : "Channels";
       if (why.textContent !== fields.why) why.textContent = fields.why;
-      const before = [...list.children];
-      const focused = list.contains(document.activeElement) && document.activeElement.parentElement.dataset.channel;
-      const items = fields.rows.map((entry, index) => {
-        const same = list.dataset.layer === fields.layer && before[index]?.dataset.channel === String(entry.channel);
-        return same ? before[index] : row(entry);
-      });
+      const items = fields.rows.map((entry) => row(fields.layer, entry));
+      const focused = document.activeElement;
       items.forEach((item, index) => { // only those that changed: the others keep the focus
-        if (!before[index]) list.append(item);
-        else if (item !== before[index]) before[index].replaceWith(item);
+        if (list.children[index] !== item) list.insertBefore(item, list.children[index] ?? null);
       });
-      before.slice(items.length).forEach((item) => item.remove());
-      list.dataset.layer = fields.layer;
+      while (list.children.length > items.length) list.lastChild.remove();
+      if (list.contains(focused)) focused.focus({ preventScroll: true }); // its row has been moved
       items.forEach((item, index) => fill(item, fields.rows[index], fields));
-      if (focused && !list.contains(document.activeElement)) { // its channel has another place now
-        items.find((item) => item.dataset.channel === focused)?.firstChild.focus({ preventScroll: true });
-      }
       if (!jpeg.byteLength) return;
       const maps = await createImageBitmap(new Blob([jpeg], { type: "image/jpeg" })).catch(() => null);
       if (maps && number === newest) drawMaps(items, maps);
@@ -114,10 +71,19 @@ export function conceptRows(section, usable, follow) {
       section.hidden = true;
       list.replaceChildren();
     },
-    forget() {
-      for (const name of [...kept.keys()]) forget(name);
-    },
+    forget: () => kept.clear(),
   };
+}
+
+/** The gallery's pictures of a channel, as large as in other rows, however few there are. */
+function pictures(layer, channel, failed) {
+  const src = `gallery.jpg?${new URLSearchParams({ layer, channel })}`;
+  const image = made("img", { className: "examples", alt: "Pictures that it answers to", src });
+  image.onload = () => {
+    image.style.width = `${(100 * image.naturalWidth) / (MOST_EXAMPLES * image.naturalHeight * TILE)}%`;
+  };
+  image.onerror = () => setTimeout(failed, RETRY_MS);
+  return image;
 }
 
 /** Draws each row's part of a picture in which all maps stand side by side. */

@@ -16,7 +16,7 @@ const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
 const CHOSEN = ["method", "composite", "target"];
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
-const SCROLLING = new Set([" ", "PageDown", "PageUp", "ArrowDown", "ArrowUp"]);
+const SCROLLING = new Set([" ", "ArrowDown", "ArrowUp"]); // Page Down and Page Up are a clicker's
 
 const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS and projectors
 const shownAt = [];

@@ -15,7 +15,7 @@ from program import opened_window, repeating, screenshot, start, xdotool
 
 from realtime_lrp.commands.kiosk.keys import hash_pin
 from realtime_lrp.view.elements import ACCENT, BACKGROUND
-from realtime_lrp.view.pad import KEY_COLOUR
+from realtime_lrp.view.exhibit import KEY_COLOUR
 
 
 class OpenFiles:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
-from realtime_lrp.view.pad import key_boxes
+from realtime_lrp.view.exhibit import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 SIZE = (720, 1280)

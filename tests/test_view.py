@@ -16,7 +16,7 @@ from realtime_lrp.config.keys import SECTIONS, legal_keys
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.view.colormaps import COLORMAPS, colormap_named, compile_colours
+from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named
 from realtime_lrp.view.look import LOOK_SETTINGS, Look
 from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
 
@@ -29,7 +29,7 @@ def picture_of(rng):
 
 def test_a_colour_string_is_compiled_to_equal_steps():
     """Ends and middle by hand."""
-    table = compile_colours("000 f00 fff")
+    table = Colormap.of("000 f00 fff").table
     np.testing.assert_array_equal(table[[0, 255]], [[0, 0, 0], [255, 255, 255]])
     np.testing.assert_array_equal(table[[64, 191]], [[128, 0, 0], [255, 127, 127]])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from viewer import LOOK, Viewer, explained_frame
 
-from realtime_lrp.engine.accounting import Loss
+from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.scaling import MapScaler

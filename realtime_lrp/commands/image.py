@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import colour, painter_for
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import best_label, passes_note, score_list, top_scores
+from realtime_lrp.engine.wording import Losses, best_label, passes_note, score_list, top_scores
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.results.companions import Companions, OpenCompanions, map_record, raw_map_arrays
 from realtime_lrp.results.failures import Failures

@@ -20,11 +20,10 @@ from rich.table import Table
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
-from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.engine.wording import score_list, top_scores
+from realtime_lrp.engine.wording import Losses, score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.system.atomic import atomic_folder

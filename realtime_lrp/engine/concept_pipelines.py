@@ -85,23 +85,21 @@ class ConceptPipelines:
         try:
             # that of a GPU is known when it does not suffice
             if not self._on.is_gpu and explainer.pictures_at_once() < NEEDED:
-                self.give_up(wanted)
-                return
+                return self.give_up(wanted)
             with tf.device(self._on.scope):
                 run = explainer.compile_pipeline(self._prepare, self._reduce, layer, TOP)
                 run(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
         except tf.errors.ResourceExhaustedError:
-            self.give_up(wanted)
-        except Error as error:
-            self._refuse(layer, first_line(error))
+            return self.give_up(wanted)
         except Exception as error:
-            log.error("preparing channels of %s failed: %s", layer, first_line(error))
-            self._refuse(layer, first_line(error))
-        else:
-            with self._lock:
-                self._ready[layer] = run
-                while len(self._ready) > KEPT:
-                    self._ready.popitem(last=False)
+            if not isinstance(error, Error):
+                log.error("preparing channels of %s failed: %s", layer, first_line(error))
+            self._problems[layer] = first_line(error), math.inf
+            return
+        with self._lock:
+            self._ready[layer] = run
+            while len(self._ready) > KEPT:
+                self._ready.popitem(last=False)
 
     def run(self, batch: Batch, wanted: ConceptRequest) -> Explained | None:
         """The tensors of a batch, which the device may still be computing; None with a problem."""
@@ -119,14 +117,11 @@ class ConceptPipelines:
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
         return run(batch.pictures, batch.targets, prior)
 
-    def _refuse(self, layer: str, problem: str, until: float = math.inf) -> None:
-        self._problems[layer] = problem, until
-
     def give_up(self, wanted: ConceptRequest | None) -> None:
         """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""
         if wanted is None:
             return
         layer = self.layer(wanted)
-        self._refuse(layer, NO_MEMORY, time.monotonic() + REST_S)
+        self._problems[layer] = NO_MEMORY, time.monotonic() + REST_S
         with self._lock:
             self._ready.pop(layer, None)

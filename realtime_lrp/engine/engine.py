@@ -14,7 +14,6 @@ from realtime_lrp.config.defaults import COMPOSITE
 from realtime_lrp.config.names import AUTO, COMPOSITES
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
-from realtime_lrp.engine.hashes import network_files
 from realtime_lrp.engine.in_flight import each, pool
 from realtime_lrp.engine.loading import (
     build_explainer,
@@ -22,6 +21,7 @@ from realtime_lrp.engine.loading import (
     load_configured,
     quickest_explainer,
 )
+from realtime_lrp.engine.provenance import network_files
 from realtime_lrp.engine.result import (
     Batch,
     Begun,

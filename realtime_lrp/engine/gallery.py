@@ -6,7 +6,7 @@ from pathlib import Path
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.hashes import Files, hashes
+from realtime_lrp.engine.provenance import Files, hashes
 from realtime_lrp.models.concept_names import ChannelNames, read_names
 from realtime_lrp.models.gallery import Gallery, load_gallery
 from realtime_lrp.system.plain_text import plain

@@ -1,8 +1,12 @@
-"""Answers and targets in words, as they are shown to people."""
+"""Answers, targets and losses of relevance in words, as they are shown to people.
+
+Must not import TensorFlow: files of results are written without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
+
 
 TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 
@@ -70,3 +75,111 @@ def name_classes(target: str | int, classes: int, label: Callable[[int], str]) -
     """A target with class names in place of indices: "3 - 5" becomes "star - cup"."""
     sides = [side.strip() for side in str(target).split(" - ")]
     return " - ".join(label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides)
+
+
+LOSS_EVERY = 100
+"""The layer that lost most is looked for in every hundredth map that lost relevance: the search
+costs as much as a map."""
+
+THE_MAP = "the map"
+"""How messages name the only map of a run."""
+
+INSPECT = "realtime-lrp inspect shows every layer"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Where most relevance is lost, or gained, as a share of the magnitude of what started.
+
+    Below 0 it is gained. Without a layer it is that of integrated gradients, which need more
+    samples.
+    """
+
+    layer: str | None
+    share: float
+
+
+def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 0) -> Loss:
+    """Looks for the layer that loses most relevance; costs as much as a map."""
+    one = result.maps[index]
+    started = one.started_magnitude
+    if one.kind.difference:
+        return Loss(None, one.lost / started if started else 0.0)
+    flows = engine.layer_flows(picture, index, result.target)
+    most = max(flows, key=lambda flow: abs(flow.lost[0]))
+    return Loss(most.name, float(most.lost[0]) / started if started else 0.0)
+
+
+@dataclass
+class _Group:
+    """Maps that lost relevance: how many, the largest share that is missing, and where it went."""
+
+    vanished: bool
+    count: int = 0
+    missing: float = 0.0
+    loss: Loss = Loss(None, 0.0)
+
+
+class Losses:
+    """Counts the first maps of pictures that lost relevance, and says where it went."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._maps = 0
+        self._groups = _Group(True), _Group(False)
+
+    def add(self, picture: np.ndarray, result: Result) -> str | None:
+        """Adds the map of uint8 [h, w, 3], what the network saw.
+
+        Returns the layer that lost most, or None where the account closes.
+        """
+        self._maps += 1
+        one = result.maps[0]
+        if one.closes:
+            return None
+        group = self._groups[not one.vanished]
+        if group.count % LOSS_EVERY == 0:
+            group.loss = find_loss(self._engine, picture, result)
+        group.count += 1
+        group.missing = max(group.missing, one.lost / (one.started_magnitude or 1.0), key=abs)
+        return group.loss.layer
+
+    @property
+    def notes(self) -> list[str]:
+        """A line about maps that show almost nothing and one about those that lack a part."""
+        return [
+            loss_text(
+                f"{one.count} of {self._maps} maps" if self._maps > 1 else THE_MAP,
+                one.loss, one.missing, one.vanished,
+            )
+            for one in self._groups
+            if one.count
+        ]  # fmt: skip
+
+
+def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
+    """Says what is missing from maps, in which layer it was lost, and what to do.
+
+    `missing` is how much, at most, as a share of what started; below 0 it is too much. `vanished`:
+    almost everything is missing.
+    """
+    up_to = "" if maps == THE_MAP else "up to "
+    if loss.layer is None:
+        return (
+            f"the sum of {maps} is {up_to}{abs(missing):.0%} away from the difference of the "
+            "scores. Expected less: raise lrp.samples."
+        )
+    where = f"the layer {loss.layer!r} {'lost' if loss.share >= 0 else 'added'} most"
+    where += f" ({abs(loss.share):.0%})"
+    if vanished:
+        return (
+            f"almost nothing is left in {maps}: less than 1% of the relevance that started reached "
+            f"pixels and biases; {where}. The colours show that rest, enlarged. Check the weights "
+            f"and --preprocess, or choose another --composite; {INSPECT}."
+        )
+    share = f"{up_to}{abs(missing):.0%}"
+    if missing >= 0:
+        what = f"{share} of the relevance that started is missing from {maps}"
+    else:
+        what = f"{share} of the relevance that started was added to {maps}"
+    return f"{what}; {where}. If that is too much, choose another --composite; {INSPECT}."

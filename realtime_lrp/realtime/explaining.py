@@ -20,10 +20,9 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.engine.accounting import Loss, find_loss
 from realtime_lrp.engine.in_flight import share_cores
 from realtime_lrp.engine.result import Begun, ConceptRequest
-from realtime_lrp.engine.wording import top_scores
+from realtime_lrp.engine.wording import Loss, find_loss, top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered

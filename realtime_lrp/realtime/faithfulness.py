@@ -68,7 +68,6 @@ class Probe:
     def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
         self._means: np.ndarray | None = None
-        self._kept: np.ndarray | None = None
         self._pictures = 0
         self._series: tuple[Engine, int, Mask | None] | None = None
 
@@ -111,13 +110,10 @@ class Probe:
         return ProbeResult(class_, whole, relevant, at_random, chosen[0], chosen[1])
 
     def _random_masks(self, count: int, grid: tuple[int, int]) -> list[np.ndarray]:
-        masks = [
-            _mask(self._rng.permutation(grid[0] * grid[1])[:count], grid) for _ in range(DRAWS)
-        ]
-        if self._kept is None or self._kept.shape != grid or self._pictures % KEPT == 0:
-            self._kept = masks[0]
+        first = np.random.default_rng(self._pictures // KEPT)
         self._pictures += 1
-        return [self._kept, *masks[1:]]
+        generators = first, *[self._rng] * (DRAWS - 1)
+        return [_mask(rng.permutation(grid[0] * grid[1])[:count], grid) for rng in generators]
 
 
 def _mask(patches: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

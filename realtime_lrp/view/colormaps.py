@@ -36,30 +36,21 @@ class Colormap:
         Raises:
           UsageError: the text is not a list of colours.
         """
-        return cls(compile_colours(colours), signed)
+        if not re.fullmatch(r"\s*[0-9a-fA-F]{3}(\s+[0-9a-fA-F]{3})+\s*", colours):
+            raise UsageError(
+                "Expected two or more colours of three hexadecimal digits, such as '000 f00 fff'. "
+                f"Received {colours!r}.",
+                "colormap",
+            )
+        stops = np.array([[int(digit * 2, 16) for digit in one] for one in colours.split()], float)
+        where = np.linspace(0, len(stops) - 1, 256)
+        channels = [np.interp(where, np.arange(len(stops)), channel) for channel in stops.T]
+        return cls(np.rint(np.stack(channels, axis=-1)).astype(np.uint8), signed)
 
     def __call__(self, relevance: np.ndarray) -> np.ndarray:
         """Colours of relevance in [-1, 1], float [...] -> uint8 [..., 3]."""
         entry = relevance * 127.5 + 127.5 if self.signed else relevance * 255
         return np.take(self.table, np.clip(np.rint(entry), 0, 255).astype(np.uint8), axis=0)
-
-
-def compile_colours(text: str) -> np.ndarray:
-    """The table uint8 [256, 3] of colours such as "000 f00 fff".
-
-    Raises:
-      UsageError: the text is not a list of colours.
-    """
-    if not re.fullmatch(r"\s*[0-9a-fA-F]{3}(\s+[0-9a-fA-F]{3})+\s*", text):
-        raise UsageError(
-            f"Expected two or more colours of three hexadecimal digits, such as '000 f00 fff'. "
-            f"Received {text!r}.",
-            "colormap",
-        )
-    stops = np.array([[int(digit * 2, 16) for digit in colour] for colour in text.split()], float)
-    where = np.linspace(0, len(stops) - 1, 256)
-    channels = [np.interp(where, np.arange(len(stops)), channel) for channel in stops.T]
-    return np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
 
 
 COLORMAPS: dict[str, Colormap] = {

@@ -100,7 +100,6 @@ class Legend:
     colormap: str | Colormap  # the name of the colour map
     low: str  # at the left end; this is relevance 0 where the colour map has no signs
     high: str  # at the right end
-    scale: float = 1.0  # how much larger its letters are than those of other figures
 
 
 @dataclass(frozen=True)
@@ -306,7 +305,7 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
             lower = letters.scaled(entry.scale) - bars  # other names move nothing
             return [Part(round(STEP * lower)), named, strip(entry, bars + lower)]
         case Legend():
-            return _legend_parts(entry, width, letters.scaled(entry.scale))
+            return _legend_parts(entry, width, size)
         case Paragraph():
             head = [line(one, "", size, WARNING) for one in _lines(entry.head, width, size)]
             return head + [line(one, "", size) for one in wrapped(entry.text, width, size)]

@@ -74,8 +74,16 @@ class LookSetting:
         """The value after the present one, or before it (by = -1)."""
         if not (values := self.values()):
             return round(min(max(value + 0.1 * by, 0.0), 1.0), 2)
-        position = values.index(value) if value in values else min(-by, 0)
-        return values[(position + by) % len(values)]
+        return next_of(values, value, by)
+
+
+def next_of(values: Sequence[Any], present: Any, by: int) -> Any:
+    """The value after the present one, or before it (by = -1), round and round.
+
+    Where the present one is none of the values: the first, or the last.
+    """
+    position = values.index(present) if present in values else min(-by, 0)
+    return values[(position + by) % len(values)]
 
 
 LOOK_SETTINGS = (

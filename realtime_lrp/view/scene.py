@@ -202,19 +202,16 @@ class SplitScene:
         return SplitScene(size, tuple(scenes), boxes)
 
 
-def size_beside(
-    size: tuple[int, int], concepts: ConceptPanel | None, text_size: str
-) -> tuple[int, int]:
-    """Rows and columns that the panel of concepts leaves to the scenes."""
-    if concepts is None:
-        return size
-    return concepts.place(size, figure_size(*size, text_size)).rest
-
-
 def boxes_of(
-    size: tuple[int, int], shape: Sequence[int], count: int, text_size: str
+    size: tuple[int, int],
+    shape: Sequence[int],
+    count: int,
+    text_size: str,
+    concepts: ConceptPanel | None = None,
 ) -> tuple[Box, ...]:
-    """Where the scenes of so many networks stand on a canvas."""
+    """Where the scenes of so many networks stand on a canvas, beside the panel of concepts."""
+    if concepts:
+        size = concepts.place(size, figure_size(*size, text_size)).rest
     return split(size, shape, count, round(GAP * figure_size(*size, text_size)))
 
 

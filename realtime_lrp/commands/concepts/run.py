@@ -16,8 +16,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
-from realtime_lrp.engine.hashes import hashes, network_files
-from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.engine.provenance import hashes, network_files, provenance_of
 from realtime_lrp.errors import OutputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
 from realtime_lrp.models.drawings import check_known

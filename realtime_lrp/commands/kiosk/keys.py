@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.pad import key_boxes
+from realtime_lrp.view.exhibit import key_boxes
 from realtime_lrp.view.window.window import Mouse
 
 PRIVACY_S = 20.0

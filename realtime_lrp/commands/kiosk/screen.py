@@ -18,13 +18,13 @@ from realtime_lrp.view.exhibit import (
     Page,
     draw_card,
     draw_hold,
+    draw_pad,
     draw_page,
     fill,
     layout_of,
     visible_part,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.pad import draw_pad
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 from realtime_lrp.view.text import undrawable
 

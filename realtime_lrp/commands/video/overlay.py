@@ -24,14 +24,12 @@ from realtime_lrp.commands.video.recoding import (
 from realtime_lrp.commands.video.task import Film, Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.engine.accounting import Losses
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
-from realtime_lrp.engine.hashes import begin_hashing
 from realtime_lrp.engine.pictures import look_of
-from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import answer_line, best_label, top_scores
+from realtime_lrp.engine.wording import Losses, answer_line, best_label, top_scores
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import OpenCompanions, map_record

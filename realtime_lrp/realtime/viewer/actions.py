@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from realtime_lrp.realtime.viewer.state import (
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view import keys
 from realtime_lrp.view.hud import percent
-from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting
+from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting, next_of
 from realtime_lrp.view.menus import ClassList, CommandBox
 
 HINT = "h: all commands"
@@ -30,8 +30,6 @@ END_NOTICE = "once more ends the program"
 NO_MAP = "there is no map yet"
 
 Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
-
-T = TypeVar("T")
 
 
 def explain(state: ViewerState, target: str | int) -> ViewerState:
@@ -72,7 +70,7 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     known = tuple(name for name in METHODS.known() if name not in state.unsuited)
-    method = _next(known, state.request.choice.method, by)
+    method = next_of(known, state.request.choice.method, by)
     return choose_method(state, method, now)
 
 
@@ -397,12 +395,3 @@ def _present_class(state: ViewerState) -> int:
 
 def _best(state: ViewerState, count: int) -> list[int]:
     return state.answer.best(count) if state.answer else []
-
-
-def _next(names: Sequence[T], present: object, by: int) -> T:
-    """The name after the present one, or before it (by = -1), round and round.
-
-    Where the present one is none of the names: the first, or the last.
-    """
-    position = names.index(present) if present in names else min(-by, 0)
-    return names[(position + by) % len(names)]

@@ -38,7 +38,7 @@ Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was cho
 
 CHOICES: dict[str, Choice] = {
     "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
-    "method": lambda state, name, now: choose_method(state, name, now),
+    "method": choose_method,
     "target": lambda state, target, now: announce_target(explain(state, target), now),
     "panel": toggle_panel,
     "text_size": choose_text_size,

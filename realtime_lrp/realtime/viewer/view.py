@@ -31,7 +31,7 @@ from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls
 from realtime_lrp.view.notices import draw_marks, draw_notice
-from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, size_beside
+from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
@@ -274,8 +274,7 @@ class View:
         self.concepts = self._concept_view.panel(state, self.first.newest)
         concepts = self.concepts if self.figures_in_picture else None
         in_panel = concepts is not None and concepts.answer[0] != ""
-        rest = size_beside(size, concepts, state.text_size)
-        boxes = boxes_of(rest, frame.value.shape, len(self.networks), state.text_size)
+        boxes = boxes_of(size, frame.value.shape, len(self.networks), state.text_size, concepts)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(

@@ -16,7 +16,13 @@ from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import Losses, best_label, passes_note, score_list, top_scores
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
-from realtime_lrp.results.companions import Companions, OpenCompanions, map_record, raw_map_arrays
+from realtime_lrp.results.companions import (
+    Companions,
+    check_companions,
+    companions_of,
+    map_record,
+    raw_map_arrays,
+)
 from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
 from realtime_lrp.results.summary import Timeline, write_summary
@@ -65,24 +71,24 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
         log.warning("%s", skipped)
     may_exist = options.overwrite or options.resume or options.all_pages
     targets = outputs_for(sources, options.output, ".png", OUTPUTS, may_exist)
-    companions = _checked_companions(options, targets)
+    beside = _checked_companions(options, targets)
     with ExitStack() as stack:
-        open_companions = companions.open(stack, options.overwrite)
-        batch = Batch(config, options, dict(zip(sources, targets, strict=True)), open_companions)
+        companions = Companions(beside, stack, options.overwrite)
+        batch = Batch(config, options, dict(zip(sources, targets, strict=True)), companions)
         yield from batch.run()
-        open_companions.finish()
+        companions.finish()
     batch.raise_worst()
 
 
-def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> Companions:
+def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> dict[str, Path]:
     """The files beside the pictures, after checking that they can be written."""
     name = targets[0].parent / COMPANION_NAME if len(targets) > 1 else targets[0]
-    companions = Companions.named_after(name, options.sidecar, options.summary, options.maps)
-    companions.check(options.overwrite)
-    for path in companions.by_kind.values():
+    beside = companions_of(name, options.sidecar, options.summary, options.maps)
+    check_companions(beside, options.overwrite)
+    for path in beside.values():
         if path in targets:
             raise OutputError(f"{str(path)!r} is also the output of a picture. Rename the picture.")
-    return companions
+    return beside
 
 
 class Batch:
@@ -96,7 +102,7 @@ class Batch:
         config: Config,
         options: ImageOptions,
         targets: Mapping[Path, Path],
-        companions: OpenCompanions,
+        companions: Companions,
     ):
         self._config, self._options, self._targets = config, options, targets
         self._companions = companions
@@ -222,7 +228,7 @@ def _only_first(files: Sequence[Path]) -> str:
 class Job:
     """A network that explains pictures, with the files beside them."""
 
-    def __init__(self, config: Config, overwrite: bool, companions: OpenCompanions):
+    def __init__(self, config: Config, overwrite: bool, companions: Companions):
         self._config = config
         self._overwrite = overwrite
         self._companions = companions

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,54 +37,31 @@ CHUNK = 256
 """Maximum number of maps in a file."""
 
 
-@dataclass(frozen=True)
+def companions_of(target: Path, sidecar: bool, summary: bool, maps: Path | None) -> dict[str, Path]:
+    """Where what is wanted beside an output goes: "sidecar", "summary", "maps" -> path.
+
+    They are JSON lines, a picture, and a folder of raw maps, which is made in the folder `maps`.
+    """
+    paths = {
+        "sidecar": target.with_suffix(".jsonl") if sidecar else None,
+        "summary": target.with_suffix(".summary.png") if summary else None,
+        "maps": maps / target.stem if maps else None,
+    }
+    return {kind: path for kind, path in paths.items() if path}
+
+
+def check_companions(paths: Mapping[str, Path], replace: bool) -> None:
+    """Refuses files that cannot be made, are links, or would have to be replaced."""
+    for kind, path in paths.items():
+        refuse_link(path)
+        if kind == "maps":
+            check_folder(path, replace, MAPS_PREFIX)
+        else:
+            check_output(path, replace)
+
+
 class Companions:
-    """Paths of JSON lines, a picture, and a folder of raw maps; None for what is not wanted."""
-
-    sidecar: Path | None = None
-    summary: Path | None = None
-    maps: Path | None = None
-
-    @classmethod
-    def named_after(
-        cls, target: Path, sidecar: bool, summary: bool, maps: Path | None
-    ) -> Companions:
-        """The files beside an output; `maps` is the folder that gets a folder of raw maps."""
-        return cls(
-            target.with_suffix(".jsonl") if sidecar else None,
-            target.with_suffix(".summary.png") if summary else None,
-            maps / target.stem if maps else None,
-        )
-
-    @property
-    def by_kind(self) -> dict[str, Path]:
-        """All wanted files: what it is -> path."""
-        return {kind: path for kind, path in vars(self).items() if path}
-
-    def check(self, replace: bool) -> None:
-        """Refuses files that cannot be made, are links, or would have to be replaced."""
-        for path in self.by_kind.values():
-            refuse_link(path)
-            if path is self.maps:
-                check_folder(path, replace, MAPS_PREFIX)
-            else:
-                check_output(path, replace)
-
-    def open(self, stack: ExitStack, replace: bool) -> OpenCompanions:
-        """Opens the files; they appear under their names when the stack is closed."""
-        parts = {
-            kind: stack.enter_context(
-                atomic_folder(path, replace, MAPS_PREFIX)
-                if kind == "maps"
-                else atomic_file(path, replace)
-            )
-            for kind, path in self.by_kind.items()
-        }
-        return OpenCompanions(parts, stack)
-
-
-class OpenCompanions:
-    """The files while they are written.
+    """The files beside an output while they are written; they appear when the stack is closed.
 
     A file of raw maps holds up to `CHUNK` of them, summed over the channels: relevance, float16
     [n, h, w], the maps at the network's input divided by their scale; scale, float32 [n], powers of
@@ -94,12 +70,19 @@ class OpenCompanions:
     how the maps were made, JSON. `parts` says what is wanted -> its temporary path.
     """
 
-    def __init__(self, parts: Mapping[str, Path], stack: ExitStack):
-        self.parts = parts
+    def __init__(self, paths: Mapping[str, Path], stack: ExitStack, replace: bool):
+        self.parts = {
+            kind: stack.enter_context(
+                atomic_folder(path, replace, MAPS_PREFIX)
+                if kind == "maps"
+                else atomic_file(path, replace)
+            )
+            for kind, path in paths.items()
+        }
         self._provenance, self._first_row = "", dict[str, Any]()
         self._lines = None
-        if "sidecar" in parts:
-            lines = parts["sidecar"].open("w", encoding="utf-8", errors="backslashreplace")
+        if "sidecar" in self.parts:
+            lines = self.parts["sidecar"].open("w", encoding="utf-8", errors="backslashreplace")
             self._lines = stack.enter_context(lines)
         self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
         self._saved = 0

@@ -32,7 +32,7 @@ from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import Losses, answer_line, best_label, top_scores
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.results.companions import OpenCompanions, map_record
+from realtime_lrp.results.companions import Companions, map_record
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import KEPT_FREE, atomic_file, check_room
 from realtime_lrp.system.channel import Failed
@@ -60,7 +60,8 @@ def overlay_file(
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
         part = stack.enter_context(atomic_file(film.target, film.replace))
-        opened = film.companions.open(stack, film.replace or film.replace_companions)
+        replace_companions = film.replace or film.replace_companions
+        opened = Companions(film.companions, stack, replace_companions)
         opened.describe(provenance, concept_settings(engine))
         parts = {"film": part, **opened.parts}
         records = Records(engine, config, opened)
@@ -164,7 +165,7 @@ def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
 class Records:
     """Writes what is kept of each map besides its picture; `losses` names what lost relevance."""
 
-    def __init__(self, engine: Engine, config: Config, opened: OpenCompanions) -> None:
+    def __init__(self, engine: Engine, config: Config, opened: Companions) -> None:
         self._opened = opened
         self.timeline = Timeline()
         self.losses = Losses(engine)

@@ -18,7 +18,6 @@ import msgspec
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError, UsageError
-from realtime_lrp.results.companions import Companions
 from realtime_lrp.results.resume import Manifest, fingerprint, manifest_path
 from realtime_lrp.system.atomic import MOST_NAME
 from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
@@ -148,9 +147,8 @@ class StoredTask(Task):
             if self.uploaded:
                 films.mkdir()
                 task.target = films / self.target
-                own = {kind: films / path for kind, path in self.companions.by_kind.items()}
-                task.companions = Companions(**own)
-                for path in own.values():
+                task.companions = {k: films / path for k, path in self.companions.items()}
+                for path in task.companions.values():
                     path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 yield task

@@ -4,13 +4,13 @@ import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError
-from realtime_lrp.results.companions import Companions
+from realtime_lrp.results.companions import check_companions, companions_of
 from realtime_lrp.results.resume import (
     Manifest,
     fingerprint,
@@ -78,7 +78,7 @@ class Film:
     source: Path
     target: Path
     replace: bool = False
-    companions: Companions = Companions()  # noqa: RUF009 # frozen
+    companions: Mapping[str, Path] = field(default_factory=dict)
     replace_companions: bool = False
     span: Span | None = None
 
@@ -96,7 +96,7 @@ class Task(Film):
     stored = uploaded = False
 
     def __init__(self, config: Config, options: VideoOptions, source: Path, target: Path):
-        companions = Companions.named_after(target, options.sidecar, options.summary, options.maps)
+        companions = companions_of(target, options.sidecar, options.summary, options.maps)
         over = options.overwrite
         super().__init__(source, target, over, companions, over, options.span)
         self.shown = str(target)
@@ -108,11 +108,11 @@ class Task(Film):
     @property
     def outputs(self) -> dict[str, Path]:
         """All that is made: what it is -> where it goes."""
-        return {"film": self.target, **self.companions.by_kind}
+        return {"film": self.target, **self.companions}
 
     @property
     def beside(self) -> list[str]:
-        return [str(path) for path in self.companions.by_kind.values()]
+        return [str(path) for path in self.companions.values()]
 
     @contextmanager
     def at_hand(self) -> Iterator["Task"]:
@@ -144,7 +144,7 @@ class Task(Film):
 
     def _check_outputs(self) -> None:
         check_output(self.target, self.replace)
-        self.companions.check(self.replace_companions)
+        check_companions(self.companions, self.replace_companions)
         refuse_link(manifest_path(self.target))
 
     def _manifest(self) -> Manifest | None:

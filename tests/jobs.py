@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from realtime_lrp.commands.video.worker import Order, make_film
+from realtime_lrp.commands.video.worker import make_film
 from realtime_lrp.errors import TemporaryError
 
 
@@ -27,7 +27,7 @@ class HereCluster:
         return self
 
     def begin(self, task):
-        self._calls.append(Order(*self._job, task, Path.cwd(), 1, None, logging.root.level))
+        self._calls.append((*self._job, task, 1, Path.cwd(), None, logging.root.level))
         return len(self._calls) - 1
 
     def wait(self, calls, timeout_s):
@@ -35,12 +35,12 @@ class HereCluster:
 
     def get(self, call):
         order = self._calls[call]
-        name = order.task.source.name
+        name = order[2].source.name
         self._on_call(name)
         level = logging.root.level
         try:
             self.made.append(name)
-            outcome = make_film(order)
+            outcome = make_film(*order)
             self._after(name)
             return outcome
         finally:

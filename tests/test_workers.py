@@ -18,7 +18,7 @@ from jobs import HereCluster, lost
 from uncompiled import compiled
 
 from realtime_lrp.commands.video import cluster
-from realtime_lrp.commands.video.cluster import Share, share_of
+from realtime_lrp.commands.video.cluster import share_of
 from realtime_lrp.errors import FullDiskError, UnavailableError
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
@@ -234,10 +234,10 @@ def test_without_ray_a_message_says_how_to_install_it(run, network, tmp_path, mo
 
 def test_cores_are_divided_among_workers_as_machines_allow():
     """No worker gets more than a machine has left."""
-    assert [share_of(n, [4], 0).threads for n in (1, 2, 3, 4, 8)] == [4, 2, 1, 1, 1]
-    assert share_of(8, [4], 0).cpus * 8 <= 4
-    assert (share_of(2, [4, 8], 1).threads, share_of(2, [4, 8], 1).gpus) == (4, 0.5)
-    assert share_of(1, [4, 4, 4], 3) == Share(4, 1.0, 4)
+    assert [share_of(n, [4], 0)[2] for n in (1, 2, 3, 4, 8)] == [4, 2, 1, 1, 1]
+    assert share_of(8, [4], 0)[0] * 8 <= 4
+    assert share_of(2, [4, 8], 1) == (4, 0.5, 4)
+    assert share_of(1, [4, 4, 4], 3) == (4, 1.0, 4)
 
 
 def test_one_line_reads_all_sidecars(job, clips, tmp_path):

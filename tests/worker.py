@@ -31,12 +31,11 @@ class FakeParent:
 def job_for(source, part, **changes):
     """A job with the settings that the command has where nothing is said."""
     settings = {
-        "source": source, "part": part, "parts": (part,), "container": part.suffix, "comment": "",
+        "source": source, "parts": (part,), "container": part.suffix, "comment": "",
         "provenance": "",
         "span": None, "stride": 1, "batch": 4, "layout": "overlay", "codec": "h264",
         "quality": None, "sound": True, "size": SIZE, "fit": "crop", "mirror": False,
         "look": replace(Look.of(Config().overlay), colormap=colormap_named("fire")),
-        "smoothing": 0.9,
     }  # fmt: skip
     return Job(**{**settings, **changes})
 

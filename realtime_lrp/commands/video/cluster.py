@@ -16,7 +16,6 @@ import socket
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import psutil
 
 from realtime_lrp.commands.video.overlay import Outcome
 from realtime_lrp.commands.video.task import Task, VideoOptions
-from realtime_lrp.commands.video.worker import Order, make_film
+from realtime_lrp.commands.video.worker import make_film
 from realtime_lrp.config import Config
 from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.system.cores import core_count
@@ -51,15 +50,6 @@ CONNECT_S = 5.0
 
 CLOSING_S = 2.0
 """Maximum wait for killed processes of Ray, in seconds."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """What a worker gets: cores and GPUs for Ray, and how many threads it computes with."""
-
-    cpus: float
-    gpus: float
-    threads: int
 
 
 @functools.cache
@@ -128,14 +118,12 @@ class Cluster:
         self._share = share_of(self.count, cpus, gpus)
 
     def begin(self, task: Task) -> Any:
-        share, level = self._share, logging.getLogger().level
-        order = Order(
-            self._config, self._options, task, Path.cwd(), share.threads, self._folder, level
-        )
+        cpus, gpus, threads = self._share
         remote = self._ray.remote(make_film).options(
-            num_cpus=share.cpus, num_gpus=share.gpus, max_retries=RETRIES
+            num_cpus=cpus, num_gpus=gpus, max_retries=RETRIES
         )
-        return remote.remote(order)
+        here = Path.cwd(), self._folder, logging.getLogger().level
+        return remote.remote(self._config, self._options, task, threads, *here)
 
     def wait(self, calls: list[Any], timeout_s: float) -> list[Any]:
         """Waits until at least one call has ended; gives those that have."""
@@ -234,10 +222,13 @@ def _check_listens(address: str) -> None:
         raise ConnectionError(getattr(error, "strerror", None) or str(error)) from None
 
 
-def share_of(workers: int, cpus: Sequence[int], gpus: int) -> Share:
-    """What each worker gets: the most cores that all can have, given those of each machine."""
+def share_of(workers: int, cpus: Sequence[int], gpus: int) -> tuple[float, float, int]:
+    """The cores and GPUs that each worker takes of Ray, and how many threads it computes with.
+
+    These are the most that all workers can have, given the cores of each machine.
+    """
     gpu = min(1.0, gpus / workers)
     for threads in range(max(cpus, default=1), 0, -1):
         if sum(count // threads for count in cpus) >= workers:
-            return Share(threads, gpu, threads)
-    return Share(sum(cpus) / workers / 2, gpu, 1)  # more workers than cores
+            return threads, gpu, threads
+    return sum(cpus) / workers / 2, gpu, 1  # more workers than cores

@@ -6,7 +6,7 @@ What the child process decodes is explained here, and what is asked for besides 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,13 +14,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from realtime_lrp.commands.video.recode import THUMBNAILS
 from realtime_lrp.commands.video.recoding import (
     DrawableMap,
     Job,
+    Opened,
     PictureBatch,
     Recoding,
     Report,
 )
+from realtime_lrp.commands.video.stored import at_hand
 from realtime_lrp.commands.video.task import Film, Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
@@ -39,11 +42,9 @@ from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.region import Region
-from realtime_lrp.view.overlay import SMOOTHING
 
 log = logging.getLogger(__name__)
 
-THUMBNAILS = 12
 BITS_A_PIXEL = 0.2
 """Estimate of a film's size. Recordings take half of it, noise takes more."""
 
@@ -54,7 +55,10 @@ LEAST_BYTES = 8
 def overlay_file(
     engine: Engine, config: Config, film: Film, stats: Stats, progress: Progress | None = None
 ) -> Report:
-    """Makes a film; what is beside it appears first, the film last."""
+    """Makes a film; what is beside it appears first, the film last.
+
+    The notes of the report are all that a user should know of it.
+    """
     lrp, provenance = config.lrp, provenance_of(engine, config, "video")
     words = [engine.network.name, lrp.method, engine.composite if lrp.method == "lrp" else ""]
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
@@ -64,21 +68,27 @@ def overlay_file(
         opened = Companions(film.companions, stack, replace_companions)
         opened.describe(provenance, concept_settings(engine))
         parts = {"film": part, **opened.parts}
-        records = Records(engine, config, opened)
         look = look_of(engine)
         job = Job(
-            source=film.source.resolve(), part=part, parts=tuple(parts.values()),
+            source=film.source.resolve(), parts=tuple(parts.values()), span=film.span,
             container=film.target.suffix.lower(), comment=f"realtime_lrp {__version__}, {settings}",
-            provenance=provenance.as_json(), span=film.span, thumbnails=THUMBNAILS,
+            provenance=provenance.as_json(),
             size=engine.explainer.input_shape[:2], batch=_batch(config, engine),
             look=replace(look, colormap=look.colours(engine.explainer.signed)),
-            smoothing=SMOOTHING, fit=config.input.fit, mirror=config.input.mirror,
+            fit=config.input.fit, mirror=config.input.mirror,
             sound=config.video.audio == "copy", layout=config.video.layout,
             stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
         )  # fmt: skip
-        report = recode(engine, stats, records, progress, job)
+        records = Records(engine, config, opened)
+        with Recoding(job) as recoding:
+            _check_room(job, recoding.opened)
+            if progress:
+                progress.begin(film.source.name, recoding.opened.frames)
+            _explain(engine, recoding, stats, records, progress)
+            report = recoding.report
         records.add(report.times)  # they got the last map
-        report = msgspec.structs.replace(report, notes=(*report.notes, *records.losses.notes))
+        stats.frames_captured += report.frames
+        stats.frames_shown += report.frames
         if summary := opened.parts.get("summary"):
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
             write_summary(
@@ -87,64 +97,78 @@ def overlay_file(
             )  # fmt: skip
         opened.finish()
         film.note_complete(parts)
-    return report
+    return msgspec.structs.replace(report, notes=tuple(_notes(report, records)))
 
 
-def recode(
+def _explain(
     engine: Engine,
+    recoding: Recoding,
     stats: Stats,
     records: "Records",
     progress: Progress | None,
-    job: Job,
-) -> Report:
+) -> None:
     """Explains what the child process decodes, while that draws and encodes.
 
     `records` gets every frame but those after the last explained batch.
     """
-    with Recoding(job) as recoding:
-        opened = recoding.opened
-        _check_room(job, opened.size, opened.frames)
-        if progress:
-            progress.begin(job.source.name, opened.frames)
-        region = engine.region(opened.size)
-        finite = _FiniteResults(engine, region)
-        begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
+    region = engine.region(recoding.opened.size)
+    begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
 
-        def finish_oldest() -> None:
-            batch, begin, results = begun.popleft()
-            done = finite(batch, results)
-            stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
-            recoding.answer([_drawable(engine, result) for result in done])
-            records.add(batch.times, batch.pictures, done)
-            if progress and done[-1]:
-                progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
+    def finish_oldest() -> None:
+        batch, begin, results = begun.popleft()
+        done = _finite(engine, region, batch, results, records)
+        stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
+        recoding.answer([_drawable(engine, result) for result in done])
+        records.add(batch.times, batch.pictures, done)
+        if progress and done[-1]:
+            progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
 
-        for batch in recoding.batches():
-            regions = [region] * len(batch.pictures)
-            begin = time.monotonic()
-            begun.append((batch, begin, engine.begin(batch.pictures, regions=regions)))
-            while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
-                finish_oldest()
-        report = recoding.report
-    if finite.missing:
-        missing = f"{finite.missing} frames have no map: the network computes NaN or Inf for them"
-        notes = *report.notes, missing
-        report = msgspec.structs.replace(report, notes=notes)
-    stats.frames_captured += report.frames
-    stats.frames_shown += report.frames
-    return report
+    for batch in recoding.batches():
+        regions = [region] * len(batch.pictures)
+        begin = time.monotonic()
+        begun.append((batch, begin, engine.begin(batch.pictures, regions=regions)))
+        while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
+            finish_oldest()
 
 
-def notes_of(report: Report) -> list[str]:
-    """What a user should know of a film that was made."""
-    notes = list(dict.fromkeys(report.notes))
+def _finite(
+    engine: Engine,
+    region: Region,
+    batch: PictureBatch,
+    results: Callable[[], list[Result]],
+    records: "Records",
+) -> list[Result | None]:
+    """Waits for the results of a batch; None for pictures with NaN or Inf in their maps.
+
+    Raises `NotFiniteError` if no picture so far has a map.
+    """
+    try:
+        return [*results()]
+    except NotFiniteError as error:
+        done: list[Result | None] = []
+        for picture in batch.pictures:
+            try:
+                done += engine.begin(picture[None], regions=[region])()
+            except NotFiniteError:
+                done.append(None)
+        if not (records.explained or any(done)):
+            raise
+        if not records.missing:
+            log.warning("%s", error)
+        return done
+
+
+def _notes(report: Report, records: "Records") -> Iterator[str]:
+    yield from dict.fromkeys(report.notes)
+    if records.missing:
+        yield f"{records.missing} frames have no map: the network computes NaN or Inf for them"
+    yield from records.losses.notes
     if report.bad_packets:
-        notes.append(f"skipped {report.bad_packets} damaged packets")
+        yield f"skipped {report.bad_packets} damaged packets"
     if report.frames < report.expected:
-        notes.append(f"ended early: {report.frames} of about {report.expected} frames")
+        yield f"ended early: {report.frames} of about {report.expected} frames"
     if report.lost_sound:
-        notes.append(f"left out {report.lost_sound} damaged packets of sound")
-    return notes
+        yield f"left out {report.lost_sound} damaged packets of sound"
 
 
 def _batch(config: Config, engine: Engine) -> int:
@@ -152,23 +176,27 @@ def _batch(config: Config, engine: Engine) -> int:
     return (8 if engine.device == "CPU" else 16) if batch == "auto" else batch
 
 
-def _check_room(job: Job, size: tuple[int, int], frames: int) -> None:
+def _check_room(job: Job, opened: Opened) -> None:
     """Refuses to begin a film that will not fit on the disk."""
     panels = 2 if job.layout in ("side-by-side", "original+map") else 1
     source_size = job.source.stat().st_size
-    frames = min(frames, source_size // LEAST_BYTES)  # a damaged file may claim any number
-    pixels = frames * size[0] * size[1] * panels
+    # a damaged file may claim any number
+    frames = min(opened.frames, source_size // LEAST_BYTES)
+    pixels = frames * opened.size[0] * opened.size[1] * panels
     needed = round(pixels * BITS_A_PIXEL / 8) if frames else source_size
-    check_room(job.part.parent, needed + KEPT_FREE)
+    check_room(job.film.parent, needed + KEPT_FREE)
 
 
 class Records:
-    """Writes what is kept of each map besides its picture; `losses` names what lost relevance."""
+    """Writes what is kept of each map besides its picture.
+
+    `losses` names what lost relevance; some frames are `explained`, some are `missing` a map.
+    """
 
     def __init__(self, engine: Engine, config: Config, opened: Companions) -> None:
         self._opened = opened
-        self.timeline = Timeline()
-        self.losses = Losses(engine)
+        self.timeline, self.losses = Timeline(), Losses(engine)
+        self.explained = self.missing = 0
         self._engine, self._target = engine, config.lrp.target
         self._names = channel_names(engine) if "sidecar" in opened.parts else {}
         self._stride, self._frame = config.video.stride, 0
@@ -194,7 +222,9 @@ class Records:
         self, seconds: float, picture: np.ndarray | None, result: Result | None
     ) -> dict[str, Any]:
         if picture is None or not result:
+            self.missing += 1
             return {"top5": [], "target": self._target, "relevance_sum": None}
+        self.explained += 1
         lost_in = self.losses.add(picture, result)
         if not self._opened.parts:
             return {}
@@ -203,37 +233,6 @@ class Records:
         self.timeline.add(seconds, record)
         self._opened.keep(result, self._frame, seconds)
         return record
-
-
-class _FiniteResults:
-    """Waits for the results of batches; None for pictures with NaN or Inf in their maps."""
-
-    def __init__(self, engine: Engine, region: Region):
-        self._engine, self._region = engine, region
-        self.missing, self._any = 0, False
-
-    def __call__(
-        self, batch: PictureBatch, results: Callable[[], list[Result]]
-    ) -> list[Result | None]:
-        """The results of a batch. Raises `NotFiniteError` if no picture so far has a map."""
-        try:
-            done: list[Result | None] = [*results()]
-        except NotFiniteError as error:
-            done = [self._single(picture) for picture in batch.pictures]
-            if not (self._any or any(done)):
-                raise
-            if not self.missing:
-                log.warning("%s", error)
-            self.missing += done.count(None)
-        self._any = True
-        return done
-
-    def _single(self, picture: np.ndarray) -> Result | None:
-        try:
-            (result,) = self._engine.begin(picture[None], regions=[self._region])()
-        except NotFiniteError:
-            return None
-        return result
 
 
 def _drawable(engine: Engine, result: Result | None) -> DrawableMap:
@@ -278,7 +277,7 @@ class Films:
         stats = stats or Stats(engine.device, engine.precision)
         report = None
         try:
-            with task.at_hand() as film:
+            with at_hand(task) as film:
                 if not film.made_by_lost_worker():
                     report = overlay_file(engine, self._config, film, stats, progress)
         except Exception as error:

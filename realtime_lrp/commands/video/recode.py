@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.child import parent_channel
 from realtime_lrp.video.descriptions import film_metadata
 from realtime_lrp.video.libraries import av
+from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
@@ -42,15 +44,18 @@ AHEAD = 3
 """Maximum number of batches that are decoded and not yet written."""
 MOST_BYTES = 2**30
 """Maximum number of bytes of decoded pictures that wait to be drawn."""
-THUMBNAIL_WIDTH = 320
+THUMBNAILS, THUMBNAIL_WIDTH = 12, 320
 WRITTEN_EVERY_S = 0.2
+
+Pending: TypeAlias = "TimedFrame | av.Packet | BaseException | None"
+"""What is decoded, in its order; why decoding ended, or None at the end."""
 
 
 def main() -> None:
     """Does what the parent asks for and sends the outcome."""
     channel = parent_channel(TO_CHILD)
     job = channel.receive()
-    maps: queue.Queue[DrawableMap] = queue.Queue()
+    maps: queue.SimpleQueue[DrawableMap] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
     try:
         channel.send(Recoder(job, channel, maps).run())
@@ -60,7 +65,7 @@ def main() -> None:
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> None:
+def _listen(channel: Channel, job: Job, maps: "queue.SimpleQueue[DrawableMap]") -> None:
     """Queues the maps; removes what is unfinished and ends if the parent is gone."""
     with suppress(Exception):
         while isinstance(answer := channel.receive(), Answer):
@@ -74,14 +79,14 @@ def _listen(channel: Channel, job: Job, maps: "queue.Queue[DrawableMap]") -> Non
 class Recoder:
     """Does a job; `maps` gets one map for each picture of the batches that are sent."""
 
-    def __init__(self, job: Job, channel: Channel, maps: "queue.Queue[DrawableMap]"):
+    def __init__(self, job: Job, channel: Channel, maps: "queue.SimpleQueue[DrawableMap]"):
         self._job, self._channel, self._maps = job, channel, maps
-        self._pending: queue.Queue[TimedFrame | av.Packet | BaseException | None] = queue.Queue()
+        self._pending: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
         self._frames, self._all_decoded = 0, False
         self._times: list[float] = []
-        self._thumbnails = _Thumbnails(job.thumbnails)
+        self._thumbnails = _Thumbnails()
 
     def run(self) -> Report:
         job = self._job
@@ -90,7 +95,7 @@ class Recoder:
             self._reader = reader = VideoReader(job.source, job.span)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
             lost, notes = self._encode(reader)
-            verify(job.part, self._frames)
+            verify(job.film, self._frames)
         return Report(
             self._frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
             tuple(notes), self._thumbnails.kept,
@@ -117,9 +122,7 @@ class Recoder:
             if not isinstance(item, TimedFrame):
                 yield item
                 continue
-            picture = item.picture
-            if job.mirror:
-                picture = np.ascontiguousarray(picture[:, ::-1])
+            picture = mirrored(item.picture, job.mirror)
             if region is None:
                 region = self._begin(reader, picture)
             self._room.acquire()
@@ -130,23 +133,22 @@ class Recoder:
             count += 1
             if len(batch) == self._batch:
                 self._send(batch)
-        self._send(batch)
+        if batch:
+            self._send(batch)
 
     def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
         job, size = self._job, picture.shape[:2]
         room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
         # A batch must fill before the room does, or all would wait for each other.
         self._batch = min(job.batch, max(1, room // (2 * job.stride)))
-        for _ in range(room):
-            self._room.release()
+        self._room.release(room)
         self._channel.send(Opened(size, reader.frames))
         return region_of(size, job.size, job.fit)
 
     def _send(self, batch: list[np.ndarray]) -> None:
-        if batch:
-            times, self._times = self._times, []
-            self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
-            batch.clear()
+        times, self._times = self._times, []
+        self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
+        batch.clear()
 
     def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
         """Draws and writes every frame, and the sound between them.
@@ -173,13 +175,13 @@ class Recoder:
                 self._room.release()
                 self._frames += 1
                 self._thumbnails.add(float(item.pts * reader.time_base), result)
-                check_room(job.part.parent)
+                check_room(job.film.parent)
         return writer.lost_sound if writer else 0, notes
 
     def _writer(self, reader: VideoReader) -> VideoWriter:
         job = self._job
         return VideoWriter(
-            job.part, job.container, reader.fps, reader.time_base,
+            job.film, job.container, reader.fps, reader.time_base,
             codec=job.codec, quality=job.quality, colour=reader.colour, aspect=reader.aspect,
             metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
         )  # fmt: skip
@@ -199,8 +201,8 @@ class Recoder:
                 while not ended.is_set():
                     done = self._frames, self._reader.packets if self._reader else 0
                     if self._all_decoded or done != before:
-                        before = done
                         self._channel.send(Written(self._frames))
+                    before = done
                     ended.wait(WRITTEN_EVERY_S)
 
         threading.Thread(target=send, daemon=True).start()
@@ -213,9 +215,9 @@ class Recoder:
 class _Drawer:
     """Draws the maps: a frame's own, or that of the last explained frame, carried along."""
 
-    def __init__(self, job: Job, maps: "queue.Queue[DrawableMap]"):
+    def __init__(self, job: Job, maps: "queue.SimpleQueue[DrawableMap]"):
         self._job, self._maps = job, maps
-        self._painter = Painter(False, job.look, job.smoothing)
+        self._painter = Painter(False, job.look)
         self._follower: Follower | None = None
 
     def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
@@ -232,17 +234,17 @@ class _Drawer:
 
 
 class _Thumbnails:
-    """Keeps small pictures of the result, evenly spaced: `least` to twice as many."""
+    """Keeps small pictures of the result, evenly spaced: at most twice `THUMBNAILS`."""
 
-    def __init__(self, least: int):
-        self._least, self._step, self._count = least, 1, 0
+    def __init__(self) -> None:
+        self._step, self._count = 1, 0
         self.kept: list[tuple[float, np.ndarray]] = []
 
     def add(self, seconds: float, picture: np.ndarray) -> None:
-        if self._least and self._count % self._step == 0:
+        if self._count % self._step == 0:
             rows = round(picture.shape[0] * THUMBNAIL_WIDTH / picture.shape[1])
             self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))
-            if len(self.kept) == 2 * self._least:
+            if len(self.kept) == 2 * THUMBNAILS:
                 self.kept, self._step = self.kept[::2], 2 * self._step
         self._count += 1
 

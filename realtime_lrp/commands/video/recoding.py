@@ -29,14 +29,12 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 class Job(msgspec.Struct, frozen=True, tag=True):
     """What is done with a recording.
 
-    The child removes all unfinished `parts`, of which the film is the first, if the parent is gone.
-    Every stride-th frame is explained, its map is carried along to the others. `size` is (rows,
-    columns) of the network's input. The look names no colour map but has it. At least `thumbnails`
-    small pictures come back.
+    The film is the first of the unfinished `parts`, all of which the child removes if the parent is
+    gone. Every stride-th frame is explained, its map is carried along to the others. `size` is
+    (rows, columns) of the network's input. The look names no colour map but has it.
     """
 
     source: Path
-    part: Path
     parts: tuple[Path, ...]
     container: str
     comment: str
@@ -52,8 +50,10 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     fit: str
     mirror: bool
     look: Look
-    smoothing: float
-    thumbnails: int = 0
+
+    @property
+    def film(self) -> Path:
+        return self.parts[0]
 
 
 class DrawableMap(msgspec.Struct, frozen=True):

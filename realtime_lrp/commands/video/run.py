@@ -5,7 +5,7 @@
 
 This file goes through the files, `task` knows what is there of each, `overlay` makes it, `recoding`
 talks to the child, and `recode` is the child. With --workers and --ray Ray (`cluster`) runs
-`worker` for each file; `stored` are files in object stores.
+`worker` for each file. `stored` finds the files, which may be in object stores.
 """
 
 import logging
@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.commands.video.overlay import Films, Outcome, notes_of
+from realtime_lrp.commands.video.overlay import Films, Outcome
+from realtime_lrp.commands.video.stored import tasks_of
 from realtime_lrp.commands.video.task import Task, VideoOptions
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import (
@@ -34,10 +35,9 @@ from realtime_lrp.system.atomic import check_output, stale_parts
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.object_store import is_stored, local_path
 from realtime_lrp.system.progress import Progress
-from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, skipped_in
-from realtime_lrp.video.writer import CONTAINERS
 
 TICK_S = 0.5
+MOST_S = 1e7
 LEAVING_S = 10.0
 """Maximum wait for workers that end because Ray has, in seconds."""
 
@@ -157,12 +157,11 @@ class Job:
         report = outcome.report
         assert report is not None
         self._finished += 1
-        notes = notes_of(report)
-        for note in notes:
+        for note in report.notes:
             log.warning("%s: %s", task.source.name, note)
         self._progress.end(
             "done", task.source.name, output=task.shown, frames=report.frames,
-            bad_packets=report.bad_packets, notes=notes, beside=task.beside,
+            bad_packets=report.bad_packets, notes=report.notes, beside=task.beside,
         )  # fmt: skip
         return f"{task.source.name}: {report.frames} frames -> {task.shown} ({outcome.computed})"
 
@@ -203,20 +202,6 @@ def _remove_parts(tasks: Iterable[Task]) -> None:
         time.sleep(TICK_S / 5)
 
 
-def with_float32(config: Config) -> Config:
-    """The configuration with float32 for `auto`, so that the film says in what it was computed.
-
-    A repeat from the film computes in float32 then, also without the files beside it.
-    """
-    if config.lrp.precision != "auto":
-        return config
-    lrp = config.lrp.model_copy(update={"precision": "float32"})
-    return config.model_copy(update={"lrp": lrp})
-
-
-MOST_S = 1e7
-
-
 def run(config: Config, options: VideoOptions) -> Iterator[str]:
     """Overlays each file. Of several, those that fail are named; the rest is done.
 
@@ -224,42 +209,29 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     """
     inputs = [local_path(word) for word in options.inputs]  # they may be file:// addresses
     options = replace(options, inputs=inputs, output=local_path(options.output))
-    tasks: Sequence[Task]
-    if any([is_stored(word) for word in (*options.inputs, options.output)]):
-        if not (options.workers or options.ray):
-            raise UsageError("s3:// and gs:// need workers. Add --workers N or --ray ADDRESS.")
-        from realtime_lrp.commands.video.stored import stored_tasks
-
-        _check_options(options)
-        tasks = stored_tasks(config, options)
-    else:
-        tasks = _tasks(config, options)
+    stored = [is_stored(word) for word in (*options.inputs, options.output)]
+    if any(stored) and not (options.workers or options.ray):
+        raise UsageError("s3:// and gs:// need workers. Add --workers N or --ray ADDRESS.")
+    _check_options(options)
+    tasks = tasks_of(config, options)
     refused = [error for task in tasks if (error := task.refusal())]
     if refused and not (options.resume and len(tasks) > 1):
         first, *others = refused
         more = f" ({len(others)} more cannot be made either.)" if others else ""
         raise type(first)(f"{first}{more}")
-    outputs = [path for task in tasks if not task.uploaded for path in task.outputs.values()]
+    outputs = [path for task in tasks for path in task.outputs.values()]
     for part in stale_parts(outputs):
         log.warning("%s was left by a run that was killed; it can be deleted", part)
     if options.stats:
         check_output(options.stats, overwrite=True)
         _check_own_name(options.stats, tasks)
-    chosen = with_float32(config) if options.exact else config
+    if options.exact and config.lrp.precision == "auto":
+        # the film says so, and a repeat from it computes in float32 without the files beside it
+        config = config.changed(lrp={"precision": "float32"})
     with Progress(len(tasks), options.json) as progress:
-        for line in Job(chosen, options, tasks, progress).run():
+        for line in Job(config, options, tasks, progress).run():
             if not options.json:
                 yield line
-
-
-def _tasks(config: Config, options: VideoOptions) -> list[Task]:
-    sources = inputs_of(options.inputs, VIDEOS, "video")
-    if skipped := skipped_in(options.inputs, VIDEOS):
-        log.warning("%s", skipped)
-    _check_options(options)
-    may_exist = options.overwrite or options.resume
-    targets = outputs_for(sources, options.output, ".mp4", tuple(CONTAINERS), may_exist)
-    return [Task(config, options, *pair) for pair in zip(sources, targets, strict=True)]
 
 
 def _check_own_name(stats: Path, tasks: Sequence[Task]) -> None:

@@ -1,4 +1,4 @@
-"""Recordings and films in object stores.
+"""Finds the recordings of a job, and where their films go: also in object stores.
 
 A worker fetches a recording into a temporary folder, makes the film there, and uploads it. Beside
 each film lies its manifest, `.NAME.mp4.resume.json`, whose states are the sizes of the files. It is
@@ -7,53 +7,85 @@ manifest says.
 """
 
 import copy
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from realtime_lrp.commands.video.task import Task, VideoOptions
+from realtime_lrp.commands.video.task import Disk, Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError, UsageError
-from realtime_lrp.results.resume import Manifest, fingerprint, manifest_path
+from realtime_lrp.results.resume import Manifest, manifest_path
 from realtime_lrp.system.atomic import MOST_NAME
 from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
 from realtime_lrp.system.temporary import remove_abandoned, temporary_folder
-from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, refuse_collisions
+from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, refuse_collisions, skipped_in
 from realtime_lrp.video.writer import CONTAINERS
 
 MOST_MANIFEST = 1 << 20
 """Bytes of the largest manifest that is read."""
 
+log = logging.getLogger(__name__)
 
-class StoredFolder:
-    """The folder of the films, for example s3://bucket/films, as it is when the job begins."""
+
+class StoredFolder(Disk):
+    """The folder of the films, for example s3://bucket/films, as it is when the job begins.
+
+    Outputs have paths below `root`, where no file system has anything.
+    """
+
+    stored = True
 
     def __init__(self, address: str):
         self.address = address.rstrip("/")
-        self._there: dict[str, dict[str, int]] = {}
+        self.root = Path(self.address)
+        self._manifests: dict[str, bytes] = {}
+        self._sizes: dict[str, dict[str, int]] = defaultdict(dict)
         """Path of a file -> {"": bytes}, of a folder -> bytes of each file in it."""
         for name, size in ObjectStore(address).names(address).items():
-            self._there.setdefault(name, {})[""] = size
+            self._sizes[name][""] = size
             folder, _, file = name.rpartition("/")
-            self._there.setdefault(folder, {})[file] = size
-        self.manifests: dict[str, bytes] = {}
+            self._sizes[folder][file] = size
 
-    def at(self, path: Path) -> str:
-        return f"{self.address}/{path.as_posix()}"
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the listing of the whole folder, which no worker needs."""
+        return {"address": self.address, "root": self.root}
 
-    def read_manifests(self, films: Iterable[Path]) -> None:
-        names = [manifest_path(film).name for film in films]
-        names = [one for one in names if 0 < self._there.get(one, {}).get("", 0) <= MOST_MANIFEST]
-        contents = ObjectStore(self.address).read_all([self.at(Path(name)) for name in names])
-        self.manifests = dict(zip(names, contents, strict=True))
+    def read_manifests(self, films: Sequence[str]) -> None:
+        names = [manifest_path(Path(film)).name for film in films]
+        names = [one for one in names if 0 < self._sizes[one].get("", 0) <= MOST_MANIFEST]
+        contents = ObjectStore(self.address).read_all([f"{self.address}/{one}" for one in names])
+        self._manifests = dict(zip(names, contents, strict=True))
+
+    def name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def shown(self, path: Path) -> str:
+        return f"{self.address}/{self.name(path)}"
 
     def state(self, path: Path) -> str:
-        """The state of a file or folder, see `_state`; "" if there is none."""
-        return _state(self._there.get(path.as_posix(), {}))
+        return _state(self._sizes[self.name(path)])
+
+    def manifest(self, film: Path) -> Manifest | None:
+        data = self._manifests.get(manifest_path(film).name, b"")
+        try:
+            return msgspec.json.decode(data, type=Manifest)
+        except (msgspec.MsgspecError, UnicodeError):
+            return None
+
+    def check(self, task: Task) -> None:
+        for kind, path in task.outputs.items():
+            may = task.replace if kind == "film" else task.replace_companions
+            if self.state(path) and not may:
+                raise OutputError(
+                    f"{self.shown(path)!r} exists. Add --overwrite or choose another name."
+                )
 
 
 def _state(sizes: Mapping[str, int]) -> str:
@@ -61,143 +93,80 @@ def _state(sizes: Mapping[str, int]) -> str:
     return " ".join(f"{name} {size}".strip() for name, size in sorted(sizes.items()))
 
 
-class StoredTask(Task):
-    """A recording in an object store, or one whose film goes into one.
-
-    The target has no folder if it goes into an object store; `folder` is None if it does not.
-    """
-
-    stored = True
-
-    def __init__(
-        self,
-        config: Config,
-        options: VideoOptions,
-        source: StoredFile | Path,
-        target: Path,
-        folder: StoredFolder | None,
-    ):
-        super().__init__(config, options, _as_path(source), target)
-        self._recording = source if isinstance(source, StoredFile) else None
-        self._folder = folder
-        self._address = folder.address if folder else ""
-        self.uploaded = folder is not None
-        if folder:
-            self.shown = folder.at(target)
-
-    @property
-    def beside(self) -> list[str]:
-        return [f"{self._address}/{one}" if self.uploaded else one for one in super().beside]
-
-    def check_source(self) -> None:
-        if not self._recording:
-            super().check_source()
-
-    @cached_property
-    def fingerprint(self) -> str:
-        if self._recording is None:
-            return super().fingerprint
-        content = {"size": self._recording.size, "version": self._recording.version}
-        return fingerprint(None, self._config, self._further_settings() | content)
-
-    def _check(self) -> None:
-        super()._check()
-        self._folder = None  # a listing of the whole folder, which no worker needs
-
-    def _check_outputs(self) -> None:
-        if self._folder is None:
-            super()._check_outputs()
-            return
-        for kind, state in self._states().items():
-            if state and not (self.replace if kind == "film" else self.replace_companions):
-                shown = self._folder.at(self.outputs[kind])
-                raise OutputError(f"{shown!r} exists. Add --overwrite or choose another name.")
-
-    def _manifest(self) -> Manifest | None:
-        if self._folder is None:
-            return super()._manifest()
-        data = self._folder.manifests.get(manifest_path(self.target).name, b"")
+@contextmanager
+def at_hand(task: Task) -> Iterator[Task]:
+    """Lends the same task with files of this machine only."""
+    if not task.stored:
+        yield task
+        return
+    remove_abandoned()
+    with temporary_folder() as folder:
+        here, films = copy.copy(task), folder / "films"
+        if task.recording:
+            (folder / "recording").mkdir()
+            here.source = folder / "recording" / _local_name(task.source)
+            ObjectStore(task.recording.address).fetch(task.recording, here.source)
+        if isinstance(task.place, StoredFolder):
+            own = {kind: films / task.place.name(path) for kind, path in task.outputs.items()}
+            for path in own.values():
+                path.parent.mkdir(parents=True, exist_ok=True)
+            here.target = own.pop("film")
+            here.companions = own
         try:
-            return msgspec.json.decode(data, type=Manifest)
-        except (msgspec.MsgspecError, UnicodeError):
-            return None
-
-    def _states(self) -> dict[str, str]:
-        if self._folder is None:
-            return super()._states()
-        return {kind: self._folder.state(path) for kind, path in self.outputs.items()}
-
-    def begin(self) -> None:
-        if not self.uploaded:
-            super().begin()
-
-    def remove_parts(self) -> bool:
-        return self.uploaded or super().remove_parts()
-
-    @contextmanager
-    def at_hand(self) -> Iterator[Task]:
-        remove_abandoned()
-        with temporary_folder() as folder:
-            task = copy.copy(self)
-            if self._recording:
-                (folder / "recording").mkdir()
-                task.source = folder / "recording" / _local_name(self.source)
-                ObjectStore(self._recording.address).fetch(self._recording, task.source)
-            films = folder / "films"
-            if self.uploaded:
-                films.mkdir()
-                task.target = films / self.target
-                task.companions = {k: films / path for k, path in self.companions.items()}
-                for path in task.companions.values():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                yield task
-            except Error as error:
-                if self._recording:
-                    shown = str(error).replace(str(task.source), self._recording.address)
-                    error.args = (shown, *error.args[1:])
-                raise
-            if self.uploaded:
-                self._upload(films, task.outputs)
-
-    def _upload(self, folder: Path, outputs: Mapping[str, Path]) -> None:
-        """Uploads the manifest, what stands beside the film, and last the film."""
-        store, states, files = ObjectStore(self._address), {}, []
-        for kind, path in reversed(list(outputs.items())):
-            own = sorted(path.iterdir()) if path.is_dir() else [path]
-            sizes = {"" if file == path else file.name: file.stat().st_size for file in own}
-            states[kind] = _state(sizes)
-            files += own
-        name = manifest_path(self.target).name
-        manifest = msgspec.json.encode(Manifest(self.fingerprint, states))
-        store.write(manifest, f"{self._address}/{name}")
-        for file in files:
-            store.upload(file, f"{self._address}/{file.relative_to(folder).as_posix()}")
+            yield here
+        except Error as error:
+            if task.recording:
+                shown = str(error).replace(str(here.source), task.recording.address)
+                error.args = (shown, *error.args[1:])
+            raise
+        if isinstance(task.place, StoredFolder):
+            _upload(task.place.address, films, here)
 
 
-def stored_tasks(config: Config, options: VideoOptions) -> Sequence[Task]:
-    """The recordings of a job."""
+def _upload(address: str, folder: Path, task: Task) -> None:
+    """Uploads the manifest, what stands beside the film, and last the film."""
+    store, states, files = ObjectStore(address), {}, []
+    for kind, path in reversed(list(task.outputs.items())):
+        own = sorted(path.iterdir()) if path.is_dir() else [path]
+        sizes = {"" if file == path else file.name: file.stat().st_size for file in own}
+        states[kind] = _state(sizes)
+        files += own
+    manifest = msgspec.json.encode(Manifest(task.fingerprint, states))
+    store.write(manifest, f"{address}/{manifest_path(task.target).name}")
+    for file in files:
+        store.upload(file, f"{address}/{file.relative_to(folder).as_posix()}")
+
+
+def tasks_of(config: Config, options: VideoOptions) -> list[Task]:
+    """The recordings of a job, and where their films go."""
     folder = None
     if is_stored(options.output):
         _check_output(options)
         folder = StoredFolder(options.output)
-    sources: list[StoredFile | Path] = []
+        options = replace(options, maps=options.maps and folder.root / options.maps)
+    sources: list[tuple[Path, StoredFile | None]] = []
     for word in options.inputs:
         if is_stored(word):
-            sources += ObjectStore(word).find(word, VIDEOS, "video")
+            found = ObjectStore(word).find(word, VIDEOS, "video")
+            sources += [(_as_path(one), one) for one in found]
         else:
-            sources += inputs_of([word], VIDEOS, "video")
-    paths = [_as_path(source) for source in sources]
+            sources += [(path, None) for path in inputs_of([word], VIDEOS, "video")]
+    if skipped := skipped_in(options.inputs, VIDEOS):
+        log.warning("%s", skipped)
+    paths = [path for path, _ in sources]
     if folder:
-        targets = [Path(path.stem + ".mp4") for path in paths]
-        refuse_collisions(paths, targets)
+        names = [f"{path.stem}.mp4" for path in paths]
+        refuse_collisions(paths, list(map(Path, names)))
         if options.resume:
-            folder.read_manifests(targets)
+            folder.read_manifests(names)
+        targets = [folder.root / name for name in names]
     else:
         may_exist = options.overwrite or options.resume
         targets = outputs_for(paths, options.output, ".mp4", tuple(CONTAINERS), may_exist)
-    pairs = zip(sources, targets, strict=True)
-    return [StoredTask(config, options, *pair, folder) for pair in pairs]
+    return [
+        Task(config, options, path, target, folder or Disk(), recording)
+        for (path, recording), target in zip(sources, targets, strict=True)
+    ]
 
 
 def _check_output(options: VideoOptions) -> None:
@@ -213,11 +182,9 @@ def _check_output(options: VideoOptions) -> None:
         )
 
 
-def _as_path(source: StoredFile | Path) -> Path:
+def _as_path(source: StoredFile) -> Path:
     """A path whose name is the recording's."""
-    if isinstance(source, StoredFile):
-        return Path(source.address[len(scheme_of(source.address)) + 3 :])
-    return source
+    return Path(source.address[len(scheme_of(source.address)) + 3 :])
 
 
 def _local_name(source: Path) -> str:

@@ -2,8 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from realtime_lrp.system.atomic import (
     remove_parts,
     write_error,
 )
+from realtime_lrp.system.object_store import StoredFile
 from realtime_lrp.video.reader import Span
 from realtime_lrp.video.untrusted import read_frames
 
@@ -86,24 +86,53 @@ class Film:
         """Called once all files are complete, before the first of them gets its name."""
 
 
+class Disk:
+    """Where films go: files of this machine, or in a folder that machines share."""
+
+    stored = False
+
+    def shown(self, path: Path) -> str:
+        return str(path)
+
+    def state(self, path: Path) -> str:
+        """What shows whether a file or folder has changed; "" if there is none."""
+        return state_of(path)
+
+    def manifest(self, film: Path) -> Manifest | None:
+        return read_manifest(film)
+
+    def check(self, task: "Task") -> None:
+        """Refuses outputs that cannot be made, or would have to be replaced."""
+        check_output(task.target, task.replace)
+        check_companions(task.companions, task.replace_companions)
+        refuse_link(manifest_path(task.target))
+
+
 class Task(Film):
     """A film that is to be made, and will be where `shown` says, unless it is `done` or `refused`.
 
-    It is `stored` if the recording comes from an object store or the film goes into one, `uploaded`
-    if the film does.
+    `recording` is the source in an object store; then `source` only has its name. The task is
+    `stored` if the recording comes from an object store or the film goes into one.
     """
 
-    stored = uploaded = False
-
-    def __init__(self, config: Config, options: VideoOptions, source: Path, target: Path):
+    def __init__(
+        self,
+        config: Config,
+        options: VideoOptions,
+        source: Path,
+        target: Path,
+        place: Disk,
+        recording: StoredFile | None = None,
+    ):
         companions = companions_of(target, options.sidecar, options.summary, options.maps)
         over = options.overwrite
         super().__init__(source, target, over, companions, over, options.span)
-        self.shown = str(target)
         self.done = False
         self.refused: Error | None = None
         self._before: Manifest | None = None
         self._config, self._options = config, options
+        self.place, self.recording = place, recording
+        self.stored = place.stored or recording is not None
 
     @property
     def outputs(self) -> dict[str, Path]:
@@ -111,16 +140,16 @@ class Task(Film):
         return {"film": self.target, **self.companions}
 
     @property
-    def beside(self) -> list[str]:
-        return [str(path) for path in self.companions.values()]
+    def shown(self) -> str:
+        return self.place.shown(self.target)
 
-    @contextmanager
-    def at_hand(self) -> Iterator["Task"]:
-        """Lends the same task with files of this machine only."""
-        yield self
+    @property
+    def beside(self) -> list[str]:
+        return [self.place.shown(path) for path in self.companions.values()]
 
     def check_source(self) -> None:
-        next(read_frames(self.source.resolve(), 0, notes=False))
+        if not self.recording:
+            next(read_frames(self.source.resolve(), 0, notes=False))
 
     def refusal(self) -> Error | None:
         """Looks at what is there already; gives the reason why nothing at all should be begun.
@@ -128,7 +157,10 @@ class Task(Film):
         A name that the system refuses, for example as too long, is none: the others are made.
         """
         try:
-            self._check()
+            if self._options.resume:
+                self._compare()
+            if not self.done:
+                self.place.check(self)
         except Error as error:
             self.refused = error
             return error
@@ -136,26 +168,9 @@ class Task(Film):
             self.refused = write_error(self.target, error)
         return None
 
-    def _check(self) -> None:
-        if self._options.resume:
-            self._compare()
-        if not self.done:
-            self._check_outputs()
-
-    def _check_outputs(self) -> None:
-        check_output(self.target, self.replace)
-        check_companions(self.companions, self.replace_companions)
-        refuse_link(manifest_path(self.target))
-
-    def _manifest(self) -> Manifest | None:
-        return read_manifest(self.target)
-
-    def _states(self) -> dict[str, str]:
-        return {kind: state_of(path) for kind, path in self.outputs.items()}
-
     def _compare(self) -> None:
         """Decides whether a film that is there is finished, is made again, or is refused."""
-        manifest, states = self._manifest(), self._states()
+        manifest, states = self.place.manifest(self.target), self._states()
         if not (film := states["film"]):
             self.replace_companions |= manifest is not None and manifest.owns(states)
             return
@@ -205,15 +220,16 @@ class Task(Film):
         except Error as error:
             log.warning("--resume will not recognise %s: %s", self.target, error)
 
+    def _states(self) -> dict[str, str]:
+        return {kind: self.place.state(path) for kind, path in self.outputs.items()}
+
     @functools.cached_property
     def fingerprint(self) -> str:
-        return fingerprint(self.source, self._config, self._further_settings())
-
-    def _further_settings(self) -> dict[str, Any]:
-        """What shapes the outputs besides the settings that count for every output."""
         further: dict[str, Any] = {"start": self._options.start, "end": self._options.end}
         concepts = self._config.concepts
         if self._options.sidecar and (concepts.layer or concepts.names):
             names = state_of(Path(concepts.names)) if concepts.names else ""
             further |= {"concepts": [concepts.layer, names]}
-        return further
+        if self.recording:
+            further |= {"size": self.recording.size, "version": self.recording.version}
+        return fingerprint(None if self.recording else self.source, self._config, further)

@@ -4,7 +4,6 @@ import logging
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,40 +24,35 @@ MOST_LINES = 10_000
 """Of the log of a film, after which its earlier ones are left out."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """What is asked of a worker.
-
-    Relative paths count from `cwd`; temporary folders go into `folder`, or where the machine has
-    them.
-    """
-
-    config: Config
-    options: "VideoOptions"
-    task: "Task"
-    cwd: Path
-    threads: int
-    folder: Path | None
-    level: int
-
-
 _kept: dict[str, "Films"] = {}
 """The network of this process, by the settings that it was loaded with."""
 
 
-def make_film(order: Order) -> "Outcome":
-    """Makes a film."""
+def make_film(
+    config: Config,
+    options: "VideoOptions",
+    task: "Task",
+    threads: int,
+    cwd: Path,
+    temporary: Path | None,
+    level: int,
+) -> "Outcome":
+    """Makes a film, and says what was logged at this level and above.
+
+    Relative paths count from `cwd`; temporary folders go into `temporary`, or where the machine has
+    them.
+    """
     for name in THREADS:  # read when TensorFlow is imported
-        os.environ[name] = str(order.threads)
+        os.environ[name] = str(threads)
     with suppress(OSError):  # another machine may lack it
-        os.chdir(order.cwd)
-    if order.folder:
-        tempfile.tempdir = str(order.folder)
+        os.chdir(cwd)
+    if temporary:
+        tempfile.tempdir = str(temporary)
     ours, lines = logging.getLogger("realtime_lrp"), BufferingHandler(MOST_LINES)
-    logging.getLogger().setLevel(order.level)
+    logging.getLogger().setLevel(level)
     ours.addHandler(lines)
     try:
-        outcome = _films(order).make(order.task)
+        outcome = _films(config, options).make(task)
     finally:
         ours.removeHandler(lines)
     outcome.log = [record.getMessage() for record in lines.buffer]
@@ -69,11 +63,11 @@ def make_film(order: Order) -> "Outcome":
     return outcome
 
 
-def _films(order: Order) -> "Films":
+def _films(config: Config, options: "VideoOptions") -> "Films":
     from realtime_lrp.commands.video.overlay import Films
 
-    wanted = f"{order.config.model_dump_json()} {order.options.exact} {order.options.sidecar}"
+    wanted = f"{config.model_dump_json()} {options.exact} {options.sidecar}"
     if wanted not in _kept:
         _kept.clear()
-        _kept[wanted] = Films(order.config, order.options)
+        _kept[wanted] = Films(config, options)
     return _kept[wanted]

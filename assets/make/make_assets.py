@@ -23,6 +23,7 @@ STEPS = {
     "panel": ("screens", "photograph_panel"),
     "kiosk": ("screens", "photograph_exhibit"),
     "page": ("pages", "photograph_page"),
+    "lesson": ("lesson", "make_picture"),
     "gallery": ("gallery", "make_strips"),
     "golden": ("golden", "write"),
     "notebooks": ("notebooks", "run_all"),

@@ -55,7 +55,7 @@ def test_a_network_is_there_only_once_but_may_have_other_weights():
     assert first.request.choice.random and not second.request.choice.random
     assert second.doing == "loading vgg16"
     assert second.stats.of_network() is None
-    assert second.stats.summary_of_network("vgg16") == "vgg16: not loaded yet, no maps"
+    assert second.stats.summary("vgg16") == "vgg16: not loaded yet, no maps"
 
 
 def thread_of(chosen):

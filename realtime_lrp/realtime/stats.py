@@ -73,22 +73,15 @@ class Stats:
         seconds = self.seconds()
         return count / seconds if seconds else None
 
-    def summary(self) -> str:
-        fps, maps = self.display_fps() or 0.0, self.maps_per_s() or 0.0
+    def summary(self, network: str = "") -> str:
+        """A line; of a further network with its name, without what all have in common."""
+        maps = f"{self.maps} maps ({self.maps_per_s() or 0.0:.1f} a second)"
+        maps += f", {self.precision} on {self.device}"
+        if network:
+            return f"{network}: {maps if self.device else 'not loaded yet, no maps'}"
         frames = "1 frame" if self.frames_shown == 1 else f"{self.frames_shown} frames"
         dropped = "" if self.frames_dropped is None else f"{self.frames_dropped} dropped, "
-        return (
-            f"{frames} shown ({fps:.1f} a second), "
-            f"{dropped}{self.maps} maps ({maps:.1f} a second), "
-            f"{self.precision} on {self.device}"
-        )
-
-    def summary_of_network(self, name: str) -> str:
-        """The line of a further network."""
-        if not self.device:
-            return f"{name}: not loaded yet, no maps"
-        maps = f"{self.maps} maps ({self.maps_per_s() or 0.0:.1f} a second)"
-        return f"{name}: {maps}, {self.precision} on {self.device}"
+        return f"{frames} shown ({self.display_fps() or 0.0:.1f} a second), {dropped}{maps}"
 
     def as_dict(self, live: bool) -> dict[str, Any]:
         """The figures by name; of a live view if there is one."""

@@ -75,17 +75,15 @@ def arrange(
     """
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
-    whole = (0, 0, size[1], size[0])
+    whole, region = (0, 0, size[1], size[0]), region or central_square(shape)
     picture = fitted_box(shape, whole)
     areas: tuple[Box, ...] = ()
     if with_figures:
         picture, areas = _with_margin(size, picture, letters)
-    region_box = scaled_box(region or central_square(shape), shape, picture)
-    if with_figures and not areas:
-        areas = _beside_region(size, region_box, letters)
-    if with_figures and not areas:
-        picture, areas = _giving_way(size, shape, letters)
-        region_box = scaled_box(region or central_square(shape), shape, picture)
+        areas = areas or _beside_region(size, scaled_box(region, shape, picture), letters)
+        if not areas:
+            picture, areas = _giving_way(size, shape, letters)
+    region_box = scaled_box(region, shape, picture)
     if not areas:
         notices, marks = _split(_notices_beside(size, picture, region_box, letters), letters)
         return Arrangement((picture,), (whole,), notices, marks)
@@ -126,10 +124,8 @@ def _with_margin(size: tuple[int, int], picture: Box, letters: int) -> tuple[Box
     if beside >= 2 * COLUMN * letters:
         width = min(x0, MAX_COLUMN * letters)
         return picture, ((x0 - width, 0, x0, rows), (x1, 0, x1 + width, rows))
-    if beside >= COLUMN * letters:
-        return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
-    if below >= BAND * letters:
-        return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)
+    if beside >= COLUMN * letters or below >= BAND * letters:
+        return _aside(size, picture, beside >= COLUMN * letters)
     return picture, ()
 
 
@@ -139,12 +135,18 @@ def _giving_way(
     """A smaller picture, and the area beside it or below, whichever leaves the larger picture."""
     rows, columns = size
     width, height = min(COLUMN * letters, columns // 2), min(BAND * letters, rows // 2)
-    beside = fitted_box(shape, (0, 0, columns - width, rows))
-    below = fitted_box(shape, (0, 0, columns, rows - height))
-    if beside[2] - beside[0] >= below[2] - below[0]:
-        x0, y0, x1, y1 = beside
+    left = fitted_box(shape, (0, 0, columns - width, rows))
+    upper = fitted_box(shape, (0, 0, columns, rows - height))
+    if left[2] - left[0] >= upper[2] - upper[0]:
+        return _aside(size, left, True)
+    return _aside(size, upper, False)
+
+
+def _aside(size: tuple[int, int], picture: Box, beside: bool) -> tuple[Box, tuple[Box, ...]]:
+    """The picture, moved to the left or up, and the area beside it or below."""
+    (rows, columns), (x0, y0, x1, y1) = size, picture
+    if beside:
         return (0, y0, x1 - x0, y1), ((x1 - x0, 0, columns, rows),)
-    x0, y0, x1, y1 = below
     return (x0, 0, x1, y1 - y0), ((0, y1 - y0, columns, rows),)
 
 

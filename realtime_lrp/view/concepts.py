@@ -18,8 +18,6 @@ from realtime_lrp.view.hud import (
     STEP,
     WARNING,
     Bar,
-    Colour,
-    Part,
     draw_parts,
     line,
     strip,
@@ -183,35 +181,56 @@ class ConceptArtist:
             return
         for row, box in zip(panel.rows, place.rows, strict=False):
             if row is not None:
-                self._draw_row(image, panel, row, moved(box, *corner), letters)
-        for box in place.rows:
-            if box[1] == place.header[3]:
-                _draw_captions(image, panel, moved(box, *corner), letters)
+                captions = box[1] == place.header[3]
+                self._draw_row(image, panel, row, moved(box, *corner), letters, captions)
 
     def _draw_row(
-        self, image: np.ndarray, panel: ConceptPanel, row: ConceptRow, box: Box, letters: int
+        self,
+        image: np.ndarray,
+        panel: ConceptPanel,
+        row: ConceptRow,
+        box: Box,
+        letters: int,
+        captions: bool,
     ) -> None:
+        """Draws a row; above it what its figures and pictures are, where it is the uppermost."""
         pad, ground = round(PAD * letters), GROUND_FOLLOWED if row.followed else GROUND
         x0, y0, x1, y1 = box
         if row.followed:
             image[y0:y1, x0:x1] = ground
             cv2.rectangle(image, (x0, y0), (x1 - 1, y1 - 1), BAR, max(1, letters // 9))
         x0, y0, x1, y1 = x0 + pad, y0 + pad, x1 - pad, y1 - pad
-        draw_parts(image, _name_and_share(row, letters), x0, y0, x1 - x0)
-        room = x0, y0 + round(NAME * letters), x1, y1
-        tile = _tile_box(room, panel.picture.shape, panel.with_pictures)
-        if tile[2] - tile[0] < 4 or tile[3] - tile[1] < 4:
+        colour = AGAINST if row.share < 0 else BAR_FOR
+        if not round(100 * row.share):  # too small for either
+            colour = DIM
+        bar = Bar("", abs(row.share), colour=colour)
+        named = [line(row.name, row.figure, letters, WHITE, colour), strip(bar, letters)]
+        draw_parts(image, named, x0, y0, x1 - x0)
+        y = y0 + round(NAME * letters)
+        widest = (x1 - x0) / (1 + SHOWN * panel.with_pictures)
+        rows, columns = panel.picture.shape[:2]
+        scale = min(widest / columns, (y1 - y) / rows)
+        size = max(1, int(columns * scale)), max(1, int(rows * scale))
+        x = x0 + size[0] + pad  # of the pictures of the gallery
+        if captions:
+            small = _caption_size(letters)
+            base = box[1] - round(0.3 * small)
+            across = x1 - text_width(OF_WHAT, small), base - round(1.3 * small)
+            draw_text(image, OF_WHAT, across, small, DIM)
+            draw_text(image, OWN_MAP, (x0, base), small, DIM)
+            if panel.with_pictures:
+                draw_text(image, EXAMPLES, (x, base), small, DIM)
+        if min(size) < 4:
             return
-        size = tile[2] - tile[0], tile[3] - tile[1]
         picture = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
-        _paste(image, map_over(picture, row.intensity, panel), *tile[:2])
+        _paste(image, map_over(picture, row.intensity, panel), x0, y)
         if panel.with_pictures:
-            x, gap = tile[2] + pad, max(1, letters // 8)
-            side = min((x1 - x + gap) // SHOWN - gap, y1 - room[1])
+            gap = max(1, letters // 8)
+            side = min((x1 - x + gap) // SHOWN - gap, y1 - y)
             if not row.pictures:
-                draw_text(image, NO_PICTURES, (x, room[1] + letters), letters, DIM)
+                draw_text(image, NO_PICTURES, (x, y + letters), letters, DIM)
             elif side >= LEAST_PICTURE:
-                _paste(image, self._sheet(row.pictures, side, gap, ground), x, room[1])
+                _paste(image, self._sheet(row.pictures, side, gap, ground), x, y)
 
     def _sheet(self, pictures: Sequence[np.ndarray], *how: int) -> np.ndarray:
         """`_gallery`, drawn once."""
@@ -236,14 +255,6 @@ def _above_tile(letters: int) -> float:
     return (NAME + 2 * PAD) * letters
 
 
-def _tile_box(room: Box, shape: Sequence[int], with_pictures: bool) -> Box:
-    """Where a row's map stands: at the left, as high as the row unless that is too wide."""
-    x0, y0, x1, y1 = room
-    widest = (x1 - x0) / (1 + SHOWN * with_pictures)
-    scale = min(widest / shape[1], (y1 - y0) / shape[0])
-    return x0, y0, x0 + max(1, int(shape[1] * scale)), y0 + max(1, int(shape[0] * scale))
-
-
 def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -> np.ndarray:
     """The pictures of a channel side by side."""
     sheet = np.full((side, SHOWN * (side + gap) - gap, 3), ground, np.uint8)
@@ -255,35 +266,8 @@ def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -
     return sheet
 
 
-def _name_and_share(row: ConceptRow, letters: int) -> list[Part]:
-    colour = colour_of(row.share)
-    bar = Bar("", abs(row.share), colour=colour)
-    return [line(row.name, row.figure, letters, WHITE, colour), strip(bar, letters)]
-
-
-def colour_of(share: float) -> Colour:
-    """The colour of a share: for, against, or too small for either."""
-    if not round(100 * share):
-        return DIM
-    return AGAINST if share < 0 else BAR_FOR
-
-
 def _caption_size(letters: int) -> int:
     return max(9, round(CAPTION * letters))
-
-
-def _draw_captions(image: np.ndarray, panel: ConceptPanel, row: Box, letters: int) -> None:
-    """Says above the uppermost row of a column what its figures and pictures are."""
-    pad, size = round(PAD * letters), _caption_size(letters)
-    x0, y0, x1, y1 = row
-    x0, x1, base = x0 + pad, x1 - pad, y0 - round(0.3 * size)
-    above = base - round(1.3 * size)
-    draw_text(image, OF_WHAT, (x1 - text_width(OF_WHAT, size), above), size, DIM)
-    draw_text(image, OWN_MAP, (x0, base), size, DIM)
-    if panel.with_pictures:
-        room = x0, y0 + pad + round(NAME * letters), x1, y1 - pad
-        tile = _tile_box(room, panel.picture.shape, True)
-        draw_text(image, EXAMPLES, (tile[2] + pad, base), size, DIM)
 
 
 def _paste(image: np.ndarray, part: np.ndarray, x: int, y: int) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.arrangement import central_square
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.elements import BACKGROUND
 from realtime_lrp.view.exhibit import (
@@ -102,7 +103,7 @@ class ScreenArtist:
         if explained and explained.picture.shape != picture.shape:
             explained = None
         rows, columns = picture.shape[:2]
-        region = explained.box if explained else _square(rows, columns)
+        region = explained.box if explained else central_square(picture.shape)
         x0, y0, x1, y1 = box
         room = y1 - y0, x1 - x0
         part = visible_part((rows, columns), region, room)
@@ -128,13 +129,6 @@ def missing_letters(engine: Engine) -> str:
     missing = undrawable("".join(letters))
     said = f"labels: the fonts have no {' '.join(missing)}; translate them in the captions"
     return said if missing else ""
-
-
-def _square(rows: int, columns: int) -> Box:
-    """The largest centred square of a picture."""
-    side = min(rows, columns)
-    x, y = (columns - side) // 2, (rows - side) // 2
-    return x, y, x + side, y + side
 
 
 def _drift(now: float, distance: float) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """What each action does to the state; the keys of actions are in `view.keys`. Pure functions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -140,17 +140,12 @@ def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
     if present not in layers:  # one that the configuration names
         return choose_layer(state, layers[-1], now)
     number = layers.index(present) + by
-    if not 0 <= number < len(layers):
-        return state.with_notice(_why_no_further(layers, answer.concept_layers, present, by), now)
-    return choose_layer(state, layers[number], now)
-
-
-def _why_no_further(reached: Sequence[str], layers: Sequence[str], present: str, by: int) -> str:
-    """Why a key leads to no further layer: there is none, or none with pictures or names."""
-    if present == layers[-1 if by > 0 else 0]:
-        return f"{present} is the {'last' if by > 0 else 'first'} layer"
-    which = "other" if len(reached) == 1 else "later" if by > 0 else "earlier"
-    return f"no {which} layer has pictures or names; concepts.layer chooses any layer"
+    if 0 <= number < len(layers):
+        return choose_layer(state, layers[number], now)
+    text = f"{present} is the {'last' if by > 0 else 'first'} layer"
+    if known != answer.concept_layers:
+        text += " with pictures or names; concepts.layer chooses any"
+    return state.with_notice(text, now)
 
 
 def choose_layer(state: ViewerState, layer: str, now: float) -> ViewerState:

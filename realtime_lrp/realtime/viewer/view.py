@@ -161,7 +161,7 @@ class View:
         self._note_counts()
         if self._relevance.engine is None:
             return []
-        further = (one.stats.summary_of_network(one.name) for one in self._further)
+        further = (one.stats.summary(one.name) for one in self._further)
         return [self._stats.summary(), *further]
 
     def _note_counts(self) -> None:

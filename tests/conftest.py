@@ -106,6 +106,15 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _own_figures(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What tests measure of this machine decides no precision in another file of tests."""
+    from realtime_lrp.engine import measured
+
+    folder = tmp_path_factory.mktemp("figures")
+    measured.user_cache_path = lambda name: folder
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _frozen_by_nobody_else() -> None:
     """Relevance threads freeze nothing: unfreezing it would let each search all of TensorFlow.

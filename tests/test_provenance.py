@@ -154,6 +154,7 @@ def test_a_film_repeats_whether_or_not_numbers_are_written_beside_it(
     processor = replace(cpu(), fast_precision=fast)
     monkeypatch.setattr("realtime_lrp.engine.engine.device", lambda: processor)
     monkeypatch.setattr("realtime_lrp.engine.loading.MAX_KEPT_WEIGHTS", 0)  # else it is timed
+    monkeypatch.setattr("realtime_lrp.engine.measured.user_cache_path", lambda name: tmp_path)
     source = media.write_video(tmp_path / "in.mp4", media.numbered(3))
     model = ["--model", tiny_model, "--preprocess", "none"]
     exact, again, quick = (tmp_path / f"{name}.mp4" for name in ("exact", "again", "quick"))

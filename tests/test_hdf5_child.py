@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 from model_files import dense
@@ -36,13 +35,3 @@ def test_bytes_that_hang_or_crash_the_library_do_so_in_a_child(tmp_path, monkeyp
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(DamagedInputError, match=r"w\.weights\.h5.*ended with code 1"):
         load_weights(dense(), path)
-
-
-def test_the_child_imports_nothing_from_the_current_folder(tmp_path, monkeypatch):
-    """Files there that are called like modules are not run."""
-    monkeypatch.chdir(tmp_path)
-    dense().save_weights("w.weights.h5")
-    for name in ("h5py", "json", "realtime_lrp"):
-        Path(f"{name}.py").write_text("open('ran', 'w')")
-    load_weights(dense(), Path("w.weights.h5"))
-    assert not Path("ran").exists()

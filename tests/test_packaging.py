@@ -80,6 +80,7 @@ def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
     assert "realtime-lrp = realtime_lrp.__main__:main" in commands
 
 
+@pytest.mark.release
 def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_wheel(
     built, tmp_path
 ):

@@ -39,8 +39,6 @@ VIDEOS = ("mp4", "mkv", "avi", "webm", "ts")
 NETWORKS = ("keras", "weights.h5", "h5")
 KINDS = (*PICTURES, *VIDEOS, *NETWORKS, "onnx", "labels", "mjpeg")
 MOST_PICTURES = 2000
-DESCRIPTIONS = ("config.json", "scene.npy")
-"""Of what is in an archive, more often damaged than the rest."""
 NAMES = ["circle", "square", "star", "nothing"]
 """Of the tiny network's four classes."""
 
@@ -148,8 +146,12 @@ def _repacked(valid: bytes, chance: random.Random) -> bytes:
     """A whole archive with a file in it that is damaged, missing or too much."""
     archive = zipfile.ZipFile(io.BytesIO(valid))
     files = {name: archive.read(name) for name in archive.namelist()}
-    name = chance.choice([*files, *(one for one in files if one in DESCRIPTIONS)])
-    files[name] = _damaged(name, files[name], chance)
+    name = chance.choice([*files, "config.json"])
+    if name.endswith(".json"):
+        text = mutated_json(files[name].decode(), chance)
+        files[name] = text.encode(errors="surrogatepass")
+    else:
+        files[name] = mutated(files[name], chance)
     if chance.random() < 0.05:
         files.pop(chance.choice(list(files)))
     if chance.random() < 0.05:
@@ -159,16 +161,6 @@ def _repacked(valid: bytes, chance: random.Random) -> bytes:
         for name, data in files.items():
             new.writestr(name, data)
     return made.getvalue()
-
-
-def _damaged(name: str, data: bytes, chance: random.Random) -> bytes:
-    if name.endswith(".json"):
-        return mutated_json(data.decode(), chance).encode(errors="surrogatepass")
-    if name == "scene.npy":
-        changed = io.BytesIO()
-        np.save(changed, np.array(mutated_json(str(np.load(io.BytesIO(data))), chance)))
-        return changed.getvalue()
-    return mutated(data, chance)
 
 
 def reader_of(kind: str, model):

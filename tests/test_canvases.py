@@ -90,10 +90,11 @@ def controls():
 def concepts(size):
     """The panel of concepts with a gallery; one channel speaks against, one is followed."""
     pictures = [np.full((32, 32, 3), 40 * n, np.uint8) for n in range(1, 6)]
+    known = {8: SimpleNamespace(classes=(("cup", 0.4), ("star", 0.3), ("fish", 0.1)))}
     engine = engine_of(LABELS)
     engine.gallery = SimpleNamespace(
         layers=("conv2",), other_network="other weights of shapes",
-        described=lambda layer: True,
+        described=lambda layer: True, channels=lambda layer: known,
         name=lambda layer, channel: {17: "whiskers"}.get(channel, ""),
         pictures=lambda layer, channel: pictures if channel == 5 else (),
     )  # fmt: skip

@@ -28,7 +28,7 @@ from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.concept_view import followed_caption, sorted_rows
+from realtime_lrp.realtime.viewer.concept_view import followed_caption, name_of, sorted_rows
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.realtime.viewer.state import first_state
@@ -307,6 +307,20 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     assert MapScaler()(whole, LOOK).panels[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)
     assert MapScaler()(gone, LOOK).panels[0].name == "epsilon_plus_flat", "not in this answer"
+
+
+def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
+    """The second one only if it is at least half as large; a name goes first."""
+    classes = {5: [("water_bottle", 0.5), ("cup", 0.3)], 6: [("cup", 0.5), ("star", 0.2)], 7: []}
+    known = {channel: SimpleNamespace(classes=one) for channel, one in classes.items()}
+    engine = engine_of(("heart", "star", "cup"))
+    engine.gallery = SimpleNamespace(
+        channels=lambda layer: known, name=lambda layer, channel: {9: "whiskers"}.get(channel, "")
+    )
+    assert [name_of(engine, "conv2", channel) for channel in (5, 6, 7, 8, 9)] == [
+        "for water bottle and cup (channel 5)", "for cup (channel 6)", "channel 7", "channel 8",
+        "whiskers",
+    ]  # fmt: skip
 
 
 def test_the_sidecar_has_the_channels_with_the_largest_magnitudes():

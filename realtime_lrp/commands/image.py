@@ -11,7 +11,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.pictures import colour, painter_for
+from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import Losses, best_label, passes_note, score_list, top_scores
@@ -296,7 +296,7 @@ class Job:
             np.savez_compressed(file, **made)
 
     def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
-        return lay_over(picture, colour(painter_for(self._engine, 0.0), result))
+        return lay_over(picture, painted(self._engine, result))
 
     def _add_to_companions(
         self, name: str, picture: np.ndarray, result: Result, lost_in: str | None

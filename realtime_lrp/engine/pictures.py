@@ -15,7 +15,6 @@ from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import Colormap
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import (
-    SMOOTHING,
     Overlay,
     Painter,
     intensity,
@@ -131,15 +130,11 @@ def look_of(engine: Engine) -> Look:
     return replace(Look.of(engine.config.overlay), style="heat")
 
 
-def painter_for(engine: Engine, smoothing: float = SMOOTHING) -> Painter:
-    """A painter for the maps of an engine; `smoothing` as in `Painter`."""
-    return Painter(engine.explainer.signed, look_of(engine), smoothing)
-
-
-def colour(painter: Painter, result: Result) -> Overlay:
-    """The first map of a result, coloured, for its region of the picture."""
-    first, region = result.maps[0], result.region
-    return painter(first.strength, first.scale, region.box, region.inner)
+def painted(engine: Engine, result: Result) -> Overlay:
+    """The first map of a result, coloured by its own scale, for its region of the picture."""
+    one, region = result.maps[0], result.region
+    painter = Painter(engine.explainer.signed, look_of(engine), 0.0)
+    return painter(one.strength, one.scale, region.box, region.inner)
 
 
 def _check_picture(picture: np.ndarray) -> None:

@@ -29,7 +29,10 @@ from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width,
 ROWS = 4  # how many channels have a row
 GROUND, GROUND_FOLLOWED = 34, 60  # the grey of the panel, and of the row that is followed
 
-SHOWN = 3  # how many pictures of the gallery a row has, side by side
+SHOWN, SHOWN_UPRIGHT = 3, 2
+"""How many pictures of the gallery a row has, side by side; fewer and larger ones on tall canvases,
+where two rows stand beside each other."""
+
 WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
 
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
@@ -101,6 +104,7 @@ class PanelPlace:
     box: Box
     header: Box
     rows: tuple[Box, ...]
+    shown: int  # how many pictures of the gallery each row has room for
 
 
 @functools.lru_cache(maxsize=8)
@@ -112,18 +116,17 @@ def place_panel(
     `above` is what answer and warning add to the height of its header, in heights of a letter.
     """
     rows, columns = size
-    header = round((HEADER + above) * letters)
+    header, above_tile = round((HEADER + above) * letters), (NAME + 2 * PAD) * letters
     if rows > 1.1 * columns:
-        across = 2 if with_pictures else ROWS
-        tile = columns / across / (2.5 if with_pictures else 1.05)
-        height = round(header + ROWS // across * (tile + _above_tile(letters)))
-        height = min(height, rows * 2 // 5)
+        across, shown = (2, SHOWN_UPRIGHT) if with_pictures else (ROWS, 0)
+        height = header + ROWS // across * (columns / across / (1 + shown) + above_tile)
+        height = min(round(height), rows * 2 // 5)
         box, rest = (0, rows - height, columns, rows), (rows - height, columns)
     else:
-        tile = (rows - header) / ROWS - _above_tile(letters)
-        width = round(tile * (1 + SHOWN * with_pictures) + 4 * PAD * letters)
+        across, shown = 1, SHOWN * with_pictures
+        tile = (rows - header) / ROWS - above_tile
+        width = round(tile * (1 + shown) + 4 * PAD * letters)
         width = min(max(width, 11 * letters), int(columns * WIDEST))
-        across = 1
         box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
     x0, y0, x1, y1 = box
     down = ROWS // across
@@ -133,7 +136,7 @@ def place_panel(
         (xs[n % across], ys[n // across], xs[n % across + 1], ys[n // across + 1])
         for n in range(ROWS)
     )
-    return PanelPlace(rest, box, (x0, y0, x1, y0 + header), cells)
+    return PanelPlace(rest, box, (x0, y0, x1, y0 + header), cells, shown)
 
 
 class ConceptArtist:
@@ -181,21 +184,21 @@ class ConceptArtist:
             return
         for row, box in zip(panel.rows, place.rows, strict=False):
             if row is not None:
-                captions = box[1] == place.header[3]
-                self._draw_row(image, panel, row, moved(box, *corner), letters, captions)
+                self._draw_row(image, panel, row, place, box, letters)
 
     def _draw_row(
         self,
         image: np.ndarray,
         panel: ConceptPanel,
         row: ConceptRow,
+        place: PanelPlace,
         box: Box,
         letters: int,
-        captions: bool,
     ) -> None:
         """Draws a row; above it what its figures and pictures are, where it is the uppermost."""
         pad, ground = round(PAD * letters), GROUND_FOLLOWED if row.followed else GROUND
-        x0, y0, x1, y1 = box
+        x0, y0, x1, y1 = moved(box, -place.box[0], -place.box[1])
+        base = y0 - round(0.3 * _caption_size(letters))
         if row.followed:
             image[y0:y1, x0:x1] = ground
             cv2.rectangle(image, (x0, y0), (x1 - 1, y1 - 1), BAR, max(1, letters // 9))
@@ -207,30 +210,29 @@ class ConceptArtist:
         named = [line(row.name, row.figure, letters, WHITE, colour), strip(bar, letters)]
         draw_parts(image, named, x0, y0, x1 - x0)
         y = y0 + round(NAME * letters)
-        widest = (x1 - x0) / (1 + SHOWN * panel.with_pictures)
+        widest = (x1 - x0) / (1 + place.shown)
         rows, columns = panel.picture.shape[:2]
         scale = min(widest / columns, (y1 - y) / rows)
         size = max(1, int(columns * scale)), max(1, int(rows * scale))
         x = x0 + size[0] + pad  # of the pictures of the gallery
-        if captions:
+        if box[1] == place.header[3]:
             small = _caption_size(letters)
-            base = box[1] - round(0.3 * small)
             across = x1 - text_width(OF_WHAT, small), base - round(1.3 * small)
             draw_text(image, OF_WHAT, across, small, DIM)
             draw_text(image, OWN_MAP, (x0, base), small, DIM)
-            if panel.with_pictures:
+            if place.shown:
                 draw_text(image, EXAMPLES, (x, base), small, DIM)
         if min(size) < 4:
             return
         picture = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
         _paste(image, map_over(picture, row.intensity, panel), x0, y)
-        if panel.with_pictures:
+        if place.shown:
             gap = max(1, letters // 8)
-            side = min((x1 - x + gap) // SHOWN - gap, y1 - y)
+            side = min((x1 - x + gap) // place.shown - gap, y1 - y)
             if not row.pictures:
                 draw_text(image, NO_PICTURES, (x, y + letters), letters, DIM)
             elif side >= LEAST_PICTURE:
-                _paste(image, self._sheet(row.pictures, side, gap, ground), x, y)
+                _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
 
     def _sheet(self, pictures: Sequence[np.ndarray], *how: int) -> np.ndarray:
         """`_gallery`, drawn once."""
@@ -251,14 +253,12 @@ def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) ->
     return lay_over(picture, make_overlay(intensity, panel.signed, look, (0, 0, *size)))
 
 
-def _above_tile(letters: int) -> float:
-    return (NAME + 2 * PAD) * letters
-
-
-def _gallery(pictures: Sequence[np.ndarray], side: int, gap: int, ground: int) -> np.ndarray:
-    """The pictures of a channel side by side."""
-    sheet = np.full((side, SHOWN * (side + gap) - gap, 3), ground, np.uint8)
-    for number, picture in enumerate(pictures[:SHOWN]):
+def _gallery(
+    pictures: Sequence[np.ndarray], count: int, side: int, gap: int, ground: int
+) -> np.ndarray:
+    """The first pictures of a channel side by side."""
+    sheet = np.full((side, count * (side + gap) - gap, 3), ground, np.uint8)
+    for number, picture in enumerate(pictures[:count]):
         x, how = number * (side + gap), cv2.INTER_AREA
         if side >= picture.shape[1]:
             how = cv2.INTER_LINEAR

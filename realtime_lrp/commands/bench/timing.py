@@ -18,7 +18,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.pictures import colour, painter_for
+from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import Error, UsageError, first_line
 from realtime_lrp.relevance.explainer import Explainer
@@ -221,17 +221,16 @@ SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}
 def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
     """Colouring a map, laying it over a picture, moving it along; by the picture's size."""
     engine = bench.engine
-    painter = painter_for(engine)
     rows, columns, _ = engine.explainer.input_shape
     (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
     times = {}
     for name, size in SIZES.items():
         region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
         result = replace(result, region=region)
-        overlay = colour(painter, result)
+        overlay = painted(engine, result)
         follower = Follower(picture, [overlay])
         actions: dict[str, Action] = {
-            "colour": partial(colour, painter, result),
+            "colour": partial(painted, engine, result),
             # a new overlay each time, because one remembers its stretched copy
             "overlay": partial(
                 lambda picture, one: lay_over(picture, replace(one)), picture, overlay

@@ -155,9 +155,15 @@ def sorted_rows(before: Channels, ranks: Mapping[int, float]) -> Channels:
 
 
 def name_of(engine: Engine, layer: str, channel: int) -> str:
-    """What a channel is called: by its name, else "channel 17"."""
-    name = engine.gallery.name(layer, channel) if engine.gallery else ""
-    return name or f"channel {channel}"
+    """What a channel is called: by its name, else by the classes that it speaks for most."""
+    gallery, number = engine.gallery, f"channel {channel}"
+    if gallery is None:
+        return number
+    known = gallery.channels(layer).get(channel)
+    (first, most), *others = (known and known.classes) or [("", 0.0)]
+    second = [name for name, part in others[:1] if part > most / 2]
+    classes = " and ".join([first, *second]).replace("_", " ")
+    return gallery.name(layer, channel) or (f"for {classes} ({number})" if first else number)
 
 
 def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]:

@@ -23,33 +23,17 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
-FIGURES = [*METRICS]
-
-
-@pytest.fixture
-def one_row():
-    """Options to measure only one composite, for speed."""
-    return "--only", "zplus"
-
-
-@pytest.fixture
-def quick(one_row):
-    """Options to measure only one composite, without randomised networks."""
-    return *one_row, "--no-forgetting"
+ONE_ROW = "--only", "zplus"
+QUICK = *ONE_ROW, "--no-forgetting"
 
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
     """A network of two classes, each of which depends only on one half of a picture of 16 x 16."""
-    network = keras.Sequential(
-        [
-            keras.Input((16, 16, 3)),
-            keras.layers.Rescaling(1 / 255),
-            keras.layers.Flatten(),
-            keras.layers.Dense(2, activation="softmax"),
-        ],
-        name="halves",
-    )
+    x = keras.Input((16, 16, 3))
+    flat = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
+    y = keras.layers.Dense(2, activation="softmax")(flat)
+    network = keras.Model(x, y, name="halves")
     looks = np.zeros((16, 16, 3, 2), np.float32)
     looks[:, :8, :, 0] = looks[:, 8:, :, 1] = 6 / (8 * 16 * 3)
     network.layers[-1].set_weights([looks.reshape(-1, 2), np.zeros(2, np.float32)])
@@ -88,13 +72,13 @@ def by_name(file):
 LEFT, RIGHT = [8, 0, 24, 32], [24, 0, 40, 32]
 
 
-def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_path):
+def test_a_network_whose_maps_are_known(run, halves, with_boxes, tmp_path):
     """The map of a class is its half: all points on that half, none on the other."""
     file = tmp_path / "r.json"
     expected = {"left": 1, "right": 0}
     for side, box in (("left", LEFT), ("right", RIGHT)):
         words = with_boxes({n: {"box": box, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
-        words = (*words, *one_row, "--model", halves, "--json", file, "--overwrite")
+        words = (*words, *ONE_ROW, "--model", halves, "--json", file, "--overwrite")
         code, out, err = run("evaluate", *words)
         assert (code, err) == (0, "")
         rows = by_name(file)
@@ -112,15 +96,15 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, one_row, tmp_pa
         assert "halves, 3 pictures" in out
 
 
-def test_a_folder_for_a_paper(run, halves, with_boxes, quick, tmp_path):
+def test_a_folder_for_a_paper(run, halves, with_boxes, tmp_path):
     """`-o` writes everything and replaces nothing unasked."""
     words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
-    words = ("evaluate", *words, *quick, "--model", halves, "-o", tmp_path / "paper")
+    words = ("evaluate", *words, *QUICK, "--model", halves, "-o", tmp_path / "paper")
     assert run(*words)[0] == 0
     assert {file.name for file in (tmp_path / "paper").iterdir()} == set(report.FILES)
-    written = json.loads((tmp_path / "paper" / "report.json").read_text())
-    assert written["photos"]["names"] == ["a.png", "b.jpg", "c.png"]
-    assert written["photos"]["values"]["zplus"]["mass"] == [1, 1, 1]
+    written = json.loads((tmp_path / "paper" / "report.json").read_text())["photos"]
+    assert written["names"] == ["a.png", "b.jpg", "c.png"]
+    assert written["values"]["zplus"]["mass"] == [1, 1, 1]
     code, out, _ = run("show", tmp_path / "paper")
     assert code == 0 and len(out.splitlines()) == 4 and "halves.keras, several methods" in out
     assert cv2.imread(str(tmp_path / "paper" / "examples.png")).std() > 5
@@ -166,7 +150,7 @@ def test_rows_are_compared_on_the_same_pictures():
     assert found == {"a": (0, [0, 0]), "b": (-0.1, [-0.1, -0.1]), "c": (0, [-0.2, 0.2])}
 
 
-def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, quick, tmp_path):
+def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, tmp_path):
     """Boxes of one label are one object; another label on the same photo is another sample."""
     (tmp_path / "names.txt").write_text("left\nright\n")
     upper, lower = [8, 0, 24, 16], [8, 16, 24, 32]
@@ -175,7 +159,7 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, quick, tmp_p
         "b.jpg": [{"box": LEFT, "label": "left"}, {"box": RIGHT, "label": "Right"}],
     }
     file = tmp_path / "r.json"
-    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt", *quick)
+    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt", *QUICK)
     assert run("evaluate", *words, "--json", file)[0] == 0
     assert json.loads(file.read_text())["pictures"] == 3
     assert by_name(file)["zplus"]["mass"] == by_name(file)["zplus"]["rank"] == 1
@@ -195,7 +179,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     assert list(rows) == [*composites, *METHODS_OF_ALL[1:], "chance"]
     for name, row in rows.items():
         assert any(line.split()[:1] == [name] for line in out.splitlines())
-        for figure in FIGURES:
+        for figure in METRICS:
             likeness = figure in ("last_layer", "all_layers", "other_class")
             value = row.get(figure)
             assert value is None or -likeness <= value <= 1, (name, figure)
@@ -292,7 +276,7 @@ def test_scores_are_the_explainers(tmp_path, rng):
 
 
 def test_what_cannot_be_used_among_several_is_counted_and_left_out(
-    run, halves, photos, with_boxes, quick, tmp_path
+    run, halves, photos, with_boxes, tmp_path
 ):
     """A damaged photo, and a box outside the centred square that the network sees."""
     (photos / "d.png").write_text("no picture")
@@ -300,7 +284,7 @@ def test_what_cannot_be_used_among_several_is_counted_and_left_out(
         (photos / f"e{number}.png").write_text("not asked for")
     boxes = {"a.png": {"box": LEFT}, "b.jpg": {"box": [0, 0, 8, 32]}, "d.png": {"box": LEFT}}
     file = tmp_path / "r.json"
-    words = (*with_boxes(boxes), "--model", halves, *quick)
+    words = (*with_boxes(boxes), "--model", halves, *QUICK)
     code, _, err = run("evaluate", *words, "--json", file)
     assert code == 0
     assert json.loads(file.read_text())["pictures"] == 1
@@ -329,9 +313,9 @@ def test_photos_are_chosen_by_the_seed(photos, halves, rng):
     assert len(samples.photo_samples(photos, boxes, engine, None, 0).names) == 18
 
 
-def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, one_row, tmp_path):
+def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, tmp_path):
     """Another seed randomises the network differently."""
-    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *one_row, "--json")
+    words = (*with_boxes({"a.png": {"box": LEFT}}), "--model", halves, *ONE_ROW, "--json")
     for name, seed in (("1", 5), ("2", 5), ("3", 6)):
         assert run("evaluate", *words, tmp_path / name, "--seed", seed)[0] == 0
     first, second, third = ((tmp_path / name).read_text() for name in "123")
@@ -342,18 +326,10 @@ def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
     """It follows them; the composites that have a name do not."""
     file = tmp_path / "r.json"
     words = (*with_boxes({"a.png": {"box": LEFT, "label": 0}}), "--model", halves)
-    words = (
-        *words,
-        "--no-forgetting",
-        "--only",
-        "configured,epsilon,zplus",
-        "--composite",
-        "zplus",
-        "--json",
-        file,
-    )
-    assert run("evaluate", *words, "--set", "lrp.layers={Dense: epsilon}")[0] == 0
-    rows = {row["name"]: row for row in json.loads(file.read_text())["rows"]}
+    words = (*words, "--no-forgetting", "--only", "configured,epsilon,zplus", "--json", file)
+    words = (*words, "--composite", "zplus", "--set", "lrp.layers={Dense: epsilon}")
+    assert run("evaluate", *words)[0] == 0
+    rows = by_name(file)
     assert list(rows) == ["configured", "epsilon", "zplus", "chance"]  # as --only has them
     assert rows["configured"]["mass"] == 1
 
@@ -367,12 +343,7 @@ BAD = {
     "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),
     "no such folder": ("--images none --boxes boxes.json", OK, 66, "no folder 'none'"),
     "no JSON": ("BOTH", "{", 65, "boxes.json"),
-    "a label of truth": (
-        "BOTH",
-        '{"a.png": {"box": [1, 2, 3, 4], "label": true}}',
-        65,
-        "boxes.json: a.png: ",
-    ),
+    "a label of truth": ("BOTH", '{"a.png": {"box": [1, 2, 3, 4], "label": true}}', 65, "a.png: "),
     "not a number": ("BOTH", '{"a.png": {"box": [NaN, 2, 3, 4]}}', 65, "boxes.json"),
     "beyond": ("BOTH", '{"a.png": {"box": [8, 0, 24, 900]}}', 65, "beyond the photo"),
     "outside": ("BOTH", '{"a.png": {"box": [0, 0, 8, 32]}}', 65, "No box"),

@@ -19,12 +19,6 @@ pytestmark = pytest.mark.usefixtures("light_scripts")
 
 
 @pytest.fixture
-def words(tiny_model):
-    """Options for the tiny network."""
-    return ("--model", tiny_model, "--preprocess", "none")
-
-
-@pytest.fixture
 def folders(tmp_path):
     """A folder of inputs with two pictures, and an empty one for outputs."""
     source, target = tmp_path / "in", tmp_path / "out"

@@ -204,12 +204,6 @@ def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path, setting,
 CALLS = "rename,renameat,renameat2,link,linkat"
 
 
-@pytest.fixture
-def words(tiny_model):
-    """Options for the tiny network."""
-    return ("--model", tiny_model, "--preprocess", "none")
-
-
 def killed_at(number, command):
     """Runs a command and kills it at its n-th rename or link; whether it was killed."""
     strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={CALLS}"]

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -43,11 +43,7 @@ LEGEND = (
     f"! This layer lost (below 0: added) more than {MARKED_LOSS:.1%} of the relevance at the "
     "output. Causes: neurons without inputs to share it among, the epsilon of a rule, lrp.keep."
 )
-TEXT_COLUMNS = ("layer", "type", "rule", "input -> output")
-NUMBER_COLUMNS = (
-    "largest\nactivation", "sum\narrived", "handed\ndown", "taken by\nbiases", "lost",
-)  # fmt: skip
-
+TEXT_COLUMNS = 4  # of the table; numbers follow
 
 log = logging.getLogger(__name__)
 
@@ -212,19 +208,39 @@ def _channel_list(channels: np.ndarray) -> str:
 
 def layer_table(records: Sequence[LayerRecord], conserving: bool) -> list[str]:
     """One row for each layer; cells are folded where the terminal is too narrow."""
-    limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum()) if conserving else None
-    rows = [_row(record, limit) for record in records]
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    limit = MARKED_LOSS * float(np.abs(records[0].arrived).sum())
+
+    def loss(record: LayerRecord) -> str:
+        return f"{'! ' * (abs(lost(record)) > limit)}{lost(record):.2g}" if conserving else "-"
+
+    def taken(record: LayerRecord) -> str:
+        return f"{total(record.taken_by_biases):.4g}" if conserving else "-"
+
+    columns: dict[str, Callable[[LayerRecord], str]] = {
+        "layer": lambda one: one.name,
+        "type": lambda one: one.kind,
+        "rule": lambda one: one.rule,
+        "input -> output": lambda one: (
+            f"{' + '.join(map(shape_text, one.inputs))} -> {shape_text(one.output)}"
+        ),
+        "largest\nactivation": lambda one: f"{one.output.max():.4g}",
+        "sum\narrived": lambda one: f"{total(one.arrived):.4g}",
+        "handed\ndown": lambda one: f"{total(*one.handed_down):.4g}",
+        "taken by\nbiases": taken,
+        "lost": loss,
+    }
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("no", justify="right", no_wrap=True)
-    for heading in TEXT_COLUMNS:
-        table.add_column(heading, overflow="fold")
-    for heading in NUMBER_COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for number, (texts, numbers) in enumerate(rows, 1):
-        table.add_row(str(number), *texts, *numbers)
-    marked = any("!" in numbers[-1] for _, numbers in rows)
-    return [*rendered(table, max(columns, 100)), *([LEGEND] if marked else []), ""]
+    for number, heading in enumerate(columns):
+        if number < TEXT_COLUMNS:
+            table.add_column(heading, overflow="fold")
+        else:
+            table.add_column(heading, justify="right", no_wrap=True)
+    for number, record in enumerate(records, 1):
+        table.add_row(str(number), *(text(record) for text in columns.values()))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    marked = any("!" in loss(record) for record in records)
+    return [*rendered(table, max(width, 100)), *([LEGEND] if marked else []), ""]
 
 
 def max_pool_lines(records: Sequence[LayerRecord], conserving: bool, shares: bool) -> list[str]:
@@ -260,18 +276,6 @@ def lost(record: LayerRecord) -> float:
 def shape_text(tensor: np.ndarray) -> str:
     """The shape of one picture's tensor, such as "7x7x512"."""
     return "x".join(map(str, tensor.shape[1:]))
-
-
-def _row(record: LayerRecord, limit: float | None) -> tuple[list[str], list[str]]:
-    """The cells of text and of numbers; losses above the limit are marked, None: there are none."""
-    shapes = f"{' + '.join(map(shape_text, record.inputs))} -> {shape_text(record.output)}"
-    numbers = record.output.max(), total(record.arrived), total(*record.handed_down)
-    taken = "-" if limit is None else f"{total(record.taken_by_biases):.4g}"
-    mark = "! " if limit is not None and abs(lost(record)) > limit else ""
-    loss = "-" if limit is None else f"{mark}{lost(record):.2g}"
-    return [record.name, record.kind, record.rule, shapes], [
-        *(f"{n:.4g}" for n in numbers), taken, loss,
-    ]  # fmt: skip
 
 
 def _max_pool_line(record: LayerRecord) -> str:

@@ -83,12 +83,7 @@ def summary(measurement: Measurement) -> dict[str, Any]:
             "names": list(measurement.samples),
             "classes": list(measurement.classes),
             "values": {
-                row.name: {
-                    figure: [
-                        None if np.isnan(value) else round(float(value), 6) for value in column
-                    ]
-                    for figure, column in row.values.items()
-                }
+                row.name: {figure: _listed(values) for figure, values in row.values.items()}
                 for row in measurement.rows
             },
         },

@@ -15,6 +15,7 @@ from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.models.networks import Network, load_network
+from realtime_lrp.models.taught_file import VECTORS
 from realtime_lrp.models.teaching import CHANGES, Features, Lesson, Showing
 
 TAUGHT = {"star": 3, "fish": 13}
@@ -26,7 +27,8 @@ def drawn():
     """Symbols in dark ink on the same paper: name -> pictures."""
     found = drawings()
     inked = np.where(found.masks[..., None], np.uint8(30), np.uint8(235)).repeat(3, axis=-1)
-    return {name: inked[found.labels == number] for name, number in TAUGHT.items()}
+    numbers = {**TAUGHT, "cup": CLASSES.index("cup")}
+    return {name: inked[found.labels == number] for name, number in numbers.items()}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,43 @@ def test_the_same_seed_writes_the_same_file(teach, two):
         assert "star: 7 pictures" in printed
         files.append(file.read_bytes())
     assert files[0] == files[1] != files[2]
+
+
+def test_a_lesson_goes_on_with_a_network_that_was_taught(teach, drawn, tmp_path):
+    """Its classes are there without their pictures; a new thing is learnt beside them."""
+    code, _, told, file = teach()
+    assert code == 0, told
+    assert taught_by.begin_lesson(file, None).classes == ["fish", "star", "nothing"]
+    lesson = taught_by.begin_lesson(file, "star,cup")
+    assert lesson.classes == ["fish", "star", "cup", "nothing"]
+    assert lesson.counts() == [12, 12, 0, 8]
+    assert not lesson.pictures_aside()
+    features, cups = Features(load_network(str(file))), drawn["cup"]
+    shown = features.with_changes([*cups[:12]], np.random.default_rng(1))
+    lesson.showings.append(Showing(2, shown))
+    kernel, bias = lesson.train()
+    assert lesson.right(kernel, bias) == [(3, 3), (3, 3), (3, 3), (2, 2)]
+    for number, name in enumerate(lesson.classes[:3]):
+        (vector,) = features.with_changes([drawn[name][15]], np.random.default_rng(2))
+        assert np.argmax(vector[0] @ kernel + bias) == number
+    with pytest.raises(UsageError, match="beside fish, nothing, star: expected up to 9"):
+        taught_by.begin_lesson(file, "a,b,c,d,e,f,g,h")
+
+
+def test_features_that_are_not_those_of_the_file_are_refused(teach, two, tmp_path):
+    """Another number of them, or NaN: it may come from anybody. Without any it begins anew."""
+    _, _, _, file = teach(folder=two)
+    spoilt = tmp_path / "spoilt.keras"
+    for data in (b"", b"two " * 50, b"\xff" * 1200):
+        with zipfile.ZipFile(file) as source, zipfile.ZipFile(spoilt, "w") as target:
+            for name in source.namelist():
+                target.writestr(name, data if name == VECTORS else source.read(name))
+        if data:
+            with pytest.raises(DamagedInputError, match="damaged"):
+                taught_by.begin_lesson(spoilt, None)
+        else:
+            lesson = taught_by.begin_lesson(spoilt, None)
+            assert (lesson.classes, lesson.showings) == (["1", "2", "3", "nothing"], [])
 
 
 def few(folder):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_showings_are_undone_and_classes_taken_away():
 @pytest.mark.parametrize("classes", ["", "cup,cup", "a,b,c,d,e,f,g,h,i,j", "cup,"])
 def test_names_of_classes_are_checked(classes):
     with pytest.raises(UsageError, match="--classes"):
-        teach._names(classes)
+        teach.begin_lesson(Path("shapes"), classes)
 
 
 class ScriptedWindow:
@@ -148,6 +149,9 @@ def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
     lines = teach.live(chosen, file, False, "star,fish", keep=tmp_path / "kept")
     assert lines[-1] == f"2 classes: star, fish -> {file}"
     assert load_network(str(file)).labels == ["star", "fish"]
+    lesson = teach.begin_lesson(file, "cup")
+    assert lesson.classes == ["star", "fish", "cup", "nothing"]
+    assert lesson.counts() == [*teachers[0].lesson.counts()[:2], 0, 0]
     kept = [len([*(tmp_path / "kept" / name).iterdir()]) for name in ("star", "fish")]
     assert kept == teachers[0].lesson.counts()[:2]
 

@@ -149,7 +149,8 @@ def serve(
 @option("-o FILE", "the network", name="output", required=True)
 @option(
     "--classes NAMES",
-    "live: names of up to 9 things with commas between them; default: 1,2,3",
+    "live: names of up to 9 things with commas between them, or of more for a network that was "
+    "taught; default: 1,2,3",
 )
 @option("--keep FOLDER", "live: keep the pictures in this folder")
 @DURATION
@@ -175,7 +176,8 @@ def teach(
     recordings for each thing; one called "nothing" shows the empty scene.
 
     A dense layer is trained on the features of --model: mobilenet_v2 where its weights are there,
-    else shapes. Every command takes the file.
+    else shapes. Every command takes the file; with --model FILE a live lesson goes on where that
+    file ended.
     """
     if output.suffix != ".keras":
         raise UsageError(f"{str(output)!r} has another ending. Expected a name such as mine.keras.")

@@ -20,12 +20,12 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
-from realtime_lrp.models.taught_file import About, write_taught
-from realtime_lrp.models.teaching import FEWEST, NOTHING, Features, Lesson, Showing
+from realtime_lrp.models.taught_file import About, read_about, read_shown, write_taught
+from realtime_lrp.models.teaching import CHANGES, FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
-from realtime_lrp.video.files import VIDEOS, refuse_collisions
+from realtime_lrp.video.files import VIDEOS, refuse_collisions, same_file
 
 BATCH = 8  # pictures whose features are computed together
 MOST_CLASSES = 9  # to be shown live: each has a key, and the empty scene has another one
@@ -37,27 +37,48 @@ def live(
     config: Config,
     output: Path,
     overwrite: bool,
-    classes: str = "1,2,3",
+    classes: str | None = None,
     keep: Path | None = None,
     duration: float | None = None,
 ) -> list[str]:
-    """Runs the viewer; returns its lines, and one for the network that was written."""
-    check_output(output, overwrite)
-    lesson = Lesson(_names(classes))
-    save = partial(write, output, overwrite=True)
+    """Runs the viewer; returns its lines, and one for the network that was written.
+
+    A network that was taught, and whose file holds what was shown, learns more; that file may be
+    the output.
+    """
+    model = Path(config.model.name)
+    check_output(output, overwrite or same_file(output, model))
+    lesson, taught = begin_lesson(model, classes), list[str]()
+
+    def save(engine: Engine, lesson: Lesson) -> None:
+        write(output, engine, lesson, overwrite=True)
+        taught[:] = lesson.classes
+
     lines = run_live(config, duration, teach=partial(Teacher, lesson, save=save, keep=keep))
-    taught = lesson.complete().classes
-    if len(taught) < 2:
+    if not taught:
         return [*lines, "nothing was written: show at least two things"]
     return [*lines, f"{len(taught)} classes: {', '.join(taught)} -> {output}"]
 
 
-def _names(classes: str) -> list[str]:
-    names = [name.strip() for name in classes.split(",") if name.strip() != NOTHING]
-    if all(names) and len({*names}) == len(names) <= MOST_CLASSES:
-        return [*names, NOTHING]
-    expected = f"up to {MOST_CLASSES} different names with commas between them, such as cup,pen"
-    raise UsageError(f"--classes {classes!r:.80}: expected {expected}.")
+def begin_lesson(model: Path, classes: str | None) -> Lesson:
+    """The lesson so far of a file that was taught, with further `classes`; of others a new one."""
+    about = read_about(model) if model.suffix == ".keras" and model.is_file() else None
+    shown = read_shown(model, about, 1 + CHANGES) if about else []
+    known = [*about.labels] if about and shown else []
+    if classes is None:
+        classes = "" if known else "1,2,3"
+    added = [name.strip() for name in classes.split(",")] if classes or not known else []
+    names = [name for name in dict.fromkeys([*known, *added]) if name != NOTHING]
+    if not all(names) or len({*added}) < len(added) or len(names) > MOST_CLASSES:
+        of_file = f" beside {', '.join(known)}" if known else ""
+        raise UsageError(
+            f"--classes {classes!r:.80}{of_file}: expected up to {MOST_CLASSES} different names "
+            "with commas between them, such as cup,pen."
+        )
+    lesson = Lesson([*names, NOTHING])
+    for number, vectors in shown:
+        lesson.showings.append(Showing(lesson.classes.index(known[number]), [*vectors]))
+    return lesson
 
 
 def from_folder(
@@ -86,7 +107,7 @@ def from_folder(
     kernel, bias = lesson.train()
     right = lesson.right(kernel, bias)
     engine = engine.with_network(features.taught(kernel, bias, lesson.classes))
-    made = write(output, engine, overwrite)
+    made = write(output, engine, lesson, overwrite)
     found = what_it_learnt(engine, lesson.pictures_aside())
     figures = _figures(features.network.name, lesson, right, found)
     if json:
@@ -178,13 +199,13 @@ def _lines(figures: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def write(path: Path, engine: Engine, overwrite: bool) -> Provenance:
-    """Writes the network of `Engine.with_network`; returns how it was made."""
+def write(path: Path, engine: Engine, lesson: Lesson, overwrite: bool) -> Provenance:
+    """Writes the network of `Engine.with_network` and its lesson; returns how it was made."""
     network = engine.network
     made = msgspec.structs.replace(
         provenance_of(engine), method="teach", composite=None, layers=None, target=None
     )
     about = About(tuple(network.labels or ()), network.preprocess, made)
     with atomic_file(path, overwrite) as part:
-        write_taught(part, engine.model, about)
+        write_taught(part, engine.model, about, lesson.remembered())
     return made

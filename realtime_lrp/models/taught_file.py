@@ -1,17 +1,20 @@
 """The .keras file of a network that was taught: beside the model what commands need to use it.
 
-An own member of the archive, which Keras leaves alone, holds labels, preprocessing and how it was
-made. Files may come from anybody.
+Own members of the archive, which Keras leaves alone, hold labels, preprocessing and how it was
+made, and the features of what was shown, so that a later lesson can go on. Files may come from
+anybody.
 """
 
 import json
 import shutil
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import keras
 import msgspec
+import numpy as np
 
 from realtime_lrp.config.provenance import TAUGHT, Provenance
 from realtime_lrp.errors import DamagedInputError
@@ -22,13 +25,29 @@ from realtime_lrp.system.temporary import temporary_folder
 
 MAX_BYTES = 1 << 20
 
+VECTORS = "realtime_lrp.vectors"
+"""The member with the features: float16, showing after showing."""
+
+MAX_VECTORS = 32 << 20  # bytes of that member
+LARGEST = 6e4  # what float16 holds
+
+Shown = tuple[int, np.ndarray]
+"""A showing: the number of its class, its vectors float [pictures, copies, features]."""
+
+
+ClassAndCount = tuple[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec.Meta(ge=1)]]
+
 
 class About(msgspec.Struct, frozen=True):
-    """What a file says of its network: class names, preprocessing, how it was made."""
+    """What a file says of its network: class names, preprocessing, how it was made.
+
+    `shown` has for each showing the number of its class and how many pictures `VECTORS` holds.
+    """
 
     labels: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)], ...]
     preprocess: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PREPROCESSING)})$")]
     provenance: Provenance
+    shown: tuple[ClassAndCount, ...] = ()
 
 
 def read_about(path: Path) -> About | None:
@@ -42,8 +61,29 @@ def read_about(path: Path) -> About | None:
         raise DamagedInputError(f"{TAUGHT} in {str(path)!r} is damaged ({error}).") from None
 
 
-def write_taught(path: Path, model: keras.Model, about: About) -> None:
+def read_shown(path: Path, about: About, copies: int) -> list[Shown]:
+    """What was shown to the network of a file; nothing where it does not hold that."""
+    data = read_extra(path, VECTORS, MAX_VECTORS)
+    if not data or not about.shown:
+        return []
+    numbers, counts = zip(*about.shown, strict=True)
+    try:
+        vectors = np.frombuffer(data, np.float16).astype(np.float32)
+        parts = np.split(vectors.reshape(sum(counts), copies, -1), np.cumsum(counts)[:-1])
+        if not np.isfinite(vectors).all() or max(numbers) >= len(about.labels):
+            raise ValueError
+    except ValueError:
+        wrong = f"{VECTORS} in {str(path)!r} is damaged. Take another file, or teach anew."
+        raise DamagedInputError(wrong) from None
+    return [*zip(numbers, parts, strict=True)]
+
+
+def write_taught(path: Path, model: keras.Model, about: About, shown: Sequence[Shown]) -> None:
     """Writes the file. The same network makes the same bytes: no time is kept."""
+    vectors = [np.clip(part, -LARGEST, LARGEST).astype(np.float16) for _, part in shown]
+    if fits := sum(part.nbytes for part in vectors) <= MAX_VECTORS:
+        counts = tuple((number, len(part)) for number, part in shown)
+        about = msgspec.structs.replace(about, shown=counts)
     with temporary_folder() as folder:
         saved = folder / "model.keras"
         model.save(saved)
@@ -51,6 +91,9 @@ def write_taught(path: Path, model: keras.Model, about: About) -> None:
             described = json.loads(source.read(METADATA)) | {"date_saved": ""}
             target.writestr(zipfile.ZipInfo(METADATA), json.dumps(described))
             target.writestr(zipfile.ZipInfo(TAUGHT), msgspec.json.encode(about))
+            if fits:
+                data = b"".join(part.tobytes() for part in vectors)
+                target.writestr(zipfile.ZipInfo(VECTORS), data)
             for name in (DESCRIPTION, WEIGHTS):
                 member = zipfile.ZipInfo(name)
                 member.file_size = source.getinfo(name).file_size

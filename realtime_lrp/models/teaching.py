@@ -24,6 +24,7 @@ FEW = 20  # below this number more are asked for
 UNEQUAL = 3  # one class should not have more than this many times another's pictures
 CHANGES = 2  # changed copies of each picture, see `changed`
 ASIDE = 4  # the last of 4 parts of each showing is kept aside; chosen by chance, all would be alike
+REMEMBERED = 100  # pictures of each class whose vectors go into the file
 KEPT = 6  # how many of the last pictures of each showing are kept, to say what was learnt
 ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
 """Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
@@ -132,6 +133,12 @@ class Lesson:
         shown = [one for one in self.showings if one.number in kept]
         shown = [replace(one, number=kept.index(one.number)) for one in shown]
         return Lesson([self.classes[number] for number in kept], shown)
+
+    def remembered(self) -> list[tuple[int, np.ndarray]]:
+        """The vectors of up to about `REMEMBERED` pictures of each class, showing by showing."""
+        steps = [-(-count // REMEMBERED) for count in self.counts()]
+        shown = [one for one in self.showings if one.vectors]
+        return [(one.number, np.stack(one.vectors[:: steps[one.number]])) for one in shown]
 
     def train(self) -> tuple[np.ndarray, np.ndarray]:
         """Trains the dense layer: kernel [features, classes] and bias [classes], float32.

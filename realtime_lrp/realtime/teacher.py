@@ -43,7 +43,7 @@ class Teacher:
 
     def __init__(
         self, lesson: Lesson, frames: Slot[np.ndarray], relevance: RelevanceThread,
-        save: Callable[[Engine], object],
+        save: Callable[[Engine, Lesson], object],
         keep: Path | None = None,
     ):  # fmt: skip
         self.lesson = lesson
@@ -161,7 +161,7 @@ class Teacher:
             said.append(f"{name}: {SENTENCES[look.verdict]} ({look.relevance:.0%})")
         self.news.append(NoticeGiven("\n".join(said)))
         try:
-            self._save(engine)
+            self._save(engine, lesson)
             self.failure = None
         except Error as error:
             self.failure = error

@@ -204,24 +204,12 @@ DRAWINGS = {
 
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_a_kept_drawing_is_what_drawing_it_gives(name, rng):
-    """Within 3 of 255 on every pixel of random pictures, the first time and later."""
+    """Within 3 of 255 on every pixel of random pictures, the first time and later, in any size."""
     decals = Decals()
-    for _ in range(3):
-        picture = rng.integers(0, 256, (360, 640, 3), np.uint8)
-        drawn = picture.copy()
-        draw, *arguments = DRAWINGS[name]
-        draw(drawn, *arguments)
-        decals.draw(picture, draw, *arguments)
-        assert np.abs(picture.astype(int) - drawn).max() <= 3
-
-
-def test_a_drawing_fits_each_canvas(rng):
-    """A smaller canvas gets a drawing of its own."""
-    decals = Decals()
-    for size in ((360, 640, 3), (240, 320, 3), (360, 640, 3)):
+    for size in ((360, 640, 3), (360, 640, 3), (240, 320, 3), (360, 640, 3)):
         picture = rng.integers(0, 256, size, np.uint8)
         drawn = picture.copy()
-        draw, *arguments = DRAWINGS["notice"]
+        draw, *arguments = DRAWINGS[name]
         draw(drawn, *arguments)
         decals.draw(picture, draw, *arguments)
         assert np.abs(picture.astype(int) - drawn).max() <= 3

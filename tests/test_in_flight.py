@@ -150,7 +150,7 @@ def test_no_map_in_flight_grows_old_while_others_get_their_time(engines, monkeyp
     """They are shown before the thread rests, in the order of their pictures."""
     _, beside = engines
     chosen, frames, steps = beside.config, Slot(), []
-    thread = RelevanceThread(chosen, frames, first_request(chosen), Stats(), engine=beside)
+    thread = RelevanceThread(chosen, frames, first_request(chosen), Stats())
     thread.others = lambda: 1
     monkeypatch.setattr(thread._stop, "wait", lambda seconds: steps.append("rest"))
     monkeypatch.setattr(

@@ -1,7 +1,6 @@
 """The relevance thread and its engine cache, with the embedded network."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine import engine as engines
-from realtime_lrp.engine import in_flight, loading
+from realtime_lrp.engine import loading
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
@@ -68,8 +67,9 @@ class Running:
     def __init__(self, chosen, engine=None):
         self.slot, self.stats = Slot(), Stats("", "")
         self.thread = relevance_thread.RelevanceThread(
-            chosen, self.slot, first_request(chosen), self.stats, changeable=True, engine=engine
+            chosen, self.slot, first_request(chosen), self.stats, changeable=True
         )
+        self.thread.engine = engine
 
     def __enter__(self):
         self.thread.__enter__()
@@ -330,21 +330,3 @@ def test_an_error_of_the_network_comes_out_on_the_main_thread(tmp_path):
     )
     with thread, pytest.raises(DamagedInputError):
         until(thread.check)
-
-
-def test_maps_side_by_side_are_each_of_its_own_picture_and_target(frames, tiny_model, monkeypatch):
-    """They come in the order of their frames, before and after another target is asked for."""
-    monkeypatch.setattr(in_flight, "_pool", ThreadPoolExecutor(2))
-    with Running(settings(**{"--model": str(tiny_model)})) as running:
-        seen = []
-        for number, picture in enumerate(frames[:8]):
-            if number == 4:
-                running.thread.request = replace(running.thread.request, target=3)
-            before = running.thread.maps.count
-            running.slot.put(picture, time.monotonic())
-            running.wait(lambda before=before: running.thread.maps.count > before)
-            seen.append(running.thread.maps.newest().value)
-        assert [one.frame.number for one in seen] == sorted(one.frame.number for one in seen)
-        for one in seen:
-            (alone,) = one.engine.explain([one.picture], [one.request.target])
-            np.testing.assert_allclose(one.result.relevance, alone.relevance, atol=1e-6)

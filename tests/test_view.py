@@ -13,7 +13,6 @@ from viewer import LOOK
 import realtime_lrp
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.keys import SECTIONS, legal_keys
-from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named
@@ -47,14 +46,6 @@ def painted(relevance, colormap, opacity, box, inner, by_channel=False):
     drawn, scale = (part.numpy()[0] for part in strength(relevance[None], by_channel))
     look = replace(LOOK, colormap=colormap, opacity=opacity)
     return Painter(False, look)(drawn, float(scale), box, inner)
-
-
-def test_an_unknown_colour_map_is_refused_with_the_nearest():
-    """Other spellings are answered with ours."""
-    with pytest.raises(UsageError, match="'gray'"):
-        colormap_named("grey")
-    with pytest.raises(UsageError, match="'fire'"):
-        colormap_named("fyre")
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])

@@ -19,9 +19,8 @@ from program import (
     xdotool,
 )
 
-from realtime_lrp.errors import UnavailableError
 from realtime_lrp.view.window import full_screen
-from realtime_lrp.view.window.display import GONE, display_reachable, pygame, require_display
+from realtime_lrp.view.window.display import GONE, pygame
 from realtime_lrp.view.window.keyboard import Keyboard
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
@@ -284,18 +283,6 @@ def test_a_lost_display_ends_the_program_with_its_files_complete(lost, screen):
         assert lines()[-1] == "files are complete"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems always have a display")
-def test_without_a_display_there_is_no_window(monkeypatch):
-    """Neither with none, nor with one that does not answer."""
-    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    for name in ("", ":987"):
-        monkeypatch.setenv("DISPLAY", name)
-        monkeypatch.delenv("SDL_VIDEODRIVER", raising=False)
-        with pytest.raises(UnavailableError, match="--display none"):
-            require_display()
-        assert not display_reachable()
-
-
 @pytest.mark.gui
 def test_an_exhibit_keeps_the_session_awake_while_it_runs(screen, tmp_path):
     """The tool that does so ends when the exhibit is killed."""
@@ -303,7 +290,7 @@ def test_an_exhibit_keeps_the_session_awake_while_it_runs(screen, tmp_path):
     tool.write_text(f'#!/bin/sh\necho "$@" > {told}\ncat\necho ended >> {told}\n')
     tool.chmod(0o755)
     with showing(screen, folder=tmp_path) as (process, _, _):
-        assert told.read_text().split() == list(full_screen.INHIBIT[1:])
+        until(lambda: told.exists() and told.read_text().split() == list(full_screen.INHIBIT[1:]))
         process.kill()
         until(lambda: told.read_text().endswith("ended\n"))
 

@@ -100,11 +100,10 @@ class RelevanceThread:
         request: MapRequest,
         stats: Stats,
         changeable: bool = False,
-        engine: Engine | None = None,
         after: RelevanceThread | None = None,
     ):
         self.maps: Slot[ExplainedFrame] = Slot()
-        self.engine = engine  # explained last; None while the first is loaded
+        self.engine: Engine | None = None  # explained last; None while the first is loaded
         self._failures = 0
         self.engine_cache: EngineCache | None = None  # None while the first engine is loaded
         self.request = request  # set it to change what is explained

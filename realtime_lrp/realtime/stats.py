@@ -20,6 +20,7 @@ OF_A_NETWORK = (
 )  # fmt: skip
 """The figures of a further network."""
 
+METERED_S = 3.0  # rates are those of the last seconds
 KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
 
 
@@ -125,15 +126,14 @@ def _percentiles(values: Iterable[float]) -> dict[str, float] | None:
 class Meter:
     """The rate at which a number rises, over the last seconds."""
 
-    def __init__(self, window_s: float = 3.0):
-        self._window_s = window_s
+    def __init__(self) -> None:
         self._seen: deque[tuple[float, float]] = deque()
 
     def reached(self, number: float) -> None:
         now = time.monotonic()
         if not self._seen or number != self._seen[-1][1]:
             self._seen.append((now, number))
-        while len(self._seen) > 2 and now - self._seen[0][0] > self._window_s:
+        while len(self._seen) > 2 and now - self._seen[0][0] > METERED_S:
             self._seen.popleft()
 
     def rate(self) -> float:
@@ -142,7 +142,7 @@ class Meter:
             return 0.0
         (first, low), (last, high) = self._seen[0], self._seen[-1]
         usual = (last - first) / (len(self._seen) - 1)
-        if time.monotonic() - last > max(self._window_s, 3 * usual):
+        if time.monotonic() - last > max(METERED_S, 3 * usual):
             return 0.0
         return (high - low) / max(last - first, 1e-9)
 

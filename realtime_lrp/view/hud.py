@@ -119,12 +119,10 @@ def figure_size(rows: int, columns: int, text_size: str = "medium") -> int:
     return max(11, round(min(rows, columns) / 40 * TEXT_SIZES[text_size]))
 
 
-def draw_bar(
-    canvas: np.ndarray, box: Box, share: float, colour: Colour = BAR, track: Colour = TRACK
-) -> None:
+def draw_bar(canvas: np.ndarray, box: Box, share: float, colour: Colour = BAR) -> None:
     """Draws a bar that is filled up to a share, 0 to 1, in place."""
     x0, y0, x1, y1 = box
-    canvas[y0:y1, x0:x1] = track
+    canvas[y0:y1, x0:x1] = TRACK
     canvas[y0:y1, x0 : x0 + round((x1 - x0) * min(max(share, 0.0), 1.0))] = colour
 
 

@@ -58,8 +58,9 @@ class Failing:
         self.begin, self.engine.begin = self.engine.begin, self._begin
         self.thread = RelevanceThread(
             chosen, self.slot, replace(first_request(chosen), target="top1"), Stats("", ""),
-            changeable=True, engine=self.engine,
+            changeable=True,
         )  # fmt: skip
+        self.thread.engine = self.engine
 
     def _begin(self, pictures, **options):
         self.left -= 1

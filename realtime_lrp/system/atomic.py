@@ -1,7 +1,6 @@
 """Files and folders that appear complete or not at all."""
 
 import errno
-import glob
 import os
 import re
 import shutil
@@ -120,39 +119,32 @@ def publish(part: Path, target: Path, overwrite: bool) -> None:
         part.unlink()
 
 
+def parts_in(folder: Path) -> Iterator[tuple[Path, Path, bool]]:
+    """The parts of files and folders: each with its target, and whether its process still runs."""
+    for part in sorted(folder.glob("*.*.part")):
+        name, number, _ = part.name.rsplit(".", 2)
+        yield part, folder / name, runs(number)
+
+
 def stale_parts(targets: Iterable[Path]) -> list[Path]:
     """Parts of files that were left by processes that no longer run."""
     wanted = set(targets)
-    return [
-        part
-        for folder in sorted({target.parent for target in wanted})
-        for part in stale_parts_in(folder, "*.part")
-        if folder / part.name.rsplit(".", 2)[0] in wanted
-    ]
-
-
-def stale_parts_in(folder: Path, pattern: str) -> list[Path]:
-    """Parts in a folder that match a pattern and belong to no running process."""
-    return [part for part in folder.glob(pattern) if not runs(part.name.split(".")[-2])]
-
-
-def _parts_of(target: Path) -> str:
-    """The pattern of the names of a file's parts."""
-    return f"{glob.escape(target.name)}.*.part"
+    found = (part for folder in sorted({one.parent for one in wanted}) for part in parts_in(folder))
+    return [part for part, target, running in found if target in wanted and not running]
 
 
 def remove_parts(target: Path) -> bool:
     """Removes what `stale_parts` finds of a file or folder; gives whether there are no others."""
-    for part in stale_parts_in(target.parent, _parts_of(target)):
+    for part in stale_parts([target]):
         with suppress(OSError):
             shutil.rmtree(part) if part.is_dir() else part.unlink()
-    return not any(target.parent.glob(_parts_of(target)))
+    return all(of != target for _, of, _ in parts_in(target.parent))
 
 
 def refuse_busy(target: Path) -> None:
     """Refuses a file that another running process is writing."""
-    for part in target.parent.glob(_parts_of(target)):
-        if part != part_path(target) and runs(part.name.split(".")[-2]):
+    for part, of, running in parts_in(target.parent):
+        if of == target and running and part != part_path(target):
             raise OutputError(
                 f"{str(target)!r} is being written by another process. Wait for it to finish, or "
                 "choose another name."

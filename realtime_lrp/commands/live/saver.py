@@ -27,7 +27,7 @@ from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.companions import concept_records, map_record
 from realtime_lrp.results.snapshot import Snapshot, save_snapshot
-from realtime_lrp.system.atomic import check_output, stale_parts_in
+from realtime_lrp.system.atomic import check_output, parts_in
 from realtime_lrp.video.recorder import Recorder, check_film
 
 STEM = "realtime_lrp"  # how the names of files begin that are saved by key
@@ -58,8 +58,9 @@ class Saver:
                 check_output(folder / f"{STEM}.png", overwrite=True)
             except Error as error:
                 log.warning("keys cannot save anything: %s", error)
-        for part in stale_parts_in(folder, f"{STEM}-*.part"):
-            log.warning("%s was left by a run that was killed; rename it to keep it", part)
+        for part, target, running in parts_in(folder):
+            if target.name.startswith(f"{STEM}-") and not running:
+                log.warning("%s was left by a run that was killed; rename it to keep it", part)
         if record:
             check_film(record, overwrite)
 

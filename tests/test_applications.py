@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from realtime_lrp import Explainer, load_network
+from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.models import included
-from realtime_lrp.models.applications import APPLICATIONS
 
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 

@@ -13,7 +13,7 @@ from shapes_vit import DEPTH, ROWS, STEM, WIDTH, build_shapes_vit
 from train_shapes import Plan, Step, train_in_stages, varied
 
 from realtime_lrp.models.drawings import CLASSES, NOTHING
-from realtime_lrp.models.names import EMBEDDED
+from realtime_lrp.models.names import FILES
 
 STAGES = (
     Plan(seed=11, batches=16, kept=16, uses=1, rate=1e-3, quiet=1.0, sizes=(0.2, 0.74)),
@@ -34,7 +34,7 @@ def train(stages: tuple[Plan, ...] = STAGES) -> keras.Model:
 def _build() -> keras.Model:
     """The untrained network with the convolutions of `shapes`, which are not trained."""
     model = build_shapes_vit()
-    for layer in keras.models.load_model(EMBEDDED["shapes"], compile=False).layers:
+    for layer in keras.models.load_model(FILES["shapes"], compile=False).layers:
         if any(layer.name.startswith(f"block{k}_conv") for k in range(1, len(STEM) + 1)):
             model.get_layer(layer.name).set_weights(layer.get_weights())
             model.get_layer(layer.name).trainable = False

@@ -185,7 +185,7 @@ def teach(
     if wrong := [name for name in useless if options[name] is not None]:
         how = "with" if folder else "without"
         raise UsageError(f"--{wrong[0]} has no effect {how} FOLDER. Leave it out.")
-    from realtime_lrp.models.applications import APPLICATIONS
+    from realtime_lrp.config.applications import APPLICATIONS
 
     given = {name: value for name, value in options.items() if value is not None}
     chosen = settings.config

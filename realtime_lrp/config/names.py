@@ -2,7 +2,7 @@
 
 They are plain text here so that checking a configuration, `--help` and shell completion
 need neither TensorFlow nor Keras. The tables that implement the names are `METHODS`, `COMPOSITES`,
-... in other rooms; `tests/test_config_names.py` compares each with its list here. A new name
+... in other rooms; `tests/test_config_errors.py` compares each with its list here. A new name
 belongs in both.
 """
 
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.errors import UsageError, unknown
 
 
@@ -170,29 +171,17 @@ RULES = Names(
     },
 )  # fmt: skip
 
-MODELS = Names(
-    "model",
-    (
-        "shapes", "shapes_vit", "vgg16", "vgg19", "mobilenet", "mobilenet_v2", "mobilenet_v3_small",
-        "mobilenet_v3_large", "mobilenet_v3_small_minimalistic", "mobilenet_v3_large_minimalistic",
-        "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
-        "efficientnet_b4", "efficientnet_b5", "efficientnet_b6", "efficientnet_b7",
-        "efficientnet_v2_b0", "efficientnet_v2_b1", "efficientnet_v2_b2", "efficientnet_v2_b3",
-        "efficientnet_v2_s", "efficientnet_v2_m", "efficientnet_v2_l", "resnet50", "resnet50_v2",
-        "resnet101", "resnet101_v2", "resnet152", "resnet152_v2", "densenet121", "densenet169",
-        "densenet201", "convnext_tiny", "convnext_small", "convnext_base", "convnext_large",
-        "convnext_xlarge", "inception_v3", "inception_resnet_v2", "xception", "nasnet_mobile",
-        "nasnet_large",
-    ),
-    ("realtime_lrp.models.names", "NETWORKS"),
-    open=True,
-)  # fmt: skip
+EMBEDDED = {
+    "shapes": "hand-drawn symbols; embedded, no download",
+    "shapes_vit": "the same symbols, a vision transformer; embedded, no download",
+}
+"""Embedded network, which names drawn symbols -> what `realtime-lrp models` says of it."""
 
+MODELS = Names(
+    "model", (*EMBEDDED, *APPLICATIONS), ("realtime_lrp.models.names", "NETWORKS"), open=True
+)
 WEIGHTS = Names("weights", ("imagenet", "random"), open=True)
 TARGETS = Names("target", ("all", "top1", "top5"), open=True)
-
-EMBEDDED = ("shapes", "shapes_vit")
-"""The networks that come with the package. They name drawn symbols."""
 
 HUB = "hub:"
 """How the names of KerasHub's presets begin: hub:NAME or hub:FOLDER."""

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.config.names import HUB
 from realtime_lrp.engine.measured import pace_of
-from realtime_lrp.models.applications import APPLICATIONS
-from realtime_lrp.models.names import EMBEDDED
+from realtime_lrp.models.names import FILES
 from realtime_lrp.system.cores import core_count
 
 THREADS = "TF_NUM_INTRAOP_THREADS"
@@ -64,7 +64,7 @@ def weight_bytes(name: str) -> int | None:
     """About how large the stored weights of a network are; None where nothing here says so."""
     if application := APPLICATIONS.get(name.lower()):
         return application.megabytes << 20
-    path = str(EMBEDDED.get(name.lower()) or name.removeprefix(HUB))
+    path = str(FILES.get(name.lower()) or name.removeprefix(HUB))
     files: list[str | Path] = [path]
     if os.path.isdir(path):
         files = [*Path(path).glob("*"), *Path(path).glob("variables/*")]

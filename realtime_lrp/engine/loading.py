@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortest_times
 from realtime_lrp.engine.measured import Kept, network_here
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.networks import Network, load_network
 from realtime_lrp.models.preprocessing import COLOUR_ONLY
 from realtime_lrp.relevance.explainer import Explainer

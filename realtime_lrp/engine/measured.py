@@ -15,8 +15,8 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from platformdirs import user_cache_path
 
+from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.errors import Error
-from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.names import NETWORKS, present_networks
 from realtime_lrp.system.atomic import atomic_file
 from realtime_lrp.system.cores import core_count

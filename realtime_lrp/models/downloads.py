@@ -10,16 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from realtime_lrp.config.applications import cache_folder
 from realtime_lrp.errors import UnavailableError, first_line
 
 TIMEOUT_S = 30  # A download fails after this many seconds without data
 
 log = logging.getLogger(__name__)
-
-
-def cache_folder() -> Path:
-    """Where Keras keeps what it downloads."""
-    return Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / "models"
 
 
 @dataclass(frozen=True)

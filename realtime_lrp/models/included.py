@@ -10,8 +10,8 @@ import keras
 import numpy as np
 from keras.src.utils import file_utils  # where keras.applications find get_file
 
+from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models.applications import APPLICATIONS
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.loaded import Loaded

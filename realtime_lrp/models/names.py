@@ -5,15 +5,16 @@ Keep this file light: it must not import TensorFlow before a network is loaded.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 
-from realtime_lrp.config import ASSETS, names
-from realtime_lrp.models.applications import APPLICATIONS
+from realtime_lrp.config import ASSETS
+from realtime_lrp.config.applications import APPLICATIONS
+from realtime_lrp.config.names import EMBEDDED, HUB
 from realtime_lrp.models.loaded import Loaded
 
-EMBEDDED = {name: ASSETS / f"{name}.keras" for name in names.EMBEDDED}
-"""Networks that come with the package and name drawn symbols -> file."""
+FILES = {name: ASSETS / f"{name}.keras" for name in EMBEDDED}
+"""Embedded network -> its file."""
 
 Load = Callable[[str | None, list[str] | None], Loaded]
 """(weights, labels) -> the network.
@@ -30,29 +31,24 @@ class Named:
     load: Load
 
 
-def _included() -> ModuleType:
-    from realtime_lrp.models import included  # here, so that the table stays light
+def _load_embedded(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
+    from realtime_lrp.models.included import load_shapes  # here, so that the table stays light
 
-    return included
-
-
-def _embedded(name: str, description: str) -> Named:
-    return Named(description, lambda weights, _: _included().load_shapes(EMBEDDED[name], weights))
+    return load_shapes(FILES[name], weights)
 
 
-def _application(name: str) -> Named:
-    return Named(
-        APPLICATIONS[name].description,
-        lambda weights, labels: _included().load_application(name, weights, labels),
-    )
+def _load_application(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
+    from realtime_lrp.models.included import load_application
+
+    return load_application(name, weights, labels)
 
 
 NETWORKS: dict[str, Named] = {
-    "shapes": _embedded("shapes", "hand-drawn symbols; embedded, no download"),
-    "shapes_vit": _embedded(
-        "shapes_vit", "the same symbols, a vision transformer; embedded, no download"
-    ),
-    **{name: _application(name) for name in APPLICATIONS},
+    **{name: Named(about, partial(_load_embedded, name)) for name, about in EMBEDDED.items()},
+    **{
+        name: Named(one.description, partial(_load_application, name))
+        for name, one in APPLICATIONS.items()
+    },
 }
 """Lower-case name -> network."""
 
@@ -68,16 +64,16 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
     Of presets of KerasHub also "head", the weights of the classifier's last layers.
     """
     lower = name.lower()
-    files: dict[str, Path | None] = {"model": EMBEDDED.get(lower)}
+    files: dict[str, Path | None] = {"model": FILES.get(lower)}
     if lower not in NETWORKS:
         files["model"] = Path(name)
         if Path(name).is_dir():
             variables = Path(name, "variables", "variables.data-00000-of-00001")
             files = {"model": Path(name, "saved_model.pb"), "weights": variables}
-    if name.startswith(names.HUB):
+    if name.startswith(HUB):
         from realtime_lrp.models.hub import preset_files
 
-        files = dict(preset_files(name.removeprefix(names.HUB)))
+        files = dict(preset_files(name.removeprefix(HUB)))
         if weights is not None:
             files = {"model": files.get("model")}
     if weights not in (None, "imagenet", "random"):

@@ -122,7 +122,7 @@ def films(settings: Settings) -> Iterable[Row]:
 
 def downloads(settings: Settings) -> Iterable[Row]:
     """The same of the folder for downloaded weights."""
-    from realtime_lrp.models.downloads import cache_folder
+    from realtime_lrp.config.applications import cache_folder
 
     return [_disk(cache_folder(), "the variable KERAS_HOME")]
 
@@ -370,7 +370,7 @@ def network(settings: Settings) -> Iterator[Row]:
 
 def weights(settings: Settings) -> Iterator[Row]:
     """Which weights have been downloaded; nothing is downloaded here."""
-    from realtime_lrp.models.applications import APPLICATIONS
+    from realtime_lrp.config.applications import APPLICATIONS
 
     model = settings.config.model
     there = [name for name, network in APPLICATIONS.items() if network.weights.exists()]

@@ -1,13 +1,14 @@
-"""The image classifiers of keras.applications. To add one, add a row to `APPLICATIONS`.
+"""The image classifiers of keras.applications. To add one, add a row to `APPLICATIONS`."""
 
-Keep this file light: it must not import Keras before a network is loaded.
-"""
-
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.models.downloads import cache_folder
+
+def cache_folder() -> Path:
+    """Where Keras keeps what it downloads."""
+    return Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / "models"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def picture(inputs: Inputs) -> Tensor:
     x = tensor(inputs)
     if len(x.axes) != 4 or x.shape[0] != 1:
         raise CannotReadError(f"reads a tensor {list(x.shape)}. Expected feature maps [1, C, H, W]")
-    return x.without(x.axes[0]).last(2, 3, 1)
+    return x.held_as(2, 3, 1)
 
 
 def _pair(node: Node, name: str) -> list[int]:

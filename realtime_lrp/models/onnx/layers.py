@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned, beside, elementwise
+from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned, elementwise
 from realtime_lrp.models.onnx.feature_maps import FEATURE_MAPS, biased, picture
 from realtime_lrp.models.onnx.rows import (
     MOVES,
@@ -43,12 +43,10 @@ def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
     last = len(x.axes) - 1
     if x.shape[last] != weights.shape[0]:
         raise CannotReadError(f"multiplies {list(x.shape)} and {list(weights.shape)}")
-    if any(len(axis) > 1 for axis in x.axes[:-1]):  # once, not for each part of the product
-        x = x.last(*(n for n, axis in enumerate(x.axes) if axis))
     x = x.last(last)
-    held, others = x.held, x.sizes[1:-1]
+    held, others = x.held, x.held.shape[1:-1].as_list()
     if len(others) > 1:  # one product of matrices, not many small ones
-        held = tf.reshape(held, [-1, math.prod(others), x.sizes[-1]])
+        held = tf.reshape(held, [-1, math.prod(others), x.shape[last]])
     held = tf.matmul(held, node.keep(weights))
     if len(others) > 1:
         held = tf.reshape(held, [-1, *others, weights.shape[1]])
@@ -74,19 +72,10 @@ def _product(first: Tensor, second: Tensor) -> Tensor:
     rank = len(first.axes)
     if rank < 3 or rank != len(second.axes):
         raise CannotReadError(f"multiplies tensors with {rank} and {len(second.axes)} axes")
-    # Rows of the first and columns of the second stand apart while the other axes are aligned.
-    pages = list(range(rank - 2))
-    apart = [Tensor(one.held, (*(one.axes[n] for n in pages), *own))
-             for one, own in ((first, ((), first.axes[-2], first.axes[-1])),
-                              (second, (second.axes[-1], (), second.axes[-2])))]  # fmt: skip
-    columns, rows, summed = rank - 2, rank - 1, rank
-    a, b = aligned(apart)
-    a, b = a.last(rows, summed), b.last(summed, columns)
-    a, b = a.without(a.axes[columns]), b.without(b.axes[rows])
-    held = tf.matmul(a.held, b.held)
-    size = len(held.shape)
-    axes = (*(a.axes[n] for n in pages), (size - 2,), (size - 1,))
-    return Tensor(held, axes)
+    matrix = rank - 2, rank - 1
+    pages = [n for n in dict.fromkeys(first.order + second.order) if n not in matrix]
+    a, b = (one.held_as(*pages, *matrix) for one in (first, second))
+    return a.holding(tf.matmul(a.held, b.held))
 
 
 def einsum(node: Node, inputs: Inputs) -> Value:
@@ -107,29 +96,24 @@ def einsum(node: Node, inputs: Inputs) -> Value:
         if isinstance(one, Tensor):
             if len(term) != len(one.axes):
                 raise CannotReadError(f"computes {equation!r} of {len(one.axes)} axes")
-            one = one.single(*range(len(one.axes)))
-            places = [axis[0] for axis in one.axes]
-            read.append(batch + "".join(term[places.index(n + 1)] for n in range(len(places))))
+            one = one.with_held(*range(len(one.axes)))
+            read.append(batch + "".join(term[n] for n in one.order))
             operands.append(one.held)
         else:
             read.append(term)
             operands.append(node.keep(np.asarray(one)))
     held = tf.einsum(f"{','.join(read)}->{batch}{output}", *operands)
-    return Tensor(held, tuple((n + 1,) for n in range(len(output))))
+    return Tensor(held, tuple(range(1, len(output) + 1)))
 
 
 def _reduced(
     node: Node, x: Tensor, axes: Sequence[int], reduce: Callable[..., tf.Tensor], keep: bool
 ) -> Tensor:
     """A function of all entries along some axes."""
-    own = sorted({x.axis(one) for one in axes})
-    parts = [part for axis in own for part in x.axes[axis]]
-    result = x.holding(reduce(x.held, axis=sorted(parts), keepdims=keep)) if parts else x
-    if keep:
-        return result
-    kept = [n for n in range(len(x.sizes)) if n not in parts]
-    groups = [tuple(map(kept.index, axis)) for n, axis in enumerate(x.axes) if n not in own]
-    return Tensor(result.held, tuple(groups))
+    own = {x.axis(one) for one in axes}
+    parts = sorted(part for one in own if (part := x.axes[one]))
+    result = x.holding(reduce(x.held, axis=parts, keepdims=True)) if parts else x
+    return result if keep else result.reshaped([s for n, s in enumerate(x.shape) if n not in own])
 
 
 def reduction(reduce: Callable[..., tf.Tensor]) -> Row:
@@ -182,42 +166,49 @@ def batch_norm(node: Node, inputs: Inputs) -> Value:
         return x.holding(held)
     scale = gamma / np.sqrt(variance + np.float32(epsilon))
     shape = [-1] + [1] * (len(x.axes) - 2)
-    x, factors = beside(x, scale.reshape(shape))
-    _, added = beside(x, (beta - mean * scale).reshape(shape))
-    return x.holding(x.held * node.keep(factors) + node.keep(added))
+    arrays = [one.reshape(shape) for one in (scale, beta - mean * scale)]
+    x, factors, added = aligned([x, *arrays])
+    return x.holding(x.held * node.keep(factors.held) + node.keep(added.held))
 
 
 def _normalised(
-    node: Node, x: Tensor, parts: Sequence[int], gamma: np.ndarray | None, beta: np.ndarray | None,
-    epsilon: float, centred: bool = True,
-) -> Tensor:  # fmt: skip
-    """Mean 0 and deviation 1 along axes of what is held; then gamma and beta, held alike."""
-    held, axes = x.held, sorted(parts)
+    node: Node, x: Tensor, axis: int, gamma: np.ndarray | None, beta: np.ndarray | None
+) -> Tensor:
+    """Mean 0 and deviation 1 along the axes from `axis` on; then gamma and beta.
+
+    RMSNormalization takes no mean away.
+    """
+    x, *arrays = aligned([x, *(one for one in (gamma, beta) if one is not None)])
+    read = iter(node.keep(_without_first_axes(one.held)) for one in arrays)
+    scale, shift = (None if one is None else next(read) for one in (gamma, beta))
+    held, axes = x.held, sorted(part for part in x.axes[axis:] if part)
+    epsilon, centred = node.get("epsilon", 1e-5), node.kind != "RMSNormalization"
     if centred:
         mean = tf.reduce_mean(held, axes, keepdims=True)
         variance = tf.reduce_mean(tf.math.squared_difference(held, mean), axes, keepdims=True)
     else:
         variance = tf.reduce_mean(tf.square(held), axes, keepdims=True)
     factor = tf.math.rsqrt(variance + epsilon)
-    if gamma is not None:
-        factor *= node.keep(gamma)
+    factor = factor if scale is None else factor * scale
     if not centred:
         return x.holding(held * factor)
-    offset = -mean * factor if beta is None else node.keep(beta) - mean * factor
+    offset = -mean * factor if shift is None else shift - mean * factor
     return x.holding(held * factor + offset)
 
 
+def _without_first_axes(array: np.ndarray) -> np.ndarray:
+    """Without axes of size 1 in front: TensorFlow joins some norms to one that reads vectors."""
+    while array.ndim > 1 and len(array) == 1:
+        array = array[0]
+    return array
+
+
 def layer_norm(node: Node, inputs: Inputs) -> Value:
-    """LayerNormalization, and RMSNormalization, which takes no mean away."""
+    """LayerNormalization and RMSNormalization."""
     if node.outputs > 1:
         raise CannotReadError("has more than one output")
-    x = tensor(inputs)
-    axis = x.axis(node.get("axis", -1))
-    parts = [part for one in x.axes[axis:] for part in one]
-    arrays = [constant(inputs, n, "gamma or beta") for n in (1, 2)]
-    gamma, beta = (None if one is None else beside(x, one)[1] for one in arrays)
-    centred = node.kind == "LayerNormalization"
-    return _normalised(node, x, parts, gamma, beta, node.get("epsilon", 1e-5), centred)
+    x, arrays = tensor(inputs), [constant(inputs, n, "gamma or beta") for n in (1, 2)]
+    return _normalised(node, x, x.axis(node.get("axis", -1)), *arrays)
 
 
 def group_norm(node: Node, inputs: Inputs) -> Value:
@@ -230,16 +221,9 @@ def group_norm(node: Node, inputs: Inputs) -> Value:
         raise CannotReadError(f"makes {groups} groups of {shape[1]} channels")
     if scale.size == groups != shape[1]:  # before opset 21
         scale, offset = (np.repeat(one, shape[1] // groups) for one in (scale, offset))
-    grouped = x.reshaped([shape[0], groups, shape[1] // groups, *shape[2:]])
-    parts = [part for axis in grouped.axes[2:] for part in axis]
-    if len(grouped.sizes) - 1 not in parts:  # held as [..., groups, channels of each]
-        grouped = grouped.single(2)
-        parts = [part for axis in grouped.axes[2:] for part in axis]
-    gamma, beta = (
-        beside(grouped, one.reshape(groups, -1, *[1] * (len(shape) - 2)))[1]
-        for one in (scale, offset)
-    )
-    return _normalised(node, grouped, parts, gamma, beta, node.get("epsilon", 1e-5)).reshaped(shape)
+    grouped = x.reshaped([shape[0], groups, shape[1] // groups, *shape[2:]]).last(1, 2)
+    gamma, beta = (one.reshape(groups, -1, *[1] * (len(shape) - 2)) for one in (scale, offset))
+    return _normalised(node, grouped, 2, gamma, beta).reshaped(shape)
 
 
 def attention(node: Node, inputs: Inputs) -> Value:

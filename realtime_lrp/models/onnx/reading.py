@@ -82,7 +82,7 @@ class _Reader:
         self.shape = (None, rows, columns, channels)
         with self.graph.as_default():
             self.input = tf.compat.v1.placeholder(tf.float32, self.shape, "pictures")
-        axes = ((), *((order.index(n),) for n in range(1, 4)))
+        axes = (None, *(order.index(n) for n in range(1, 4)))
         self.values[file.pictures] = Tensor(self.input, axes)
 
     def read(self) -> tuple[SavedGraph, dict[str, str]]:

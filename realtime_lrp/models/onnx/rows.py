@@ -17,7 +17,6 @@ from realtime_lrp.models.onnx.axes import (
     CannotReadError,
     Tensor,
     aligned,
-    beside,
     elementwise,
 )
 
@@ -213,7 +212,7 @@ def unsqueeze(node: Node, inputs: Inputs) -> Value:
     rank = len(x.axes) + len(axes)
     added = {one % rank for one in axes}
     old = iter(x.axes)
-    return Tensor(x.held, tuple(() if n in added else next(old) for n in range(rank)))
+    return Tensor(x.held, tuple(None if n in added else next(old) for n in range(rank)))
 
 
 def transpose(node: Node, inputs: Inputs) -> Value:
@@ -245,25 +244,21 @@ def shape_of(node: Node, inputs: Inputs) -> Value:
 def concat(node: Node, inputs: Inputs) -> Value:
     """Tensors one after the other along an axis; constants are the same for each picture."""
     axis = next(one for one in inputs if isinstance(one, Tensor)).axis(node.get("axis", 0))
-    tensors = aligned([one for one in inputs if isinstance(one, Tensor)], axis)
-    first, read = tensors[0], iter(tensors)
-    (place,) = first.axes[axis]
-    parts = []
-    for n, one in enumerate(inputs):
-        if isinstance(one, Tensor):
-            parts.append(next(read).held)
-        else:
-            _, array = beside(first, given(inputs, n), axis)
-            sizes = [array.shape[n] if n == place else size for n, size in enumerate(first.sizes)]
-            parts.append(tf.broadcast_to(node.keep(array), [tf.shape(first.held)[0], *sizes[1:]]))
-    return first.holding(tf.concat(parts, place))
+    tensors = aligned([one for one in inputs if one is not None], axis)
+    batch = next(tf.shape(one.held)[0] for one in tensors if tf.is_tensor(one.held))
+    parts = [
+        one.held
+        if tf.is_tensor(one.held)
+        else tf.broadcast_to(node.keep(one.held), [batch, *one.held.shape[1:]])
+        for one in tensors
+    ]
+    return tensors[0].holding(tf.concat(parts, tensors[0].axes[axis]))
 
 
 def along(x: Tensor, axis: int) -> tuple[Tensor, int]:
-    """A tensor with one of ONNX's axes held as a single one, and its number."""
-    x = x.single(x.axis(axis))
-    (place,) = x.axes[x.axis(axis)]
-    return x, place
+    """A tensor with one of ONNX's axes held, and which one that is."""
+    x = x.with_held(x.axis(axis))
+    return x, x.axes[x.axis(axis)] or 0
 
 
 def picked(x: Tensor, axis: int, start: int, stop: int | None, step: int = 1) -> Tensor:
@@ -336,7 +331,9 @@ def expand(node: Node, inputs: Inputs) -> Value:
 def _repeated(x: Tensor, axis: int, times: int) -> Tensor:
     """The entries of an axis several times over."""
     x, place = along(x, axis)
-    return x.holding(tf.tile(x.held, [times if n == place else 1 for n in range(len(x.sizes))]))
+    return x.holding(
+        tf.tile(x.held, [times if n == place else 1 for n in range(x.held.shape.rank)])
+    )
 
 
 def tile(node: Node, inputs: Inputs) -> Value:
@@ -360,10 +357,8 @@ def pad(node: Node, inputs: Inputs) -> Value:
         if before < 0 or after < 0:
             x = picked(x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
     wide = {axis: [max(one, 0) for one in pair] for axis, pair in ends.items() if max(pair) > 0}
-    x = x.single(*wide)
-    border = [[0, 0] for _ in x.sizes]
-    for axis, pair in wide.items():
-        border[x.axes[axis][0]] = pair
+    x = x.with_held(*wide)
+    border = [[0, 0], *(wide.get(one, [0, 0]) for one in x.order)]
     fill = constant(inputs, 2)
     value = 0.0 if fill is None or not fill.size else float(fill.reshape(()))
     return x.holding(tf.pad(x.held, border, mode, value)) if wide else x

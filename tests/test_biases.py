@@ -12,7 +12,7 @@ from keras import layers
 from realtime_lrp import Explainer
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import COMPOSITES, with_layers
-from realtime_lrp.relevance.rules.layer_contexts import compute_supports, layer_contexts
+from realtime_lrp.relevance.rules.layer_contexts import layer_contexts
 from realtime_lrp.relevance.rules.sharing import Shares
 
 A = np.array([1.0, 2.0, 3.0])
@@ -155,7 +155,7 @@ def test_every_composite_equals_its_naive_derivation_with_biases(rng):
 def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
     """Whatever the composite is; absorb_bias decides for all."""
     graph = build_graph(dense_model(), "max")
-    contexts = layer_contexts(graph, compute_supports(graph, (1, 3, 1)), None)
+    contexts = layer_contexts(graph, (1, 3, 1), None)
     plain = naive.Layer(KERNEL, np.ones_like(KERNEL), BIAS, support=np.ones(3))
     table = with_layers(COMPOSITES[composite], {"Dense": rule}, graph)
     ((number, own),) = table.rules(graph, contexts).items()

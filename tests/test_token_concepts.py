@@ -180,10 +180,9 @@ def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extr
     h = layers.Dense(WIDTH, activation="gelu", name="hidden")(h)
     h = layers.Dense(4)(layers.GlobalAveragePooling1D()(h))
     graph = build_graph(keras.Model(x, h), "max")
-    supports = compute_supports(graph, (4 * ROWS, 4 * COLUMNS, 3))
-    shapes = {number: tuple(one.shape) for number, one in supports.items()}
-    grid = TokenGrids(graph, shapes).grid(graph.outputs()["hidden"])
-    found = ConceptLayers(graph, shapes)
+    compute_supports(graph, (4 * ROWS, 4 * COLUMNS, 3))
+    grid = TokenGrids(graph).grid(graph.outputs()["hidden"])
+    found = ConceptLayers(graph)
     if cells is None:
         assert grid is None and not {"first", "hidden"} & {*found.names}
     else:

@@ -50,7 +50,6 @@ from realtime_lrp.relevance.network.places import At, end_at, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import Composite, composite_named
 from realtime_lrp.relevance.rules.layer_contexts import (
-    compute_supports,
     count_operations,
     feature_maps,
     layer_contexts,
@@ -197,22 +196,19 @@ class Explainer(ConceptViews):
         checks.check_labels(labels, self.classes, graph)
         self._resolve = TargetResolver(self.classes, labels)
 
-        supports = compute_supports(graph, self.input_shape)
-        self.unsuited, self.patches = unsuited(graph, supports), patches_of(graph, supports)
+        box = checks.input_box(low, high, self.input_shape)
+        contexts = layer_contexts(graph, self.input_shape, box)
+        self.unsuited, self.patches = unsuited(graph), patches_of(graph)
         self.advice = advice_on(graph, composite) if asked[0][0].is_lrp else ""
         if self.advice:
             warn_once(self.advice)
-        box = checks.input_box(low, high, self.input_shape)
         self.check_batch = checks.BatchCheck(self.input_shape, box)
         start_of_path = baseline_named(baseline, box)
-        contexts = layer_contexts(graph, supports, box)
-        self.flops, self.weights = count_operations(graph, supports)
-        self.stride = pixel_stride(graph, supports)
+        self.flops, self.weights = count_operations(graph)
+        self.stride = pixel_stride(graph)
         if grad_cam_layer is not None:
-            graph.kept.add(feature_maps(graph, supports, grad_cam_layer))
-        self._plans = plans = plan_maps(
-            asked, composite, options, graph, supports, contexts, start_of_path
-        )
+            graph.kept.add(feature_maps(graph, grad_cam_layer))
+        self._plans = plans = plan_maps(asked, composite, options, graph, contexts, start_of_path)
         self._keep_sign = [plan.keeps_sign for plan in plans]
         self.set_target(target)
 
@@ -230,7 +226,6 @@ class Explainer(ConceptViews):
         self.passes = sum(plan.samples for plan in plans)
         self._graph, self._xla = graph, xla
         self._compile()
-        self._shapes = {number: tuple(one.shape) for number, one in supports.items()}
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.

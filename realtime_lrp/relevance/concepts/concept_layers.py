@@ -1,23 +1,22 @@
 """Which layers of a network have channels that are concepts."""
 
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.network.graph import Graph, Node
-from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.steps import Activation, Add, Concatenate, Elementwise
-from realtime_lrp.relevance.network.token_grids import BY_TOKEN, TokenGrids
+from realtime_lrp.relevance.network.token_grids import TokenGrids
 
 
 class ConceptLayers:
-    """The layers of a network, whose tensors have these shapes for one picture, with the batch."""
+    """The layers of a canonised network of known shapes."""
 
-    def __init__(self, graph: Graph, shapes: Mapping[int, Sequence[int]]) -> None:
-        self._graph, self._shapes = graph, shapes
-        self._grids = TokenGrids(graph, shapes)
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self._shapes = graph, graph.shapes
+        self._grids = TokenGrids(graph)
         self._numbers = graph.outputs()
         self._scores = graph.scoring()  # and what is made of them
         self._scores |= {node.output for one in self._scores for node in graph.behind(one)}
@@ -48,14 +47,14 @@ class ConceptLayers:
 
     def _is_hidden(self, node: Node) -> bool:
         """Whether a node computes the units of a dense layer that an activation reads."""
-        return isinstance(node.step, BY_TOKEN) and any(
+        return isinstance(node.step, Dense) and any(
             isinstance(one.step, Activation) or type(one.step) is Elementwise
             for one in self._graph.readers(node.output)
         )
 
     def channels(self) -> dict[str, int]:
         """Layer -> how many channels its output has."""
-        return {layer: int(self._shapes[number][-1]) for layer, number in self._numbers.items()}
+        return {layer: self._shapes[number][-1] for layer, number in self._numbers.items()}
 
     def number(self, layer: str) -> int:
         """The number of a layer's output; refuses layers whose channels are no concepts."""

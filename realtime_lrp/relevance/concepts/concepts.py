@@ -81,9 +81,6 @@ class Peaks:
 class ConceptViews(LayerViews):
     """What an `Explainer` tells about channels; each function is compiled at its first call."""
 
-    _shapes: Mapping[int, Sequence[int]]
-    """Number of a tensor -> its shape for one picture, with the batch."""
-
     @property
     def concept_layers(self) -> tuple[str, ...]:
         """The layers with rows and columns whose channels may be concepts, from the input on.
@@ -263,7 +260,7 @@ class ConceptViews(LayerViews):
 
     @cached_property
     def _concepts(self) -> ConceptLayers:
-        return ConceptLayers(self._graph, self._shapes)
+        return ConceptLayers(self._graph)
 
     def _layer(self, name: str) -> Layer:
         """The layer of a name, if its channels can be concepts; refuses others."""
@@ -275,7 +272,7 @@ class ConceptViews(LayerViews):
                 "method",
             )
         number = self._concepts.number(name)
-        return Layer(plan, name, number, self._shapes[number][-1])
+        return Layer(plan, name, number, self._graph.shapes[number][-1])
 
     @cached_property
     def _functions(self) -> dict[Hashable, Lazy]:

@@ -4,7 +4,7 @@ They say which patches the answer looks at. What these patches say for or agains
 show: the maps of all classes are the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -46,10 +46,8 @@ def _nearest_softmax(graph: Graph, number: int) -> int | None:
     return node.output if node else None
 
 
-def find_attention(
-    graph: Graph, tensors: Mapping[int, tf.Tensor], options: Options | None = None
-) -> Attention:
-    """Finds the attention among the patches of a picture; of the tensors only the shapes count."""
+def find_attention(graph: Graph, options: Options | None = None) -> Attention:
+    """Finds the attention among the patches of a picture."""
     weights = attention_weights(graph)
     if not weights:
         raise UsageError(
@@ -57,11 +55,11 @@ def find_attention(
             "for transformers. Use another method, such as lrp.",
             "method",
         )
-    shapes = [tensors[number].shape.as_list() for number in weights]
+    shapes = [graph.shapes[number] for number in weights]
     tokens = shapes[0][-1]
-    grid = _grid(graph, tensors, weights[0], tokens)
-    square = all(shape[-2:] == [tokens, tokens] for shape in shapes[:-1])
-    by_rows = all(_adds_up_rows(graph, number, tensors) for number in weights)
+    grid = _grid(graph, weights[0], tokens)
+    square = all(shape[-2:] == (tokens, tokens) for shape in shapes[:-1])
+    by_rows = all(_adds_up_rows(graph, number) for number in weights)
     among_all = square and by_rows and shapes[-1][-1] == tokens and len(shapes[0]) <= 4
     if grid is None or not among_all:
         raise UsageError(
@@ -74,30 +72,27 @@ def find_attention(
     return Attention(weights, grid)
 
 
-def _adds_up_rows(graph: Graph, number: int, tensors: Mapping[int, tf.Tensor]) -> bool:
+def _adds_up_rows(graph: Graph, number: int) -> bool:
     """Whether a softmax is along the last axis."""
     softmax = cast(Softmax, graph.nodes[number - 1].step)
-    return np.atleast_1d(softmax.axis).tolist() in ([-1], [tensors[number].shape.rank - 1])
+    return np.atleast_1d(softmax.axis).tolist() in ([-1], [len(graph.shapes[number]) - 1])
 
 
-def _by(shape: list[int]) -> str:
+def _by(shape: Sequence[int]) -> str:
     return " x ".join(map(str, shape[1:]))
 
 
-def _grid(
-    graph: Graph, tensors: Mapping[int, tf.Tensor], end: int, tokens: int
-) -> TokenGrid | None:
+def _grid(graph: Graph, end: int, tokens: int) -> TokenGrid | None:
     """The patches of the last tokens before a tensor, if there are as many as it has columns."""
-    shapes = {number: (1, *one.shape[1:]) for number, one in tensors.items()}
-    grids = TokenGrids(graph, shapes, end)
+    grids = TokenGrids(graph, end)
     found = (grids.grid(node.output) for node in reversed(graph.nodes[: end - 1]))
     return next((one for one in found if one is not None and len(one.cells) == tokens), None)
 
 
-def patches_of(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int] | None:
+def patches_of(graph: Graph) -> tuple[int, int] | None:
     """Rows and columns of the patches among which a network attends, or None."""
     try:
-        return find_attention(graph, tensors).grid[:2]
+        return find_attention(graph).grid[:2]
     except UsageError:
         return None
 

@@ -5,7 +5,7 @@ memory.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.relevance.maps.plan import MethodResult, Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import BIASES
+from realtime_lrp.relevance.network.graph import BIASES, Graph
 from realtime_lrp.system.memory import available_bytes, gib
 
 
@@ -165,9 +165,9 @@ COPIES, COPIES_PER_MAP = 1.5, 0.5
 measured for one map, 2.7 for five (VGG16, ResNet50, SqueezeNet; 16 pictures)."""
 
 
-def activation_bytes(tensors: Mapping[int, tf.Tensor]) -> int:
-    """The memory of all tensors of a picture, [1, ...] each, in float32."""
-    return 4 * sum(math.prod(one.shape) for one in tensors.values())
+def activation_bytes(graph: Graph) -> int:
+    """The memory of all tensors of a picture in float32."""
+    return 4 * sum(map(math.prod, graph.shapes.values()))
 
 
 def pictures_at_once(activations: int, maps: int) -> int:

@@ -125,18 +125,18 @@ def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
     return chosen
 
 
-def _rectifiers(graph: Graph, tensors: Numbered, options: Options) -> set[int]:
+def _rectifiers(graph: Graph, options: Options) -> set[int]:
     return guided_rectifiers(graph, options.guided)
 
 
-def _last_maps(graph: Graph, tensors: Numbered, options: Options) -> int:
+def _last_maps(graph: Graph, options: Options) -> int:
     """The number of the feature maps that Grad-CAM weights.
 
     They are those of the chosen layer, else the last ones before the pools that follow them.
     """
     if options.grad_cam_layer is not None:
-        return feature_maps(graph, tensors, options.grad_cam_layer)
-    if found := spatial_maps(graph, tensors):
+        return feature_maps(graph, options.grad_cam_layer)
+    if found := spatial_maps(graph):
         return found[-1]
     raise UsageError("grad_cam needs a network with convolutions before its last layers.", "method")
 

@@ -39,7 +39,7 @@ class Options:
     grad_cam_layer: str | None = None
 
 
-def _nothing(graph: Graph, tensors: Numbered, options: Options) -> None:
+def _nothing(graph: Graph, options: Options) -> None:
     """Suits every network."""
 
 
@@ -52,10 +52,9 @@ class Method:
     back: Callable[["Plan"], Back]
     # (plan, x, tensors, parts) -> the map, shaped like x
     finish: Callable[["Plan", tf.Tensor, Numbered, Parts], tf.Tensor]
-    # (graph, tensors, options) -> what the method needs of a network, which becomes `Plan.needed`;
-    # of the tensors only the shapes count. Raises UsageError where a network has it not: menus,
-    # keys and tables leave the method out there
-    needs: Callable[[Graph, Numbered, Options], Any] = _nothing
+    # (graph, options) -> what the method needs of a network, which becomes `Plan.needed`. Raises
+    # UsageError where a network has it not: menus, keys and tables leave the method out there
+    needs: Callable[[Graph, Options], Any] = _nothing
     # makes the copies of a picture whose mean gradient is used, or None
     perturb: Perturb | None = None
     samples: int = 20  # how many copies there are unless the user decides

@@ -10,7 +10,7 @@ from realtime_lrp.relevance.maps.attention_maps import attention_weights
 from realtime_lrp.relevance.maps.compiled import activation_bytes
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.perturbed import Baseline
-from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
+from realtime_lrp.relevance.maps.plan import Method, Options, Plan
 from realtime_lrp.relevance.maps.precision import keeps_sign
 from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Graph
@@ -41,15 +41,12 @@ def advice_on(graph: Graph, composite: Composite) -> str:
     return f"This network has attention: the composite {suits} follows it, {name} does not."
 
 
-def unsuited(graph: Graph, tensors: Numbered) -> frozenset[str]:
-    """The names of methods and composites that a network refuses, or that equal another one there.
-
-    Of the network's tensors only the shapes count.
-    """
+def unsuited(graph: Graph) -> frozenset[str]:
+    """The names of methods and composites that a network refuses, or that equal another there."""
     names = set()
     for name, method in METHODS.items():
         try:
-            method.needs(graph, tensors, Options())
+            method.needs(graph, Options())
         except UsageError:
             names.add(name)
     if not differ_from_epsilon(graph):
@@ -99,7 +96,6 @@ def plan_maps(
     composite: Composite,
     options: Options,
     graph: Graph,
-    supports: Numbered,
     contexts: Mapping[int, LayerContext],
     baseline: Baseline,
 ) -> list[Plan]:
@@ -107,7 +103,7 @@ def plan_maps(
 
     `contexts` are those of layers with weights, by output number.
     """
-    activations = activation_bytes(supports)
+    activations = activation_bytes(graph)
     own = with_layers(composite, options.layers, graph)
     plans = []
     for method, other in asked:
@@ -119,7 +115,7 @@ def plan_maps(
         divided = {n.layer for n in graph.nodes if n.output in _last_layers(graph, signs)}
         plans.append(
             Plan(
-                method, graph, options, method.needs(graph, supports, options), followed, rules,
+                method, graph, options, method.needs(graph, options), followed, rules,
                 followed.absorbing(graph, contexts, options.absorb_bias),
                 not method.signed or (keeps_sign(rules, graph) and not from_logits),
                 signs, values, frozenset(divided), contexts, activations, baseline,

@@ -268,8 +268,8 @@ class TransposedConvolution(Linear):
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
         return tf.nn.conv2d(s, weights.kernel, **self.geometry)
 
-    def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
-        return math.prod(a.shape[1:-1])
+    def uses_per_weight(self, read: Sequence[int], made: Sequence[int]) -> int:
+        return math.prod(read[1:-1])
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         shape = [tf.shape(a)[0], *self._size(a.shape[1:3]), kernel.shape[2]]

@@ -88,6 +88,8 @@ class Graph:
     # (rows, columns, channels) of a picture, None where the model leaves them open
     input_shape: tuple[int | None, ...] = ()
     output_shape: tuple[int | None, ...] = ()
+    # number of a tensor -> its shape for one picture, with the batch; once the size is known
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     # the numbers of tensors that have to be computed without the ReLU behind them
     kept: set[int] = field(default_factory=set)
     # nested model, or layer that was traced -> the number of its (first) output

@@ -141,9 +141,9 @@ class Linear(Step):
         """The shape of the output, with the batch; ValueError where the input's does not fit."""
         raise NotImplementedError
 
-    def uses_per_weight(self, a: tf.Tensor, output: tf.Tensor) -> int:
-        """How often each weight is used for a picture, from its input and output [1, ...]."""
-        return math.prod(output.shape[1:-1])
+    def uses_per_weight(self, read: Sequence[int], made: Sequence[int]) -> int:
+        """How often each weight is used for a picture, by the shapes of input and output."""
+        return math.prod(made[1:-1])
 
     def per_output(self, values: tf.Tensor) -> tf.Tensor:
         """Values [out], shaped to multiply the kernel."""
@@ -182,9 +182,17 @@ class Linear(Step):
 
 
 class Dense(Linear):
-    """Dense: kernel [in, out], applied to the last axis."""
+    """Dense: kernel [in, out], applied to the last axis; or, `by_output`, [out, in].
+
+    In bfloat16 both passes sum over the last axis of a kernel. VGG16's first dense layer takes
+    7 ms so, not 20 (2 cores).
+    """
 
     sees_whole_windows = True
+
+    def __init__(self, kernel: tf.Tensor, bias: tf.Tensor | None, by_output: bool = False) -> None:
+        super().__init__(kernel, bias)
+        self._by_output = by_output
 
     def output_shape(self, shape: Sequence[int]) -> list[int]:
         if shape[-1] != self.kernel.shape[0]:
@@ -192,14 +200,22 @@ class Dense(Linear):
         return [*shape[:-1], self.outputs]
 
     @property
+    def outputs(self) -> int:
+        return self.kernel.shape[0 if self._by_output else 1]
+
+    @property
     def input_axis(self) -> int | None:
-        return 0
+        return 1 if self._by_output else 0
+
+    def ready(self, kernel: tf.Tensor) -> Weights:
+        return Weights(kernel, tf.transpose)
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(a, kernel)
+        return tf.matmul(a, kernel, transpose_b=self._by_output)
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(s, weights.kernel, transpose_b=True)
+        kernel = weights.adjoint if self._by_output else weights.kernel
+        return tf.matmul(s, kernel, transpose_b=True)
 
     def per_input(self, values: tf.Tensor) -> tf.Tensor:
         return values[:, None]
@@ -208,29 +224,4 @@ class Dense(Linear):
         layer = super().cast(dtype)
         if dtype != tf.bfloat16:
             return layer
-        return DenseByOutput(tf.transpose(layer.kernel), layer.bias)
-
-
-class DenseByOutput(Linear):
-    """Dense in bfloat16: kernel [out, in].
-
-    Both passes then sum over the last axis of a kernel. VGG16's first dense layer takes 7 ms, not
-    20 (2 cores).
-    """
-
-    @property
-    def outputs(self) -> int:
-        return self.kernel.shape[0]
-
-    @property
-    def input_axis(self) -> int | None:
-        return 1
-
-    def ready(self, kernel: tf.Tensor) -> Weights:
-        return Weights(kernel, tf.transpose)
-
-    def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(a, kernel, transpose_b=True)
-
-    def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(s, weights.adjoint, transpose_b=True)
+        return Dense(tf.transpose(layer.kernel), layer.bias, by_output=True)

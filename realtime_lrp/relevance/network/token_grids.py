@@ -8,7 +8,7 @@ Nothing is concluded from numbers of tokens: what mixes tokens has no cells.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.network.graph import Graph, Node
-from realtime_lrp.relevance.network.linear import Dense, DenseByOutput
+from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.steps import (
     Add,
     Elementwise,
@@ -36,7 +36,6 @@ from realtime_lrp.relevance.network.traced_steps import (
 
 BY_ENTRY = Elementwise | Stopped | Offset
 SEVERAL = Add | Product | Quotient
-BY_TOKEN = Dense | DenseByOutput
 SCALINGS = {"Mul", "Div", "RealDiv"}
 """Operations that multiply each entry by a constant, among those that weigh and sum."""
 
@@ -67,15 +66,10 @@ class _Cells(NamedTuple):
 
 
 class TokenGrids:
-    """Follows the cells through a canonised network, to the tensor number `end`.
+    """Follows the cells through a canonised network of known shapes, to the tensor number `end`."""
 
-    `shapes` has the shape of each tensor for one picture, with the batch.
-    """
-
-    def __init__(
-        self, graph: Graph, shapes: Mapping[int, Sequence[int]], end: int | None = None
-    ) -> None:
-        self._graph, self._shapes = graph, shapes
+    def __init__(self, graph: Graph, end: int | None = None) -> None:
+        self._graph, self._shapes = graph, graph.shapes
         self._spatial = {0}
         self._tokens = set[int]()  # and what is computed of them, until one vector is
         self._cells: dict[int, _Cells] = {}
@@ -128,11 +122,11 @@ class TokenGrids:
         if number in self._cells or number in self._tokens:
             return not self._are_in_order(number)
         node = self._graph.producer(number)
-        return node is not None and isinstance(node.step, BY_TOKEN)
+        return node is not None and isinstance(node.step, Dense)
 
     def _are_in_order(self, number: int) -> bool:
         """Whether a tensor is known to be the rows and columns of one grid."""
-        cells, shape = self._cells.get(number), tuple(self._shapes[number])
+        cells, shape = self._cells.get(number), self._shapes[number]
         if cells is None or len(shape) != 4 or shape[1:3] != cells.size:
             return False
         in_order = np.arange(1, math.prod(cells.size) + 1).reshape(1, *cells.size, 1)
@@ -198,7 +192,7 @@ class TokenGrids:
 
     def _cells_behind(self, node: Node) -> _Cells | None:
         """The cells of the output of a node; None where they are not known."""
-        inputs, shape = [*map(self._cells_of, node.inputs)], tuple(self._shapes[node.output])
+        inputs, shape = [*map(self._cells_of, node.inputs)], self._shapes[node.output]
         known = [one for one in inputs if one is not None]
         if not known or any(one.size != known[0].size for one in known):
             return None
@@ -212,8 +206,8 @@ class TokenGrids:
             alike = [one for one in numbers if one.shape == shape]
             agree = all(one is alike[0] or np.array_equal(one, alike[0]) for one in alike)
             return _Cells(size, alike[0]) if alike and agree else None
-        if isinstance(step, BY_TOKEN) and len(shape) > 2:
-            pixels = size == tuple(self._shapes[0][1:3])
+        if isinstance(step, Dense) and len(shape) > 2:
+            pixels = size == self._shapes[0][1:3]
             cells = _of_each_token(known[0]) if pixels else _of_one_cell(known[0])
             if cells is not None:
                 return cells._replace(numbers=np.broadcast_to(cells.numbers, shape))

@@ -1,7 +1,6 @@
 """What rules may know about each layer with weights, what these layers cost, and their strides."""
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -9,15 +8,15 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError, first_line, nearest
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.network.linear import Linear
+from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.pools import GlobalPool, Pool
 from realtime_lrp.relevance.network.steps import Identity, Permute, Reshape, Step, ZeroPadding
-from realtime_lrp.relevance.network.token_grids import BY_TOKEN, TokenGrids
+from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
 
 
 def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-    """Tensor number -> [1, ...]: 1 for content, 0 for explicit padding."""
+    """Tensor number -> [1, ...]: 1 for content, 0 for explicit padding. Notes `Graph.shapes`."""
     supports = {0: tf.ones([1, *shape])}
     try:
         for node in graph.nodes:
@@ -32,6 +31,7 @@ def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.
             f"{shape[0]} x {shape[1]} ({first_line(error)}).",
             "size",
         ) from error
+    graph.shapes = {number: tuple(one.shape) for number, one in supports.items()}
     return supports
 
 
@@ -45,14 +45,13 @@ def before_weights(graph: Graph, x: tf.Tensor) -> dict[int, tf.Tensor]:
 
 
 def layer_contexts(
-    graph: Graph,
-    supports: dict[int, tf.Tensor],
-    box: tuple[np.ndarray, np.ndarray] | None,
+    graph: Graph, shape: tuple[int, int, int], box: tuple[np.ndarray, np.ndarray] | None
 ) -> dict[int, LayerContext]:
     """The context of each layer with weights of a canonised network, by output number.
 
-    `box` has the lowest and highest input [H, W, C].
+    Pictures are (H, W, C); `box` has the lowest and highest of them.
     """
+    supports = compute_supports(graph, shape)
     nonnegative = graph.nonnegative()
     inputs = before_weights(graph, supports[0])
     ends = [before_weights(graph, tf.constant(end[None])) for end in box or ()]
@@ -71,7 +70,7 @@ def layer_contexts(
     return contexts
 
 
-def count_operations(graph: Graph, supports: dict[int, tf.Tensor]) -> tuple[int, int]:
+def count_operations(graph: Graph) -> tuple[int, int]:
     """(floating point operations, weights) of the layers with weights, biases not counted.
 
     The operations are those of one forward pass of one picture.
@@ -81,13 +80,13 @@ def count_operations(graph: Graph, supports: dict[int, tf.Tensor]) -> tuple[int,
         if isinstance(node.step, Linear):
             (number,) = node.inputs
             size = math.prod(node.step.kernel.shape)
-            uses = node.step.uses_per_weight(supports[number], supports[node.output])
+            uses = node.step.uses_per_weight(graph.shapes[number], graph.shapes[node.output])
             weights += size
             operations += 2 * size * uses
     return operations, weights
 
 
-def pixel_stride(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, int]:
+def pixel_stride(graph: Graph) -> tuple[int, int]:
     """The period of the grid that the first layers leave in a map: (rows, columns) in pixels.
 
     It is the stride of the first layers with weights, times that of pools before them, and of pools
@@ -102,10 +101,9 @@ def pixel_stride(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> tuple[int, i
         if known is None or (known is behind and isinstance(node.step, Linear)):
             continue
         stride = np.max([known[n] for n in node.inputs], axis=0) * _stride(node.step)
-        if isinstance(node.step, BY_TOKEN) and len(tensors[node.output].shape) > 2:
-            shapes = {number: tuple(one.shape) for number, one in tensors.items()}
-            grid = TokenGrids(graph, shapes, node.output).cells_of_patches(node.output)
-            stride = np.ones(2, int) if grid is None else np.array(shapes[0][1:3]) // grid
+        if isinstance(node.step, Dense) and len(graph.shapes[node.output]) > 2:
+            grid = TokenGrids(graph, node.output).cells_of_patches(node.output)
+            stride = np.ones(2, int) if grid is None else np.array(graph.shapes[0][1:3]) // grid
         if isinstance(node.step, Linear):
             behind[node.output] = stride
             found.append(stride)
@@ -127,12 +125,12 @@ def _stride(step: Step) -> np.ndarray:
     return np.ones(2, int)
 
 
-def feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], layer: str) -> int:
+def feature_maps(graph: Graph, layer: str) -> int:
     """The number of the feature maps that a layer computes."""
     found = {
         node.layer: node.output
         for node in graph.nodes
-        if len(shape := tensors[node.output].shape) == 4 and shape[1] * shape[2] > 1
+        if len(shape := graph.shapes[node.output]) == 4 and shape[1] * shape[2] > 1
     }
     if layer in found:
         return found[layer]
@@ -143,17 +141,17 @@ def feature_maps(graph: Graph, tensors: Mapping[int, tf.Tensor], layer: str) -> 
     )
 
 
-def spatial_maps(graph: Graph, tensors: Mapping[int, tf.Tensor]) -> list[int]:
+def spatial_maps(graph: Graph) -> list[int]:
     """The numbers of the tensors with rows and columns, but of pools of other ones."""
     spatial, found = {0}, []
     scoring = graph.scoring()
     for node in graph.nodes:
         if isinstance(node.step, Reshape | Permute | GlobalPool) or spatial.isdisjoint(node.inputs):
             continue
-        if tensors[node.output].shape.rank != 4:
+        if len(graph.shapes[node.output]) != 4:
             continue
         spatial.add(node.output)
-        _, rows, columns, _ = tensors[node.output].shape
+        _, rows, columns, _ = graph.shapes[node.output]
         passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
         if rows * columns > 1 and not passes_on:
             found.append(node.output)

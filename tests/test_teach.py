@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from media import write_picture, write_video
 
+from realtime_lrp import config
 from realtime_lrp.commands import teach as taught_by
 from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
@@ -45,6 +46,15 @@ def things(drawn, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def taught(things, tmp_path_factory):
+    """A file that was taught `things`."""
+    file = tmp_path_factory.mktemp("taught") / "mine.keras"
+    chosen = config.load(options={"--model": "shapes"}, command="teach").config
+    list(taught_by.from_folder(chosen, things, file))
+    return file
+
+
 @pytest.fixture
 def two(things, tmp_path):
     """A folder of two classes, eight pictures and a recording: quick to learn."""
@@ -59,12 +69,12 @@ def two(things, tmp_path):
 def teach(run, things, tmp_path):
     """Teaches; gives (code, stdout, stderr), and the figures."""
 
-    def taught(*words, folder=things):
+    def of_folder(*words, folder=things):
         target = tmp_path / "mine.keras"
         found = run("teach", folder, "-o", target, "--model", "shapes", *words)
         return *found, target
 
-    return taught
+    return of_folder
 
 
 def test_a_folder_is_learnt_and_every_command_takes_the_file(teach, run, drawn, tmp_path):
@@ -105,16 +115,14 @@ def test_the_same_seed_writes_the_same_file(teach, two):
     assert files[0] == files[1] != files[2]
 
 
-def test_a_lesson_goes_on_with_a_network_that_was_taught(teach, drawn, tmp_path):
+def test_a_lesson_goes_on_with_a_network_that_was_taught(taught, drawn):
     """Its classes are there without their pictures; a new thing is learnt beside them."""
-    code, _, told, file = teach()
-    assert code == 0, told
-    assert taught_by.begin_lesson(file, None).classes == ["fish", "star", "nothing"]
-    lesson = taught_by.begin_lesson(file, "star,cup")
+    assert taught_by.begin_lesson(taught, None).classes == ["fish", "star", "nothing"]
+    lesson = taught_by.begin_lesson(taught, "star,cup")
     assert lesson.classes == ["fish", "star", "cup", "nothing"]
     assert lesson.counts() == [12, 12, 0, 8]
     assert not lesson.pictures_aside()
-    features, cups = Features(load_network(str(file))), drawn["cup"]
+    features, cups = Features(load_network(str(taught))), drawn["cup"]
     shown = features.with_changes([*cups[:12]], np.random.default_rng(1))
     lesson.showings.append(Showing(2, shown))
     kernel, bias = lesson.train()
@@ -123,15 +131,14 @@ def test_a_lesson_goes_on_with_a_network_that_was_taught(teach, drawn, tmp_path)
         (vector,) = features.with_changes([drawn[name][15]], np.random.default_rng(2))
         assert np.argmax(vector[0] @ kernel + bias) == number
     with pytest.raises(UsageError, match="beside fish, nothing, star: expected up to 9"):
-        taught_by.begin_lesson(file, "a,b,c,d,e,f,g,h")
+        taught_by.begin_lesson(taught, "a,b,c,d,e,f,g,h")
 
 
-def test_features_that_are_not_those_of_the_file_are_refused(teach, two, tmp_path):
+def test_features_that_are_not_those_of_the_file_are_refused(taught, tmp_path):
     """Another number of them, or NaN: it may come from anybody. Without any it begins anew."""
-    _, _, _, file = teach(folder=two)
     spoilt = tmp_path / "spoilt.keras"
     for data in (b"", b"two " * 50, b"\xff" * 1200):
-        with zipfile.ZipFile(file) as source, zipfile.ZipFile(spoilt, "w") as target:
+        with zipfile.ZipFile(taught) as source, zipfile.ZipFile(spoilt, "w") as target:
             for name in source.namelist():
                 target.writestr(name, data if name == VECTORS else source.read(name))
         if data:

@@ -21,7 +21,7 @@ from web import sends, serving
 from realtime_lrp import config
 from realtime_lrp.commands.inspect import run_name
 from realtime_lrp.errors import OutputError, UnavailableError, masked
-from realtime_lrp.video.cameras import open_camera
+from realtime_lrp.video.cameras import Camera
 from realtime_lrp.video.files import outputs_for
 from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.sources import open_source
@@ -356,7 +356,7 @@ def test_no_process_of_ours_takes_modules_from_the_current_folder(
     words = ("--model", tiny_model, "--preprocess", "none")
     assert run("video", "in.mp4", "-o", "out.mp4", *words)[0] == 0
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
-        ChildSource(open_camera, [97, {}], threading.Event())
+        ChildSource(Camera, [97, {}], threading.Event())
     assert not (tmp_path / "ran").exists()
 
 

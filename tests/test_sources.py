@@ -19,13 +19,14 @@ from realtime_lrp.errors import MissingInputError, UnavailableError
 from realtime_lrp.system.channel import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, picture_process
-from realtime_lrp.video.cameras import Camera, CameraSettings
+from realtime_lrp.video.cameras import Camera
 from realtime_lrp.video.picture_process import FROM_CHILD, ChildSource, Facts, Given, Next
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.screen import Screen
 from realtime_lrp.video.source import Source, Timeline
-from realtime_lrp.video.sources import open_source, synthetic
+from realtime_lrp.video.sources import open_source
+from realtime_lrp.video.synthetic import Synthetic
 
 
 @pytest.fixture
@@ -110,7 +111,7 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
     """Format, size, rate, buffers; its pictures come out as RGB; it is given back."""
     monkeypatch.setattr(cameras, "LINUX", True)
     fake = driver(filmed(720, 1280), width=1280, height=720, format=1196444237.0)
-    with Camera(3, stop, CameraSettings((1280, 720), 30, "MJPG")) as camera:
+    with Camera(3, {"size": (1280, 720), "fps": 30, "format": "MJPG"}, stop) as camera:
         assert fake.calls == [
             (3, cv2.CAP_V4L2),
             (cv2.CAP_PROP_FOURCC, cv2.VideoWriter.fourcc(*"MJPG")),
@@ -129,7 +130,7 @@ def test_a_camera_is_asked_in_the_right_order(driver, stop, monkeypatch):
 def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
     """A broken JPEG costs itself."""
     driver(filmed(480, 640), None, np.zeros((0, 0, 3), np.uint8), filmed(480, 640))
-    camera = Camera(0, stop)
+    camera = Camera(0, {}, stop)
     assert [picture is not None for picture in (camera.read(), camera.read(), camera.read())] == [
         True,
         True,
@@ -143,7 +144,7 @@ def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
 def test_a_camera_is_found_by_a_part_of_its_name(words, node, system, driver, stop):
     """In whatever case; nodes that carry no pictures do not count."""
     fake = driver(filmed(480, 640))
-    camera = Camera(words, stop)
+    camera = Camera(words, {}, stop)
     assert fake.calls[0][0] == node
     assert camera.described == f"camera {words}, 640 x 480, 30 fps, YUYV"
 
@@ -152,9 +153,9 @@ def test_names_that_do_not_say_which_camera_are_refused(system, driver, stop, mo
     """The message lists what there is."""
     listed = r"Cameras here: HD Pro Webcam C920 \(/dev/video0\), Integrated Webcam: front \(/dev/v"
     with pytest.raises(UnavailableError, match=f"2 cameras match 'webcam'. {listed}"):
-        Camera("webcam", stop)
+        Camera("webcam", {}, stop)
     with pytest.raises(UnavailableError, match=f"No camera matches 'c270'. {listed}"):
-        Camera("c270", stop)
+        Camera("c270", {}, stop)
     with pytest.raises(MissingInputError, match=f"(?s)'c270'.*no such file.*no camera.*{listed}"):
         open_source("c270", stop)
     monkeypatch.setattr(cameras, "SYSTEM", Path("/nowhere"))
@@ -212,7 +213,7 @@ def test_without_a_screen_the_message_says_so(display, stop, monkeypatch):
     """No abort, no wait."""
     monkeypatch.setenv("DISPLAY", display)
     with pytest.raises(UnavailableError, match="No screen can be read"):
-        Screen(1, stop)
+        Screen("", stop)
 
 
 class Growing(Source):
@@ -390,7 +391,7 @@ def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children
             ChildSource(Device, [str(tmp_path)], stop)
     assert [child.poll() is not None for child in children] == [True, True]
     with pytest.raises(UnavailableError, match="Camera 97 cannot be opened"):
-        ChildSource(cameras.open_camera, [97, {}], stop)
+        ChildSource(Camera, [97, {}], stop)
 
 
 def test_a_child_that_hangs_is_killed_and_frees_the_device(tmp_path, stop, children):
@@ -457,7 +458,7 @@ def test_a_child_that_was_taken_over_can_do_no_more_than_fail(sent, told, stop, 
     script = f"import os, sys\nos.write(1, {data.getvalue()!r})\nsys.stdin.read()"
     command = [sys.executable, "-c", script]
     monkeypatch.setattr(picture_process, "module_command", lambda *words: command)
-    with ChildSource(synthetic, [""], stop) as source, pytest.raises(UnavailableError, match=told):
+    with ChildSource(Synthetic, [""], stop) as source, pytest.raises(UnavailableError, match=told):
         source.read()
 
 

@@ -213,6 +213,13 @@ def test_nothing_of_ray_is_imported_without_an_option():
     assert importing == {"cluster.py": {"ray"}, "run.py": {"cluster"}}
 
 
+def test_a_job_of_workers_loads_no_tensorflow(light_scripts):
+    """Which takes longer than Ray's start: only who makes films does."""
+    words = "import sys\nfrom realtime_lrp.commands.video import cluster, run\n"
+    words += "sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("address", "code", "expected"),
     [("nonsense", 2, "HOST:PORT or auto"), ("127.0.0.1:1", 69, "There is no Ray cluster")],

@@ -64,15 +64,13 @@ class CameraSettings:
 
 
 class Camera(Source):
-    """A camera."""
+    """A camera; the settings are those of `CameraSettings`."""
 
     steady = alive = True
 
-    def __init__(
-        self, device: int | str, stop: threading.Event, settings: CameraSettings | None = None
-    ):
+    def __init__(self, device: int | str, settings: Mapping[str, Any], stop: threading.Event):
         super().__init__(stop)
-        self._name, self._settings = f"camera {device}", settings or CameraSettings()
+        self._name, self._settings = f"camera {device}", msgspec.convert(settings, CameraSettings)
         self._capture = cv2.VideoCapture()
         node = device if isinstance(device, int) else node_of(device)
         try:
@@ -133,11 +131,6 @@ class Camera(Source):
         asked = f"asked {self._settings}; " if str(self._settings) else ""
         write = log.info if self._settings.matches(given) else log.warning
         write("%s: %sgot %s", self._name, asked, given)
-
-
-def open_camera(device: int | str, settings: Mapping[str, Any], stop: threading.Event) -> Camera:
-    """Opens a `Camera`; the settings are those of `CameraSettings`."""
-    return Camera(device, stop, msgspec.convert(settings, CameraSettings))
 
 
 def check_plugged_in(device: int | str) -> None:

@@ -32,10 +32,11 @@ log = logging.getLogger(__name__)
 class Playback(Source):
     """Plays recordings at their own speed and pictures for `PICTURE_S` each, in a loop."""
 
-    def __init__(self, files: Sequence[Path], stop: threading.Event):
+    def __init__(self, files: Sequence[str], stop: threading.Event):
         super().__init__(stop)
-        self.described, self.files = files[0].name, len(files)
-        self._frames = self._played(files)
+        self.files = len(files)
+        self._frames = self._played(list(map(Path, files)))
+        self.described = Path(files[0]).name
         self._due: float | None = None  # when the present frame ends
         self._changed = threading.Condition()
         self._paused, self._steps, self._skipped = False, 0, 0

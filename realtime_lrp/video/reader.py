@@ -57,20 +57,6 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """A span in seconds of the stream; `zero`, in units of its time base, becomes 0."""
-
-    start: Fraction | float
-    end: Fraction | float
-    zero: int
-
-
-def exact_seconds(seconds: float) -> Fraction:
-    """The exact fraction that a user meant: 0.1 is 1 / 10."""
-    return Fraction(seconds).limit_denominator(1_000_000)
-
-
-@dataclass(frozen=True)
 class TimedFrame:
     """A picture, uint8 [H, W, 3] RGB, upright.
 
@@ -110,8 +96,8 @@ class VideoReader:
         self.metadata = dict(self.container.metadata)
         self.colour, self.aspect = Colour(), Fraction(1)
         self.go_on: Callable[[], bool] = lambda: True
-        self._span = span or Span()
-        self._trimmed = span is not None
+        self._span, self._trimmed = span or Span(), span is not None
+        self._set_limits()
         whole = (self.container.duration or 0) / av.time_base
         end = min(self._span.end or whole, whole) if whole else 0
         self.claimed = 0 if self._trimmed else stream.frames
@@ -121,7 +107,6 @@ class VideoReader:
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
         self._over = False
-        self._end: Fraction | float = inf
 
     def __enter__(self) -> "VideoReader":
         return self
@@ -142,23 +127,22 @@ class VideoReader:
         return self._items(self.sound)
 
     def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
-        limits = self._limits()
-        self._over, self._end = False, limits.end
+        self._over = False
         count, since, until = 0, Fraction(0), Fraction(0)
-        items = self._from(limits.start, sound)
+        items = self._from_start(sound)
         if self._span.with_shown:
-            items = self._from_shown(items, limits.start)
+            items = self._from_shown(items)
         for item in self._with_growing_times(items):
             if isinstance(item, av.Packet):
                 time = item.pts * item.time_base if item.pts is not None else None
-                if not item.size or time is None or limits.start <= time < limits.end:
-                    yield self._shifted(item, limits.zero * self.time_base)
+                if not item.size or time is None or self._start <= time < self._end:
+                    yield self._shifted(item)
                 continue
             pts = cast(int, item.pts)  # every frame has one by now
             time = pts * self.time_base
-            if self._span.start and time < limits.start and not self._span.with_shown:
+            if self._span.start and time < self._start and not self._span.with_shown:
                 continue
-            if time >= limits.end:
+            if time >= self._end:
                 self._over = True
                 if not sound:
                     break
@@ -169,7 +153,7 @@ class VideoReader:
             count += 1
             duration = item.duration or 0
             until = time + duration * self.time_base
-            yield TimedFrame(self._picture(item), pts - limits.zero, duration)
+            yield TimedFrame(self._picture(item), pts - self._zero, duration)
         self._shown = count, since, until
         if not count:
             where = "from there on " if self._span.start else ""
@@ -177,14 +161,23 @@ class VideoReader:
         if self.bad_packets:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 
-    def _limits(self) -> Limits:
+    def _set_limits(self) -> None:
+        """The span in seconds of the stream; `_zero`, in units of its time base, becomes 0."""
+        self._start: Fraction | float = -inf
+        self._end: Fraction | float = inf
+        self._zero = self._first = (self.stream.start_time or 0) if self._trimmed else 0
         if not self._trimmed:
-            return Limits(-inf, inf, 0)
-        first = self.stream.start_time or 0
-        zero = first * self.time_base
-        start = zero + exact_seconds(self._span.start)
-        end = inf if self._span.end is None else zero + exact_seconds(self._span.end)
-        return Limits(start, end, first if self._span.with_shown else round(start / self.time_base))
+            return
+
+        def exact(seconds: float) -> Fraction:
+            """The fraction that a user meant, 1 / 10 for 0.1, after the first frame."""
+            return self._first * self.time_base + Fraction(seconds).limit_denominator(1_000_000)
+
+        self._start = exact(self._span.start)
+        if self._span.end is not None:
+            self._end = exact(self._span.end)
+        if not self._span.with_shown:
+            self._zero = round(self._start / self.time_base)
 
     def _with_growing_times(self, items: Iterator[Decoded]) -> Iterator[Decoded]:
         """Gives frames without a time, or with one that does not grow, the next one."""
@@ -193,8 +186,7 @@ class VideoReader:
         for item in items:
             if isinstance(item, av.VideoFrame):
                 if before is None:
-                    first = (self.stream.start_time or 0) if self._trimmed else 0
-                    before = item.pts if item.pts is not None else first
+                    before = item.pts if item.pts is not None else self._first
                 elif item.pts is None or item.pts <= before:
                     before += step
                 else:
@@ -247,36 +239,33 @@ class VideoReader:
             return self.claimed
         return round(count * length / max(until - since, 1 / self.fps))
 
-    def _from(self, start: Fraction | float, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
-        """Decodes from a key frame before `start`."""
-        kind = self.container.format
-        seeks = kind.name not in NO_INDEX and not kind.flags & NO_TIMES
-        if not (self._span.start and seeks and start > -inf):
-            yield from self._decoded(sound)
-            return
-        self.container.seek(int(start * av.time_base))
-        early: list[Decoded] = []
-        items = self._decoded(sound)
-        for item in items:
-            early.append(item)
-            if not isinstance(item, av.Packet):
-                break
-        first = early[-1] if early else None
-        pts = first.pts if isinstance(first, av.VideoFrame) else None
-        if pts is not None and pts * self.time_base <= start:
-            yield from early
-            yield from items
-            return
-        items.close()
-        self.container.seek(0)
-        yield from self._decoded(sound)
+    def _from_start(self, sound: "list[av.AudioStream]") -> Iterator[Decoded]:
+        """Decodes from a key frame before the span."""
+        kind, items = self.container.format, self._decoded(sound)
+        if self._span.start and kind.name not in NO_INDEX and not kind.flags & NO_TIMES:
+            self.container.seek(int(self._start * av.time_base))
+            early: list[Decoded] = []
+            for item in items:
+                early.append(item)
+                if isinstance(item, av.VideoFrame):
+                    break
+            if early and self._is_early(early[-1]):
+                yield from early
+            else:
+                self.container.seek(0)
+                items = self._decoded(sound)
+        yield from items
 
-    def _from_shown(self, items: Iterator[Decoded], start: Fraction | float) -> Iterator[Decoded]:
-        """Leaves out the frames before the one that is shown at `start`."""
+    def _is_early(self, item: Decoded) -> bool:
+        """Whether a frame is shown before the span, or as it begins."""
+        pts = item.pts if isinstance(item, av.VideoFrame) else None
+        return pts is not None and pts * self.time_base <= self._start
+
+    def _from_shown(self, items: Iterator[Decoded]) -> Iterator[Decoded]:
+        """Leaves out the frames before the one that is shown when the span begins."""
         shown = None
         for item in items:
-            early = item.pts is not None and item.pts * self.time_base <= start
-            if isinstance(item, av.VideoFrame) and early and self.go_on():
+            if self._is_early(item) and self.go_on():
                 shown = item
                 continue
             if shown is not None:
@@ -289,10 +278,10 @@ class VideoReader:
             yield shown
         yield from items
 
-    def _shifted(self, packet: "av.Packet[Any]", start: Fraction) -> "av.Packet[Any]":
-        """The packet with times that count from `start` seconds, if only a span is read."""
+    def _shifted(self, packet: "av.Packet[Any]") -> "av.Packet[Any]":
+        """The packet with times that count like those of the frames."""
         if self._trimmed and packet.pts is not None:
-            shift = round(start / packet.time_base)
+            shift = round(self._zero * self.time_base / packet.time_base)
             packet.pts -= shift
             packet.dts = packet.pts if packet.dts is None else packet.dts - shift
         return packet

@@ -7,18 +7,19 @@ import numpy as np
 
 from realtime_lrp.errors import UnavailableError, first_line
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Source, number_in
 
 FPS = 30
 
 
 class Screen(Source):
-    """Gives what is on a screen, at most `FPS` times a second; they are counted from 1."""
+    """Gives what is on a screen, at most `FPS` times a second; `more` is its number, from 1."""
 
     steady = True
 
-    def __init__(self, number: int, stop: threading.Event):
+    def __init__(self, more: str, stop: threading.Event):
         super().__init__(stop)
+        number = number_in("screen", more, usual=1, least=0)
         self.described = f"screen {number}"
         import mss
 

@@ -3,12 +3,15 @@
 One thread opens, reads and closes a source; other threads may call `control`.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
+
+from realtime_lrp.errors import MissingInputError, masked
 
 MOST_SECONDS = 1e9
 """Limit of a timeline: what claims to last longer has none."""
@@ -76,6 +79,18 @@ class Source:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def number_in(name: str, more: str, usual: int, least: int) -> int:
+    """The number of "NAME:NUMBER", the usual one of "NAME"."""
+    if not more:
+        return usual
+    if re.fullmatch(r"\d{1,3}", more) and int(more) >= least:
+        return int(more)
+    raise MissingInputError(
+        f"There is no source {masked(f'{name}:{more}')!r}. Expected {name!r} without a number, or "
+        f"'{name}:' and a number from {least} to 999."
+    )
 
 
 class Pictures(Source):

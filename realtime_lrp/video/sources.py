@@ -40,27 +40,12 @@ def open_source(words: str, stop: threading.Event, camera: CameraSettings | None
 
 def open_files(files: Sequence[Path], stop: threading.Event) -> Source:
     """Plays recordings and pictures, read by a child process, see `Playback`."""
-    return ChildSource(play, [list(map(str, files))], stop)
-
-
-def play(files: Sequence[str], stop: threading.Event) -> Playback:
-    """Opens a `Playback` in this process."""
-    return Playback([Path(file) for file in files], stop)
-
-
-def synthetic(more: str, stop: threading.Event) -> Synthetic:
-    """Opens "synthetic" or "synthetic:FPS" in this process."""
-    return Synthetic(_number("synthetic", more or "30", 1), stop)
-
-
-def screen(more: str, stop: threading.Event) -> Screen:
-    """Opens "screen" or "screen:NUMBER" in this process."""
-    return Screen(_number("screen", more or "1", 0), stop)
+    return ChildSource(Playback, [list(map(str, files))], stop)
 
 
 SOURCES: dict[str, Callable[[str, threading.Event], Source]] = {
-    "synthetic": synthetic,
-    "screen": screen,
+    "synthetic": Synthetic,
+    "screen": Screen,
 }
 """Name -> what opens the source called "NAME" or "NAME:MORE".
 
@@ -78,7 +63,7 @@ def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source]
     if "://" in words:
         return Stream, [words]
     try:
-        return play, [list(map(str, inputs_of([words], PICTURES + VIDEOS, "source")))]
+        return Playback, [list(map(str, inputs_of([words], PICTURES + VIDEOS, "source")))]
     except MissingInputError:
         if cameras.with_name(words):
             return _camera(words, camera)
@@ -90,13 +75,4 @@ def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source]
 
 def _camera(device: int | str, settings: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
     cameras.check_plugged_in(device)  # a child process for each retry would cost too much
-    return cameras.open_camera, [device, asdict(settings)]
-
-
-def _number(name: str, more: str, least: int) -> int:
-    if re.fullmatch(r"\d{1,3}", more) and int(more) >= least:
-        return int(more)
-    raise MissingInputError(
-        f"There is no source {masked(f'{name}:{more}')!r}. Expected {name!r} without a number, or "
-        f"'{name}:' and a number from {least} to 999."
-    )
+    return cameras.Camera, [device, asdict(settings)]

@@ -7,18 +7,18 @@ import time
 import numpy as np
 
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.video.source import Source
+from realtime_lrp.video.source import Source, number_in
 
 
 class Synthetic(Source):
-    """A disc that circles over a moving gradient, 640 x 480."""
+    """A disc that circles over a moving gradient, 640 x 480; `more` says how often a second."""
 
     size = (480, 640)
     described = "synthetic"
 
-    def __init__(self, fps: int, stop: threading.Event):
+    def __init__(self, more: str, stop: threading.Event):
         super().__init__(stop)
-        self.fps = fps
+        self.fps = number_in("synthetic", more, usual=30, least=1)
         self._start = time.monotonic()
         self._count = 0
 

@@ -22,8 +22,7 @@ from typing import Any
 
 import psutil
 
-from realtime_lrp.commands.video.overlay import Outcome
-from realtime_lrp.commands.video.task import Task, VideoOptions
+from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
 from realtime_lrp.commands.video.worker import make_film
 from realtime_lrp.config import Config
 from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,9 +24,8 @@ from realtime_lrp.commands.video.recoding import (
     Report,
 )
 from realtime_lrp.commands.video.stored import at_hand
-from realtime_lrp.commands.video.task import Film, Task, VideoOptions
+from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions
 from realtime_lrp.config import Config
-from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.pictures import look_of
@@ -38,7 +37,6 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, map_record
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.system.atomic import KEPT_FREE, atomic_file, check_room
-from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.region import Region
@@ -240,24 +238,6 @@ def _drawable(engine: Engine, result: Result | None) -> DrawableMap:
     if result is None:
         return DrawableMap(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
     return DrawableMap(result.maps[0].strength, result.maps[0].scale, answer_line(engine, result))
-
-
-@dataclass
-class Outcome:
-    """What became of a recording.
-
-    Without a report there is an error, or a worker that was lost has finished the film. A worker
-    sends `Failed` instead of exceptions, as not every one can be sent. An error `for_all`
-    recordings is that the network cannot be loaded. `computed` is for example "float32 on CPU".
-    """
-
-    report: Report | None = None
-    error: Exception | Failed | None = None
-    for_all: bool = False
-    computed: str = ""
-    stats: Stats | None = None
-    provenance: Provenance | None = None
-    log: list[str] = field(default_factory=list)
 
 
 class Films:

@@ -17,9 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.commands.video.overlay import Films, Outcome
 from realtime_lrp.commands.video.stored import tasks_of
-from realtime_lrp.commands.video.task import Task, VideoOptions
+from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import (
     Error,
@@ -81,6 +80,8 @@ class Job:
 
     def _here(self, waiting: deque[Task]) -> Outcomes:
         """Makes the films in this process, one after the other."""
+        from realtime_lrp.commands.video.overlay import Films
+
         films = Films(self._config, self._options)
         for task in waiting:
             if self._begun(task):

@@ -1,4 +1,4 @@
-"""What `video` is asked for, and whether a recording's film is there already."""
+"""What `video` is asked for, whether a recording's film is there already, what became of it."""
 
 import functools
 import logging
@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from realtime_lrp.commands.video.recoding import Report
 from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import Error, OutputError
+from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import check_companions, companions_of
 from realtime_lrp.results.resume import (
     Manifest,
@@ -26,6 +29,7 @@ from realtime_lrp.system.atomic import (
     remove_parts,
     write_error,
 )
+from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.object_store import StoredFile
 from realtime_lrp.video.reader import Span
 from realtime_lrp.video.untrusted import read_frames
@@ -233,3 +237,21 @@ class Task(Film):
         if self.recording:
             further |= {"size": self.recording.size, "version": self.recording.version}
         return fingerprint(None if self.recording else self.source, self._config, further)
+
+
+@dataclass
+class Outcome:
+    """What became of a recording.
+
+    Without a report there is an error, or a worker that was lost has finished the film. A worker
+    sends `Failed` instead of exceptions, as not every one can be sent. An error `for_all`
+    recordings is that the network cannot be loaded. `computed` is for example "float32 on CPU".
+    """
+
+    report: Report | None = None
+    error: Exception | Failed | None = None
+    for_all: bool = False
+    computed: str = ""
+    stats: Stats | None = None
+    provenance: Provenance | None = None
+    log: list[str] = field(default_factory=list)

@@ -1,4 +1,7 @@
-"""What a worker runs: it makes the film of one recording, with a network that its process keeps."""
+"""What a worker runs: it makes the film of one recording, with a network that its process keeps.
+
+Must not import TensorFlow before it makes one: the job has no need of it.
+"""
 
 import logging
 import os
@@ -10,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.system.channel import Failed
 
 if TYPE_CHECKING:
-    from realtime_lrp.commands.video.overlay import Films, Outcome
-    from realtime_lrp.commands.video.task import Task, VideoOptions
+    from realtime_lrp.commands.video.overlay import Films
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 """Environment variables that say how many threads libraries compute with."""
@@ -30,13 +33,13 @@ _kept: dict[str, "Films"] = {}
 
 def make_film(
     config: Config,
-    options: "VideoOptions",
-    task: "Task",
+    options: VideoOptions,
+    task: Task,
     threads: int,
     cwd: Path,
     temporary: Path | None,
     level: int,
-) -> "Outcome":
+) -> Outcome:
     """Makes a film, and says what was logged at this level and above.
 
     Relative paths count from `cwd`; temporary folders go into `temporary`, or where the machine has
@@ -63,7 +66,7 @@ def make_film(
     return outcome
 
 
-def _films(config: Config, options: "VideoOptions") -> "Films":
+def _films(config: Config, options: VideoOptions) -> "Films":
     from realtime_lrp.commands.video.overlay import Films
 
     wanted = f"{config.model_dump_json()} {options.exact} {options.sidecar}"

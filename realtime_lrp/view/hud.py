@@ -205,29 +205,18 @@ def legend_line(legend: Legend, width: int, size: int) -> list[Part]:
 
 def draw_blocks(canvas: np.ndarray, blocks: Sequence[Block], area: Box, size: int) -> None:
     """Draws blocks into an area, from the top down, in place; side by side in a wide area."""
-    if not blocks:
-        return
     x0, y0, x1, _ = area
-    columns, size = _laid_out(blocks, area, canvas.shape[:2], size)
-    width = _column_width(x1 - x0, len(columns), size)
+    columns, width = _laid_out(blocks, area, canvas.shape[:2], size)
     x = x0 + (x1 - x0 - width * len(columns)) // 2
-    for column in columns:
-        y = y0
-        for parts in column:
-            end = y + height_of(parts) + size
-            darken(canvas, (x, y, x + width - (len(columns) > 1) * size // 3, end))
-            draw_parts(canvas, parts, x + size // 2, y + size // 2, width - size - size // 3)
-            y = end + size // 3
-        x += width
+    for number, column in enumerate(columns):
+        draw_parts(canvas, column, x + number * width, y0, width)
 
 
 @functools.lru_cache(maxsize=16)
 def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], size: int) -> int:
     """The row of the canvas below these blocks."""
-    if not blocks:
-        return area[1]
-    columns, size = _laid_out(blocks, area, shape, size)
-    return area[1] + max(_height(column, size) for column in columns)
+    columns, _ = _laid_out(blocks, area, shape, size)
+    return area[1] + max(map(height_of, columns))
 
 
 class _Letters(NamedTuple):
@@ -242,46 +231,45 @@ class _Letters(NamedTuple):
 
 def _laid_out(
     blocks: Sequence[Block], area: Box, shape: tuple[int, ...], size: int
-) -> tuple[list[list[list[Part]]], int]:
-    """The columns of blocks, and the size of letters with which they fit into the area."""
+) -> tuple[list[list[Part]], int]:
+    """Columns of blocks, in letters with which they fit into the area, and a column's width."""
     x0, y0, x1, y1 = area
     tall = shape[0] / min(shape)
 
-    def columns(size: int) -> list[list[list[Part]]]:
+    def columns(size: int) -> tuple[list[list[Part]], int]:
         return _columns(blocks, x1 - x0, _Letters(size, tall))
 
     def fits(size: int) -> bool:
-        return max(_height(column, size) for column in columns(size)) <= y1 - y0
+        return max(map(height_of, columns(size)[0])) <= y1 - y0
 
-    size = shrunk(size, MIN_LETTERS, fits)
-    return columns(size), size
+    return columns(shrunk(size, MIN_LETTERS, fits))
 
 
-def _columns(blocks: Sequence[Block], width: int, letters: _Letters) -> list[list[list[Part]]]:
-    """The parts of the blocks in columns of an area of this width, each in the shortest so far."""
+def _columns(blocks: Sequence[Block], room: int, letters: _Letters) -> tuple[list[list[Part]], int]:
+    """The blocks in columns of an area of this width, each in the shortest so far."""
     size = letters.size
-    count = max(1, min(len(blocks), width // (WIDE * size)))
-    inner = _column_width(width, count, size) - size - size // 3
-    columns: list[list[list[Part]]] = [[] for _ in range(count)]
+    count = max(1, min(len(blocks), room // (WIDE * size)))
+    width = min(room // count, WIDEST * size)
+    columns: list[list[Part]] = [[] for _ in range(count)]
     for block in blocks:
-        parts = _block_parts(block, inner, letters)
-        min(columns, key=lambda column: _height(column, size)).append(parts)
-    return columns
+        part = _block_part(block, width, letters, size // 3 if count > 1 else 0)
+        min(columns, key=height_of).append(part)
+    return columns, width
 
 
-def _column_width(width: int, count: int, size: int) -> int:
-    return min(width // count, WIDEST * size) if count > 1 else min(width, WIDEST * size)
+def _block_part(block: Block, width: int, letters: _Letters, free: int) -> Part:
+    """A block with its ground, in a column; its bars have letters of one size."""
+    size = letters.size
+    inner = width - size - size // 3
+    bars = [_bar_size(one, inner, letters) for one in block if isinstance(one, Bar)]
+    lines = [part for one in block for part in _parts(one, inner, letters, min(bars, default=size))]
+    height = height_of(lines) + size
 
+    def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
+        darken(canvas, (x, y, x + width - free, y + height))
+        draw_parts(canvas, lines, x + size // 2, y + size // 2, inner)
 
-def _height(column: Iterable[list[Part]], size: int) -> int:
-    return sum(height_of(parts) + size + size // 3 for parts in column)
-
-
-def _block_parts(block: Block, width: int, letters: _Letters) -> list[Part]:
-    """What a block is drawn of, in this width; its bars have letters of one size."""
-    bars = [bar for bar in block if isinstance(bar, Bar)]
-    size = min((_bar_size(bar, width, letters) for bar in bars), default=letters.size)
-    return [part for entry in block for part in _parts(entry, width, letters, size)]
+    return Part(height + size // 3, draw)
 
 
 def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]:

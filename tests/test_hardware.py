@@ -216,7 +216,7 @@ def test_so_many_frames_are_in_flight_and_maps_keep_their_order(in_flight, tiny_
     with relevance_thread.RelevanceThread(
         settings(tiny_model), frames, request, Stats("", "")
     ) as relevance:
-        until(lambda: relevance.check() or relevance.waiting.seconds)  # for frames
+        until(lambda: relevance.check() or relevance.waiting.number)  # for frames
         relevance.engine.in_flight = in_flight
         frames.put(np.full((32, 32, 3), 1, np.uint8), time.monotonic())
         until(lambda: relevance.check() or relevance.maps.count == 6)

@@ -73,7 +73,7 @@ class Running:
 
     def __enter__(self):
         self.thread.__enter__()
-        self.wait(lambda: self.thread.waiting.seconds)  # for frames, which count from now on
+        self.wait(lambda: self.thread.waiting.number)  # for frames, which count from now on
         return self
 
     def __exit__(self, *exception):

@@ -14,7 +14,7 @@ from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
-from realtime_lrp.realtime.stats import Stats, Waiting
+from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.state import Answer, first_state
@@ -51,7 +51,7 @@ class ScriptedRelevance:
     doing, engine_cache, _engine = "", None, None
 
     def __init__(self, maps, request):
-        self.maps, self.request, self.waiting = maps, request, Waiting()
+        self.maps, self.request, self.waiting = maps, request, Meter()
         self.stats = Stats("CPU", "float32")
 
     @property

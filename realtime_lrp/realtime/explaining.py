@@ -27,7 +27,7 @@ from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
-from realtime_lrp.realtime.stats import Stats, Waiting
+from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.system import memory
 
@@ -121,7 +121,7 @@ class RelevanceThread:
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
         self._shares = SteadyShares()
-        self.failing, self.waiting = "", Waiting()
+        self.failing, self.waiting = "", Meter()  # seconds that it waits for frames
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._probe = Probe()
         self._loss: tuple[float, Engine, Loss] | None = None

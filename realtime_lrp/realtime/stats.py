@@ -124,37 +124,36 @@ def _percentiles(values: Iterable[float]) -> dict[str, float] | None:
 
 
 class Meter:
-    """The rate at which a number rises, over the last seconds."""
+    """The rate at which a number rises, over the last seconds.
+
+    `with meter:` adds the seconds that something takes to it: how long a thread waits.
+    """
 
     def __init__(self) -> None:
+        self.number = self._begin = 0.0
         self._seen: deque[tuple[float, float]] = deque()
-
-    def reached(self, number: float) -> None:
-        now = time.monotonic()
-        if not self._seen or number != self._seen[-1][1]:
-            self._seen.append((now, number))
-        while len(self._seen) > 2 and now - self._seen[0][0] > METERED_S:
-            self._seen.popleft()
-
-    def rate(self) -> float:
-        """How much the number rises each second; 0 while it stands still."""
-        if len(self._seen) < 2:
-            return 0.0
-        (first, low), (last, high) = self._seen[0], self._seen[-1]
-        usual = (last - first) / (len(self._seen) - 1)
-        if time.monotonic() - last > max(METERED_S, 3 * usual):
-            return 0.0
-        return (high - low) / max(last - first, 1e-9)
-
-
-class Waiting:
-    """Adds up how long a thread waits: `with waiting: ...`."""
-
-    def __init__(self) -> None:
-        self.seconds = self._begin = 0.0
 
     def __enter__(self) -> None:
         self._begin = time.monotonic()
 
     def __exit__(self, *exception: object) -> None:
-        self.seconds += time.monotonic() - self._begin
+        self.reached(self.number + time.monotonic() - self._begin)
+
+    def reached(self, number: float) -> None:
+        now = time.monotonic()
+        if not self._seen or number != self.number:
+            self._seen.append((now, number))
+        self.number = number
+        while len(self._seen) > 2 and now - self._seen[0][0] > METERED_S:
+            self._seen.popleft()
+
+    def rate(self) -> float:
+        """How much the number rises each second; 0 while it stands still."""
+        seen = tuple(self._seen)
+        if len(seen) < 2:
+            return 0.0
+        (first, low), (last, high) = seen[0], seen[-1]
+        usual = (last - first) / (len(seen) - 1)
+        if time.monotonic() - last > max(METERED_S, 3 * usual):
+            return 0.0
+        return (high - low) / max(last - first, 1e-9)

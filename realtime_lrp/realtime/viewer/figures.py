@@ -40,12 +40,11 @@ class Rates:
     """The rates of capture, screen and maps, and the ages of what is shown."""
 
     stats: Stats
+    network_waits: Meter  # seconds that the stage waits for frames, each second
+    drawing_waits: Meter = field(default_factory=Meter)
     captured: Meter = field(default_factory=Meter)  # how many a second
     shown: Meter = field(default_factory=Meter)
     maps: Meter = field(default_factory=Meter)
-    # seconds that the stage waits for frames, each second
-    drawing_waits: Meter = field(default_factory=Meter)
-    network_waits: Meter = field(default_factory=Meter)
     picture_ms: float = 0.0  # age of the shown picture
     map_ms: float | None = None  # age of the shown map, None before the first
 

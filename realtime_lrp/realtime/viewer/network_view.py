@@ -68,7 +68,7 @@ class NetworkView:
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
         self.maps: ExplainedPicture | None = None  # those of `newest`, ready for drawing
         self.scene: Scene | None = None  # drawn last
-        self.columns, self.rates = Columns(), Rates(self.stats)
+        self.columns, self.rates = Columns(), Rates(self.stats, relevance.waiting)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
         self._scale_maps = MapScaler()
@@ -81,10 +81,9 @@ class NetworkView:
         self.newest, self.maps = newest, self._scale_maps(newest, look)
 
     def measure(self) -> None:
-        """Notes how many maps there are, how long the thread has waited, whether they are old."""
+        """Notes how many maps there are, and whether they are old."""
         self._note_old_map()
         self.rates.maps.reached(self.relevance.maps.count)
-        self.rates.network_waits.reached(self.relevance.waiting.seconds)
 
     def _note_old_map(self) -> None:
         """Notes since when the map shown is not of the chosen engine."""

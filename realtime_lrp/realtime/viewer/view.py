@@ -15,7 +15,6 @@ from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import network_names
-from realtime_lrp.realtime.stats import Waiting
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.concept_view import ConceptView
 from realtime_lrp.realtime.viewer.handle import handle
@@ -80,7 +79,6 @@ class View:
         self._moves = 0  # counts those of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
-        self._waiting = Waiting()
 
     @property
     def networks(self) -> list[NetworkView]:
@@ -108,7 +106,7 @@ class View:
     def step(self) -> np.ndarray | None:
         """Draws again if anything changed; waits up to `POLL_S` for a frame."""
         before = self.frame.number if self.frame else self._first_number
-        with self._waiting:
+        with self.first.rates.drawing_waits:
             fresh, newest = self._newest(before)
         self.first.take(newest, self.state.look)
         for network in self._further:
@@ -209,7 +207,6 @@ class View:
     def _measure(self) -> None:
         self.first.rates.captured.reached(self.capture.frames.count)
         self.first.rates.shown.reached(self._stats.frames_shown)
-        self.first.rates.drawing_waits.reached(self._waiting.seconds)
         for network in self._networks:
             network.measure()
 

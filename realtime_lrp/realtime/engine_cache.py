@@ -73,9 +73,7 @@ class EngineCache:
     """Prepares engines and keeps the last ones."""
 
     def __init__(self, config: Config, first: Engine, choice: EngineChoice):
-        self.preparing: EngineChoice | ConceptRequest | None = (
-            None  # an engine, or a layer's channels
-        )
+        self.preparing: object = None  # the choice of an engine, or a request for channels
         self._config = config
         self._first, self._first_random = first, choice.random
         self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()
@@ -83,7 +81,7 @@ class EngineCache:
         self._impossible: EngineChoice | None = None
         self._refused: tuple[EngineChoice, str] | None = None
         self._wanted: EngineChoice | None = None
-        self._concepts: tuple[Engine, ConceptRequest] | None = None
+        self._next: tuple[object, Callable[[], None]] | None = None  # `preparing`, and how
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="engine_cache", daemon=True)
@@ -100,11 +98,14 @@ class EngineCache:
         """The engine of a choice; None while it is being prepared, or if that failed."""
         with self._changed:
             if (named := self._named(choice)) in self._ready:
+                if self._wanted:
+                    self._next = None
                 self._wanted = self._impossible = None
                 self._ready.move_to_end(named)
                 return self._ready[named]
             if choice not in (self._wanted, self._impossible):
                 self._wanted = choice
+                self._next = choice, partial(self._prepare, choice)
                 self._changed.notify()
             return None
 
@@ -113,7 +114,7 @@ class EngineCache:
         with self._changed:
             self._first, self._first_random = engine, choice.random
             self._ready = OrderedDict({self._named(choice): engine})
-            self._wanted = self._impossible = None
+            self._wanted = self._impossible = self._next = None
 
     def _named(self, choice: EngineChoice) -> EngineChoice:
         """The choice with the name of the composite that `auto` is for this network."""
@@ -124,8 +125,8 @@ class EngineCache:
         if engine.concepts.is_ready(wanted):
             return True
         with self._changed:
-            if self.preparing != wanted:
-                self._concepts = engine, wanted
+            if self.preparing != wanted and not self._next:
+                self._next = wanted, partial(engine.concepts.compile, wanted)
                 self._changed.notify()
         return False
 
@@ -136,25 +137,16 @@ class EngineCache:
             return refused
 
     def _run(self) -> None:
-        while work := self._next_work():
-            work()
+        while True:
             with self._changed:
                 self.preparing = None
-            work = None
+                self._changed.wait_for(lambda: self._stopped or self._next)
+                if self._stopped or not self._next:
+                    return
+                (self.preparing, prepare), self._next = self._next, None
+            prepare()
+            del prepare
             memory.free_cycles()  # of what is kept no more, and of the preparation
-
-    def _next_work(self) -> Callable[[], None] | None:
-        """Waits for what is to be prepared next; None at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._wanted or self._concepts)
-            if self._stopped:
-                return None
-            if self._wanted:
-                self.preparing = self._wanted
-                return partial(self._prepare, self._wanted)
-            assert self._concepts
-            (engine, self.preparing), self._concepts = self._concepts, None
-            return partial(engine.concepts.compile, self.preparing)
 
     def _prepare(self, choice: EngineChoice) -> None:
         engine, problem = self._try(choice)

@@ -30,10 +30,11 @@ from contextlib import contextmanager, suppress
 
 PR_SET_CHILD_SUBREAPER = 36
 MODULES = [
-    "realtime_lrp.commands.video.recode", "realtime_lrp.models.untrusted.hdf5_check",
-    "realtime_lrp.video.descriptions", "realtime_lrp.video.picture_child",
+    "realtime_lrp.commands.video.recode", "realtime_lrp.system.call",
+    "realtime_lrp.video.picture_child",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
+CALLED = ["realtime_lrp.models.untrusted.hdf5_check", "realtime_lrp.video.descriptions"]
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
 LIMITS = [
     getattr(resource, name)
@@ -147,7 +148,7 @@ def serve(number):
     """The stem: forks for each request. Returns, in the new process, what it is to do."""
     requests = socket.socket(fileno=number)
     sys.modules["matplotlib"] = None  # Keras would import it
-    for name in (*MODULES, *FOR_SCRIPTS):
+    for name in (*MODULES, *CALLED, *FOR_SCRIPTS):
         importlib.import_module(name)
     del sys.modules["matplotlib"]
     for number_of in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):

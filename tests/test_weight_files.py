@@ -15,7 +15,6 @@ from model_files import archived, check_in_this_process, dense, members
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models import memory
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.untrusted import hdf5_check
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 
@@ -269,17 +268,3 @@ def test_memory_is_taken_only_for_weights_in_the_file(tmp_path, computed, kind):
     with pytest.raises(DamagedInputError, match=rf"has 90,000,00\d values, the file {count}\."):
         load_model(archived(tmp_path / "m.keras", held))
     assert computed == []
-
-
-def test_the_child_limits_itself(tmp_path, monkeypatch, capsys):
-    """To its seconds of CPU time, and to 4 GiB and the file's size."""
-    resource = pytest.importorskip("resource")
-    limits = {}
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, values: limits.update({kind: values}))
-    path = tmp_path / "w.weights.h5"
-    dense().save_weights(path)
-    monkeypatch.setattr("sys.argv", ["hdf5_check", str(path), "7"])
-    hdf5_check.main()
-    memory = (4 << 30) + path.stat().st_size
-    assert limits == {resource.RLIMIT_CPU: (7, 7), resource.RLIMIT_AS: (memory, memory)}
-    assert json.loads(capsys.readouterr().out)["values"] == 8

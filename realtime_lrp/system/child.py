@@ -18,7 +18,6 @@ import msgspec
 
 from realtime_lrp.errors import DamagedInputError, Error, InternalError, UnavailableError
 from realtime_lrp.system.channel import Channel, Failed
-from realtime_lrp.system.child_command import pipes
 
 CLOSING_S = 1.0
 """Maximum wait for a killed child, in seconds; it is longer only where the kernel itself hangs."""
@@ -59,8 +58,10 @@ class Child:
             raise UnavailableError(
                 f"A child process cannot be started ({error.strerror}). Close other programs."
             ) from None
-        self._pipes = pipes(self._process)
-        self._channel, self._aside = Channel(*self._pipes, expected), aside
+        incoming, outgoing = self._process.stdout, self._process.stdin
+        assert incoming and outgoing
+        self._pipes = incoming, outgoing
+        self._channel, self._aside = Channel(incoming, outgoing, expected), aside
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._taken = threading.Semaphore(0)
         self._silent_s, self._closed = 0.0, False

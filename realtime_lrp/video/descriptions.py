@@ -1,22 +1,21 @@
 """The description that other programs show of a picture or a film: written, and read back.
 
 Pictures and .mov have it as XMP (Dublin Core, ISO 16684), other films as a tag. A film may come
-from anybody, so that a child process reads it: this module, run by itself.
+from anybody, so that a child process reads it.
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from realtime_lrp.system.child_command import output_of
+from realtime_lrp.errors import Error
+from realtime_lrp.system.call import call_in_child
 from realtime_lrp.system.version import __version__
 from realtime_lrp.video.libraries import av
 
-TIMEOUT_S = 20.0
+MAX_CPU_S = 5.0
 MAX_BYTES = 1 << 22
 """Longest description, or packet of XMP, that is read."""
 
@@ -73,31 +72,17 @@ def film_metadata(source: Mapping[str, str], comment: str) -> dict[str, str]:
 def read_film_description(path: Path) -> str | None:
     """The description of a film, or None; also for a file that makes the reader crash or hang."""
     try:
-        done = output_of(__name__, os.fspath(path.absolute()), timeout_s=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+        return call_in_child(str(path), _read, os.fspath(path.absolute()), cpu_s=MAX_CPU_S) or None
+    except Error:
         return None
-    return done.stdout.decode(errors="replace") or None
 
 
-def _read(path: Path) -> str | None:
+def _read(path: str) -> str:
     options = {"export_xmp": "1"}
-    with av.open(path, format=FORMATS[path.suffix.lower()], options=options) as film:
-        tags = {key.lower(): text for key, text in film.metadata.items()}
-    if description := tags.get("description"):
-        return description
-    return description_in(tags.get("xmp", "").encode())
-
-
-def main() -> None:
-    """Prints the description of the film that is named on the command line."""
     try:
-        description = _read(Path(sys.argv[1])) or ""
+        with av.open(path, format=FORMATS[Path(path).suffix.lower()], options=options) as film:
+            tags = {key.lower(): text for key, text in film.metadata.items()}
+        found = tags.get("description") or description_in(tags.get("xmp", "").encode()) or ""
     except (av.FFmpegError, ValueError, UnicodeError):
-        description = ""
-    sys.stdout.buffer.write(description.encode(errors="replace")[:MAX_BYTES])
-    sys.stdout.buffer.flush()
-    os._exit(0)  # threads of a damaged file may never end
-
-
-if __name__ == "__main__":
-    main()
+        return ""
+    return found[:MAX_BYTES]

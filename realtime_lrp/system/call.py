@@ -1,0 +1,79 @@
+"""Calls a function in a child process: the file that it reads may make it crash, or never end.
+
+This module, run by itself, is the child.
+"""
+
+import importlib
+import json
+import math
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child import Child, parent_channel
+from realtime_lrp.system.child_command import module_command
+
+WALL_FACTOR = 12
+"""A child may take this many times its CPU time, because the machine may be busy."""
+
+
+class Call(msgspec.Struct, frozen=True, tag=True):
+    """A function, by its module and name, its arguments in JSON, and limits: seconds, bytes."""
+
+    module: str
+    name: str
+    arguments: str
+    cpu_s: int
+    memory: int
+
+
+class Result(msgspec.Struct, frozen=True, tag=True):
+    """What the function returned, in JSON."""
+
+    value: str
+
+
+def call_in_child(
+    file: str, function: Callable[..., Any], *arguments: Any, cpu_s: float, memory: int = -1
+) -> Any:
+    """What a function of a module returns: plain data, as its arguments are.
+
+    It may use so much CPU time and address space; -1 is any amount. Its errors are raised here, and
+    others where it crashes or does not end, which name the `file`.
+    """
+    child = Child(module_command(__name__), Result | Failed)
+    order = Call(
+        function.__module__, function.__qualname__, json.dumps(arguments), math.ceil(cpu_s), memory
+    )
+    try:
+        with suppress(OSError):  # it has ended, which `expect` tells
+            child.send(order)
+        return json.loads(child.expect(file, Result, silent_s=WALL_FACTOR * cpu_s).value)
+    finally:
+        child.close()
+
+
+def main() -> None:
+    """The child process: calls one function."""
+    channel = parent_channel(Call)
+    order = channel.receive()
+    with suppress(ImportError, ValueError):
+        import resource  # not on every system
+
+        # the child ends itself even if its parent is killed
+        resource.setrlimit(resource.RLIMIT_CPU, (order.cpu_s, order.cpu_s + 1))
+        resource.setrlimit(resource.RLIMIT_AS, (order.memory, order.memory))
+    try:
+        function = getattr(importlib.import_module(order.module), order.name)
+        channel.send(Result(json.dumps(function(*json.loads(order.arguments)))))
+    except Exception as error:
+        channel.send(Failed.by(error))
+    os._exit(0)  # threads of a damaged file may never end
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,6 @@ from realtime_lrp.realtime.capture import DARK, FROZEN, WAITING, Capture, OpenSo
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
-from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.source import Source
 from realtime_lrp.video.sources import open_files, open_source
 
@@ -36,19 +35,6 @@ def camera_opener(config: Config) -> OpenSource:
     """A function that opens the configuration's camera, read in a child process."""
     live = config.live
     return functools.partial(open_source, live.source, camera=CameraSettings.of(live))
-
-
-def checked_and_mirrored(picture: np.ndarray, mirror: bool) -> np.ndarray:
-    """A camera's picture, with left and right swapped if `mirror` is set.
-
-    Raises:
-      ValueError: it is not uint8 [H, W, 3]; the camera is then opened again.
-    """
-    if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or not picture.size:
-        raise ValueError(
-            f"Expected a picture uint8 [H, W, 3]; the camera gave {picture.dtype} {picture.shape}."
-        )
-    return mirrored(picture, mirror)
 
 
 class ClipSource(Source):

@@ -10,12 +10,7 @@ from datetime import datetime
 import numpy as np
 
 from realtime_lrp.commands.kiosk.answer import SmoothedAnswer, knows_nothing
-from realtime_lrp.commands.kiosk.camera import (
-    ClipSource,
-    SourcePart,
-    camera_opener,
-    checked_and_mirrored,
-)
+from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_opener
 from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
@@ -36,6 +31,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.scaling import MapScaler
 from realtime_lrp.system import memory
+from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
@@ -95,7 +91,7 @@ class Kiosk:
         self.camera = SourcePart(
             "camera",
             open_camera or camera_opener(config),
-            lambda picture: checked_and_mirrored(picture, config.input.mirror),
+            functools.partial(mirrored, mirror=config.input.mirror),
         )
         open_clips = functools.partial(ClipSource, kiosk.clips)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture)

@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -124,16 +125,8 @@ def unit(config_file: Path | None, user: str, program: str) -> str:
         "@FOLDER@": _escaped(str(config_file.parent)) if config_file else "/",
         "@COMMAND@": " ".join(map(_quoted, command)),
     }
-    lines = TEMPLATE.read_text(encoding="utf-8").splitlines(keepends=True)
-    return "".join(_filled(line, values) for line in lines)
-
-
-def _filled(line: str, values: Mapping[str, str]) -> str:
-    """A line of the template; a line holds at most one placeholder."""
-    for placeholder, value in values.items():
-        if placeholder in line:
-            return line.replace(placeholder, value)
-    return line
+    template = TEMPLATE.read_text(encoding="utf-8")
+    return re.sub("@[A-Z]+@", lambda found: values[found[0]], template)
 
 
 def _escaped(text: str) -> str:

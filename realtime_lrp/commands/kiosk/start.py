@@ -5,10 +5,10 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.report import Report
@@ -54,20 +54,18 @@ def start(
         _open_log(state_folder() / "kiosk.log")
         headless = settings.config.live.display == "none"
         shown = window or (NullWindow() if headless else FullScreen())
-        arguments = {"window": shown, **kiosk_arguments}
         worked = threading.Event()
+        arguments = duration_s, stats_file, worked, {"window": shown, **kiosk_arguments}
         try:
-            return _run(settings, duration_s, stats_file, worked, arguments)
+            return _run(settings, *arguments)
         except Error as error:
-            if isinstance(error, UsageError):
-                error = settings.located(error)
-            good = None
-            if not (worked.is_set() or settings.complaint):
-                good = restore(settings.given, str(error))
+            located = settings.located(error) if isinstance(error, UsageError) else error
+            replaceable = not (worked.is_set() or settings.complaint)
+            good = restore(settings.given, str(located)) if replaceable else None
             if good is None:
-                log.info("ended: %s", masked(str(error)))
-                raise error from None
-            return _run(good, duration_s, stats_file, worked, arguments)
+                log.info("ended: %s", masked(str(located)))
+                raise located from None
+            return _run(good, *arguments)
         finally:
             shown.close()
 
@@ -139,49 +137,33 @@ def single_instance() -> Iterator[None]:
 
     Where files cannot be locked (Windows, some file systems), nothing is refused.
     """
-    lock = _lock(state_folder() / "running")
-    try:
+    with ExitStack() as stack:
+        try:
+            import fcntl  # not on every system
+
+            file = stack.enter_context((state_folder() / "running").open("a+", encoding="utf-8"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        except BlockingIOError:
+            file.seek(0)
+            raise UnavailableError(
+                f"The exhibit is already running (process {file.read()}). "
+                "Stop that one first, with its exit key or SIGTERM."
+            ) from None
+        except (ImportError, OSError) as error:  # also no space for a number
+            log.debug("nothing is locked: %s", error)
         yield
-    finally:
-        if lock:
-            lock.close()
-
-
-def _lock(path: Path) -> IO[str] | None:
-    """The file, locked until it is closed; None if locking is impossible."""
-    try:
-        import fcntl  # not on every system
-
-        file = path.open("a+", encoding="utf-8")
-    except (ImportError, OSError):
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-    except BlockingIOError:
-        file.seek(0)
-        raise UnavailableError(
-            f"The exhibit is already running (process {file.read()}). "
-            "Stop that one first, with its exit key or SIGTERM."
-        ) from None
-    except OSError:  # no locks, or no space for a number
-        log.debug("%s cannot be locked", path)
-    return file
-
-
-class _LossyHandler(RotatingFileHandler):
-    """Ignores a line that cannot be written."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        pass
 
 
 def _open_log(path: Path) -> None:
     """Also writes the log to a file of limited size; while the disk is full its lines are lost."""
     with suppress(OSError):
-        handler = _LossyHandler(path, maxBytes=LOG_BYTES, backupCount=OLDER_LOGS, encoding="utf-8")
+        handler = RotatingFileHandler(
+            path, maxBytes=LOG_BYTES, backupCount=OLDER_LOGS, encoding="utf-8"
+        )
+        handler.handleError = lambda record: None  # type: ignore[method-assign]
         handler.setLevel(logging.INFO)
         handler.setFormatter(PlainFormatter("%(asctime)s %(message)s"))
         logging.getLogger().addHandler(handler)

@@ -158,13 +158,18 @@ function onNews(news) {
   ({ timeline } = news);
   brush = news.tiled ? 0 : news.brush;
   showOutline();
-  showFilm();
   document.documentElement.dataset.text = news.text_size;
-  showNotices();
   if (!camera) {
     showBlocks(at("answers"), [...news.right, ...news.left]);
     at("figures").dataset.maps = news.maps;
   }
+  refresh();
+}
+
+/** Shows what follows from the news, the connection and this device's camera. */
+function refresh() {
+  showNotices();
+  showFilm();
   showFigures();
 }
 
@@ -245,9 +250,7 @@ function lost(sentence) {
   if (!connected) latest = null;
   document.body.classList.toggle("lost", !connected);
   say("notice", sentence);
-  showNotices();
-  showFilm();
-  showFigures();
+  refresh();
 }
 
 setInterval(showFigures, FIGURES_MS);
@@ -255,28 +258,21 @@ setInterval(showFigures, FIGURES_MS);
 // This device's camera
 
 at("camera").addEventListener("click", async () => {
+  if (camera) {
+    closeCamera();
+    return;
+  }
   at("camera").disabled = true;
+  hold(true);
   try {
-    if (camera) closeCamera();
-    else await startCamera();
+    camera = await openCamera(canvas, sendPicture, closeCamera);
+    changeCamera();
   } catch (error) {
+    hold(false);
     say("camera-notice", whyNoCamera(error));
   }
   at("camera").disabled = false;
 });
-
-async function startCamera() {
-  say("camera-notice", "");
-  if (!navigator.mediaDevices) throw new Error("no mediaDevices");
-  hold(true);
-  try {
-    camera = await openCamera(canvas, sendPicture, closeCamera);
-  } catch (error) {
-    hold(false);
-    throw error;
-  }
-  changeCamera();
-}
 
 function closeCamera() {
   camera?.stop();
@@ -291,9 +287,7 @@ function changeCamera() {
   say("camera-notice", "");
   shownAt.length = 0;
   showConcepts();
-  showNotices();
-  showFilm();
-  showFigures();
+  refresh();
 }
 
 function onConcepts(...message) {

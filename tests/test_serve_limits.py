@@ -14,7 +14,7 @@ from faults.clock import LONG_S
 from served import TOKEN, Role, picture_of, serving_pages
 from websockets.exceptions import ConnectionClosed
 
-from realtime_lrp.commands.serve import app, exchange, server
+from realtime_lrp.commands.serve import exchange, guard, server
 from realtime_lrp.commands.serve.certificate import own_context
 
 
@@ -153,7 +153,7 @@ def test_a_request_that_never_ends_is_cut_off(monkeypatch):
 def test_viewers_that_take_nothing_are_cut_off(monkeypatch):
     """Their connections end, too, though what was sent last is still on its way."""
     monkeypatch.setattr(server, "REQUEST_S", 0.5)
-    monkeypatch.setattr(app, "SENDING_S", 0.5)
+    monkeypatch.setattr(guard, "SENDING_S", 0.5)
     with serving_pages() as served, film_of(served), raw_socket(served) as stalled:
         connections = served.server._server.server_state.connections
         served.until(lambda: len(served.exchange._viewers) == 2)

@@ -45,7 +45,6 @@ PAGES = {
 """Path -> file in `page/` and its type. The page knows its path: `/view` is the picture alone."""
 
 HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
-SENDING_S = 30.0  # a viewer that takes nothing for this long is gone
 
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
@@ -173,7 +172,7 @@ class App:
         own: dict[str, Any] = {"type": "role", "control": role is Role.CONTROL}
         if role is Role.CONTROL:
             own |= {"watch": self._tokens[Role.WATCH], "fingerprint": self._fingerprint}
-        await _in_time(socket.send_json(own))
+        await socket.send_json(own)
         while True:
             messages, picture = await viewer.next(self._exchange)
             if picture:
@@ -181,7 +180,7 @@ class App:
                 messages.append(VIEW + latency + picture.value)
             for message in messages:
                 send: Any = socket.send_text if isinstance(message, str) else socket.send_bytes
-                await _in_time(send(message))
+                await send(message)
 
     async def _receive(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Takes the viewer's messages; ends the connection of who sends wrong ones."""
@@ -225,7 +224,7 @@ class _Film(StreamingResponse):
                 if picture:
                     head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
                     part = head % len(picture.value) + picture.value + b"\r\n--picture\r\n"
-                    await _in_time(send({**body, "body": part}))
+                    await send({**body, "body": part})
                     self._exchange.confirm(self._viewer)
         finally:
             self._scope["streams"] = False
@@ -255,11 +254,6 @@ def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[bytes], None], answer
     """Calls something in the server's thread, unless the server has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call, answer)
-
-
-async def _in_time(sending: Any) -> None:
-    """Waits until something is sent; TimeoutError if the viewer takes nothing."""
-    await asyncio.wait_for(sending, SENDING_S)
 
 
 def _data(snapshot: Snapshot) -> bytes:

@@ -4,6 +4,7 @@ A page of another site must not reach this one through a visitor's browser: `Hos
 number or a name of this machine (against DNS rebinding), `Origin` has to be the page's own.
 """
 
+import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from realtime_lrp.commands.serve.tokens import Role, Tokens
 
 OPEN = "/healthz"  # the one path that needs no token
 MOST_HEAD = 16 * 1024  # bytes of a request's head
+SENDING_S = 30.0  # who takes nothing for this long is gone
 
 TOO_LARGE = 431, "431: the request's head is too large.\n"
 WRONG_HOST = 403, "403: this server does not answer under that name. Add it to serve.names.\n"
@@ -49,7 +51,7 @@ class Guard:
             status, text = refusal
             await PlainTextResponse(text, status)(scope, receive, send)
         else:
-            await self._app(scope, receive, self._with_cookie(scope, send))
+            await self._app(scope, receive, self._sender(scope, send))
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Why a request is refused; None: it is not, and its role is noted."""
@@ -94,20 +96,20 @@ class Guard:
         cookies = [value for name, value in asked.cookies.items() if name.startswith(self._cookie)]
         return [*asked.query_params.getlist("token"), *cookies]
 
-    def _with_cookie(self, scope: Scope, send: Send) -> Send:
-        """Adds the cookie that lets the page load what belongs to it."""
-        if scope["type"] != "http" or "role" not in scope:
-            return send
-        secure = "; Secure" if scope["scheme"] == "https" else ""
-        name = self._cookie + scope["role"].value
-        cookie = f"{name}={scope['token']}; HttpOnly; SameSite=Strict{secure}"
+    def _sender(self, scope: Scope, send: Send) -> Send:
+        """Sends in time, or raises TimeoutError; adds the cookie for what belongs to the page."""
+        cookie = ""
+        if scope["type"] == "http" and "role" in scope:
+            secure = "; Secure" if scope["scheme"] == "https" else ""
+            name = self._cookie + scope["role"].value
+            cookie = f"{name}={scope['token']}; HttpOnly; SameSite=Strict{secure}"
 
-        async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start":
+        async def send_in_time(message: Message) -> None:
+            if cookie and message["type"] == "http.response.start":
                 MutableHeaders(scope=message).append("Set-Cookie", cookie)
-            await send(message)
+            await asyncio.wait_for(send(message), SENDING_S)
 
-        return send_with_cookie
+        return send_in_time
 
 
 def hostname(address: str) -> str:

@@ -50,7 +50,7 @@ def news(view: View) -> str:
             "look": {one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
             "tiled": state.tiled,
             "concepts": state.request.concepts is not None,
-            "timeline": _timeline_fields(view),
+            "timeline": state.timeline and vars(progress(state.timeline)),
             "text_size": state.text_size,
             "frozen": state.frozen is not None,
             "brush": state.brush,
@@ -94,12 +94,6 @@ def _target_text(view: View) -> str:
     if answer is None:
         return str(target)
     return name_classes(target, len(answer.labels), answer.labels.__getitem__)
-
-
-def _timeline_fields(view: View) -> dict[str, Any] | None:
-    """Where the film is; None for sources without an end."""
-    timeline = view.state.timeline
-    return None if timeline is None else vars(progress(timeline))
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

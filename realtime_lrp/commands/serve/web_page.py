@@ -79,7 +79,6 @@ class WebPage:
         self._boxes: tuple[Box, ...] = ()
         self._drawn, self._encoded = 0, 0
         self._news_due = 0.0
-        self._explains: tuple[object, ...] = ()
         self._ended = False
 
     def __enter__(self) -> "WebPage":
@@ -136,12 +135,10 @@ class WebPage:
             self._encoded = self._drawn
 
     def _publish_news(self, now: float) -> None:
-        """Renews the news where they are due: at once when another file or its first map comes."""
+        """Renews the news where they are due."""
         view, exchange = self._view, self._exchange
-        explains = view.frame and view.frame.source, view.first.has_map
-        if now < self._news_due and explains == self._explains:
+        if now < self._news_due:
             return
-        self._explains = explains
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
         if not exchange.watched:
             return

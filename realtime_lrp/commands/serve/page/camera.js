@@ -1,5 +1,6 @@
 // This device's own camera: its pictures go up, small and one at a time; the map that comes back is
 // laid over the local video, which stays smooth at any speed of the network.
+import { drawOn } from "./painting.js";
 
 const LONGER_SIDE = 320;
 const QUALITY = 0.8;
@@ -42,11 +43,7 @@ export async function openCamera(canvas, sendPicture, ended) {
   function draw() {
     if (stopped) return;
     const { videoWidth: width, videoHeight: height } = video;
-    if (width && (canvas.width !== width || canvas.height !== height)) {
-      canvas.width = width;
-      canvas.height = height;
-    }
-    context.drawImage(video, 0, 0, canvas.width, canvas.height);
+    if (width) drawOn(canvas, video, width, height);
     const now = performance.now();
     if (map && now < map.until) {
       const [x0, y0, x1, y1] = map.box;

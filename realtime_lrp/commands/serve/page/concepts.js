@@ -1,6 +1,7 @@
 // Channels of a layer: for each its share, where it looked in the picture, and the pictures of the
 // gallery, which are fetched once.
 import { made } from "./figures.js";
+import { drawOn } from "./painting.js";
 
 const MOST_KEPT = 200; // channels whose row is kept, with its pictures
 const MOST_EXAMPLES = 6; // pictures of a channel
@@ -63,7 +64,12 @@ export function conceptRows(section, usable, follow) {
       items.forEach((item, index) => fill(item, fields.rows[index], fields));
       if (!jpeg.byteLength) return;
       const maps = await createImageBitmap(new Blob([jpeg], { type: "image/jpeg" })).catch(() => null);
-      if (maps && number === newest) drawMaps(items, maps);
+      if (maps && number === newest) {
+        const width = maps.width / items.length; // they stand side by side
+        items.forEach((item, index) => {
+          drawOn(item.querySelector("canvas"), maps, width, maps.height, index * width);
+        });
+      }
       maps?.close();
     },
     hide() {
@@ -84,19 +90,4 @@ function pictures(layer, channel, failed) {
   };
   image.onerror = () => setTimeout(failed, RETRY_MS);
   return image;
-}
-
-/** Draws each row's part of a picture in which all maps stand side by side. */
-function drawMaps(items, maps) {
-  const width = maps.width / items.length;
-  items.forEach((item, index) => {
-    const canvas = item.querySelector("canvas");
-    if (canvas.width !== width || canvas.height !== maps.height) {
-      canvas.width = width;
-      canvas.height = maps.height;
-    }
-    canvas.getContext("2d").drawImage(
-      maps, index * width, 0, width, maps.height, 0, 0, width, maps.height,
-    );
-  });
 }

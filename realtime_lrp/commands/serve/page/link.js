@@ -3,6 +3,8 @@
 // The server sends the next picture when the last one is on the screen. A page that is hidden
 // draws nothing, confirms nothing and so gets nothing.
 
+import { drawOn } from "./painting.js";
+
 const RETRY_MS = [500, 1000, 2000, 4000];
 const VIEW = "v".charCodeAt(0);
 const ENDED = 1012; // how the server closes connections when it ends
@@ -12,12 +14,11 @@ const HEAD_BYTES = 5; // what it is, and the latency or the length of the JSON
  * sentence about the connection, "" once it stands, `shown` the latency in milliseconds. `sendPicture`
  * says whether there is a connection; `hold(true)` keeps pictures of the view from the canvas. */
 export function connect(canvas, heard) {
-  const context = canvas.getContext("2d", { alpha: false });
   let socket = null;
   let tries = 0;
   let ended = false; // whether the server said that it ends
   let holds = false;
-  let held = null;
+  let owed = false; // whether a picture was not drawn, and so not confirmed: no further one comes
 
   function take(data, from) {
     const head = new DataView(data);
@@ -25,8 +26,6 @@ export function connect(canvas, heard) {
     if (head.getUint8(0) !== VIEW) {
       const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD_BYTES, number)));
       heard[fields.type](fields, new Uint8Array(data, HEAD_BYTES + number));
-    } else if (holds) {
-      held = () => draw(data, number / 10, from); // not confirmed: no further one comes
     } else {
       draw(data, number / 10, from);
     }
@@ -34,25 +33,15 @@ export function connect(canvas, heard) {
 
   async function draw(data, latency, from) {
     const jpeg = new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" });
-    let picture;
-    try {
-      picture = await createImageBitmap(jpeg);
-    } catch {
-      confirm(from); // it cannot be decoded: the next one may be
-      return;
-    }
+    const picture = await createImageBitmap(jpeg).catch(() => null);
     requestAnimationFrame(() => {
-      if (holds) {
-        held = () => draw(data, latency, from);
-        return;
+      owed = holds;
+      if (holds) return;
+      if (picture) { // else it cannot be decoded: the next one may be
+        drawOn(canvas, picture, picture.width, picture.height);
+        picture.close();
+        heard.shown(latency);
       }
-      if (canvas.width !== picture.width || canvas.height !== picture.height) {
-        canvas.width = picture.width;
-        canvas.height = picture.height;
-      }
-      context.drawImage(picture, 0, 0);
-      picture.close();
-      heard.shown(latency);
       confirm(from);
     });
   }
@@ -102,8 +91,8 @@ export function connect(canvas, heard) {
     },
     hold(on) {
       holds = on;
-      if (!on) held?.();
-      held = null;
+      if (!on && owed) confirm(socket);
+      owed = false;
     },
   };
 }

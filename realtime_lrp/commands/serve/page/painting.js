@@ -1,6 +1,15 @@
-// Painting patches on the picture, with mouse or finger.
+// Drawing on canvases; painting patches on the picture, with mouse or finger.
 
 const STROKE_MS = 15; // at least between two strokes: the server limits messages
+
+/** Draws a picture, or as much of it from `x` on, on a canvas that gets this size. */
+export function drawOn(canvas, picture, width, height, x = 0) {
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width;
+    canvas.height = height;
+  }
+  canvas.getContext("2d", { alpha: false }).drawImage(picture, x, 0, width, height, 0, 0, width, height);
+}
 
 /** Sends a stroke for each movement while the brush is down; fingers paint where the canvas has the
  * class `painting`. `outline` is the circle around what the brush covers, `radius` a share of the

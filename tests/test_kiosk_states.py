@@ -53,16 +53,6 @@ def test_a_visit_goes_through_every_state():
             assert one.countdown(now) == pytest.approx(105.0 - now)
 
 
-def test_a_wave_brings_a_visitor_back():
-    """A visitor who is seen during the countdown has the whole time again."""
-    one = machine()
-    for now, facts in ((1, {}), (2, {"present": True}), (32, {}), (40, {"present": True})):
-        one.step(seen(float(now), **facts))
-    assert one.state == ACTIVE
-    assert one.step(seen(69.9)) == ACTIVE
-    assert one.step(seen(70.0)) == IDLE
-
-
 def test_the_state_always_fits_the_observation(rng):
     """In 20000 random steps: closed only outside the hours, a card whenever something fails."""
     one, now, visited, taken = machine(), 0.0, set(), set()

@@ -75,27 +75,22 @@ class SmoothedAnswer:
             scores, time_s = explained.result.scores, explained.frame.time
             quick, slow = self._quick.add(scores, time_s), self._slow.add(scores, time_s)
             engine = explained.engine
-            answer = self._sure_answer(quick, engine) or self._unsure_answer(slow, engine)
+            answer = self._answer(quick, self._sure, True, engine)
+            if answer is None and (self._perhaps is not None or not knows_nothing(engine)):
+                least = PERHAPS if self._perhaps is None else self._perhaps
+                answer = self._answer(slow, least, False, engine)
             self.answer = answer if answer and answer.name != NOTHING else None
 
-    def _sure_answer(self, scores: np.ndarray, engine: Engine) -> Answer | None:
+    def _answer(
+        self, scores: np.ndarray, least: float, sure: bool, engine: Engine
+    ) -> Answer | None:
         best, before = int(np.argmax(scores)), self.answer
-        kept = before is not None and before.sure and before.index == best
-        if scores[best] < self._sure * (KEEP if kept else 1):
-            return None
-        return Answer(best, engine.label(best), float(scores[best]), sure=True)
-
-    def _unsure_answer(self, scores: np.ndarray, engine: Engine) -> Answer | None:
-        if self._perhaps is None and knows_nothing(engine):
-            return None
-        best, before = int(np.argmax(scores)), self.answer
-        if before and scores[best] < LEAD * scores[before.index]:
+        if before and not sure and scores[best] < LEAD * scores[before.index]:
             best = before.index
-        least = PERHAPS if self._perhaps is None else self._perhaps
-        kept = before is not None and before.index == best
+        kept = before is not None and before.index == best and (before.sure or not sure)
         if scores[best] < least * (KEEP if kept else 1):
             return None
-        return Answer(best, engine.label(best), float(scores[best]), sure=False)
+        return Answer(best, engine.label(best), float(scores[best]), sure)
 
 
 class _RunningMean:

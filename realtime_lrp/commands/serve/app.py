@@ -195,7 +195,7 @@ class App:
                     return
                 message = read_message(raw.get("text") or "")
                 if isinstance(message, Shown):
-                    self._exchange.confirm(viewer)
+                    viewer.confirm(self._exchange)
                 elif role is Role.CONTROL:
                     self._exchange.put(message)
         except ValueError:
@@ -225,7 +225,7 @@ class _Film(StreamingResponse):
                     head = b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n"
                     part = head % len(picture.value) + picture.value + b"\r\n--picture\r\n"
                     await send({**body, "body": part})
-                    self._exchange.confirm(self._viewer)
+                    self._viewer.confirm(self._exchange)
         finally:
             self._scope["streams"] = False
             self._exchange.leave(self._viewer)

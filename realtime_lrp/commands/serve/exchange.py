@@ -44,10 +44,11 @@ class Viewer:
         """Lets it look for something new."""
         self._wake.set()
 
-    def confirm(self) -> None:
-        """What was sent last is on the screen. For `Exchange.confirm`."""
+    def confirm(self, exchange: "Exchange") -> None:
+        """What was sent last is on the screen."""
+        exchange.confirmed = now = time.monotonic()
         if self._sent:
-            self.latency_ms = 1000 * (time.monotonic() - self._sent.time)
+            self.latency_ms = 1000 * (now - self._sent.time)
         self._sent = None
         self._wake.set()
 
@@ -168,11 +169,6 @@ class Exchange:
     def leave(self, viewer: Viewer) -> None:
         """Forgets a viewer."""
         self._viewers.discard(viewer)
-
-    def confirm(self, viewer: Viewer) -> None:
-        """The picture that a viewer got last is on the screen."""
-        self.confirmed = time.monotonic()
-        viewer.confirm()
 
     def put(self, message: Message) -> None:
         """Hands a message to the render loop."""

@@ -25,7 +25,6 @@ from realtime_lrp.models.gallery import (
     SHOWN,
     SUFFIX,
     ChannelContents,
-    Contents,
     Gallery,
     load_gallery,
     read_gallery_file,
@@ -177,7 +176,7 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
     _check_outputs(config, options, pictures.files if pictures else ())
     names = _present_names(config)
     if options.output and pictures:
-        yield from _make(config, options, options.output, pictures, names)
+        yield _make(config, options, options.output, pictures, names)
         gallery = Gallery(*read_gallery_file(options.output))
     else:
         name = Path(config.model.name).stem
@@ -260,8 +259,8 @@ def _present_names(config: Config) -> NamesFile:
 
 def _make(
     config: Config, options: ConceptOptions, target: Path, pictures: Pictures, names: NamesFile
-) -> Iterator[str]:
-    """Makes the gallery, if the names are of its network; yields a line."""
+) -> str:
+    """Makes the gallery, if the names are of its network; returns a line."""
     engine = Engine(config, otherwise=VIEWER_COMPOSITE)
     layers = _layers(engine, options.layers or config.concepts.layer)
     names.check(engine.explainer.channel_counts())
@@ -281,17 +280,11 @@ def _make(
                 f"The gallery would be larger than {MAX_BYTES >> 20} MiB, which is more than can "
                 "be read. Choose fewer --layers."
             )
-    yield _line(contents, target)
-
-
-def _line(contents: Contents, target: Path) -> str:
     channels = sum(len(layer.entries) for layer in contents.layers)
-    layers = ", ".join(layer.name for layer in contents.layers)
-    size = target.stat().st_size / 1e6
     return (
-        f"{contents.network}: {channels} channel{'s' * (channels != 1)} of {layers}, "
+        f"{contents.network}: {channels} channel{'s' * (channels != 1)} of {', '.join(layers)}, "
         f"from {contents.pictures} picture{'s' * (contents.pictures != 1)}, "
-        f"{size:.1f} MB -> {target}"
+        f"{target.stat().st_size / 1e6:.1f} MB -> {target}"
     )
 
 

@@ -171,15 +171,18 @@ class Evaluation:
         values, curves = self._measured(figures, on_part)
         return MeasuredRow(CHANCE, values, curves, np.empty((0, 0)))
 
-    def faithfulness(self, explainer: Explainer, samples: Sequence[int]) -> Values:
-        """Deletion and insertion of an explainer that follows rules, for some samples."""
+    def faithfulness(self, samples: Sequence[int], arguments: Mapping[str, Any]) -> Values:
+        """Deletion, insertion and `GAIN` of LRP with some arguments of `Explainer`."""
+        gc.collect()  # frees the explainer before and its copy of the weights
+        explainer = self._engine.variant(target="top1", **arguments)
         rng = self._rng("lrp")
 
         def figures(batch: np.ndarray) -> Values:
             ranks = measures.patch_ranks(self._maps(explainer, "lrp", batch), GRID, rng)
             return self._curves.measure(ranks, batch)
 
-        return areas(_joined(map(figures, _batches(np.asarray(samples)))))
+        found = areas(_joined(map(figures, _batches(np.asarray(samples)))))
+        return {**found, GAIN: found["insertion"] - found["deletion"]}
 
     def maps_of(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
@@ -279,6 +282,7 @@ def _joined(parts: Iterable[Values]) -> dict[str, np.ndarray]:
 
 
 CURVES = ("deletion", "insertion")
+GAIN = "gain"  # insertion - deletion
 
 
 class CurveMeter:

@@ -10,7 +10,6 @@ deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vi
 2024, "Decoupling pixel flipping and occlusion strategy for consistent XAI benchmarks".
 """
 
-import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -20,10 +19,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.measuring import GAIN, Evaluation
 from realtime_lrp.commands.evaluate.metrics import (
     FEWEST_PHOTOS,
     Values,
+    compared,
     intervals,
     photo_of,
     rounded,
@@ -51,7 +51,6 @@ PARENTS = 3  # candidates of which variants are tried
 KEPT = 3  # the best third of a round goes on to the next one, which has three times the photos
 FEWEST = 4  # photos of the first round, at least
 
-GAIN = "gain"  # the criterion: insertion - deletion
 FIGURES = (GAIN, "insertion", "deletion")
 CRITERION = (
     "gain = insertion - deletion, the mean over pictures of the area under the insertion curve "
@@ -85,13 +84,18 @@ def run_search(
     rows: dict[str, Values] = {}
     interrupted: KeyboardInterrupt | SystemExit | None = None
     try:
-        _search_twice(engine, evaluation, to_search, count, seed, tried)
+        groups, broad = layer_groups(engine), max(min(count, LEAST_BROAD), -(-count // 2))
+        tried += candidates(groups, broad, seed)
+        search(evaluation, to_search, tried[:])
+        refined = variants(best_first(tried)[:PARENTS], groups, count - broad, seed)
+        tried += refined
+        search(evaluation, to_search, refined)
         if not best_first(tried):
             raise DamagedInputError("No composite can explain this network. -v says why.")
         defaults = {name: Candidate(name, name) for name in DEFAULTS}
         compared = {FOUND: best_first(tried)[0], **defaults}
         for name, candidate in compared.items():
-            rows[name] = measure(engine, evaluation, candidate, to_report)
+            rows[name] = evaluation.faithfulness(to_report, candidate.settings())
     except (KeyboardInterrupt, SystemExit) as stop:
         if not best_first(tried):
             raise
@@ -113,27 +117,7 @@ def run_search(
         raise interrupted
 
 
-def _search_twice(
-    engine: Engine,
-    evaluation: Evaluation,
-    samples: Sequence[int],
-    count: int,
-    seed: int,
-    tried: list[Candidate],
-) -> None:
-    """Tries named and random candidates, then variants of the best; adds them to `tried`."""
-    groups = layer_groups(engine)
-    broad = max(min(count, LEAST_BROAD), -(-count // 2))
-    tried += candidates(groups, broad, seed)
-    search(engine, evaluation, samples, tried[:])
-    refined = variants(best_first(tried)[:PARENTS], groups, count - broad, seed)
-    tried += refined
-    search(engine, evaluation, samples, refined)
-
-
-def search(
-    engine: Engine, evaluation: Evaluation, samples: Sequence[int], tried: Sequence[Candidate]
-) -> None:
+def search(evaluation: Evaluation, samples: Sequence[int], tried: Sequence[Candidate]) -> None:
     """Compares candidates on some samples. What was measured is in `tried`, even if interrupted."""
     left = list(tried)
     for count in search_rounds(len(samples), len(tried)):
@@ -142,23 +126,13 @@ def search(
             for number, one in enumerate(left):
                 progress.step(number, one.name)
                 try:
-                    values = measure(engine, evaluation, one, samples[:count])
+                    values = evaluation.faithfulness(samples[:count], one.settings())
                 except Error as error:
                     log.info("%s is left out: %s", one.name, error)
                 else:
                     one.gains[count] = float(np.mean(values[GAIN]))
         alive = best_first(one for one in left if count in one.gains)
         left = alive[: -(-len(alive) // KEPT)]
-
-
-def measure(
-    engine: Engine, evaluation: Evaluation, candidate: Candidate, samples: Sequence[int]
-) -> Values:
-    """Deletion, insertion and the criterion of a candidate for some samples of an evaluation."""
-    gc.collect()  # frees the explainer before and its copy of the weights
-    explainer = engine.variant(**candidate.settings(), target="top1")
-    values = evaluation.faithfulness(explainer, samples)
-    return {**values, GAIN: values["insertion"] - values["deletion"]}
 
 
 def best_first(tried: Iterable[Candidate]) -> list[Candidate]:
@@ -218,7 +192,8 @@ def search_report(
     def interval(values: np.ndarray) -> list[float]:
         return rounded(intervals(values[:, None], photos)[0])
 
-    ahead = {name: rows[FOUND][GAIN] - row[GAIN] for name, row in rows.items() if name != FOUND}
+    gains = {name: values[GAIN] for name, values in rows.items()}
+    pairs = [(FOUND, name) for name in rows if name != FOUND]
     return {
         "criterion": CRITERION,
         "found": {"name": found.name, "lrp": {**shared, **found.settings()}},
@@ -245,13 +220,13 @@ def search_report(
         "differences": [
             {
                 "figure": GAIN,
-                "to": name,
-                "n": len(values),
+                "to": one["second"],
+                "n": one["n"],
                 "photos": len({*photos}),
-                "difference": round(float(values.mean()), 4),
-                "interval": interval(values),
+                "difference": one["difference"],
+                "interval": one["interval"],
             }
-            for name, values in ahead.items()
+            for one in compared(gains, pairs, photos)
         ],
     }
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from realtime_lrp.config.names import ABOUT
 from realtime_lrp.errors import UsageError
+from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
@@ -61,8 +62,9 @@ class NetworkView:
 
     further = False  # whether it leaves to another one what all have in common
 
-    def __init__(self, relevance: RelevanceThread, name: str = ""):
+    def __init__(self, relevance: RelevanceThread, capture: Capture, name: str = ""):
         self.relevance, self.stats, self.name = relevance, relevance.stats, name
+        self._capture = capture
         self.newest: ExplainedFrame | None = None
         self.explained: ExplainedFrame | None = None  # drawn last
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
@@ -107,17 +109,11 @@ class NetworkView:
         return notice
 
     def compose(
-        self,
-        state: ViewerState,
-        version: int,
-        frame: Item[np.ndarray],
-        source: str,
-        size: tuple[int, int],
-        trouble: str = "",
+        self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
     ) -> Scene:
         """The scene to draw; it is kept in `scene`."""
         state, explained, drawn = self._named(state), self.newest, self.maps
-        self._renew_columns(state, version, frame, source)
+        self._renew_columns(state, version, frame)
         own = explained is not None and explained.frame.value is frame.value
         if explained and (
             explained.frame.value.shape != frame.value.shape or (state.paired and not own)
@@ -138,7 +134,7 @@ class NetworkView:
             left=self.columns.left,
             right=self.columns.right,
             legends=self.columns.legends if state.tiled and drawn else (),
-            notice=trouble,
+            notice="" if self.further else self._capture.trouble,
             with_figures=state.with_figures,
             text_size=state.text_size,
             awaited=_awaited(state, drawn, explained),
@@ -150,9 +146,7 @@ class NetworkView:
         self.has_map = bool(self.newest) and drawn is self.maps
         return self.scene
 
-    def _renew_columns(
-        self, state: ViewerState, version: int, frame: Item[np.ndarray], source: str
-    ) -> None:
+    def _renew_columns(self, state: ViewerState, version: int, frame: Item[np.ndarray]) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.
 
         These are the state, and what the map explains and how: figures, legends and sentences are
@@ -184,7 +178,8 @@ class NetworkView:
             if state.request.probe and not self.further:
                 right.append(probe_rows(explained))
         if "rates" in state.shown_figures:
-            left.append(rate_rows(self.rates, state, source or "...", explained, self.further))
+            source = self._capture.source.described or "..."
+            left.append(rate_rows(self.rates, state, source, explained, self.further))
         self.columns = Columns(tuple(left), tuple(right), legends)
 
     def _answer_blocks(
@@ -251,7 +246,7 @@ class FollowingNetworkView(NetworkView):
     further = True
 
     def __init__(self, relevance: RelevanceThread, name: str, first: NetworkView):
-        super().__init__(relevance, name)
+        super().__init__(relevance, first._capture, name)
         self._first = first
         self._followed: tuple[object, ...] = ()
 
@@ -286,20 +281,14 @@ class FollowingNetworkView(NetworkView):
         return super().passing(replace(state, notice=Notice(), lecture=()))
 
     def compose(
-        self,
-        state: ViewerState,
-        version: int,
-        frame: Item[np.ndarray],
-        source: str,
-        size: tuple[int, int],
-        trouble: str = "",
+        self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
     ) -> Scene:
-        """As of the first network, which tells the trouble; no map if it has no such class."""
+        """As of the first network; without a map if it has no such class."""
         if self.problem:
             state = replace(state, look=replace(state.look, style="off"))
         if state.paired and self.newest:
             frame = self.newest.frame  # each network shows pictures at its own pace
-        scene = super().compose(state, version, frame, source, size)
+        scene = super().compose(state, version, frame, size)
         self.has_map = self.has_map and not self.problem
         return scene
 

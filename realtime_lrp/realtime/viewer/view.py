@@ -66,7 +66,7 @@ class View:
         self._status = status
         self.figures_in_picture = figures_in_picture
         names = network_names(state.config)
-        first = NetworkView(threads[0], names[0] if len(threads) > 1 else "")
+        first = NetworkView(threads[0], capture, names[0] if len(threads) > 1 else "")
         self.first = first
         self._further = [
             FollowingNetworkView(thread, name, first)
@@ -267,17 +267,14 @@ class View:
         return canvas
 
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
-        state, trouble = self.state, self.capture.trouble
+        state = self.state
         self.concepts = self._concept_view.panel(state, self.first.newest)
         concepts = self.concepts if self.figures_in_picture else None
         in_panel = concepts is not None and concepts.answer[0] != ""
         boxes = boxes_of(size, frame.value.shape, len(self.networks), state.text_size, concepts)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
-            scene = network.compose(
-                state, self._version, frame, self.capture.source.described, (y1 - y0, x1 - x0),
-                trouble,
-            )  # fmt: skip
+            scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
             if not self.figures_in_picture or in_panel:
                 scene = replace(scene, left=(), right=(), with_figures=False)
             network.scene = replace(scene, titled=concepts is not None)

@@ -271,7 +271,9 @@ class RelevanceThread:
                 engine=engine,
                 result=result,
                 uncovered=self._uncovered(frame, picture, engine, result),
-                probed=self._probed(picture, request, engine, result),
+                probed=(
+                    self._probe.of_map(engine, picture, result, request) if request.probe else None
+                ),
                 shares=None if found is None else self._shares.add(series, found, start),
                 loss=self._loss_of(engine, picture, result),
             )
@@ -301,14 +303,6 @@ class RelevanceThread:
         order = np.argsort(-result.scores)[:TOP]
         scores: np.ndarray = engine.scores(result.region.extract(frame.value)[None])
         return scores[0, order].tolist()
-
-    def _probed(
-        self, picture: np.ndarray, request: MapRequest, engine: Engine, result: Result
-    ) -> ProbeResult | None:
-        if not request.probe:
-            return None
-        still = request.frame is not None
-        return self._probe.of_map(engine, picture, result, request.target, request.mask, still)
 
     def _loss_of(self, engine: Engine, picture: np.ndarray, result: Result) -> Loss | None:
         """Where a map loses most relevance, looked for every few seconds."""

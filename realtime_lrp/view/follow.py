@@ -36,18 +36,13 @@ class Follower:
         now = _small(picture)
         flow = self._flow.calc(now, self._then, None)  # from each pixel now to where it was then
         at_x, at_y = self._at
-        moved = cv2.remap(flow, at_x, at_y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
-        found = cv2.remap(
-            self._found(now, flow), at_x, at_y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE
-        )
-        moved = moved * self._scale
+        moved = _sampled(flow, at_x, at_y) * self._scale
+        found = _sampled(self._found(now, flow), at_x, at_y)
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
         return [
             replace(
                 overlay,
-                colour=cv2.remap(
-                    overlay.colour, *where, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE
-                ),
+                colour=_sampled(overlay.colour, *where),
                 alpha=cv2.remap(overlay.alpha, *where, cv2.INTER_LINEAR) * found,
             )
             for overlay in self._overlays
@@ -60,10 +55,7 @@ class Follower:
         """
         rows, columns = now.shape
         y, x = np.mgrid[:rows, :columns].astype(np.float32)
-        then = cv2.remap(
-            self._then, x + flow[..., 0], y + flow[..., 1], cv2.INTER_LINEAR, None,
-            cv2.BORDER_REPLICATE,
-        )  # fmt: skip
+        then = _sampled(self._then, x + flow[..., 0], y + flow[..., 1])
         difference = np.subtract(now, then, dtype=np.float32)
         difference -= np.median(difference[::4, ::4])
         unlike = cv2.blur(np.abs(difference), (WINDOW, WINDOW))
@@ -81,6 +73,11 @@ class Follower:
         self._columns, self._rows = np.meshgrid(x, y)
         self._at = np.meshgrid(at_x, at_y)
         self._scale = steps / scale
+
+
+def _sampled(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """An image at these places; beyond its edges it goes on as there."""
+    return cv2.remap(image, x, y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
 
 
 def _small(picture: np.ndarray) -> np.ndarray:

@@ -1,9 +1,4 @@
-"""Notices, which pass, and marks, which stay as long as something lasts: text over the canvas.
-
-A notice goes where it covers no other text, if there is such an area.
-"""
-
-from collections.abc import Sequence
+"""Notices, which pass, and marks, which last: text over the canvas."""
 
 import numpy as np
 
@@ -35,15 +30,6 @@ def notice_height(text: str, width: int, size: int) -> int:
     """How many rows a notice takes in an area of this width, its margins included."""
     letters = round(SCALE * size)
     return len(_lines(text, width, size)) * round(STEP * letters) + 2 * letters
-
-
-def area_for_notice(text: str, areas: Sequence[Box], size: int) -> Box:
-    """The first of these areas that has room for a notice; else the last one."""
-    for area in areas[:-1]:
-        x0, y0, x1, y1 = area
-        if x1 > x0 and y1 - y0 >= notice_height(text, x1 - x0, size):
-            return area
-    return areas[-1]
 
 
 def draw_marks(canvas: np.ndarray, text: str, box: Box, size: int) -> None:

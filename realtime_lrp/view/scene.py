@@ -26,7 +26,7 @@ from realtime_lrp.view.hud import (
     legend_line,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.notices import area_for_notice, draw_notice
+from realtime_lrp.view.notices import draw_notice, notice_height
 from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
@@ -130,8 +130,11 @@ class Scene:
             for blocks, (x0, y0, x1, y1) in (self.figures() if self.with_figures else ())
         ]
         below = self.size[0] if rows is None else rows
-        free = [(*area[:3], min(area[3], below)) for area in (*areas, self.arrangement.notices)]
-        return area_for_notice(text, free, self.letters)
+        *free, last = ((*one[:3], min(one[3], below)) for one in (*areas, self.arrangement.notices))
+        for x0, y0, x1, y1 in free:
+            if x1 > x0 and y1 - y0 >= notice_height(text, x1 - x0, self.letters):
+                return x0, y0, x1, y1
+        return last
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Stands for Ray: makes films in this process, and loses workers on purpose."""
 
+import copy
 import logging
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class HereCluster:
         level = logging.root.level
         try:
             self.made.append(name)
-            outcome = make_film(*order)
+            outcome = make_film(*copy.deepcopy(order))
             self._after(name)
             return outcome
         finally:

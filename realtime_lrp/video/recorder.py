@@ -90,8 +90,13 @@ class Recorder:
         self._target, self._overwrite = target.resolve(), overwrite
         self._sidecar = self._target.with_suffix(".jsonl")
         self._part = part_path(self._target)
-        for path in (self._target, self._sidecar):
-            _report_stale_parts(path)
+        for part in stale_parts([self._target, self._sidecar]):
+            log.warning("%s was left by a run that was killed; rename it to keep it", part)
+        for part in (self._part, part_path(self._sidecar)):
+            if part.exists():
+                raise OutputError(
+                    f"{str(part)!r} was left by an earlier recording. Rename or delete it."
+                )
         check_room(self._target.parent, KEPT_FREE)
         self._size, self._provenance = size, provenance
         self.frames, self.seconds = 0, 0.0
@@ -158,20 +163,21 @@ class Recorder:
         return lines + ([self.trouble] if self.trouble else [])
 
     def _run(self) -> None:
+        why = ""
         try:
-            why = self._record()
+            self._record()
         except Exception as error:
             why = _reason(error)
         self._ended.set()
         self._waiting = SimpleQueue()  # what still waits is not needed
         self._end(why)
 
-    def _record(self) -> str:
-        """Writes pictures until the end; returns what ended it early, or ""."""
+    def _record(self) -> None:
+        """Writes pictures until the end; raises what ends it early."""
         pictures = self._pictures()
         first = next(pictures, None)
         if first is None:
-            return ""
+            return
         self._zero = first.time
         made = self._provenance() if self._provenance else None
         if made and first.row is not None:
@@ -182,11 +188,7 @@ class Recorder:
         ) as writer:  # fmt: skip
             for put in chain([first], pictures):
                 if self._write(writer, put):
-                    try:
-                        self._synchronise()
-                    except FullDiskError:
-                        return "the disk is full"
-        return ""
+                    self._synchronise()
 
     def _pictures(self) -> Iterator[_Put]:
         """Yields the pictures; those that still wait `DRAIN_S` after the end are left out."""
@@ -265,14 +267,7 @@ def check_film(target: Path, overwrite: bool) -> None:
     check_output(target.with_suffix(".jsonl"), overwrite)
 
 
-def _report_stale_parts(target: Path) -> None:
-    for part in stale_parts([target]):
-        log.warning("%s was left by a run that was killed; rename it to keep it", part)
-    if part_path(target).exists():
-        raise OutputError(
-            f"{str(part_path(target))!r} was left by an earlier recording. Rename or delete it."
-        )
-
-
 def _reason(error: Exception) -> str:
+    if isinstance(error, FullDiskError):
+        return "the disk is full"
     return getattr(error, "strerror", None) or first_line(error)

@@ -255,11 +255,10 @@ class Films:
         except Exception as error:
             return Outcome(error=error, for_all=True)
         stats = stats or Stats(engine.device, engine.precision)
-        report = None
         try:
             with at_hand(task) as film:
-                if not film.made_by_lost_worker():
-                    report = overlay_file(engine, self._config, film, stats, progress)
+                film.take_over()
+                report = overlay_file(engine, self._config, film, stats, progress)
         except Exception as error:
             return Outcome(error=error)
         stats.note_engine(engine)

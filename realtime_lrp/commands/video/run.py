@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from realtime_lrp.commands.video.recoding import Report
 from realtime_lrp.commands.video.stored import tasks_of
 from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
 from realtime_lrp.config import Config, check_names
@@ -146,17 +147,16 @@ class Job:
             if isinstance(error, TransferError) and not task.stored:
                 raise error  # the disk of the films
             return
-        self._count(outcome)
-        yield self._done(task, outcome) if outcome.report else self._skipped(task)
+        if outcome.report:
+            self._count(outcome)
+            yield self._done(task, outcome, outcome.report)
 
     def _skipped(self, task: Task) -> str:
         self._finished += 1
         self._progress.end("skipped", task.source.name, output=task.shown)
         return f"{task.source.name}: finished before -> {task.shown}"
 
-    def _done(self, task: Task, outcome: Outcome) -> str:
-        report = outcome.report
-        assert report is not None
+    def _done(self, task: Task, outcome: Outcome, report: Report) -> str:
         self._finished += 1
         for note in report.notes:
             log.warning("%s: %s", task.source.name, note)

@@ -204,14 +204,11 @@ class Task(Film):
         refuse_busy(self.target)
         self._before = read_manifest(self.target)
 
-    def made_by_lost_worker(self) -> bool:
-        """Whether the film was finished since `begin`; what is there of it may be replaced."""
+    def take_over(self) -> None:
+        """Lets what a lost worker has made of the film since `begin` be replaced."""
         manifest = read_manifest(self.target)
-        if not manifest or manifest == self._before or manifest.fingerprint != self.fingerprint:
-            return False
-        states = self._states()
-        self.replace_companions |= manifest.owns(states)
-        return not manifest.changed(states)
+        if manifest and manifest != self._before and manifest.owns(self._states()):
+            self.replace = self.replace_companions = True
 
     def remove_parts(self) -> bool:
         """Removes what lost workers have left unfinished; gives whether nothing else is left."""
@@ -243,9 +240,9 @@ class Task(Film):
 class Outcome:
     """What became of a recording.
 
-    Without a report there is an error, or a worker that was lost has finished the film. A worker
-    sends `Failed` instead of exceptions, as not every one can be sent. An error `for_all`
-    recordings is that the network cannot be loaded. `computed` is for example "float32 on CPU".
+    There is a report or an error. A worker sends `Failed` instead of exceptions, as not every one
+    can be sent. An error `for_all` recordings is that the network cannot be loaded. `computed` is
+    for example "float32 on CPU".
     """
 
     report: Report | None = None

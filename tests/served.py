@@ -14,7 +14,7 @@ from realtime_lrp.commands.serve import server
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
-from realtime_lrp.commands.serve.news import Examples
+from realtime_lrp.commands.serve.messages import Examples
 from realtime_lrp.commands.serve.server import Server, listen
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.video import untrusted

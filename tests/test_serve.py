@@ -24,8 +24,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from realtime_lrp import config
 from realtime_lrp.commands import serve
 from realtime_lrp.commands.serve import app, messages
-from realtime_lrp.commands.serve.messages import event_of, read_message
-from realtime_lrp.commands.serve.news import choices
+from realtime_lrp.commands.serve.messages import choices, event_of, read_message
 from realtime_lrp.commands.serve.tokens import Tokens, read_token
 from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import ConfigError, MissingInputError, UsageError

@@ -10,8 +10,7 @@ from galleries import gallery_of
 from served import Role, serving_pages
 from viewer import LOOK
 
-from realtime_lrp.commands.serve.messages import Choice, event_of, read_message
-from realtime_lrp.commands.serve.news import concepts_message
+from realtime_lrp.commands.serve.messages import Choice, concepts_message, event_of, read_message
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 

@@ -26,7 +26,7 @@ from program import start
 from served import TOKEN, StandIn, serving_pages
 
 from realtime_lrp import config
-from realtime_lrp.commands.serve.news import join_message
+from realtime_lrp.commands.serve.messages import join_message
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -56,11 +56,6 @@ def load(
 def wrong_settings(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in any section, the exhibit's included: the key, and the error."""
     yield from wrong_names(chosen)
-    yield from wrong_in_kiosk(chosen)
-
-
-def wrong_in_kiosk(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
-    """Yields what is wrong in the section `kiosk`: the key, and the error."""
     yield from wrong_captions(chosen)
     if chosen.kiosk.concepts and chosen.concepts.names:
         yield from errors_of(("concepts", "names"), _check_names, chosen.concepts.names)

@@ -6,7 +6,6 @@ Runs in the server's thread. There is a route for each thing; no path leads to a
 import asyncio
 import io
 import logging
-import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +26,7 @@ from starlette.websockets import WebSocket
 from realtime_lrp.commands.serve.addresses import qr_code
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN
-from realtime_lrp.commands.serve.messages import Shown, read_message
+from realtime_lrp.commands.serve.messages import Shown, read_message, view_message
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
@@ -45,12 +44,6 @@ PAGES = {
 """Path -> file in `page/` and its type. The page knows its path: `/view` is the picture alone."""
 
 HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
-
-LATENCY = struct.Struct("<I")
-"""Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
-
-VIEW = b"v"
-"""First byte of a picture of the view; other bytes are those of `news.join_message`."""
 
 TRY_AGAIN, POLICY = 1013, 1008  # why a WebSocket is closed
 
@@ -176,8 +169,7 @@ class App:
         while True:
             messages, picture = await viewer.next(self._exchange)
             if picture:
-                latency = LATENCY.pack(min(round(10 * viewer.latency_ms), 2**32 - 1))
-                messages.append(VIEW + latency + picture.value)
+                messages.append(view_message(picture.value, viewer.latency_ms))
             for message in messages:
                 send: Any = socket.send_text if isinstance(message, str) else socket.send_bytes
                 await send(message)

@@ -1,24 +1,40 @@
-"""What a page may send, and the event of the viewer that each message is.
+"""What a page and the server tell each other.
 
-Messages are checked by their types alone before anything looks at them; wrong ones end the
-connection.
+A page sends what it wants; each message is an event of the viewer. Messages are checked by their
+types alone before anything looks at them; wrong ones end the connection. A page gets pictures, and
+as JSON settings, figures, notices and channels. Figures are the same rows, bars and legends as in
+the window; the page draws them as text. No request names a file.
 """
 
 from __future__ import annotations
 
+import struct
 import time
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
-from realtime_lrp.engine.wording import TARGETS
+from realtime_lrp.engine.wording import TARGETS, name_classes
 from realtime_lrp.errors import Error, UsageError, unknown
+from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.actions import commands_for
 from realtime_lrp.realtime.viewer.handle import command_event
+from realtime_lrp.realtime.viewer.pointing import progress
+from realtime_lrp.realtime.viewer.state import Answer, ViewerState
+from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.video.libraries import cv2
+from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
+from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
+from realtime_lrp.view.hud import Bar, Entry, Headline, Legend, percent
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 if TYPE_CHECKING:
@@ -33,6 +49,8 @@ def commands_of_pages() -> dict[str, keys.Command]:
     known = keys.commands(TARGETS)
     return {one.name: one for one in known if one.action not in PAGE_ACTIONS}
 
+
+# What a page sends
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
@@ -131,3 +149,170 @@ def _engine(relevance: RelevanceThread) -> Engine:
     if relevance.engine is None:
         raise UsageError("The network is not loaded yet: its classes and layers are not known.")
     return relevance.engine
+
+
+# What a page gets
+
+STOPS = 16  # colours of a legend
+MAP_ROWS = 144  # of each channel's map
+EXAMPLES, EXAMPLE_SIDE = 6, 96  # pictures of a channel, at most; their rows and columns
+
+GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
+"""Columns between two of them, and their grey, which the page's buttons have."""
+
+QUALITY = 80  # of JPEGs
+ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
+
+VIEW = b"v"
+"""First byte of a picture of the view; other bytes are those of `join_message`."""
+
+LATENCY = struct.Struct("<I")
+"""Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
+
+
+def view_message(jpeg: bytes, latency_ms: float) -> bytes:
+    """A picture of the view."""
+    return VIEW + LATENCY.pack(min(round(10 * latency_ms), 2**32 - 1)) + jpeg
+
+
+def news(view: View) -> str:
+    """What the page shows at this moment."""
+    state, choice, relevance = view.state, view.state.choice, view.first.relevance
+    return msgspec.json.encode(
+        {
+            "type": "news",
+            "method": choice.method,
+            "composite": choice.composite,
+            "target": _target_text(view),
+            "look": {one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
+            "tiled": state.tiled,
+            "concepts": state.request.concepts is not None,
+            "timeline": state.timeline and vars(progress(state.timeline)),
+            "text_size": state.text_size,
+            "frozen": state.frozen is not None,
+            "brush": state.brush,
+            "covered": state.mask is not None,
+            "left": [[entry_fields(one) for one in block] for block in view.columns.left],
+            "right": [[entry_fields(one) for one in block] for block in view.columns.right],
+            "notice": view.first.passing(state),
+            "trouble": view.capture.trouble,
+            "loading": relevance.doing if relevance.engine_cache is None else "",
+            "maps": round(view.first.rates.maps.rate(), 1),
+        }
+    ).decode()
+
+
+def choices(state: ViewerState, answer: Answer) -> str:
+    """What the page offers this network; it does not change."""
+    known, unsuited = commands_for(state), answer.unsuited
+    return msgspec.json.encode(
+        {
+            "type": "choices",
+            "methods": [name for name in METHODS.known() if name not in unsuited],
+            "composites": [name for name in COMPOSITES.known() if name not in unsuited],
+            "look": [
+                (one.name, one.label.capitalize(), one.values())
+                for one in LOOK_SETTINGS
+                if one.on_page
+            ],
+            "targets": (*(one.value for one in known if one.action == "target"), *answer.labels),
+            "commands": [
+                (keys.key_text(one.keys), one.meaning, one.name, one.keys)
+                for one in known
+                if one.action not in PAGE_ACTIONS
+            ],
+        }
+    ).decode()
+
+
+def _target_text(view: View) -> str:
+    """The target as the page's field has it: classes by name."""
+    target, answer = view.state.request.target, view.state.answer
+    if answer is None:
+        return str(target)
+    return name_classes(target, len(answer.labels), answer.labels.__getitem__)
+
+
+def entry_fields(entry: Entry) -> dict[str, Any]:
+    """An entry of the figures as the page draws it."""
+    fields = {"kind": type(entry).__name__.lower(), **vars(entry)}
+    if isinstance(entry, Bar | Headline):
+        return fields | {"share": float(entry.share), "percent": percent(entry.share)}
+    if isinstance(entry, Legend):
+        table = colormap_named(entry.colormap).table
+        stops = table[np.linspace(0, len(table) - 1, STOPS).round().astype(int)]
+        return fields | {"colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in stops.tolist()]}
+    return fields
+
+
+def join_message(fields: dict[str, object], picture: bytes) -> bytes:
+    """JSON and a picture as one message: "j", the JSON's length in 4 bytes, JSON, picture."""
+    text = msgspec.json.encode(fields)
+    return b"j" + len(text).to_bytes(4, "little") + text + picture
+
+
+NO_CONCEPTS = join_message({"type": "concepts", "shown": False}, b"")
+"""The message while no channels are shown."""
+
+
+def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:
+    """What a page shows of the channels: JSON, and their maps side by side as one JPEG."""
+    known = gallery.channels(panel.title) if gallery else {}
+    pictured = {channel for channel, one in known.items() if one.relevant}
+    rows = [one for one in panel.rows if one is not None and not panel.note]
+    entries = [
+        {
+            "channel": one.channel,
+            "name": one.name,
+            "bar": round(min(abs(one.share), 1.0), 3),
+            "against": one.share < 0,
+            "percent": one.figure,
+            "examples": one.channel in pictured,
+            "followed": one.followed,
+        }
+        for one in rows
+    ]
+    with_pictures = gallery.layers if gallery else ()
+    fields = {
+        "type": "concepts", "shown": True, "layer": panel.title, "layers": layers,
+        "without_pictures": [one for one in layers if with_pictures and one not in with_pictures],
+        "with_pictures": panel.with_pictures, "why": panel.note or panel.warning,
+        "rows": entries,
+    }  # fmt: skip
+    maps = [_drawn_map(panel, one) for one in rows]
+    picture = encode_picture(".jpg", np.hstack(maps), quality=QUALITY) if maps else b""
+    return join_message(fields, picture)
+
+
+def _drawn_map(panel: ConceptPanel, row: ConceptRow) -> np.ndarray:
+    """The map of a channel over the region of the picture, uint8 [MAP_ROWS, columns, 3] RGB."""
+    rows, columns = panel.picture.shape[:2]
+    size = max(1, round(MAP_ROWS * columns / rows)), MAP_ROWS
+    return map_over(
+        cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA), row.intensity, panel
+    )
+
+
+class Examples:
+    """The gallery's pictures of channels, side by side as JPEG. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self.gallery: Gallery | None = None  # where they come from
+        self._encoded = lru_cache(ENCODED)(_encoded)
+
+    def __call__(self, layer: str, channel: str) -> bytes:
+        """The pictures of a channel, as a page named it; b"" if there are none."""
+        gallery = self.gallery
+        number = int(channel) if channel.isdecimal() and len(channel) < 8 else -1
+        if gallery is None or number not in gallery.channels(layer):
+            return b""
+        return self._encoded(gallery, layer, number)
+
+
+def _encoded(gallery: Gallery, layer: str, channel: int) -> bytes:
+    size = EXAMPLE_SIDE, EXAMPLE_SIDE
+    pictures = [
+        np.pad(cv2.resize(one, size, interpolation=cv2.INTER_AREA), GAP, constant_values=GROUND)
+        for one in gallery.pictures(layer, channel)[:EXAMPLES]
+    ]
+    return encode_picture(".jpg", np.hstack(pictures), quality=QUALITY) if pictures else b""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from realtime_lrp.commands.serve.news import entry_fields, join_message
+from realtime_lrp.commands.serve.messages import entry_fields, join_message
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item

@@ -13,13 +13,13 @@ from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.certificate import tls_of
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
-from realtime_lrp.commands.serve.messages import event_of
-from realtime_lrp.commands.serve.news import (
+from realtime_lrp.commands.serve.messages import (
     NO_CONCEPTS,
     QUALITY,
     Examples,
     choices,
     concepts_message,
+    event_of,
     news,
 )
 from realtime_lrp.commands.serve.server import Server, listen

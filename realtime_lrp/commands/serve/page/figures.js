@@ -2,7 +2,7 @@
 
 let drawnBlocks = "";
 
-/** Draws the blocks of figures, entries as `news.py` makes them, if they have changed. */
+/** Draws the blocks of figures, entries as `messages.py` makes them, if they have changed. */
 export function showBlocks(element, blocks) {
   const text = JSON.stringify(blocks);
   if (text === drawnBlocks) return;

@@ -16,7 +16,6 @@ const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
 const CHOSEN = ["method", "composite", "target"];
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
-const SCROLLING = new Set([" ", "ArrowDown", "ArrowUp"]); // Page Down and Page Up are a clicker's
 
 const bare = location.pathname.endsWith("/view"); // the picture alone, for OBS and projectors
 const shownAt = [];
@@ -422,18 +421,7 @@ function nameOf(key) {
 /** Whether a key is for the element that has the focus. */
 function takesKeys(element, key) {
   if (element.matches("input, select, textarea")) return true;
-  if (element.matches("button, a, [href]") && (key === " " || key === "Enter")) return true;
-  return SCROLLING.has(key) && scrolls(element);
-}
-
-/** Whether keys can scroll what has the focus, or what is around it. */
-function scrolls(element) {
-  for (let box = element; box; box = box.parentElement) {
-    const overflow = getComputedStyle(box).overflowY;
-    const canScroll = box === document.scrollingElement || overflow === "auto" || overflow === "scroll";
-    if (canScroll && box.scrollHeight > box.clientHeight) return true;
-  }
-  return false;
+  return element.matches("button, a, [href]") && (key === " " || key === "Enter");
 }
 
 // The token is in a cookie by now: whoever sees the screen need not read it.

@@ -124,43 +124,10 @@ def _frozen_by_nobody_else() -> None:
     memory.leave_out_of_collection = lambda: None
 
 
-@pytest.fixture(autouse=True)
-def _same_log() -> Iterator[None]:
-    """Levels and files of the log that a command sets do not outlive its test.
-
-    So any order of tests will do. An exhibit logs more than other commands, also into a file.
-    """
-    level, handlers = logging.root.level, logging.root.handlers[:]
-    levels = {name: logging.getLogger(name).level for name in _loggers()}
-    yield
-    logging.root.setLevel(level)
-    for handler in logging.root.handlers[:]:
-        if isinstance(handler, logging.FileHandler) and handler not in handlers:
-            logging.root.removeHandler(handler)
-            handler.close()
-    for name in _loggers():
-        if (logger := logging.getLogger(name)).level != levels.get(name, logging.NOTSET):
-            logger.setLevel(levels.get(name, logging.NOTSET))
-
-
-def _loggers() -> list[str]:
-    """The names of this package's loggers."""
-    return [name for name in logging.root.manager.loggerDict if name.startswith("realtime_lrp")]
-
-
-@pytest.fixture(autouse=True)
-def _same_signals() -> Iterator[None]:
-    """What a command does at Ctrl-C and SIGTERM does not outlive its test.
-
-    A command that was stopped ignores them while it ends. Child processes inherit that, and those
-    of a process that ignores Ctrl-C are not forked.
-    """
-    numbers = [getattr(signal, name, None) for name in ("SIGINT", "SIGTERM", "SIGHUP")]
-    before = {number: signal.getsignal(number) for number in numbers if number}
-    yield
-    for number, handler in before.items():
-        if handler is not None and signal.getsignal(number) is not handler:
-            signal.signal(number, handler)
+def _levels() -> dict[str, int]:
+    """The levels of this package's loggers, by name, and of all ("")."""
+    names = [one for one in logging.root.manager.loggerDict if one.startswith("realtime_lrp")]
+    return {name: logging.getLogger(name).level for name in ["", *names]}
 
 
 def _inherited() -> dict[str, str]:
@@ -172,22 +139,37 @@ def _inherited() -> dict[str, str]:
     }
 
 
+STOPS = [one for one in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, one)]
+
+
 @pytest.fixture(autouse=True)
-def _same_processes() -> Iterator[None]:
-    """What workers of archives and Ray change stays as it was; else nothing is forked any more."""
+def _same_process() -> Iterator[None]:
+    """What commands change of their process does not outlive a test, so any order will do.
+
+    Levels and files of the log, what Ctrl-C and SIGTERM do, variables and limits. A process that
+    ignores Ctrl-C, or has other variables, forks no children. What is warned of once in a process
+    is warned of in each test.
+    """
+    if canonise := sys.modules.get("realtime_lrp.relevance.network.canonise"):
+        canonise.warn_once.cache_clear()
+    levels, handlers = _levels(), logging.root.handlers[:]
+    stops = {name: signal.getsignal(getattr(signal, name)) for name in STOPS}
     variables, files = _inherited(), resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
+    for handler in logging.root.handlers[:]:
+        if isinstance(handler, logging.FileHandler) and handler not in handlers:
+            logging.root.removeHandler(handler)
+            handler.close()
+    for name, level in _levels().items():
+        if level != levels.get(name, logging.NOTSET):
+            logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+    for name, handler in stops.items():
+        if handler is not None and signal.getsignal(getattr(signal, name)) is not handler:
+            signal.signal(getattr(signal, name), handler)
     for name in _inherited():
         del os.environ[name]
     os.environ.update(variables)
     resource.setrlimit(resource.RLIMIT_NOFILE, files)
-
-
-@pytest.fixture(autouse=True)
-def _first_warnings() -> None:
-    """What is warned of once in a process is warned of in each test."""
-    if canonise := sys.modules.get("realtime_lrp.relevance.network.canonise"):
-        canonise.warn_once.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
     ("function", "words", "cpu_s", "expected"),
     [
         (time.sleep, [600], 0.01, "makes the decoder hang: nothing in 0.12 s"),
-        (math.factorial, [10**7], 1, r"makes the decoder crash \(SIGXCPU\)"),
+        (math.factorial, [10**7], 1, r"makes the decoder (crash \(SIGXCPU\)|hang)"),
         (os.abort, [], 9, r"makes the decoder crash \(SIGABRT\)"),
         (json.loads, ["no JSON"], 9, "makes the decoder fail"),
     ],

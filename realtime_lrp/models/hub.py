@@ -26,7 +26,7 @@ from realtime_lrp.errors import (
 from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.network import NO_PREPROCESSING, Network
 from realtime_lrp.models.preprocessing import Scaling
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (
@@ -59,7 +59,7 @@ MAX_PROBE = 64  # Rows and columns of the largest picture with which a preset's 
 log = logging.getLogger(__name__)
 
 
-def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) -> Network:
     """Loads an image classifier of KerasHub."""
     hub = _keras_hub()
     source, about = _source(preset, hub)
@@ -78,7 +78,9 @@ def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) 
     labels = None
     if re.search("imagenet|in1k", about, re.IGNORECASE) and model.num_classes == IMAGENET_CLASSES:
         labels = imagenet_labels(download=weights != "random")
-    return Loaded(model, "none" if scaling is None else "preset", labels, scaling=scaling)
+    if scaling is None:
+        return Network(preset, model, labels=labels, warning=NO_PREPROCESSING)
+    return Network(preset, model, "preset", labels, scaling=scaling)
 
 
 def preset_files(preset: str) -> dict[str, Path]:

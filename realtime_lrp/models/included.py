@@ -14,13 +14,13 @@ from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.loaded import Loaded
 from realtime_lrp.models.memory import (
     aligned_empty,
     build_within_memory,
     initialise_with_zeros,
     shared_tensor,
 )
+from realtime_lrp.models.network import Network
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 RANDOM_PART = 1 << 18  # How many random values are made at a time
@@ -28,7 +28,7 @@ RANDOM_PART = 1 << 18  # How many random values are made at a time
 log = logging.getLogger(__name__)
 
 
-def load_application(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
+def load_application(name: str, weights: str | None, labels: list[str] | None) -> Network:
     """Loads a network of keras.applications that was trained on ImageNet.
 
     `weights` is "imagenet", "random", the path of a file, or None for "imagenet"; without labels of
@@ -53,7 +53,7 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
         labels = imagenet_labels(download=weights != "random")
         if labels is None and weights == "random":
             log.warning("Classes are shown by number: random weights come without class names")
-    return Loaded(model, application.preprocess, labels)
+    return Network(name, model, application.preprocess, labels)
 
 
 @contextmanager
@@ -128,12 +128,12 @@ def _existing_weights(weights: str) -> Path:
     return Path(weights)
 
 
-def load_shapes(file: Path, weights: str | None) -> Loaded:
+def load_shapes(file: Path, weights: str | None) -> Network:
     """Loads one of the embedded networks, which know hand-drawn symbols."""
     from realtime_lrp.models.drawings import CLASSES
 
     model = load_model(file)
-    return Loaded(with_weights(model, weights), "none", list(CLASSES))
+    return Network(file.stem, with_weights(model, weights), labels=list(CLASSES))
 
 
 def with_weights(model: keras.Model, weights: str | None) -> keras.Model:

@@ -7,16 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.config.names import EMBEDDED, HUB
-from realtime_lrp.models.loaded import Loaded
+
+if TYPE_CHECKING:
+    from realtime_lrp.models.network import Network
 
 FILES = {name: ASSETS / f"{name}.keras" for name in EMBEDDED}
 """Embedded network -> its file."""
 
-Load = Callable[[str | None, list[str] | None], Loaded]
+Load = Callable[[str | None, list[str] | None], "Network"]
 """(weights, labels) -> the network.
 
 weights is "imagenet", "random", the path of a file, or None for the network's own; labels are the
@@ -31,13 +34,13 @@ class Named:
     load: Load
 
 
-def _load_embedded(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
+def _load_embedded(name: str, weights: str | None, labels: list[str] | None) -> "Network":
     from realtime_lrp.models.included import load_shapes  # here, so that the table stays light
 
     return load_shapes(FILES[name], weights)
 
 
-def _load_application(name: str, weights: str | None, labels: list[str] | None) -> Loaded:
+def _load_application(name: str, weights: str | None, labels: list[str] | None) -> "Network":
     from realtime_lrp.models.included import load_application
 
     return load_application(name, weights, labels)

@@ -10,14 +10,14 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line
-from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.network import NO_PREPROCESSING, Network
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
 log = logging.getLogger(__name__)
 
 
-def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | None) -> Network:
     """Loads a SavedModel whose operations are all on the list of those that compute.
 
     The size, (H, W), is for a signature that leaves it open; weights are refused, it has its own.
@@ -41,7 +41,7 @@ def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | 
             f"({first_line(error)}). Expected a network that its signature describes."
         ) from error
     model = keras.Model(pictures, scores, name=name)
-    return Loaded(model, prepares_itself=saved.input_type.is_integer)
+    return Network(name, model, warning="" if saved.input_type.is_integer else NO_PREPROCESSING)
 
 
 def _picture_shape(

@@ -18,7 +18,7 @@ import tensorflow as tf
 from onnx.reference import ReferenceEvaluator
 
 from realtime_lrp.errors import DamagedInputError, Error, UsageError, first_line
-from realtime_lrp.models.loaded import Loaded
+from realtime_lrp.models.network import Network
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
 from realtime_lrp.models.onnx.layers import ROWS
@@ -36,7 +36,7 @@ MAX_CONSTANT_ENTRIES = 1 << 28
 MAX_SIZES = 1000  # The most entries of a constant that may be the sizes of another one
 
 
-def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> Loaded:
+def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> Network:
     """Loads a network from an ONNX file; the size, (H, W), is for one that leaves it open.
 
     Its pictures are [B, H, W, C] whatever the file's are, prepared as torchvision's are,
@@ -57,7 +57,7 @@ def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> 
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
         scores = SavedOperations(saved, name=name, names=names)(pictures)
     prepared = "torch" if saved.input_shape[-1] == 3 else "rescale"
-    return Loaded(keras.Model(pictures, scores, name=name), preprocess=prepared)
+    return Network(name, keras.Model(pictures, scores, name=name), prepared)
 
 
 class _Reader:

@@ -1,0 +1,162 @@
+"""A network: a Keras model with its preprocessing and labels."""
+
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
+from realtime_lrp.notebook import html
+
+NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
+"""The warning of a network of which nothing says how its pictures are prepared."""
+
+
+class PixelRange(TypedDict):
+    """The range of preprocessed pixels, as keyword arguments of `Explainer`; float32 [channels]."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
+class Network:
+    """A Keras model with what is needed to feed it pictures and to name its outputs.
+
+    Notebooks show it as a table.
+
+    Attributes:
+      name: the name shown on the screen.
+      model: the Keras model, or None after an explainer has taken its weights.
+      preprocess: how pictures are prepared: "caffe" (BGR minus ImageNet's mean), "tf" (-1 to 1),
+        "torch" (0 to 1, minus the mean, divided by the deviation), "rescale" (0 to 1), "none" (0
+        to 255) or, of networks with a `scaling`, "preset".
+      labels: class names in the order of the outputs, or None if they are not known.
+      warning: why the answers may be wrong, or "".
+      channels: channels of its input; 0 means to ask the model.
+      scaling: how the preset of KerasHub that it comes from prepares pictures, or None.
+
+    Raises:
+      UsageError: there is no such preprocessing.
+    """
+
+    name: str
+    model: keras.Model | None
+    preprocess: str = "none"
+    labels: list[str] | None = None
+    warning: str = ""
+    channels: int = 0
+    scaling: Scaling | None = None
+
+    def __post_init__(self) -> None:
+        if self.preprocess not in PREPROCESSING and self.scaling is None:
+            raise unknown("preprocess", self.preprocess, PREPROCESSING)
+        object.__setattr__(self, "channels", self.channels or _channels(self.model))
+
+    def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
+        """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels].
+
+        Raises:
+          UsageError: the model reads neither colours nor luminance, or the preprocessing is for
+            colours alone.
+        """
+        if self.channels not in (1, 3):
+            raise UsageError(
+                f"The model {self.name!r} reads {self.channels} channels, which no picture has. "
+                "Prepare its input yourself, and give the model alone: Explainer(network.model)."
+            )
+        if self.scaling is not None:
+            return self.scaling(pictures)
+        if self.channels == 1 and self.preprocess in COLOUR_ONLY:
+            raise UsageError(
+                f"preprocess={self.preprocess!r} is for colours. The model {self.name!r} reads "
+                "luminance: use tf (-1 to 1), rescale (0 to 1) or none (0 to 255).",
+                "preprocess",
+            )
+        return preprocess(pictures, self.preprocess, self.channels)
+
+    def box(self) -> PixelRange:
+        """The lowest and highest values that `prepare` can return."""
+        black_and_white = np.array([[[[0, 0, 0]]], [[[255, 255, 255]]]], np.uint8)
+        ends = self.prepare(black_and_white)[:, 0, 0].numpy()
+        return PixelRange(low=ends.min(0), high=ends.max(0))
+
+    def colours(self) -> tuple[np.ndarray, np.ndarray]:
+        """The way back from the input x to colours from 0 to 255: RGB is (x - offset) @ matrix.
+
+        Returns:
+          offset, float32 [channels], and matrix, float32 [channels, 3]; luminance becomes grey.
+        """
+        black_and_colours = np.concatenate([np.zeros((1, 3)), 255 * np.eye(3)]).astype(np.uint8)
+        black, *colours = self.prepare(black_and_colours[:, None, None])[:, 0, 0].numpy()
+        of_colours = (np.stack(colours) - black) / 255  # [3, channels]
+        if self.channels == 1:
+            back = np.full((1, 3), 1 / of_colours.sum())
+        else:
+            back = np.linalg.inv(of_colours)
+        return black, back.astype(np.float32)
+
+    def __repr__(self) -> str:
+        labels = f"{len(self.labels)} labels" if self.labels else "no labels"
+        return f"<Network {self.name!r}: preprocess {self.preprocess!r}, {labels}>"
+
+    def _repr_html_(self) -> str:
+        return _network_html(self)
+
+
+def _channels(model: keras.Model | None) -> int:
+    """The channels of its input; 3 if its input is no picture, which explainers refuse later."""
+    inputs = getattr(model, "inputs", None)
+    shape: tuple[int, ...] = inputs[0].shape if inputs else ()
+    return shape[3] if len(shape) == 4 else 3
+
+
+def _network_html(network: Network) -> str:
+    """A network as HTML: input, preprocessing, labels, layers."""
+    model, preprocess, labels = network.model, network.preprocess, network.labels or []
+    colours = {1: "luminance", 3: "RGB"}.get(network.channels, f"{network.channels} channels")
+    size = _dimensions(model, "input_shape")
+    first = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
+    about = {
+        "input": f"{size} ({colours})" if size else colours,
+        "preprocess": f"{preprocess}: {PREPROCESSING.get(preprocess, 'scaled as its preset says')}",
+        "classes": _dimensions(model, "output_shape"),
+        "weights": _weights(model),
+        "labels": f"{len(labels)}: {first}" if labels else "not known",
+        "warning": network.warning or None,
+    }
+    text = html.facts(network.name, about)
+    if labels:
+        text += html.folded("all labels", html.table(("index", "label"), enumerate(labels)))
+    if model is not None:
+        rows = [
+            (
+                layer.name,
+                type(layer).__name__,
+                _dimensions(layer, "output", "shape"),
+                _weights(layer),
+            )
+            for layer in model.layers
+        ]
+        head = ("layer", "type", "output", "weights")
+        text += html.folded(f"{len(rows)} layers", html.table(head, rows))
+    return text
+
+
+def _dimensions(thing: Any, *names: str) -> str | None:
+    """A shape, found by attribute names, without the batch; None where there is no single one."""
+    try:
+        for name in names:
+            thing = getattr(thing, name)
+    except (AttributeError, ValueError):  # Keras's, for layers not called exactly once
+        return None
+    if not isinstance(thing, tuple):
+        return None
+    return " x ".join("any" if one is None else str(one) for one in thing[1:])
+
+
+def _weights(layer: keras.Layer | None) -> str | None:
+    return f"{layer.count_params():,}" if layer is not None and layer.built else None

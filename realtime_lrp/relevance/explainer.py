@@ -20,7 +20,7 @@ from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
-from realtime_lrp.relevance.export import explainer_provenance, kept_arguments, layer_rules
+from realtime_lrp.relevance.export import explainer_provenance, kept_arguments
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.compiled import (
@@ -220,7 +220,9 @@ class Explainer(ConceptViews):
         self._as_built = graph.unfolded(folded)
         for plan in plans:
             plan.back  # noqa: B018  modified weights are made now, not at the first picture
-        self.rules_by_layer = layer_rules(graph, plans[0].rules)
+        self.rules_by_layer = {
+            graph.nodes[number - 1].layer: str(rule) for number, rule in plans[0].rules.items()
+        }
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.differences = tuple(plan.difference for plan in plans)
         self.passes = sum(plan.samples for plan in plans)

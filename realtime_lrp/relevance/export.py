@@ -23,9 +23,7 @@ from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
-from realtime_lrp.relevance.rules.rules import Rule
 from realtime_lrp.system.atomic import atomic_folder
 from realtime_lrp.system.version import __version__
 
@@ -180,12 +178,6 @@ def kept_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: arguments[name] for name in (*LRP, "size", "output_activation") if name in arguments
     }
-
-
-def layer_rules(graph: Graph, rules: Mapping[int, Rule]) -> dict[str, str]:
-    """Layer -> its rule, as `rule_named` reads it; `rules` has them by output number."""
-    names = {node.output: node.layer for node in graph.nodes}
-    return {names[output]: str(rule) for output, rule in rules.items()}
 
 
 def explainer_provenance(

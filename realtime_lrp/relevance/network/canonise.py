@@ -23,9 +23,9 @@ from realtime_lrp.relevance.network.steps import (
     Move,
     Product,
     Softmax,
-    Upsample,
+    Sum,
 )
-from realtime_lrp.relevance.network.traced_steps import MatrixProduct, WeightedSum
+from realtime_lrp.relevance.network.traced_steps import MatrixProduct
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -93,9 +93,7 @@ def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
 
 def _gates(graph: Graph, producer: Node | None) -> bool:
     """Whether a tensor comes from a sigmoid, a deviation or the like, with no weights between."""
-    passing = (
-        Elementwise, Move, Pool, GlobalPool, Upsample, WeightedSum,
-    )  # fmt: skip
+    passing = (Elementwise, Move, Sum, Pool, GlobalPool)
     while producer is not None:
         if isinstance(producer.step, Deviation):
             return True

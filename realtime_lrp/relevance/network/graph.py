@@ -220,14 +220,8 @@ class Graph:
         Where `joined`, a layer with weights also computes the ReLU that is its only reader. The
         tensor between the two, which no rule and no gradient needs, is then the rectified one.
         """
-        return self.go_on({0: x}, self.nodes, joined)
-
-    def go_on(
-        self, tensors: Mapping[int, tf.Tensor], nodes: Sequence[Node], joined: bool = True
-    ) -> dict[int, tf.Tensor]:
-        """Runs some of the nodes, in order, on what they read; returns all tensors by number."""
-        tensors = dict(tensors)
-        for node in nodes:
+        tensors = {0: x}
+        for node in self.nodes:
             if node.output in tensors:
                 continue
             step = self._exact_steps.get(node.output, node.step)

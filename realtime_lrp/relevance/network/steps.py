@@ -156,10 +156,17 @@ class Deviation(Elementwise):
 class Move(Step):
     """Moves, repeats, picks or cuts off entries, or adds zeros: relevance goes to where they were.
 
-    A kind differs only in `forward`; relevance goes back through its adjoint.
+    It is a function of its inputs, or a kind with a `forward` of its own; relevance goes back
+    through its adjoint.
     """
 
     keeps_sign = True
+
+    def __init__(self, function: Callable[..., tf.Tensor]) -> None:
+        self.function = function
+
+    def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
+        return self.function(*inputs)
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return self.gradient(inputs, output, relevance)
@@ -200,34 +207,16 @@ class Permute(Move):
         return tf.transpose(a, self.order)
 
 
-class Upsample(Sum):
-    """More rows and columns; each input gets the relevance of what the outputs took from it."""
+class Interpolation(Sum):
+    """More rows and columns, each a mean of its neighbours, as `function` computes them."""
 
     keeps_sign = True
 
-    def __init__(self, factor: Sequence[int], method: str) -> None:
-        self.factor = factor
-        self.method = method
-        self.shares = method == "bilinear"
+    def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+        self.function = function
 
     def forward(self, a: tf.Tensor) -> tf.Tensor:
-        size = [n * factor for n, factor in zip(a.shape[1:3], self.factor, strict=True)]
-        return tf.image.resize(a, size, self.method)
-
-    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
-        back = super().relevance if self.shares else self.gradient
-        return back(inputs, output, relevance)
-
-
-class Cropping(Move):
-    """Cuts off rows and columns at the edges."""
-
-    def __init__(self, cropping: Sequence[Sequence[int]]) -> None:
-        (self.top, self.bottom), (self.left, self.right) = cropping
-
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        rows, columns = a.shape[1] - self.bottom, a.shape[2] - self.right
-        return a[:, self.top : rows, self.left : columns]
+        return self.function(a)
 
 
 class ZeroPadding(Move):

@@ -60,7 +60,7 @@ class Operation(Step):
         return tf.ones([1, *kept_shape(self.shapes[-1])])
 
 
-class Movement(Move, Operation):
+class Movement(Operation, Move):
     """An operation that moves, repeats or picks entries."""
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:

@@ -124,7 +124,18 @@ def _flatten_pooled(layer: keras.Layer) -> list[steps.Step]:
 def _upsampling(layer: keras.Layer) -> list[steps.Step]:
     if layer.interpolation not in ("nearest", "bilinear"):
         raise UnsupportedLayerError(layer, f"interpolation {layer.interpolation!r} has no rule")
-    return [steps.Upsample(layer.size, layer.interpolation)]
+
+    def resized(a: tf.Tensor) -> tf.Tensor:
+        size = [n * factor for n, factor in zip(a.shape[1:3], layer.size, strict=True)]
+        return tf.image.resize(a, size, layer.interpolation)
+
+    kind = steps.Move if layer.interpolation == "nearest" else steps.Interpolation
+    return [kind(resized)]
+
+
+def _cropping(layer: keras.Layer) -> list[steps.Step]:
+    (top, bottom), (left, right) = layer.cropping
+    return [steps.Move(lambda a: a[:, top : a.shape[1] - bottom, left : a.shape[2] - right])]
 
 
 def _average(layer: keras.Layer) -> list[steps.Step]:
@@ -241,7 +252,7 @@ LAYERS: dict[type, Translation] = {
     keras.layers.Reshape: lambda x: [steps.Reshape(x.target_shape)],
     keras.layers.Permute: lambda x: [steps.Permute([0, *x.dims])],
     keras.layers.ZeroPadding2D: lambda x: [steps.ZeroPadding(x.padding)],
-    keras.layers.Cropping2D: lambda x: [steps.Cropping(x.cropping)],
+    keras.layers.Cropping2D: _cropping,
     keras.layers.UpSampling2D: _upsampling,
     keras.layers.Activation: lambda x: _activation(x) or [steps.Identity()],
     keras.layers.ReLU: _relu,

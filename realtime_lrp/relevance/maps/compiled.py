@@ -15,10 +15,10 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.relevance.maps.plan import MethodResult, Numbered, Plan
+from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import BIASES, Graph
+from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.system.memory import available_bytes, gib
 
 
@@ -38,7 +38,7 @@ class Explained(NamedTuple):
     # float32 [B, 2]: what is explained, its sum over the classes and the sum of its magnitude
     explained: tf.Tensor
     maps: list[tf.Tensor]  # float32 [B, H, W, C] each
-    accounts: list[tf.Tensor]  # float32 [B, 3] each, see `account`
+    accounts: list[tf.Tensor]  # float32 [B, 3] each, see `MethodResult`
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
 
@@ -106,28 +106,12 @@ def explain_function(
             scores,
             tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1),
             maps,
-            [account(result, graph.output) for result in results],
+            [result.account for result in results],
             [after(relevance) for relevance in maps] if after else [],
             of_layer(tensors, results[0].parts, *further) if of_layer else (),
         )
 
     return explain
-
-
-def account(result: MethodResult, output: int) -> tf.Tensor:
-    """What started: its sum and the sum of its magnitude; and what biases took. float32 [B, 3].
-
-    For integrated gradients it is what their sum should be, the difference of the scores.
-    `output` is the number of the network's output.
-    """
-    if result.difference is not None:
-        none = tf.zeros_like(result.difference)
-        return tf.stack([result.difference, tf.abs(result.difference), none], -1)
-    parts = result.parts
-    begin = tf.cast(parts[output][0].tensor, tf.float32)
-    started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
-    taken = [part.tensor for part in parts.get(BIASES, ())]
-    return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
 
 
 def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Tensor:

@@ -16,7 +16,7 @@ from realtime_lrp.relevance.maps.perturbed import (
     mean_gradients,
 )
 from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts
+from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Node, Part, Parts
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Tensors, relevance_of
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
@@ -86,9 +86,10 @@ class MethodResult(NamedTuple):
 
     relevance: tf.Tensor  # the map, shaped like x
     parts: Parts  # what arrived at each tensor and at biases
-    # float32 [B], what the sum of integrated gradients should be: by how much the explained scores
-    # differ from those of the baseline. None for other methods
-    difference: tf.Tensor | None = None
+    # float32 [B, 3]: what started, its sum and the sum of its magnitude; and what biases took. Of
+    # integrated gradients what their sum should be: by how much the explained scores differ from
+    # those of the baseline
+    account: tf.Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,10 @@ class Plan:
         method, graph = self.method, self.graph
         parts = [self.parts(tensors, target) for target in targets]
         if not method.perturb:
-            return [MethodResult(method.finish(self, x, tensors, one), one) for one in parts]
+            return [
+                MethodResult(method.finish(self, x, tensors, one), one, self._account(one))
+                for one in parts
+            ]
         origin = self.baseline(x) if method.from_baseline else tf.zeros_like(x)
         begins = [one[graph.output][0].tensor for one in parts]
         means = mean_gradients(
@@ -152,10 +156,17 @@ class Plan:
             chunk_size(self.samples, self.activations),
             first_linear(graph) if self.options.keep >= 1 else [],
         )  # fmt: skip
-        arrived = [{0: [Part(mean)]} for mean in means]
-        maps = [method.finish(self, x - origin, tensors, one) for one in arrived]
-        differences = self._differences(tensors, origin, begins)
-        return list(map(MethodResult, maps, parts, differences))
+        number, rise = graph.differentiated(), None
+        if self.difference and number is not None:
+            end, start = (tf.cast(a[number], tf.float32) for a in (tensors, graph.forward(origin)))
+            rise = end - start
+        return [
+            MethodResult(
+                method.finish(self, x - origin, tensors, {0: [Part(mean)]}), one,
+                self._account(one, rise),
+            )
+            for mean, one in zip(means, parts, strict=True)
+        ]  # fmt: skip
 
     def parts(self, tensors: Numbered, target: Target) -> Parts:
         """What arrives at each tensor, and at biases."""
@@ -169,17 +180,15 @@ class Plan:
         begin = self.method.start(scores, target)
         return begin if self.signs is None else with_signs_of(tensors[self.signs], begin)
 
-    def _differences(
-        self, tensors: Numbered, origin: tf.Tensor, begins: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor | None]:
-        """By how much the explained scores differ from those of the baseline, for each target."""
-        number = self.graph.differentiated()
-        if not self.difference or number is None:
-            return [None] * len(begins)
-        end, start = (
-            tf.cast(one[number], tf.float32) for one in (tensors, self.graph.forward(origin))
-        )
-        return [tf.reduce_sum(begin * (end - start), -1) for begin in begins]
+    def _account(self, parts: Parts, rise: tf.Tensor | None = None) -> tf.Tensor:
+        """The account of what arrived; `rise` is by how much logits differ from a baseline's."""
+        begin = tf.cast(parts[self.graph.output][0].tensor, tf.float32)
+        if rise is not None:
+            difference = tf.reduce_sum(begin * rise, -1)
+            return tf.stack([difference, tf.abs(difference), tf.zeros_like(difference)], -1)
+        started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
+        taken = [part.tensor for part in parts.get(BIASES, ())]
+        return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:

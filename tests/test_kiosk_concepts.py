@@ -10,16 +10,16 @@ from test_kiosk_parts import Thread
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions
-from realtime_lrp.commands.kiosk.concepts import (
+from realtime_lrp.commands.kiosk.pages import (
     ANSWER_S,
     CONCEPT_S,
     FORGIVEN_S,
     WAIT_S,
     ConceptPage,
     ConceptTurns,
+    Moment,
     ShownConcept,
 )
-from realtime_lrp.commands.kiosk.page import Moment
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult

@@ -153,7 +153,7 @@ def main():
     from realtime_lrp.system import memory
 
     memory.limit_kept_memory()
-    from realtime_lrp.commands.kiosk import concepts, settings, start
+    from realtime_lrp.commands.kiosk import pages, settings, start
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error
     from realtime_lrp.system.program import set_verbosity
@@ -162,7 +162,7 @@ def main():
     folder, words = Path(sys.argv[1]), sys.argv[2:]
     file = words.pop(0) if words and words[0].endswith(".yaml") else None
     wall = Wall()
-    concepts.ANSWER_S, concepts.CONCEPT_S, concepts.REST_S = 1.5, 2.0, 30.0  # shown more often
+    pages.ANSWER_S, pages.CONCEPT_S, pages.REST_S = 1.5, 2.0, 30.0  # shown more often
 
     class Watched(Kiosk):
         """The exhibit, sampled."""

@@ -14,8 +14,7 @@ from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_op
 from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
-from realtime_lrp.commands.kiosk.page import Moment
-from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of
+from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import (
     Screen,
     ScreenArtist,

@@ -20,7 +20,8 @@ os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 if TYPE_CHECKING:
     from realtime_lrp.engine.pictures import fit, overlay
     from realtime_lrp.errors import Error
-    from realtime_lrp.models.networks import Network, load_network
+    from realtime_lrp.models.network import Network
+    from realtime_lrp.models.networks import load_network
     from realtime_lrp.relevance.concepts.concepts import Concepts
     from realtime_lrp.relevance.explainer import Explainer
     from realtime_lrp.relevance.explanation import Answer, Explanation
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
 _WHERE = {
     "realtime_lrp.errors": ("Error",),
-    "realtime_lrp.models.networks": ("Network", "load_network"),
+    "realtime_lrp.models.network": ("Network",),
+    "realtime_lrp.models.networks": ("load_network",),
     "realtime_lrp.engine.pictures": ("fit", "overlay"),
     "realtime_lrp.relevance.maps.account": ("Account",),
     "realtime_lrp.relevance.rules.composites": ("COMPOSITES", "Composite"),

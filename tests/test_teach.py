@@ -15,7 +15,8 @@ from realtime_lrp.commands import teach as taught_by
 from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawings import CLASSES, drawings
-from realtime_lrp.models.networks import Network, load_network
+from realtime_lrp.models.network import Network
+from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.taught_file import VECTORS
 from realtime_lrp.models.teaching import CHANGES, Features, Lesson, Showing
 

@@ -33,7 +33,7 @@ from realtime_lrp.engine.result import (
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.models.networks import Network
+from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.concepts.concepts import Peaks
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_text

@@ -9,7 +9,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.models.networks import Network
+from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.colormaps import Colormap

@@ -16,7 +16,7 @@ import numpy as np
 
 from realtime_lrp.config.names import HUB
 from realtime_lrp.errors import UsageError
-from realtime_lrp.models.networks import Network
+from realtime_lrp.models.network import Network
 
 NOTHING = "nothing"  # the class of the empty scene
 FEWEST = 5  # pictures that each class needs

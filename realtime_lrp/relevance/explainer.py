@@ -58,7 +58,7 @@ from realtime_lrp.relevance.rules.layer_contexts import (
 from realtime_lrp.relevance.rules.rules import Rule
 
 if TYPE_CHECKING:
-    from realtime_lrp.models.networks import Network
+    from realtime_lrp.models.network import Network
 
 
 class Explainer(ConceptViews):

@@ -3,9 +3,8 @@
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -134,22 +133,20 @@ class Best:
         self.found = np.take_along_axis(self.found, order, axis=1)
 
 
-@dataclass(eq=False)
 class Ranking:
-    """What is known of the channels of a layer."""
+    """What is known of the channels of a layer.
 
-    relevant: Best  # pictures with the largest shares (`shares_of`)
-    activating: Best  # pictures with the largest activation anywhere
-    # int64 [channels], in how many pictures a channel was among the `OFTEN` largest
-    often: np.ndarray
-    # float64 [classes, channels], positive shares summed over the pictures of a class
-    by_class: np.ndarray
+    Attributes:
+      relevant, activating: pictures with the largest shares (`shares_of`), and with the largest
+        activation anywhere.
+      often: int64 [channels], in how many pictures a channel was among the `OFTEN` largest.
+      by_class: float64 [classes, channels], positive shares summed over the pictures of a class.
+    """
 
-    @classmethod
-    def empty(cls, channels: int, classes: int) -> Self:
-        """Of no picture yet."""
-        often, by_class = np.zeros(channels, np.int64), np.zeros((classes, channels))
-        return cls(Best(channels), Best(channels), often, by_class)
+    def __init__(self, channels: int, classes: int):
+        self.relevant, self.activating = Best(channels), Best(channels)
+        self.often: np.ndarray = np.zeros(channels, np.int64)
+        self.by_class: np.ndarray = np.zeros((classes, channels))
 
     def add(self, first: int, peaks: Peaks, scores: np.ndarray) -> None:
         """Takes pictures into account, from the `first` number on; scores float32 [B, classes]."""
@@ -209,7 +206,7 @@ class Making:
         counts = engine.explainer.channel_counts()
         self._layers, self._counts = tuple(layers), counts
         self.rankings = {
-            layer: Ranking.empty(counts[layer], engine.explainer.classes) for layer in layers
+            layer: Ranking(counts[layer], engine.explainer.classes) for layer in layers
         }
         self.not_finite = 0
         self._places: list[Place] = []  # of each picture that was looked at, and its thumbnail

@@ -40,9 +40,9 @@ class Metric:
     what needs more than these."""
 
     @property
-    def direction(self) -> str:
-        """Which values are good."""
-        return "high" if self.high_is_good else "low"
+    def label(self) -> str:
+        """Its name, and which values are good."""
+        return f"{self.name}, {'high' if self.high_is_good else 'low'} is good"
 
     def described(self) -> dict[str, Any]:
         """What the JSON file says of it."""

@@ -101,8 +101,8 @@ def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
         for number, row in enumerate(rows):
             if row["name"] != CHANCE and None not in (row.get(across), row.get(up)):
                 _point(axes, row, across, up, number)
-        axes.set_xlabel(_axis_label(across))
-        axes.set_ylabel(_axis_label(up))
+        axes.set_xlabel(METRICS[across].label)
+        axes.set_ylabel(METRICS[up].label)
         axes.grid(alpha=0.3)
         axes.locator_params(nbins=6)  # labels of small figures are long
     handles = {
@@ -125,11 +125,6 @@ def _point(axes: "Axes", row: Mapping[str, Any], across: str, up: str, number: i
         label=row["name"], marker=MARKERS[number % len(MARKERS)], ms=7, mec="white", mew=0.7,
         color=colormaps["tab20"](shade), lw=0, elinewidth=0.8, alpha=0.9,
     )  # fmt: skip
-
-
-def _axis_label(key: str) -> str:
-    metric = METRICS[key]
-    return f"{metric.name}, {metric.direction} is good"
 
 
 def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:

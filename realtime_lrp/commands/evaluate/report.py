@@ -157,9 +157,7 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
         name = f"{row['name']} !" if row.get("flooded") else row["name"]
         table.add_row(name, *(_cell(row, key, report) for key in metrics))
     title = f"{report['network']}, {pictures_in_words(report)}; the object: {report['object']}"
-    explanations = [
-        f"{m.heading:7} {m.name}, {m.direction} is good: {m.meaning}" for m in metrics.values()
-    ]
+    explanations = [f"{m.heading:7} {m.label}: {m.meaning}" for m in metrics.values()]
     if fewer := fewer_pictures(report):
         explanations.append(f"n       pictures with a value, where not all: {'; '.join(fewer)}")
     explanations += [

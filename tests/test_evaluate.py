@@ -167,6 +167,7 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, tmp_path):
 
 
 @pytest.mark.release
+@pytest.mark.usefixtures("compiled")
 def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_path):
     """Every figure is there and within its bounds; composites for transformers are left out."""
     words = with_boxes({"a.png": {"box": LEFT}, "c.png": {"box": [10, 4, 30, 20]}})

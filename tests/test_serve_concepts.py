@@ -33,7 +33,7 @@ def panel_of(*rows, note=""):
             ConceptRow(channel, f"channel {channel}", share, f"{share:.0%}", intensity, (), False)
         )
     picture = np.full((60, 80, 3), 90, np.uint8)
-    return ConceptPanel("conv", picture, (*made, None), LOOK, False, note)
+    return ConceptPanel("conv", picture, tuple(made), LOOK, False, note)
 
 
 def parts_of(message):

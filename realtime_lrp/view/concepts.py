@@ -77,7 +77,7 @@ class ConceptPanel:
 
     title: str  # the layer
     picture: np.ndarray  # uint8 [h, w, 3] RGB, the explained region
-    rows: tuple[ConceptRow | None, ...]  # the channels; None leaves a row empty
+    rows: tuple[ConceptRow, ...]  # the channels, `ROWS` at most
     look: Look
     signed: bool  # whether maps can be negative
     note: str = ""  # what stands in place of the rows, or ""
@@ -183,8 +183,7 @@ class ConceptArtist:
             draw_parts(image, note, x0 + pad, y1 + round(0.35 * letters), width)
             return
         for row, box in zip(panel.rows, place.rows, strict=False):
-            if row is not None:
-                self._draw_row(image, panel, row, place, box, letters)
+            self._draw_row(image, panel, row, place, box, letters)
 
     def _draw_row(
         self,

@@ -32,6 +32,7 @@ class Menu:
     cursor: int = 0  # its position among the entries found
 
     least = WIDTH  # letters that the column needs beside the picture
+    head = ("", "")  # lines above the entries, in which keys are told
 
     def found(self) -> Sequence[Any]:
         """The entries that fit what was typed."""
@@ -39,10 +40,6 @@ class Menu:
 
     def texts(self, entry: Any) -> tuple[str, str]:
         """What stands at the left and at the right of an entry's line."""
-        raise NotImplementedError
-
-    def head(self) -> list[str]:
-        """Lines above the entries, in which keys are told."""
         raise NotImplementedError
 
     def empty(self) -> str:
@@ -94,7 +91,7 @@ class Menu:
         draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
 
     def _head(self, size: int, count: int) -> list[Part]:
-        lines = [line(text, "", size, DIM) for text in self.head()]
+        lines = [line(text, "", size, DIM) for text in self.head]
         typed = f"> {self.typed}_   ({min(self.cursor + 1, count)} of {count})"
         lines.append(line(typed, "", size))
         if not count:
@@ -121,7 +118,7 @@ class ClassList(Menu):
     # float32 [classes], the present ones
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
-    least = 13
+    least, head = 13, ("Enter: explain it    Esc: back", "Tab: against the present class")
 
     def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
         """The list with other scores; an empty list gets its entries."""
@@ -143,9 +140,6 @@ class ClassList(Menu):
         index, label = entry
         return f"{index}  {label.replace('_', ' ')}", percent(float(self.scores[index]))
 
-    def head(self) -> list[str]:
-        return ["Enter: explain it    Esc: back", "Tab: against the present class"]
-
     def empty(self) -> str:
         return "no class of this name" if self.entries else "the classes come with the first map"
 
@@ -156,14 +150,13 @@ class CommandBox(Menu):
 
     commands: tuple[Command, ...] = COMMANDS
 
+    head = "Type a few words, such as outline.", "Enter or a click: do it    Esc: back"
+
     def found(self) -> list[Command]:
         return find(self.typed, self.commands)
 
     def texts(self, entry: Command) -> tuple[str, str]:
         return entry.meaning, key_text(entry.keys)
-
-    def head(self) -> list[str]:
-        return ["Type a few words, such as outline.", "Enter or a click: do it    Esc: back"]
 
     def empty(self) -> str:
         return "no command has these words"

@@ -171,7 +171,7 @@ class SplitScene:
         if self.place is None or self.concepts is None:
             return ()
         pairs = zip(self.place.rows, self.concepts.rows, strict=False)
-        return tuple((box, row.channel) for box, row in pairs if row)
+        return tuple((box, row.channel) for box, row in pairs)
 
     @property
     def free(self) -> Box:

@@ -259,7 +259,7 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
     """What a page shows of the channels: JSON, and their maps side by side as one JPEG."""
     known = gallery.channels(panel.title) if gallery else {}
     pictured = {channel for channel, one in known.items() if one.relevant}
-    rows = [one for one in panel.rows if one is not None and not panel.note]
+    rows = () if panel.note else panel.rows
     entries = [
         {
             "channel": one.channel,

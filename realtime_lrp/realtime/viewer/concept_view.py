@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
-from realtime_lrp.view.concepts import ROWS, ConceptPanel, ConceptRow
+from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.overlay import Scale, intensity
 
@@ -30,8 +30,6 @@ NO_MAP = "no map: "  # stands before the name of a channel whose relevance biase
 MADE_WITH = "Pictures made with {}: they may mislead"
 """The warning of a gallery that was not made with the network."""
 
-Channels = tuple[int | None, ...]
-
 
 class ConceptView:
     """The panel of the first network: which channel has which row, and its averaged share."""
@@ -45,7 +43,7 @@ class ConceptView:
 
     def _start_over(self, series: tuple[object, ...]) -> None:
         self._series = series
-        self._channels: Channels = (None,) * ROWS
+        self._channels: list[int] = []
         self._figures: dict[int, str] = {}
         self._scale, self._figures_at = Scale(), 0.0
 
@@ -99,18 +97,17 @@ class ConceptView:
             return replace(panel, note=found.problem)
         return replace(panel, rows=self._rows(explained, found))
 
-    def _rows(
-        self, explained: ExplainedFrame, found: ConceptResult
-    ) -> tuple[ConceptRow | None, ...]:
+    def _rows(self, explained: ExplainedFrame, found: ConceptResult) -> tuple[ConceptRow, ...]:
         request, engine = explained.request, explained.engine
         gallery = engine.gallery
         series = engine, request.target, found.layer, explained.frame.source
         if series != self._series:
             self._start_over(series)
         frozen, steady, now = request.frame is not None, explained.shares, time.monotonic()
+        maps = {one.channel: one for one in found.maps}
         shares = {
-            one.channel: one.share if steady is None else float(steady[one.channel])
-            for one in found.maps
+            channel: one.share if steady is None else float(steady[channel])
+            for channel, one in maps.items()
         }
         if frozen or now - self._figures_at > FIGURES_S:
             self._figures, self._figures_at = {}, now
@@ -119,39 +116,37 @@ class ConceptView:
             channel: abs(share) * (NAMED if gallery and gallery.name(found.layer, channel) else 1)
             for channel, share in shares.items()
         }
-        self._channels = sorted_rows(() if frozen else self._channels, ranks)
+        self._channels = sorted_rows([] if frozen else self._channels, ranks)
         scale, inner = self._scale(found.scale), explained.result.region.inner
         followed = request.concepts and request.concepts.channel
 
-        def row(channel: int | None) -> ConceptRow | None:
-            if (one := found.of(channel)) is None:
-                return None
-            name = name_of(engine, found.layer, one.channel)
+        def row(channel: int) -> ConceptRow:
+            one, name = maps[channel], name_of(engine, found.layer, channel)
             return ConceptRow(
-                channel=one.channel,
+                channel=channel,
                 name=NO_MAP + name if one.without_map else name,
-                share=shares[one.channel],
-                figure=self._figures[one.channel],
+                share=shares[channel],
+                figure=self._figures[channel],
                 intensity=intensity(one.strength, inner, one.scale / scale),
-                pictures=gallery.pictures(found.layer, one.channel) if gallery else (),
-                followed=one.channel == followed,
+                pictures=gallery.pictures(found.layer, channel) if gallery else (),
+                followed=channel == followed,
             )
 
         return tuple(map(row, self._channels))
 
 
-def sorted_rows(before: Channels, ranks: Mapping[int, float]) -> Channels:
+def sorted_rows(before: Sequence[int], ranks: Mapping[int, float]) -> list[int]:
     """The channel of each row, the largest rank first.
 
     A row moves up only past one that is `SWAPPED` times smaller, so that flicker moves none.
     """
-    order = [one for one in before if one is not None and one in ranks]
+    order = [one for one in before if one in ranks]
     order += [one for one in ranks if one not in before]
     for _ in order:
         for n in range(1, len(order)):
             if ranks[order[n]] > SWAPPED * ranks[order[n - 1]]:
                 order[n - 1 : n + 1] = order[n], order[n - 1]
-    return (*order, *(None,) * (ROWS - len(order)))
+    return order
 
 
 def name_of(engine: Engine, layer: str, channel: int) -> str:

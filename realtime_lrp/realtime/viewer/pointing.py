@@ -47,25 +47,18 @@ def paint_on_canvas(
 
     Where the stroke leads out of a picture, or from one to another, each picture gets its part.
     """
+    if state.shown is None:
+        return state
+    shape, drawn = state.shown.value.shape, False
+    mask = np.zeros(shape[:2], np.uint8) if state.mask is None else state.mask.astype(np.uint8)
     for box in state.pictures:
         x0, y0, x1, y1 = box
         inside, first, last = cv2.clipLine((x0, y0, x1 - x0, y1 - y0), start, end)
-        if inside and state.shown:
-            shape = state.shown.value.shape
-            state = paint(state, _pixel(shape, box, first), _pixel(shape, box, last), cover)
-    return state
-
-
-def paint(
-    state: ViewerState, start: tuple[int, int], end: tuple[int, int], cover: bool
-) -> ViewerState:
-    """Covers or uncovers the picture along a straight stroke, in pixels of the picture."""
-    if state.shown is None:
-        return state
-    shape = state.shown.value.shape[:2]
-    mask = np.zeros(shape, np.uint8) if state.mask is None else state.mask.astype(np.uint8)
-    _draw_stroke(mask, start, end, brush_radius(state), int(cover))
-    return state.with_mask(mask.astype(bool) if mask.any() else None)
+        if inside:
+            ends = _pixel(shape, box, first), _pixel(shape, box, last)
+            _draw_stroke(mask, *ends, brush_radius(state), int(cover))
+        drawn = drawn or inside
+    return state.with_mask(mask.astype(bool) if mask.any() else None) if drawn else state
 
 
 def brush_radius(state: ViewerState) -> int:
@@ -81,9 +74,12 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
     pointer, controls = state.pointer, state.controls(now)
     busy = now >= pointer.until or pointer.holds not in ("", "picture")
     over_controls = controls is not None and controls.at(pointer.x, pointer.y) != ""
-    if busy or over_controls or state.menu:
+    if busy or over_controls or state.menu or not state.shown:
         return None
-    return _picture_at_pointer(state)
+    for box in state.pictures:
+        if contains(box, pointer.x, pointer.y):
+            return box, _pixel(state.shown.value.shape, box, (pointer.x, pointer.y))
+    return None
 
 
 def progress(timeline: Timeline) -> Progress:
@@ -135,16 +131,6 @@ def _draw_stroke(
         side = radius / length * np.array([-along[1], along[0]])
         corners = np.array([start + side, end + side, end - side, start - side])
         cv2.fillConvexPoly(mask, np.rint(16 * corners).astype(np.int32), value, shift=4)
-
-
-def _picture_at_pointer(state: ViewerState) -> tuple[Box, tuple[int, int]] | None:
-    x, y = state.pointer.x, state.pointer.y
-    if state.shown is None:
-        return None
-    for box in state.pictures:
-        if contains(box, x, y):
-            return box, _pixel(state.shown.value.shape, box, (x, y))
-    return None
 
 
 def _pixel(shape: tuple[int, ...], box: Box, position: tuple[int, int]) -> tuple[int, int]:

@@ -54,7 +54,6 @@ class Engine:
     """A network with its explainer on a device, ready for pictures.
 
     Args:
-      config: the effective configuration.
       moving: whether the maps are watched as a moving picture. Only then may `auto` precision be
         the quicker one.
       keep_model: whether the Keras model stays if it is small, for `variant` and `with_config`.
@@ -66,13 +65,8 @@ class Engine:
 
     Attributes:
       config: the configuration that it was built for; `lrp.composite` is what `auto` became.
-      also: the additional maps, methods or composites.
       auto_composite: what `lrp.composite: auto` is here.
-      network: what is explained.
-      files: what it was read from.
-      explainer: explains it as configured.
-      concepts: what explains channels too, and which layers have some.
-      device: "CPU" or the GPU's name.
+      files: what the network was read from.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
         copies one batch while it computes the next. A CPU is done when `begin` returns, unless it

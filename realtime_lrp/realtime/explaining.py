@@ -21,7 +21,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.in_flight import share_cores
-from realtime_lrp.engine.result import Begun, ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
@@ -116,8 +116,8 @@ class RelevanceThread:
         self._error: Exception | None = None
         self._failure: Exception | None = None
         self._stop = threading.Event()
-        # maps that are computed, oldest first, and what shows each and returns its seconds
-        self._in_flight: deque[tuple[Begun, Callable[[Result], float]]] = deque()
+        # of maps that are computed, oldest first: whether it is done, and what finishes it
+        self._in_flight: deque[tuple[Callable[[], bool], Callable[[], float]]] = deque()
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
         self._shares = SteadyShares()
@@ -216,14 +216,13 @@ class RelevanceThread:
         in_flight, frame, asked = self._in_flight, request.frame, self._possible(request, engine)
         if frame is None:
             with self.waiting:
-                done = bool(in_flight) and in_flight[0][0].done()
-                timeout_s = 0 if done else POLL_S if in_flight else IDLE_S
+                timeout_s = 0 if self._done() else POLL_S if in_flight else IDLE_S
                 frame = self._frames.newest(self._number, timeout_s)
             if frame is None and self._asks_otherwise(asked, engine):
                 frame = self._frames.newest()
         elif self._last == (frame.number, asked, engine):
             frame = None
-            if not (in_flight and in_flight[0][0].done()):
+            if not self._done():
                 with self.waiting:
                     self._stop.wait(POLL_S if in_flight else IDLE_S / 4)
         if frame is not None:
@@ -232,13 +231,17 @@ class RelevanceThread:
             self._number, self._last = frame.number, (frame.number, asked, engine)
             in_flight.append(self._start(frame, asked, engine))
         full = len(in_flight) >= engine.in_flight
-        if full or (in_flight and frame is None and in_flight[0][0].done()):
-            seconds = self._finish_oldest()
+        if full or (frame is None and self._done()):
+            seconds = in_flight.popleft()[1]()
             preparing = bool(self.engine_cache and self.engine_cache.preparing)
             if others := preparing + self.others():
                 while in_flight:  # else these maps would be old ones after the rest
-                    self._finish_oldest()
+                    in_flight.popleft()[1]()
                 self._stop.wait(min(others * seconds, REST_S))
+
+    def _done(self) -> bool:
+        """Whether the oldest map in flight is computed."""
+        return bool(self._in_flight) and self._in_flight[0][0]()
 
     def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:
         """Whether the newest frame was explained for another request: a photo stays for seconds."""
@@ -252,8 +255,8 @@ class RelevanceThread:
 
     def _start(
         self, frame: Item[np.ndarray], request: MapRequest, engine: Engine
-    ) -> tuple[Begun, Callable[[Result], float]]:
-        """Starts a map; returns it with what shows it."""
+    ) -> tuple[Callable[[], bool], Callable[[], float]]:
+        """Starts a map; returns whether it is done, and what shows it and returns its seconds."""
         start, concepts = time.monotonic(), request.concepts
         picture = covered(frame.value, request.mask)
         series = None  # whose shares of channels are averaged
@@ -262,7 +265,8 @@ class RelevanceThread:
         prior = self._shares.prior(series, start)
         begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
 
-        def show(result: Result) -> float:
+        def finish() -> float:
+            (result,) = begun()
             found = result.concepts
             explained = ExplainedFrame(
                 frame=frame,
@@ -286,13 +290,7 @@ class RelevanceThread:
             self.maps.put(explained, frame.time)
             return now - start
 
-        return begun, show
-
-    def _finish_oldest(self) -> float:
-        """Waits for a map and shows it; returns the seconds that it took."""
-        begun, show = self._in_flight.popleft()
-        (result,) = begun()
-        return show(result)
+        return begun.done, finish
 
     @staticmethod
     def _uncovered(

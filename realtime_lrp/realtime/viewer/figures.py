@@ -221,14 +221,13 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
 
     Where one class is set against another, both are named: warm colours are for the first.
     """
-    from realtime_lrp.relevance.maps.methods import METHODS  # imports TensorFlow, loaded by now
-
     if panel.intensity.ndim == 3:
         return None
     colormap, sides = look.named(panel.signed), _sides(explained)
     if not look.colours(panel.signed).signed:
         return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")
-    by_gradient = panel.name in METHODS and not METHODS[panel.name].by_rules
+    maps = explained.result.maps
+    by_gradient = any(one.name == panel.name and not one.kind.by_rules for one in maps)
     if sides:
         verb = "raises" if by_gradient else "for"
         return Legend(colormap, f"{verb} {sides[1]}", f"{verb} {sides[0]}")

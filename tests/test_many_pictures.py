@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from realtime_lrp.errors import DamagedInputError, InternalError, OutputError, UnavailableError
-from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.resume import Journal
+from realtime_lrp.results.tally import Tally
 from realtime_lrp.video import picture_process, untrusted
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import read_pages, read_picture
@@ -74,14 +74,15 @@ def test_the_worst_failure_decides_the_exit_code(caplog, tmp_path):
     """Faults of the program first, then outputs, then memory, then damaged files."""
     errors = [DamagedInputError("d"), UnavailableError("u"), OutputError("o"), TypeError("t")]
     for count, code in enumerate((65, 69, 73, 70), 1):
-        failures = Failures(9, "pictures explained")
+        tally = Tally(9, "pictures explained")
+        tally.finished = 9 - count
         for error in errors[:count]:
-            failures.add(tmp_path / "x.png", error)
+            tally.failed(tmp_path / "x.png", error)
         with pytest.raises(Exception, match=f"{9 - count} of 9 .* {count} failed") as raised:
-            failures.raise_worst(9 - count)
+            tally.raise_worst()
         assert raised.value.exit_code == code
     assert "x.png: d" in caplog.messages and "x.png: unexpected TypeError: t" in caplog.text
-    Failures(9, "pictures explained").raise_worst(9)
+    Tally(9, "pictures explained").raise_worst()
 
 
 def test_bad_pictures_are_named_and_the_rest_is_done(run, words, folders):

@@ -23,9 +23,9 @@ from realtime_lrp.results.companions import (
     map_record,
     raw_map_arrays,
 )
-from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
 from realtime_lrp.results.summary import Timeline, write_summary
+from realtime_lrp.results.tally import Tally
 from realtime_lrp.system.atomic import atomic_file, refuse_link
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import encode_picture, mirrored, read_pages
@@ -77,7 +77,7 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
         batch = Batch(config, options, dict(zip(sources, targets, strict=True)), companions)
         yield from batch.run()
         companions.finish()
-    batch.raise_worst()
+    batch.tally.raise_worst()
 
 
 def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> dict[str, Path]:
@@ -109,8 +109,7 @@ class Batch:
         self._single = len(targets) == 1
         with_journal = options.resume or not self._single
         self._journal = Journal(next(iter(targets.values())).parent) if with_journal else None
-        self._failures = Failures(len(targets), "pictures explained")
-        self._finished = 0
+        self.tally = Tally(len(targets), "pictures explained")
         self._with_pages: list[Path] = []
         self._job: Job | None = None
 
@@ -123,29 +122,25 @@ class Batch:
                 try:
                     finished = not all_pages and self._is_finished(source, target, 1)
                 except Error as error:
-                    self._note_failed(source, error)
+                    self.tally.failed(source, error)
                     continue
                 if finished:
-                    self._finished += 1
+                    self.tally.finished += 1
                     yield f"{source.name}: finished before -> {target}"
                 else:
                     sources.append(source)
             for source, pages in self._read(sources):
                 yield from self._explained(source, pages)
         except (KeyboardInterrupt, TransferError) as stop:
-            self._failures.log_stop(stop, self._finished)
+            self.tally.log_stop(stop)
             raise
         if self._with_pages:
             log.warning("%s", _only_first(self._with_pages))
-        if not self._finished:
-            self.raise_worst()
+        if not self.tally.finished:
+            self.tally.raise_worst()
         if self._job:
             self._job.warn_of_losses()
             self._job.write_summary()
-
-    def raise_worst(self) -> None:
-        """Raises an error with the total, if any picture failed."""
-        self._failures.raise_worst(self._finished)
 
     def _is_finished(self, source: Path, target: Path, page: int) -> bool:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""
@@ -171,7 +166,7 @@ class Batch:
     def _explained(self, source: Path, pages: list[np.ndarray] | Exception) -> Iterator[str]:
         """Explains the pictures of a file and yields a line for each."""
         if isinstance(pages, Exception):
-            self._note_failed(source, pages)
+            self.tally.failed(source, pages)
             return
         # what is wrong with the network is wrong for all pictures
         self._job = self._job or Job(self._config, self._options.overwrite, self._companions)
@@ -187,9 +182,9 @@ class Batch:
         except TransferError:
             raise
         except Exception as error:
-            self._note_failed(source, error)
+            self.tally.failed(source, error)
         else:
-            self._finished += 1
+            self.tally.finished += 1
 
     def _outputs(self, source: Path, pages: list[np.ndarray]) -> Iterator[tuple[Path, np.ndarray]]:
         """Each page that is wanted, with its output."""
@@ -209,11 +204,6 @@ class Batch:
         if self._journal:
             made = Manifest(self._fingerprint(source, page), {"picture": state_of(part)})
             self._journal.add(target, made)
-
-    def _note_failed(self, source: Path, error: Exception) -> None:
-        if self._single:
-            raise error
-        self._failures.add(source, error)
 
 
 def _only_first(files: Sequence[Path]) -> str:

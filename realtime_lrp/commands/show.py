@@ -9,8 +9,8 @@ import msgspec
 
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.errors import DamagedInputError, Error
-from realtime_lrp.results.failures import Failures
 from realtime_lrp.results.provenance import find_provenance, outputs_in, provenance_of_file
+from realtime_lrp.results.tally import Tally
 
 
 def run(files: Sequence[Path], as_json: bool) -> Iterator[str]:
@@ -18,16 +18,16 @@ def run(files: Sequence[Path], as_json: bool) -> Iterator[str]:
     if len(files) == 1 and not as_json and (found := find_provenance(files[0])):
         yield from _lines(found)
         return
-    failures = Failures(len(files), "shown")
+    tally = Tally(len(files), "shown")
     for path in files:
         try:
             for output, found in _outputs(path):
                 yield _json(output, found) if as_json else _summary(output, found)
         except Error as error:
-            if len(files) == 1:
-                raise
-            failures.add(path, error)
-    failures.raise_worst(len(files) - failures.count)
+            tally.failed(path, error)
+        else:
+            tally.finished += 1
+    tally.raise_worst()
 
 
 def _outputs(path: Path) -> Iterator[tuple[Path, Provenance]]:

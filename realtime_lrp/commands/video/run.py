@@ -30,7 +30,7 @@ from realtime_lrp.errors import (
     UsageError,
 )
 from realtime_lrp.realtime.stats import Stats, write_figures
-from realtime_lrp.results.failures import Failures
+from realtime_lrp.results.tally import Tally
 from realtime_lrp.system.atomic import check_output, stale_parts
 from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.object_store import is_stored, local_path
@@ -53,8 +53,7 @@ class Job:
         self, config: Config, options: VideoOptions, tasks: Sequence[Task], progress: Progress
     ):
         self._config, self._options, self._progress = config, options, progress
-        self._tasks, self._finished = tasks, 0
-        self._failures = Failures(len(tasks), "videos done")
+        self._tasks, self._tally = tasks, Tally(len(tasks), "videos done")
         self._last: Outcome | None = None
         self._stats: Stats | None = None
 
@@ -74,10 +73,10 @@ class Job:
                 for task, outcome in outcomes:
                     yield from self._ended(task, outcome)
         except (KeyboardInterrupt, TransferError, TemporaryError) as stop:
-            self._failures.log_stop(stop, self._finished)
+            self._tally.log_stop(stop)
             raise
         self._write_stats()
-        self._failures.raise_worst(self._finished)
+        self._tally.raise_worst()
 
     def _here(self, waiting: deque[Task]) -> Outcomes:
         """Makes the films in this process, one after the other."""
@@ -144,20 +143,18 @@ class Job:
             if outcome.for_all:
                 raise error
             self._fail(task, error)
-            if isinstance(error, TransferError) and not task.stored:
-                raise error  # the disk of the films
             return
         if outcome.report:
             self._count(outcome)
             yield self._done(task, outcome, outcome.report)
 
     def _skipped(self, task: Task) -> str:
-        self._finished += 1
+        self._tally.finished += 1
         self._progress.end("skipped", task.source.name, output=task.shown)
         return f"{task.source.name}: finished before -> {task.shown}"
 
     def _done(self, task: Task, outcome: Outcome, report: Report) -> str:
-        self._finished += 1
+        self._tally.finished += 1
         for note in report.notes:
             log.warning("%s: %s", task.source.name, note)
         self._progress.end(
@@ -169,10 +166,9 @@ class Job:
     def _fail(self, task: Task, error: Exception) -> None:
         code = getattr(error, "exit_code", 70)
         self._progress.end("failed", task.source.name, error=str(error), exit_code=code)
-        if len(self._tasks) == 1:
-            raise error
-        if not isinstance(error, TransferError) or task.stored:
-            self._failures.add(task.source, error)
+        if isinstance(error, TransferError) and not task.stored:
+            raise error  # the disk of the films
+        self._tally.failed(task.source, error)
 
     def _count(self, outcome: Outcome) -> None:
         new, self._last = outcome.stats, outcome

@@ -1,4 +1,4 @@
-"""The files of a batch that fail: each is named with its reason, and the total decides the end.
+"""How a batch of files went: those that fail are named with the reason, and the worst decides.
 
 What is wrong with one file must not stop the others. Raise at once what is wrong with all of them:
 wrong options, a network that cannot be loaded, a full disk.
@@ -17,18 +17,24 @@ file (disk, output, memory), and last what is wrong with one file."""
 log = logging.getLogger(__name__)
 
 
-class Failures:
-    """Counts and names the files that failed.
+class Tally:
+    """Counts files, and names those that failed.
 
-    `done` says what happens to the others, for example "pictures explained".
+    `done` says what happens to the `finished` ones, for example "pictures explained".
     """
 
     def __init__(self, total: int, done: str):
         self._total, self._done = total, done
+        self.finished = 0
         self._errors: list[Error] = []
 
-    def add(self, source: Path, error: Exception) -> None:
-        """Names a file that failed, with the reason; with -vv also with the traceback."""
+    def failed(self, source: Path, error: Exception) -> None:
+        """Names a file that failed, with the reason; with -vv also with the traceback.
+
+        The error of an only file is raised.
+        """
+        if self._total == 1:
+            raise error
         if not isinstance(error, Error):
             bug = InternalError(f"{source.name}: unexpected {type(error).__name__}: {error}")
             bug.__cause__, error = error, bug
@@ -38,21 +44,17 @@ class Failures:
         log.error("%s", text, exc_info=error if shows_tracebacks() else None)
         self._errors.append(error)
 
-    @property
-    def count(self) -> int:
-        return len(self._errors)
-
-    def log_stop(self, stop: BaseException, finished: int) -> None:
+    def log_stop(self, stop: BaseException) -> None:
         """Says how far a batch of several files came that was interrupted or cannot go on."""
         if self._total > 1:
             why = "interrupted" if isinstance(stop, KeyboardInterrupt) else "stopped"
-            log.warning("%s: %d of %d %s", why, finished, self._total, self._done)
+            log.warning("%s: %d of %d %s", why, self.finished, self._total, self._done)
 
-    def raise_worst(self, finished: int) -> None:
+    def raise_worst(self) -> None:
         """Raises an error with the total, if any file failed."""
         if not self._errors:
             return
         worst = min(self._errors, key=lambda error: WORST_FIRST.index(error.exit_code))
         raise type(worst)(
-            f"{finished} of {self._total} {self._done}, {len(self._errors)} failed: see above."
+            f"{self.finished} of {self._total} {self._done}, {len(self._errors)} failed: see above."
         )

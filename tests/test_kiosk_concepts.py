@@ -7,6 +7,7 @@ from faults.clock import until
 from galleries import gallery_of
 from test_kiosk_loop import LABELS, Turns
 from test_kiosk_parts import Thread
+from viewer import engine_of
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import load_captions
@@ -139,12 +140,9 @@ class Visit(Turns):
 
         monkeypatch.setattr(gallery_module, "gallery_of", load)
         super().__init__(monkeypatch, "kiosk.concepts=true")
-        explainer = SimpleNamespace(classes=1, channel_counts=lambda: {"conv": 16})
-        Thread.made[-1].engine = SimpleNamespace(
-            network=SimpleNamespace(labels=LABELS, name="shapes"), label=LABELS.__getitem__,
-            name="zplus", also=(), explainer=explainer, concepts=SimpleNamespace(layers=("conv",)),
-            gallery=None,
-        )  # fmt: skip
+        engine = Thread.made[-1].engine = engine_of(LABELS)
+        engine.concepts = SimpleNamespace(layers=("conv",))
+        engine.explainer.channel_counts = lambda: {"conv": 16}
         self.turn(heart=1.0)
         until(lambda: self.turn(0.05, present=True, heart=1.0) == "active" and self.kiosk._shown)
 

@@ -7,13 +7,13 @@ import re
 import threading
 from datetime import datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from faults.cameras import Flag
 from faults.clock import until
 from test_kiosk_parts import Thread
+from viewer import engine_of, explained_frame
 
 import realtime_lrp.engine.tensorflow  # noqa: F401, a thread that imports it keeps stderr
 from realtime_lrp import config
@@ -25,9 +25,7 @@ from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
-from realtime_lrp.engine.result import MapKind, ResultMap
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.window.full_screen import NullWindow
@@ -80,30 +78,13 @@ class Turns:
     def answer(self, **scores):
         """A map of the newest picture."""
         thread = Thread.made[-1]
-        network = SimpleNamespace(labels=LABELS)
-        thread.engine = thread.engine or SimpleNamespace(
-            network=network,
-            label=LABELS.__getitem__,
-            name="zplus",
-            also=(),
-            explainer=SimpleNamespace(classes=1),
-        )
+        thread.engine = thread.engine or engine_of(LABELS)
         frame = thread.frames.newest()
-        result = SimpleNamespace(
-            scores=np.array([scores.get(name, 0.0) for name in LABELS], np.float32),
-            maps=[
-                ResultMap(
-                    np.zeros((8, 8), np.int8), *[0.0] * 3, None, MapKind("zplus"), False, *[0.0] * 3
-                )
-            ],
-            region=SimpleNamespace(box=(8, 0, 56, 48), inner=(0, 0, 8, 8)),
-            concepts=self.concepts,
-        )
-        request = thread.request
-        thread.maps.put(
-            ExplainedFrame(frame, frame.value, request, thread.engine, result),
-            frame.time,
-        )
+        explained = explained_frame(
+            frame, np.zeros((8, 8)), (8, 0, 56, 48), [scores.get(name, 0.0) for name in LABELS],
+            request=thread.request, engine=thread.engine, concepts=self.concepts,
+        )  # fmt: skip
+        thread.maps.put(explained, frame.time)
 
     def turn(self, seconds=0.2, present=None, **scores):
         """Lets time pass and does one turn; returns the state after it."""

@@ -49,7 +49,7 @@ class Thread:
 
     def finish(self):
         """A map of the newest picture."""
-        self.engine = self.engine or object()
+        self.engine = self.engine or SimpleNamespace(network=SimpleNamespace(labels=None))
         frame = self.frames.newest()
         self.maps.put(SimpleNamespace(frame=frame), frame.time)
 

@@ -19,7 +19,6 @@ from realtime_lrp.commands.kiosk.screen import (
     Screen,
     ScreenArtist,
     canvas_size,
-    missing_letters,
 )
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.config import Config
@@ -98,7 +97,6 @@ class Kiosk:
         self._artist, self._scale_maps = ScreenArtist(self._look), MapScaler()
         self._pages = pages_of(config)
         self.page, self.screen = self._pages[-1], Screen()
-        self._known_engine: object = None
         self.state, self.card = self._machine.state, "starting"
         self._open = True
         self._fault: Fault | None = Fault("starting")
@@ -170,11 +168,6 @@ class Kiosk:
         self.camera.update(self._open, now)
         self._clip.update(self._shown_source == "clip", now)
         self.network.update(now)
-        engine = self.network.engine
-        if engine and engine is not self._known_engine:
-            self._known_engine = engine
-            if missing := missing_letters(engine):
-                log.warning("%s", missing)
 
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""

@@ -25,6 +25,7 @@ from realtime_lrp.errors import (
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.view.text import undrawable
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -165,12 +166,20 @@ class RelevancePart:
         self._updated_at = now
         if self._thread.maps.count != self._maps:
             self._maps = self._thread.maps.count
-            self.engine = self._thread.engine
+            self._note_engine(self._thread.engine)
             self._waiting_since = None
         if not self._thread.failing:
             self._failing_since = None
         elif self._failing_since is None:
             self._failing_since = now
+
+    def _note_engine(self, engine: Engine | None) -> None:
+        """Remembers it; the log says once which letters of its labels the fonts lack."""
+        labels = engine.network.labels if engine and engine is not self.engine else None
+        if missing := undrawable("".join(dict.fromkeys("".join(labels or ())))):
+            told = "labels: the fonts have no %s; translate them in the captions"
+            log.warning(told, " ".join(missing))
+        self.engine = engine
 
     def _why_stuck(self, now: float) -> str:
         """Why the running thread must be given up; "" if it need not."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,10 +26,6 @@ from realtime_lrp.view.exhibit import (
 )
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
-from realtime_lrp.view.text import undrawable
-
-if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
 
 MAX_ROWS = 1080
 """Pixels of the canvas's shorter side, at most; it is stretched to larger screens."""
@@ -121,14 +116,6 @@ class ScreenArtist:
         drawn = drawn[top : top + room[0], left : left + room[1]]
         y, x = y0 + (room[0] - drawn.shape[0]) // 2, x0 + (room[1] - drawn.shape[1]) // 2
         canvas[y : y + drawn.shape[0], x : x + drawn.shape[1]] = drawn
-
-
-def missing_letters(engine: Engine) -> str:
-    """What to say about letters in a network's labels that the fonts lack; "" for nothing."""
-    letters = dict.fromkeys("".join(engine.network.labels or ()))
-    missing = undrawable("".join(letters))
-    said = f"labels: the fonts have no {' '.join(missing)}; translate them in the captions"
-    return said if missing else ""
 
 
 def _drift(now: float, distance: float) -> tuple[int, int]:

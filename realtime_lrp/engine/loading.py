@@ -90,20 +90,21 @@ def quickest_explainer(
 ) -> Explainer:
     """The explainer as configured; `auto` is float32 where the network is quicker in it.
 
-    Both are timed once. Of a large network typical layers decide: they are its own.
+    On a CPU both are timed once. Of a large network typical layers decide: they are its own.
     """
     precision, lrp = choose_precision(config, moving), config.lrp
+    timed = precision == "auto" and not on.is_gpu
     kind = "a contrast" if " - " in lrp.target else "classes"
     maps = f"{', '.join((lrp.method, lrp.composite, *also))} of {kind}"
     size = config.model.size or "its size"
     what = f"{maps}, {network_here(config.model.name)}, {size}, TensorFlow {tf.__version__}"
-    times = TIMES.get(what) if precision == "auto" else None
+    times = TIMES.get(what) if timed else None
     if times and times.faster == "float32":
         precision = "float32"
     settings = {"composite": lrp.composite, "also": also}
     explainer = build_explainer(graph, network, config, on, **settings, precision=precision)
-    known = times or precision != "auto" or explainer.precision == "float32"
-    if known or on.is_gpu or explainer.weights > MAX_KEPT_WEIGHTS:
+    known = times or not timed or explainer.precision == "float32"
+    if known or explainer.weights > MAX_KEPT_WEIGHTS:
         return explainer
     model = network.model or load_configured(config).model
     exact = build_explainer(model, network, config, on, **settings, precision="float32")

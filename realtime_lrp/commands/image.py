@@ -1,10 +1,9 @@
 """`image`: explains pictures and writes overlaid pictures or raw maps, and files beside them."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -139,8 +138,7 @@ class Batch:
         if not self.tally.finished:
             self.tally.raise_worst()
         if self._job:
-            self._job.warn_of_losses()
-            self._job.write_summary()
+            self._job.finish()
 
     def _is_finished(self, source: Path, target: Path, page: int) -> bool:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""
@@ -169,7 +167,7 @@ class Batch:
             self.tally.failed(source, pages)
             return
         # what is wrong with the network is wrong for all pictures
-        self._job = self._job or Job(self._config, self._options.overwrite, self._companions)
+        self._job = self._job or Job(self._config, self._companions)
         try:
             all_pages = self._options.all_pages
             for number, (target, picture) in enumerate(self._outputs(source, pages), 1):
@@ -177,8 +175,13 @@ class Batch:
                     yield f"{source.name}: finished before -> {target}"
                     continue
                 name = f"{source}#page={number}" if all_pages and len(pages) > 1 else str(source)
-                note = partial(self._note_finished, source, target, number)
-                yield self._job.process(name, target, picture, note)
+                with atomic_file(target, self._options.overwrite) as part:
+                    line = self._job.process(name, target, picture, part)
+                    if self._journal:
+                        state = {"picture": state_of(part)}
+                        made = Manifest(self._fingerprint(source, number), state)
+                        self._journal.add(target, made)
+                yield line
         except TransferError:
             raise
         except Exception as error:
@@ -200,11 +203,6 @@ class Batch:
                 raise OutputError(f"{str(made)!r} is also the output of another file. Rename one.")
             yield made, page
 
-    def _note_finished(self, source: Path, target: Path, page: int, part: Path) -> None:
-        if self._journal:
-            made = Manifest(self._fingerprint(source, page), {"picture": state_of(part)})
-            self._journal.add(target, made)
-
 
 def _only_first(files: Sequence[Path]) -> str:
     """Says which files hold several pictures."""
@@ -218,10 +216,8 @@ def _only_first(files: Sequence[Path]) -> str:
 class Job:
     """A network that explains pictures, with the files beside them."""
 
-    def __init__(self, config: Config, overwrite: bool, companions: Companions):
-        self._config = config
-        self._overwrite = overwrite
-        self._companions = companions
+    def __init__(self, config: Config, companions: Companions):
+        self._config, self._companions = config, companions
         self._engine = Engine(config)
         self._provenance = provenance_of(self._engine)
         companions.describe(self._provenance)
@@ -229,26 +225,18 @@ class Job:
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._losses = Losses(self._engine)
 
-    def process(
-        self,
-        name: str,
-        target: Path,
-        picture: np.ndarray,
-        note_complete: Callable[[Path], None],
-    ) -> str:
+    def process(self, name: str, target: Path, picture: np.ndarray, part: Path) -> str:
         """Explains a picture, writes its output and returns the line that reports it.
 
-        `name` is its path, with the number of its page if there are several; `note_complete` gets
-        the temporary path of the complete output.
+        `name` is its path, with the number of its page if there are several, `part` the temporary
+        path of the output.
         """
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
         lost_in = self._losses.add(result.region.extract(picture), result)
         if not result.maps[0].scale:
             log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
-        with atomic_file(target, self._overwrite) as part:
-            self._write(part, target.suffix.lower(), picture, result)
-            note_complete(part)
+        self._write(part, target.suffix.lower(), picture, result)
         if self._companions.parts:
             self._add_to_companions(name, picture, result, lost_in)
         best = score_list(top_scores(self._engine, result.scores, 3))
@@ -259,13 +247,10 @@ class Job:
             note = "(shows almost nothing: relevance was lost)"
         return f"{Path(name).name}: {best} -> {target} {note}".rstrip()
 
-    def warn_of_losses(self) -> None:
-        """Says how many maps lost relevance, where, and what to do."""
+    def finish(self) -> None:
+        """Says how many maps lost relevance; draws the picture of all results, if it is wanted."""
         for note in self._losses.notes:
             log.warning("%s", note)
-
-    def write_summary(self) -> None:
-        """Draws the picture of all results, if it is wanted."""
         if summary := self._companions.parts.get("summary"):
             title = (
                 f"{len(self._thumbnails)} pictures, {self._engine.network.name}, "

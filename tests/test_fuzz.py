@@ -11,9 +11,10 @@ from pathlib import Path
 
 import media
 import pytest
+from faults.server import Server
 from fuzz.damage import mended
 from fuzz.files import KINDS, NETWORKS, picture, tried
-from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS, Server
+from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.labels import read_labels

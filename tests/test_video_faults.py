@@ -30,6 +30,7 @@ from realtime_lrp.commands.video.recoding import (
 )
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.channel import Channel
+from realtime_lrp.system.progress import Progress
 from realtime_lrp.video import reader
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
@@ -103,14 +104,15 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
 
 
 def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
-    """It removes its unfinished file."""
+    """It removes all that is unfinished: the film, what stands beside it, a folder of maps."""
     source = media.recording(tmp_path / "in.mp4", count=100)
-    part = tmp_path / "out.mp4.1.part"
+    film, lines, maps = (tmp_path / f"out.{kind}.1.part" for kind in ("mp4", "jsonl", "maps"))
+    film.touch(), lines.touch(), maps.mkdir(), (maps / "maps_000000.npz").touch()
     process = subprocess.Popen(
         recoding.child_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     channel = Channel(process.stdout, process.stdin, FROM_CHILD)
-    channel.send(job_for(source, part, container=".mp4"))
+    channel.send(job_for(source, film, container=".mp4", parts=(film, lines, maps)))
     while not isinstance(message := channel.receive(), PictureBatch):
         pass
     answer = Answer((DrawableMap(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures))
@@ -122,7 +124,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     process.stdin.close()
     process.stdout.close()
     assert process.wait(60) == 1
-    assert not part.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["in.mp4"]
 
 
 def scripted(monkeypatch, tmp_path, code):
@@ -215,11 +217,7 @@ def test_a_recording_that_ends_early_says_so(run, words, tmp_path):
     assert f"ended early: {frames} of about 60 frames" in err
 
 
-def valid_or_absent(target, count):
-    """Whether there is no target, or a complete one."""
-    return not target.exists() or len(media.times_of(target)) == count
-
-
+@pytest.mark.release
 def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
     """SIGKILL while it works; its child removes what is unfinished."""
     source = media.recording(tmp_path / "in.mp4", count=100, size=(240, 320), sound="aac")
@@ -229,24 +227,25 @@ def test_killed_it_leaves_no_target_or_a_whole_one(words, tmp_path):
         until(lambda: any(part.stat().st_size for part in tmp_path.glob("out.mp4.*.part")))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert valid_or_absent(target, 100)
+    assert not target.exists() or len(media.times_of(target)) == 100
     until(lambda: not list(tmp_path.rglob("*.part")))
 
 
-def test_interrupted_it_keeps_what_is_finished(words, tmp_path):
+def test_interrupted_it_keeps_what_is_finished(run, words, tmp_path, monkeypatch):
     """Ctrl-C: exit code 130, the first file is whole, nothing is left of the second."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     media.recording(folder / "a.mp4", count=1)
-    media.recording(folder / "b.mp4", count=300, size=(240, 320))
-    with program.start("video", folder, "-o", out, *words) as process:
-        until(lambda: list(out.glob("b.mp4*.part")))
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=120)
-    assert process.returncode == 130
-    assert "interrupted: 1 of 2 videos done" in err and "Traceback" not in err
-    assert films_in(out) == ["a.mp4"]
-    assert valid_or_absent(out / "a.mp4", 1)
+    media.recording(folder / "b.mp4", count=60)
+
+    def step(*_):
+        if list(out.glob("b.mp4*.part")):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "step", step)
+    code, _, err = run("video", folder, "-o", out, *words)
+    assert code == 130 and "interrupted: 1 of 2 videos done" in err and "Traceback" not in err
+    assert films_in(out) == ["a.mp4"] and len(media.times_of(out / "a.mp4")) == 1
 
 
 def test_a_full_disk_leaves_nothing_broken(run, words, tmp_path, rng, monkeypatch):

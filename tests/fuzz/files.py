@@ -189,7 +189,10 @@ def _read(path: Path) -> None:
 
 def _streamed(path: Path) -> None:
     """All pictures of a server that sends these bytes and closes."""
-    with serving(path.read_bytes()) as url, Stream(url, threading.Event()) as source:
+    with (
+        serving(path.read_bytes()) as server,
+        Stream(server.url, threading.Event()) as source,
+    ):
         assert any(source.read() is None for _ in range(MOST_PICTURES))
 
 

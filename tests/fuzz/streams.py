@@ -10,17 +10,16 @@ import itertools
 import json
 import random
 import resource
-import socket
 import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import cv2
 import media
+from faults.server import MIXED, OK, Server, part
 
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.video.sources import open_source
@@ -35,66 +34,12 @@ MORE_MEMORY = 12 << 30
 
 Answer = Callable[[], Iterator[bytes]]
 
-OK = b"HTTP/1.1 200 OK\r\n"
-MIXED = b"Content-Type: multipart/x-mixed-replace; boundary=frame\r\n"
 JPEGS = [cv2.imencode(".jpg", one)[1].tobytes() for one in media.numbered(20)]
 
 
-@contextmanager
-def serving(*answers: bytes) -> Iterator[str]:
-    """Lends the address of a server that sends these bytes to everybody and closes."""
-    with Server(lambda: iter(answers)) as server:
-        yield server.url
-
-
-class Server:
-    """Answers everybody alike; whom it is sending to when its answer changes, it cuts off."""
-
-    def __init__(self, answer: Answer):
-        self.answer: Answer | None = answer
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/camera"
-        self._threads = [threading.Thread(target=self._serve, daemon=True)]
-        self._threads[0].start()
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *exception) -> None:
-        self.answer = None
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        for thread in self._threads:
-            thread.join(2)
-
-    def _serve(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection = self._listening.accept()[0]
-                thread = threading.Thread(target=self._answer, args=(connection,), daemon=True)
-                thread.start()
-                self._threads.append(thread)
-
-    def _answer(self, connection: socket.socket) -> None:
-        answer = self.answer
-        with connection, suppress(OSError):
-            connection.settimeout(5)
-            connection.recv(4096)
-            for piece in answer() if answer else ():
-                if self.answer is not answer:
-                    reset = struct.pack("ii", 1, 0)
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
-                    return
-                connection.sendall(piece)
-            connection.shutdown(socket.SHUT_WR)
-
-
-def part(jpeg: bytes, length: int | None = None) -> bytes:
-    """A picture of a stream that says it has `length` bytes."""
-    size = len(jpeg) if length is None else length
-    head = f"--frame\r\nContent-Type: image/jpeg\r\nContent-Length: {size}\r\n\r\n"
-    return head.encode() + jpeg + b"\r\n"
+def serving(*answers: bytes) -> Server:
+    """A server that sends these bytes to everybody and closes."""
+    return Server(lambda: iter(answers))
 
 
 def good() -> Iterator[bytes]:

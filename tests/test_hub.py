@@ -6,6 +6,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from model_files import archived, check_in_this_process, members
 
 from realtime_lrp import Explainer, load_network
@@ -262,3 +263,54 @@ def test_a_model_file_cannot_name_what_reads_files(tmp_path):
     parts = members(tmp_path / "a.keras") | {"config.json": json.dumps(described)}
     with pytest.raises(DamagedInputError, match="needs code that is not in Keras"):
         load_model(archived(tmp_path / "b.keras", parts))
+
+
+@pytest.mark.release
+def test_a_d_fine_is_explained_at_a_query(keras_hub, rng):
+    """Scores and gradients are those of Keras; relevance is accounted for; queries are choices."""
+    detector = d_fine(keras_hub)
+    x = rng.uniform(size=(1, 160, 160, 3)).astype(np.float32)
+    with tf.GradientTape() as tape:
+        watched = tf.constant(x)
+        tape.watch(watched)
+        logits = detector(watched)["logits"][0]
+        query, label = np.unravel_index(np.argmax(logits), logits.shape)
+        logit = logits[query, label]
+    explainer = Explainer(
+        detector, composite="cp_lrp", also=["gradient"], output="logits", at=int(query),
+        output_activation="sigmoid", target=int(label), start="logit",
+    )  # fmt: skip
+    explanation = explainer(x)
+    assert explanation.scores[0, label] == pytest.approx(1 / (1 + np.exp(-float(logit))), rel=1e-4)
+    expected = tape.gradient(logit, watched).numpy()
+    difference = np.linalg.norm(explanation.maps["gradient"] - expected)
+    assert difference < 1e-3 * np.linalg.norm(expected)
+    account = explanation.accounts["cp_lrp"]
+    assert account.started == pytest.approx(float(logit), rel=1e-3)
+    assert np.abs(account.lost) < 0.05 * np.abs(account.started)
+
+
+def d_fine(keras_hub):
+    """A small D-FINE of random weights: pictures of 160 x 160, 60 queries, 5 classes."""
+    keras.utils.set_random_seed(0)
+    kept = {"image_shape": (160, 160, 3), "out_features": ["stage3", "stage4"]}
+    backbone = keras_hub.models.HGNetV2Backbone(
+        stem_channels=[3, 8, 8], depths=[1, 1, 1, 1], hidden_sizes=[32, 64, 128, 256],
+        stackwise_stage_filters=[
+            [8, 8, 32, 1, 2, 3], [32, 16, 64, 1, 2, 3], [64, 32, 128, 1, 2, 5],
+            [128, 32, 256, 1, 2, 5],
+        ],
+        apply_downsample=[False, True, True, True], embedding_size=8, hidden_act="relu",
+        use_lightweight_conv_block=[False, False, True, True], use_learnable_affine_block=True,
+        **kept,
+    )  # fmt: skip
+    detector = keras_hub.models.DFineBackbone(
+        backbone, decoder_in_channels=[32, 32], encoder_hidden_dim=32, num_denoising=0,
+        num_labels=5, hidden_dim=32, learn_initial_query=False, num_queries=60,
+        anchor_image_size=(160, 160), feat_strides=[16, 32], num_feature_levels=2,
+        encoder_in_channels=[128, 256], encode_proj_layers=[1], num_attention_heads=4,
+        encoder_ffn_dim=64, num_encoder_layers=1, hidden_expansion=0.5, depth_multiplier=0.34,
+        eval_idx=-1, num_decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=64,
+        decoder_n_points=[3, 3], lqe_hidden_dim=16, num_lqe_layers=2, **kept,
+    )  # fmt: skip
+    return keras_hub.models.DFineObjectDetector(detector, 5)

@@ -136,6 +136,7 @@ MOVEMENTS = {
     "enlarged": lambda a: ops.image.resize(a, (8, 8), interpolation="nearest"),
     "stack": lambda a: ops.stack([a[..., :3], a[..., 3:]], 2),
     "concatenate": lambda a: ops.concatenate([a, a[:, ::-1]], 1),
+    "each picture": lambda a: ops.map(lambda one: ops.flip(one, 0), a),
 }  # fmt: skip
 
 
@@ -153,6 +154,52 @@ def test_moved_entries_take_their_relevance_along(name, rng):
         by_hand = np.zeros(97)
         np.add.at(by_hand, source, begin[picture].ravel())
         np.testing.assert_allclose(relevance[picture].ravel(), by_hand[1:], atol=1e-5)
+
+
+def best_pixels(a):
+    """The two pixels with the largest first channel, best first, picked in each picture."""
+    pixels = ops.reshape(a, (-1, 16, 6))
+    best = ops.top_k(pixels[..., 0], 2)[1]
+    return ops.map(lambda pair: ops.take(pair[0], pair[1], axis=0), (pixels, best))
+
+
+def best_pixels_of_the_batch(a):
+    """The same, picked among the pixels of all pictures, as deformable attention does."""
+    best = ops.top_k(ops.reshape(a, (-1, 16, 6))[..., 0], 2)[1]
+    begins = ops.expand_dims(ops.arange(ops.shape(a)[0]) * 16, 1)
+    return ops.take(ops.reshape(a, (-1, 6)), best + begins, axis=0)
+
+
+def doubled_three_times(a):
+    return tf.while_loop(lambda n, _: n < 3, lambda n, b: (n + 1, 2 * b), (0, a))[1]
+
+
+def where_first_is_positive(a):
+    return a * ops.cast(ops.logical_not(a[..., :1] < 0), "float32")
+
+
+@pytest.mark.parametrize("function", [best_pixels, best_pixels_of_the_batch])
+def test_what_is_picked_by_a_choice_takes_its_relevance_along(function, rng):
+    """The choice itself is a constant: nothing goes to the entries that it compares."""
+    graph, _ = graph_of(Computed(function))
+    x, begin = rng.normal(size=(3, 4, 4, 6)), rng.normal(size=(3, 2, 6))
+    output, gradient, relevance = handed_back(graph, x, begin)
+    by_hand = np.zeros((3, 16, 6))
+    for picture, pixels in enumerate(x.reshape(3, 16, 6)):
+        best = np.argsort(-pixels[:, 0])[:2]
+        np.testing.assert_allclose(output[picture], pixels[best], rtol=1e-6)
+        by_hand[picture, best] = begin[picture]
+    for found in (gradient, relevance):
+        np.testing.assert_allclose(found.reshape(3, 16, 6), by_hand, rtol=1e-6)
+
+
+def test_a_mask_lets_relevance_through_and_takes_none(rng):
+    """A product with a mask gives all to what is masked."""
+    graph, _ = graph_of(Computed(where_first_is_positive))
+    x, begin = rng.normal(size=(2, 4, 4, 6)), rng.normal(size=(2, 4, 4, 6))
+    output, _, relevance = handed_back(graph, x, begin)
+    np.testing.assert_allclose(output, x * (x[..., :1] >= 0), rtol=1e-6)
+    np.testing.assert_allclose(relevance, begin, rtol=1e-6)
 
 
 SUMS = {
@@ -361,6 +408,8 @@ GRADIENTS = {
     "stopped": Computed(lambda a: a + ops.stop_gradient(a) * ops.sin(a)),
     "squared difference": Computed(lambda a: ops.square(a - ops.mean(a, -1, keepdims=True))),
     "gated": Computed(lambda a: a[..., :3] * ops.sigmoid(a[..., 3:])),
+    "masked": Computed(where_first_is_positive),
+    "sorted": Computed(lambda a: ops.top_k(a, 6)[0]),
     "rms": layers.RMSNormalization(),
     "group": layers.GroupNormalization(2, axis=1),
     "layer norm": layers.LayerNormalization(axis=(1, 2)),
@@ -460,8 +509,8 @@ def test_tracing_leaves_layers_and_settings_as_they_were(rng):
 
 REFUSED = {
     "random": (Computed(lambda a: a + keras.random.normal((4, 4, 6))), "random numbers"),
-    "loop": (Computed(lambda a: tf.map_fn(lambda one: 2 * one, a)), "control flow"),
-    "unknown": (Computed(lambda a: tf.math.top_k(a, 2)[0]), "TopKV2 has no rule"),
+    "loop": (Computed(doubled_three_times), "control flow"),
+    "unknown": (Computed(tf.nn.local_response_normalization), "LRN has no rule"),
     "batch": (Computed(lambda a: a - tf.reduce_mean(a, 0, keepdims=True)), "mixes the pictures"),
     "later pictures only": (Computed(lambda a: tf.cumsum(a, 0)), "mixes the pictures"),
     "size of batch": (
@@ -492,9 +541,9 @@ def test_what_cannot_be_explained_is_refused_in_a_line(name):
 
 def test_an_operation_inside_is_refused_with_its_location():
     """Through all layers around it."""
-    inner = Computed(lambda a: tf.math.top_k(a, 2)[0], name="inner")
+    inner = Computed(tf.nn.local_response_normalization, name="inner")
     outer = Computed(inner, name="outer")
-    with pytest.raises(UnsupportedLayerError, match="TopKV2 in 'inner'"):
+    with pytest.raises(UnsupportedLayerError, match="LRN in 'inner'"):
         graph_of(outer)
 
 

@@ -25,7 +25,7 @@ from realtime_lrp.relevance.network.steps import (
     Softmax,
     Sum,
 )
-from realtime_lrp.relevance.network.traced_steps import MatrixProduct
+from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -95,7 +95,7 @@ def _gates(graph: Graph, producer: Node | None) -> bool:
     """Whether a tensor comes from a sigmoid, a deviation or the like, with no weights between."""
     passing = (Elementwise, Move, Sum, Pool, GlobalPool)
     while producer is not None:
-        if isinstance(producer.step, Deviation):
+        if isinstance(producer.step, Deviation | Choice):
             return True
         if isinstance(producer.step, Activation):
             return producer.step.gates

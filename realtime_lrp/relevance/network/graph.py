@@ -5,7 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -24,6 +24,7 @@ from realtime_lrp.relevance.network.steps import (
     Reshape,
     Step,
     Tensors,
+    as_type,
     relevance_of,
 )
 
@@ -108,6 +109,14 @@ class Graph:
             self.nodes.append(Node(layer, kind, step, inputs, self.output))
             inputs = (self.output,)
         return self.output
+
+    def mark(self) -> dict[str, Any]:
+        """What `return_to` needs to take back all that is appended from here on."""
+        return {"nodes": list(self.nodes), "wholes": dict(self.wholes), "_calls": +self._calls}
+
+    def return_to(self, mark: dict[str, Any]) -> None:
+        """Takes back what was appended since `mark`."""
+        vars(self).update(mark)
 
     def producer(self, number: int) -> Node | None:
         """The node that computes a tensor; None for the model's input."""
@@ -227,7 +236,7 @@ class Graph:
             step = self._exact_steps.get(node.output, node.step)
             exact = node.output in self._exact_steps
             dtype = tf.float32 if exact else self._dtype(node.output)
-            inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
+            inputs = [as_type(tensors[n], dtype) for n in node.inputs]
             joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
             if joining and self.kept.isdisjoint(one.output for one in (node, *joining[:-1])):
                 output = step.forward(*inputs, rectifier)
@@ -304,8 +313,8 @@ class Graph:
             # A rounded input of a max pool could have another largest entry than its output has.
             exact = node.output in self._exact_steps and isinstance(node.step, MaxPool)
             dtype = tf.float32 if exact else self._dtype(node.output)
-            inputs = [tf.cast(tensors[n], dtype) for n in node.inputs]
-            output = tf.cast(tensors[node.output], dtype)
+            inputs = [as_type(tensors[n], dtype) for n in node.inputs]
+            output = as_type(tensors[node.output], dtype)
             handed = back(node, inputs, output, _arriving(parts[node.output], dtype))
             numbers = (*node.inputs, BIASES)[: len(handed)]
             for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):

@@ -24,6 +24,11 @@ def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
     return z + tf.where(z >= 0, tf.constant(stabiliser, z.dtype), -stabiliser)
 
 
+def as_type(a: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """A tensor in another floating type; whole numbers and truth values stay."""
+    return tf.cast(a, dtype) if a.dtype.is_floating else a
+
+
 def sum_of_each(a: tf.Tensor) -> tf.Tensor:
     """The sum of each picture's entries, float32 [B]."""
     return tf.reduce_sum(tf.cast(a, tf.float32), list(range(1, a.shape.rank)))
@@ -61,7 +66,7 @@ class Step:
         """For each input the derivative with respect to it, times `gradient`; None if it is 0."""
         inputs = [tf.identity(a) for a in inputs]  # one tensor may be several inputs
         with tf.GradientTape() as tape:
-            tape.watch(inputs)
+            tape.watch([a for a in inputs if a.dtype.is_floating])
             output = self.forward(*inputs)
         return tape.gradient(output, inputs, gradient)
 

@@ -14,6 +14,7 @@ from realtime_lrp.relevance.network.steps import (
     Step,
     Sum,
     Tensors,
+    as_type,
     stabilise,
     sum_of_each,
 )
@@ -48,16 +49,34 @@ class Operation(Step):
     in_float32 = True
 
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
-        dtype = inputs[0].dtype
+        dtype = next((a.dtype for a in inputs if a.dtype.is_floating), tf.float32)
         traced = [
-            tf.cast(tf.reshape(a, [-1, *shape[1:]]), tf.float32 if self.in_float32 else dtype)
+            as_type(tf.reshape(a, [-1, *shape[1:]]), tf.float32 if self.in_float32 else dtype)
             for a, shape in zip(inputs, self.shapes, strict=False)
         ]
         output = tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
-        return tf.cast(output, dtype)
+        return as_type(output, dtype)
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
         return tf.ones([1, *kept_shape(self.shapes[-1])])
+
+
+class Choice(Operation):
+    """An operation that chooses: whole numbers, truth values, or a mask that is made of them.
+
+    What is chosen, such as the best places or where attention samples, is a constant of the map.
+    """
+
+    keeps_sign = True
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return [None] * len(inputs)
+
+    def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
+        return [None] * len(inputs)
+
+    def support(self, *inputs: tf.Tensor) -> tf.Tensor:
+        return self.forward(*inputs)
 
 
 class Movement(Operation, Move):

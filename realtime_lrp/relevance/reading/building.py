@@ -228,6 +228,10 @@ _CALLS_OF_GRAPHS = (type(keras.Model((one := keras.Input((1,))), one)).call, ker
 """How models compute their graph of layers, unless a subclass does something else."""
 
 
+class _ReadsConstantError(UnsupportedLayerError):
+    """A layer of a model reads what does not depend on the picture."""
+
+
 @dataclass(frozen=True)
 class _Builder:
     """Appends the layers of a model to a graph; notes their calls for `check_calls`."""
@@ -245,8 +249,7 @@ class _Builder:
             inputs = [known[id(tensor)] for tensor in node.input_tensors]
             read = [number for number in inputs if number is not None]
             if len(read) < len(inputs):
-                why = "one of its inputs does not depend on the picture"
-                raise UnsupportedLayerError(node.operation, why)
+                raise _ReadsConstantError(node.operation, "one of its inputs is no picture")
             outputs = self._append(node, read, prefix)
             known.update(zip(map(id, node.outputs), outputs, strict=True))
         return [known[id(tensor)] for tensor in model.outputs]
@@ -263,9 +266,14 @@ class _Builder:
         """Appends one call of a layer; returns the numbers of its outputs, as `walk`."""
         layer, name = node.operation, prefix + node.operation.name
         if isinstance(layer, keras.Model) and is_functional(layer):
-            outputs = self._whole(name, self.walk(layer, inputs, f"{name}/"))
-            self.note_own_call(layer, name, inputs, outputs)
-            return outputs
+            before, noted = self.graph.mark(), len(self.calls)
+            try:
+                outputs = self._whole(name, self.walk(layer, inputs, f"{name}/"))
+                self.note_own_call(layer, name, inputs, outputs)
+                return outputs
+            except _ReadsConstantError:  # traced then
+                self.graph.return_to(before)
+                del self.calls[noted:]
         _require_finite(layer)
         called = _Called(layer, node.arguments.args, node.arguments.kwargs)
         by_id = dict(zip(map(id, node.input_tensors), inputs, strict=True))

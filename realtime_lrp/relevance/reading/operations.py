@@ -22,6 +22,7 @@ from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.pools import AveragePool, MaxPool
 from realtime_lrp.relevance.network.traced_steps import (
     BATCH,
+    Choice,
     Join,
     Movement,
     Offset,
@@ -86,7 +87,8 @@ def of_operation(kind: type[Operation]) -> Row:
         for index, output in enumerate(operation.outputs):
             if output.consumers() or len(operation.outputs) == 1:
                 compute = compute_with_constants(reader, operation, index)
-                step = kind(compute, shapes_of(operation, held, index))
+                made = kind if output.dtype.is_floating else Choice
+                step = made(compute, shapes_of(operation, held, index))
                 outputs += reader.append(operation, [step], held, index)
             else:
                 outputs.append(None)
@@ -96,6 +98,22 @@ def of_operation(kind: type[Operation]) -> Row:
 
 
 weighted_sum, joined = of_operation(WeightedSum), of_operation(Join)
+chosen, picked = of_operation(Choice), of_operation(Movement)
+
+
+def or_choice(row: Row) -> Row:
+    """Makes the row of an operation that is a `Choice` where it computes no floating numbers."""
+
+    def row_or_choice(reader: Reader, operation: tf.Operation) -> Values:
+        if operation.outputs[0].dtype.is_floating:
+            return row(reader, operation)
+        try:
+            chain = chain_of(operation, reader.inputs(operation))
+        except CannotReadError:  # a constant that differs from picture to picture
+            chain = None
+        return chosen(reader, operation) if chain is None else [chain]
+
+    return row_or_choice
 
 
 def movement(reader: Reader, operation: tf.Operation) -> Values:
@@ -107,7 +125,7 @@ def movement(reader: Reader, operation: tf.Operation) -> Values:
         turned = reader.turned(tensor)
         held = turned.held if turned else reader.held(tensor)
         return [Turned(held, compute_with_constants(reader, operation))]
-    return of_operation(Movement)(reader, operation)
+    return picked(reader, operation)
 
 
 def alias(reader: Reader, operation: tf.Operation) -> Values:
@@ -119,7 +137,7 @@ def cast(reader: Reader, operation: tf.Operation) -> Values:
     """Another type; all floating numbers are float32 here."""
     (tensor,), (output,) = operation.inputs, operation.outputs
     (value,) = reader.inputs(operation)
-    of_input = isinstance(value, Held) and not tensor.dtype.is_floating  # pictures as bytes
+    of_input = isinstance(value, Held) and value.number == 0  # pictures as bytes
     if output.dtype.is_floating and (tensor.dtype.is_floating or of_input):
         return [value]
     return elementwise(reader, operation)
@@ -387,11 +405,7 @@ def batch_norm(reader: Reader, operation: tf.Operation) -> Values:
     return [*reader.append(operation, [step], [held]), *[None] * (len(operation.outputs) - 1)]
 
 
-OPERATIONS: dict[str, Row] = {
-    **dict.fromkeys(
-        ("Identity", "IdentityN", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape"),
-        alias,
-    ),
+_COMPUTED: dict[str, Row] = {
     **dict.fromkeys(("Reshape", "ExpandDims", "Squeeze"), reshape),
     **dict.fromkeys(
         (
@@ -431,15 +445,24 @@ OPERATIONS: dict[str, Row] = {
     "Einsum": einsum,
     "MatMul": matrix_product,
     "Mul": product,
-    "OnesLike": filled(1),
     "PadV2": padded,
-    "Shape": shape_of,
     "Softmax": of_step(steps.Softmax),
     "SquaredDifference": unless_chained(squared_difference),
     "StopGradient": of_step(Stopped),
     "Sub": addition((1, -1)),
+    "TopKV2": picked,
     "Transpose": transpose,
-    "ZerosLike": filled(0),
 }  # fmt: skip
+
+OPERATIONS: dict[str, Row] = {
+    **{kind: or_choice(row) for kind, row in _COMPUTED.items()},
+    **dict.fromkeys(
+        ("Identity", "IdentityN", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape"),
+        alias,
+    ),
+    "OnesLike": filled(1),
+    "Shape": shape_of,
+    "ZerosLike": filled(0),
+}
 """Type of an operation -> its row. A stranger's SavedModel may consist of those that only compute:
 TensorFlow must describe them as without state, and they may take neither text nor functions."""

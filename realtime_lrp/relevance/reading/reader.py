@@ -14,7 +14,7 @@ import tensorflow as tf
 from realtime_lrp.errors import first_line
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.steps import Step
-from realtime_lrp.relevance.network.traced_steps import BATCH, kept_shape
+from realtime_lrp.relevance.network.traced_steps import BATCH, Choice, kept_shape
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
 from realtime_lrp.relevance.reading.tracing import Call, Trace
@@ -229,9 +229,13 @@ class Reader:
             return value
         if isinstance(value, Turned):
             raise CannotReadError(MIXES)
-        if not tensor.dtype.is_floating:
-            raise CannotReadError(f"reads {tensor.dtype.name} numbers that depend on the picture")
-        (held,) = self.append(value.last, [step_of(value)], [value.root])
+        root = self.graph.producer(value.root.number)
+        chosen = root is not None and isinstance(root.step, Choice)
+        if chosen or not tensor.dtype.is_floating:
+            step: Step = Choice(value.compute, [value.root.shape, tuple(tensor.shape)])
+        else:
+            step = step_of(value)
+        (held,) = self.append(value.last, [step], [value.root])
         self.values[tensor.name] = held
         return held
 
@@ -287,8 +291,14 @@ def compute_with_constants(
         for position, constant in enumerate(constants)
     ]
 
+    first = next(
+        value.held.shape[0] if isinstance(value, Turned) else tensor.shape[0]
+        for tensor, value in zip(operation.inputs, reader.inputs(operation), strict=True)
+        if not isinstance(value, Constant)
+    )
+
     def compute(*inputs: tf.Tensor) -> tf.Tensor:
-        batch, given = tf.shape(inputs[0])[0], iter(inputs)
+        batch, given = tf.shape(inputs[0])[0] * BATCH // first, iter(inputs)
         read = [next(given) if one is None else one(batch) for one in operands]
         moved = zip(read, turned, strict=True)
         result = run(*(a if one is None else one.move(a) for a, one in moved))
@@ -317,10 +327,28 @@ def _for_batch(
             raise CannotReadError(MIXES)
         open_size = tf.where(value == joined[0], -1, value)
         return lambda batch: open_size
-    if place in _SIZES and value.shape.rank == 1 and value.shape[0] and value[0] == BATCH:
-        return lambda batch: tf.concat([tf.cast(batch[None], value.dtype), value[1:]], 0)
+    if place in _SIZES and value.shape.rank == 1 and value.shape[0] and not value[0] % BATCH:
+        joined = value[:1] // BATCH
+        return lambda batch: tf.concat([tf.cast(batch, value.dtype) * joined, value[1:]], 0)
     if value.dtype.is_floating and value.shape.rank == rank and value.shape[0] == BATCH:
         single = of_any_batch(value, value.shape)
         return lambda batch: tf.repeat(single, batch, 0)
+    if value.dtype.is_integer and value.shape.rank == rank and value.shape[0] % BATCH == 0:
+        return _counted(value)
     held = tf.cast(value, tf.float32) if value.dtype.is_floating else value
     return lambda batch: held
+
+
+def _counted(value: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Whole numbers that grow evenly from picture to picture, such as where its entries begin."""
+    by_picture = tf.reshape(value, [BATCH, -1, *value.shape[1:]])
+    first, growth = by_picture[0], by_picture[1] - by_picture[0]
+
+    def of_pictures(batch: tf.Tensor) -> tf.Tensor:
+        numbers = tf.reshape(tf.range(batch), [-1, *[1] * first.shape.rank])
+        counted = first + tf.cast(numbers, value.dtype) * growth
+        return tf.reshape(counted, [-1, *value.shape[1:]])
+
+    if not tf.reduce_all(of_pictures(BATCH) == value):
+        raise CannotReadError(MIXES)
+    return of_pictures

@@ -75,7 +75,7 @@ def trace(
         tf.TensorSpec([BATCH, *shape[1:]], dtype, name=f"input_{index}")
         for index, (shape, dtype) in enumerate(inputs)
     ]
-    with TRACING, recorder.recording(inner), _functions_inlined():
+    with TRACING, recorder.recording(inner), _functions_inlined(), _maps_vectorised():
         function = tf.function(traced, autograph=False).get_concrete_function(*shapes)
     own, captured = function.inputs[: len(shapes)], function.inputs[len(shapes) :]
     return Trace(
@@ -94,6 +94,17 @@ def _functions_inlined() -> Iterator[None]:
         yield
     finally:
         tf.config.run_functions_eagerly(before)
+
+
+@contextmanager
+def _maps_vectorised() -> Iterator[None]:
+    """What is done picture by picture, such as `keras.ops.map`, is traced for all at once."""
+    before = tf.map_fn
+    tf.map_fn = lambda fn, elems, **kwargs: tf.vectorized_map(fn, elems)
+    try:
+        yield
+    finally:
+        tf.map_fn = before
 
 
 class _Recorder:

@@ -11,6 +11,7 @@ from realtime_lrp.system.temporary import remove_temporary_folders
 SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",
     "SDL_FRAMEBUFFER_ACCELERATION": "0",  # pixels go to the window as they are, without OpenGL
+    "SDL_MOUSE_FOCUS_CLICKTHROUGH": "1",  # a click that brings the window to the front counts too
     "SDL_NO_SIGNAL_HANDLERS": "1",
     "SDL_VIDEO_X11_NET_WM_BYPASS_COMPOSITOR": "0",  # else the whole desktop loses its effects
     "SDL_VIDEO_X11_WMCLASS": "realtime_lrp",

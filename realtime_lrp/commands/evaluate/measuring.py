@@ -83,6 +83,7 @@ class Evaluation:
         probabilities = scores[np.arange(len(scores)), self._others]
         self._other_has_relevance = probabilities >= LEAST_PROBABILITY
         self._curves = CurveMeter(engine.scores, samples.pictures, self.classes)
+        self._on_part: Callable[[], None] = lambda: None  # called after each part of a row
         self.stages: Sequence[Stage] = ()
         if forgetting:
             self._randomised = RandomisedStages(engine.model, seed)
@@ -102,24 +103,25 @@ class Evaluation:
                 done += 1
                 progress.step(done, name)
 
+            self._on_part = step
             for number, name in enumerate(names):
                 done = number * parts
                 try:
-                    rows.append(self.measure(name, step))
+                    rows.append(self.measure(name))
                 except Error as error:
                     log.warning("%s is left out: %s", name, error)
             if not rows:
                 raise DamagedInputError("No row could be measured. The lines above say why.")
             done, name = len(names) * parts, CHANCE
-            rows.append(self.chance(step))
+            rows.append(self.chance())
         samples, classes = self._samples, [self._engine.label(index) for index in self.classes]
         return Measurement(
             self._engine.network.name, self._seed, samples.object, samples.names, classes,
             REPLACED, self.stages, rows,
         )  # fmt: skip
 
-    def measure(self, name: str, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
-        """Measures a composite or a method; calls `on_part` after each part of the work."""
+    def measure(self, name: str) -> MeasuredRow:
+        """Measures a composite or a method."""
         explainer, rng = self._explainer(name), self._rng(name)
         explain = explainer.compile_for_targets(2)
         compared: list[np.ndarray] = []
@@ -150,15 +152,15 @@ class Evaluation:
                 "flooded": floods,
             }
 
-        values, curves = self._measured(figures, on_part)
+        values, curves = self._measured(figures)
         flooded = int(values.pop("flooded").sum())
-        forgetting = self._forgetting(name, np.concatenate(compared), on_part)
+        forgetting = self._forgetting(name, np.concatenate(compared))
         if self.stages:
             values |= {"last_layer": forgetting[0], "all_layers": forgetting[-1]}
         of_rules = name in COMPOSITES or name == CONFIGURED
         return MeasuredRow(name, values, curves, forgetting, flooded if of_rules else 0)
 
-    def chance(self, on_part: Callable[[], None] = lambda: None) -> MeasuredRow:
+    def chance(self) -> MeasuredRow:
         """What noise would score: the object's share of the area, and a random patch order."""
         rng = self._rng(CHANCE)
 
@@ -168,7 +170,7 @@ class Evaluation:
             ranks = measures.patch_ranks(np.zeros(masks.shape), GRID, rng)
             return {key: area for key, _ in OF_MAPS} | self._curves.measure(ranks, samples)
 
-        values, curves = self._measured(figures, on_part)
+        values, curves = self._measured(figures)
         return MeasuredRow(CHANCE, values, curves, np.empty((0, 0)))
 
     def faithfulness(self, samples: Sequence[int], arguments: Mapping[str, Any]) -> Values:
@@ -194,20 +196,18 @@ class Evaluation:
         return self._engine.explainer.stride
 
     def _measured(
-        self, figures: Callable[[np.ndarray], Values], on_part: Callable[[], None]
+        self, figures: Callable[[np.ndarray], Values]
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The values of all samples, the areas of the curves among them, and the curves."""
-
-        def part(samples: np.ndarray) -> Values:
-            found = figures(samples)
-            on_part()
-            return found
-
-        found = _joined(map(part, _batches(np.arange(len(self.classes)))))
+        parts = []
+        for samples in _batches(np.arange(len(self.classes))):
+            parts.append(figures(samples))
+            self._on_part()
+        found = _joined(parts)
         curves = {key: found[key] for key in CURVES}
         return found | areas(curves), curves
 
-    def _forgetting(self, name: str, maps: np.ndarray, on_part: Callable[[], None]) -> np.ndarray:
+    def _forgetting(self, name: str, maps: np.ndarray) -> np.ndarray:
         """How similar maps are to those of the randomised network, float64 [stages, n]."""
         samples = np.arange(len(maps))
         similarities = np.empty((len(self.stages), len(maps)))
@@ -215,7 +215,7 @@ class Evaluation:
             with self._randomised.enter(stage, lambda: self._is_probable(samples)):
                 gc.collect()  # frees explainers and their copies of the weights
                 similarities[number] = measures.spearman(maps, self.maps_of(name, samples))
-            on_part()
+            self._on_part()
         return similarities
 
     def _is_probable(self, samples: np.ndarray) -> bool:

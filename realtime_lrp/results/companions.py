@@ -27,8 +27,6 @@ from realtime_lrp.system.atomic import (
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import Result
-
 
 MAPS_PREFIX = "maps_"
 """How the name of every file of raw maps begins."""

@@ -87,7 +87,7 @@ def run_search(
         groups, broad = layer_groups(engine), max(min(count, LEAST_BROAD), -(-count // 2))
         tried += candidates(groups, broad, seed)
         search(evaluation, to_search, tried[:])
-        refined = variants(best_first(tried)[:PARENTS], groups, count - broad, seed)
+        refined = variants(best_first(tried)[:PARENTS], count - broad, seed)
         tried += refined
         search(evaluation, to_search, refined)
         if not best_first(tried):

@@ -33,15 +33,19 @@ class Candidate:
     name: str  # of the composite, "random 3" or "variant 1 of random 3"
     composite: str
     pool: str = "max"
-    layers: Mapping[str, str] = field(default_factory=dict)
-    rules: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)  # group -> rule
+    groups: Mapping[str, list[str]] = field(default_factory=dict)  # group -> its layers
     gains: dict[int, float] = field(default_factory=dict)
     """Number of pictures -> the mean criterion; one for each round that it reached."""
 
     def settings(self) -> dict[str, Any]:
         """The section `lrp` of a configuration."""
-        settings = {"method": "lrp", "composite": self.composite, "pool": self.pool}
-        return {**settings, "layers": dict(self.layers)}
+        layers = {
+            glob.escape(name): rule
+            for group, rule in self.rules.items()
+            for name in self.groups[group]
+        }
+        return {"method": "lrp", "composite": self.composite, "pool": self.pool, "layers": layers}
 
     def __str__(self) -> str:
         if self.name == self.composite:
@@ -56,7 +60,7 @@ def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[C
     Candidate number n does not depend on `count`.
     """
     named = [*DEFAULTS, *(name for name in COMPOSITES if name not in DEFAULTS)]
-    found = [Candidate(name, name) for name in named[:count]]
+    found = [Candidate(name, name, groups=groups) for name in named[:count]]
     for number in range(1, count - len(found) + 1):
         found.append(_random(number, groups, np.random.default_rng([seed, number])))
     return found
@@ -65,12 +69,10 @@ def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[C
 def _random(number: int, groups: Mapping[str, list[str]], rng: np.random.Generator) -> Candidate:
     rules = {group: _draw(group, rng) for group in groups}
     pool = str(rng.choice(["max", "average"]))
-    return Candidate(f"random {number}", BASE, pool, _by_layer(rules, groups), rules)
+    return Candidate(f"random {number}", BASE, pool, rules, groups)
 
 
-def variants(
-    parents: Sequence[Candidate], groups: Mapping[str, list[str]], count: int, seed: int
-) -> list[Candidate]:
+def variants(parents: Sequence[Candidate], count: int, seed: int) -> list[Candidate]:
     """Candidates that differ from one of the parents in the rule of one group, or in the pool.
 
     The parents take turns; no two candidates, and no parent, have the same settings.
@@ -79,37 +81,25 @@ def variants(
     seen = [parent.settings() for parent in parents]
     for number in range(ATTEMPTS * count if parents else 0):
         rng = np.random.default_rng([seed, 0, number])
-        changed = _variant(len(found) + 1, parents[number % len(parents)], groups, rng)
+        changed = _variant(len(found) + 1, parents[number % len(parents)], rng)
         if len(found) < count and changed.settings() not in seen:
             found.append(changed)
             seen.append(changed.settings())
     return found
 
 
-def _variant(
-    number: int,
-    parent: Candidate,
-    groups: Mapping[str, list[str]],
-    rng: np.random.Generator,
-) -> Candidate:
-    name = f"variant {number} of {parent.name}"
-    group = str(rng.choice([*groups, "pool"]))
-    if group == "pool":
-        pool = "max" if parent.pool == "average" else "average"
-        return replace(parent, name=name, pool=pool, gains={})
-    rules = {**parent.rules, group: _draw(group, rng)}
-    layers = {**parent.layers, **_by_layer({group: rules[group]}, groups)}
-    return replace(parent, name=name, rules=rules, layers=layers, gains={})
+def _variant(number: int, parent: Candidate, rng: np.random.Generator) -> Candidate:
+    group = str(rng.choice([*parent.groups, "pool"]))
+    change: dict[str, Any] = {"pool": "max" if parent.pool == "average" else "average"}
+    if group != "pool":
+        change = {"rules": {**parent.rules, group: _draw(group, rng)}}
+    return replace(parent, name=f"variant {number} of {parent.name}", gains={}, **change)
 
 
 def _draw(group: str, rng: np.random.Generator) -> str:
     rules = RULES_OF_GROUP.get(group, HIDDEN)
     rule = rules[rng.integers(len(rules))]
     return DRAWS[rule](rng) if rule in DRAWS else rule
-
-
-def _by_layer(rules: Mapping[str, str], groups: Mapping[str, list[str]]) -> dict[str, str]:
-    return {glob.escape(name): rule for group, rule in rules.items() for name in groups[group]}
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> str:

@@ -19,30 +19,3 @@ from realtime_lrp.config.problems import (
 )
 from realtime_lrp.config.reading import Tree, read_file
 from realtime_lrp.config.schema import ASSETS, Config
-
-__all__ = [
-    "ASSETS",
-    "OPTIONS",
-    "Config",
-    "KeyPath",
-    "Problem",
-    "Settings",
-    "Tree",
-    "as_error",
-    "as_yaml",
-    "check_also_models",
-    "check_names",
-    "describe",
-    "errors_of",
-    "json_schema",
-    "key_of",
-    "legal_keys",
-    "legal_values",
-    "load",
-    "option_type",
-    "read_as",
-    "read_file",
-    "schema_line",
-    "settings_tree",
-    "wrong_names",
-]

@@ -17,14 +17,13 @@ from typing import NoReturn, TextIO
 
 import click
 
-from realtime_lrp.errors import Error, InternalError
+from realtime_lrp.errors import Error, InternalError, TransferError
 from realtime_lrp.system.plain_text import PlainFormatter, plain
 from realtime_lrp.system.quiet import write_error
 from realtime_lrp.system.signals import discarded_stop, ignore_stops, raise_on_signals
 from realtime_lrp.system.temporary import remove_temporary_folders
 
 NAME = "realtime-lrp"
-WRITE_FAILED = 74
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _verbosity = 0
@@ -56,10 +55,10 @@ def run(command: Callable[[], int | None]) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
     except BrokenPipeError:
-        sys.exit(WRITE_FAILED)
+        sys.exit(TransferError.exit_code)
     except Exception as error:
         if getattr(error, "errno", None) in _DISK_ERRORS:
-            _fail(f"Writing failed ({error}).", WRITE_FAILED)
+            _fail(f"Writing failed ({error}).", TransferError.exit_code)
         bug = InternalError(f"Unexpected {type(error).__name__}: {error}")
         _fail(str(bug), bug.exit_code)
 
@@ -122,7 +121,7 @@ def print_lines(lines: Iterable[str], secrets: bool = False) -> None:
             try:
                 click.echo(line if secrets else plain(line))
             except BrokenPipeError:  # click would turn it into exit code 1
-                sys.exit(WRITE_FAILED)
+                sys.exit(TransferError.exit_code)
 
 
 def _exit_code(command: Callable[[], int | None]) -> int:
@@ -130,7 +129,7 @@ def _exit_code(command: Callable[[], int | None]) -> int:
         return command() or 0
     except SystemExit as ended:
         if ended.code == 1:  # click raises it when the reader of its output has gone
-            return WRITE_FAILED
+            return TransferError.exit_code
         raise
 
 

@@ -47,14 +47,8 @@ def examine(path: str, name: str) -> int:
     try:
         with h5py.File(path, "r") as file:
             return _count_values(file)
-    except _ProblemError as problem:
-        raise DamagedInputError(f"{name} {problem}. {_EXPECTED}") from None
     except Exception as error:  # h5py raises anything on damaged files
         raise DamagedInputError(f"{name} is damaged ({first_line(error)}). {_EXPECTED}") from None
-
-
-class _ProblemError(Exception):
-    """What is wrong with a file; the message continues a sentence that begins with its name."""
 
 
 def _count_values(file: h5py.File) -> int:
@@ -67,7 +61,7 @@ def _count_values(file: h5py.File) -> int:
         claimed += data.nbytes
         stored += data.id.get_storage_size()
         if claimed > max(SMALL_BYTES, MAX_EXPANSION * stored):
-            raise _ProblemError(f"claims {claimed:,} bytes up to {name!r} but holds {stored:,}")
+            raise ValueError(f"it claims {claimed:,} bytes up to {name!r} but holds {stored:,}")
         if data.chunks:
             data[()]  # compressed, or spread over the file: only reading shows whether it is intact
     return values
@@ -82,7 +76,7 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
         for key in group:
             name = f"{prefix}{key}"
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                raise _ProblemError(f"has a link in place of {name!r}")
+                raise ValueError(f"there is a link in place of {name!r}")
             item = group[key]
             if item.id in seen:
                 continue
@@ -96,6 +90,6 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
 def _check_dataset(name: str, data: h5py.Dataset) -> None:
     dict(data.attrs)
     if data.external or data.is_virtual:
-        raise _ProblemError(f"takes {name!r} from another file")
+        raise ValueError(f"it takes {name!r} from another file")
     if data.dtype.kind not in "biufV":
-        raise _ProblemError(f"holds no numbers in {name!r}")
+        raise ValueError(f"there are no numbers in {name!r}")

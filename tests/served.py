@@ -14,7 +14,6 @@ from realtime_lrp.commands.serve import server
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.guard import Guard
-from realtime_lrp.commands.serve.messages import Examples
 from realtime_lrp.commands.serve.server import Server, listen
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.video import untrusted
@@ -60,7 +59,7 @@ class Served:
       exchange: what it serves.
       messages: what clients have sent.
       visitors: takes the pictures of visitors' cameras.
-      examples: the gallery's pictures.
+      gallery: that of the channels.
     """
 
     def __init__(self, port, names=(), token=TOKEN, visitors=None, tls=None):
@@ -68,10 +67,10 @@ class Served:
         listening = listen("127.0.0.1", port)
         self.port = listening.getsockname()[1]
         self.visitors = visitors or StandIn()
-        self.examples = Examples()
+        self.gallery = None
         app = App(
             self.exchange, self.tokens, "", lambda: {"maps": 7}, lambda: None, self.visitors,
-            self.examples,
+            lambda: self.gallery,
         )  # fmt: skip
         self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening, tls)
         self._ended = threading.Event()

@@ -19,7 +19,7 @@ from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 def served():
     """A server with pictures for the channel 5 of 16."""
     with serving_pages() as one:
-        one.examples.gallery = gallery_of("conv", 16)
+        one.gallery = gallery_of("conv", 16)
         yield one
 
 

@@ -26,10 +26,11 @@ from starlette.websockets import WebSocket
 from realtime_lrp.commands.serve.addresses import qr_code
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.guard import OPEN
-from realtime_lrp.commands.serve.messages import Shown, read_message, view_message
+from realtime_lrp.commands.serve.messages import Shown, examples, read_message, view_message
 from realtime_lrp.commands.serve.tokens import Role, Tokens
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
+from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
 
 SCRIPTS = ("page", "link", "camera", "concepts", "figures", "painting", "recording")
@@ -53,8 +54,8 @@ log = logging.getLogger(__name__)
 class App:
     """The answers; `figures` and `snapshot` are called in the render loop.
 
-    `examples` are the gallery's pictures of a channel of a layer, b"" for none; `fingerprint` is
-    that of a certificate which browsers ask about, else "".
+    `gallery` gives that of the channels, if there is one; `fingerprint` is that of a certificate
+    which browsers ask about, else "".
     """
 
     def __init__(
@@ -65,9 +66,9 @@ class App:
         figures: Callable[[], dict[str, Any]],
         snapshot: Callable[[], Snapshot | None],
         visitors: Visitors,
-        examples: Callable[[str, str], bytes],
+        gallery: Callable[[], Gallery | None],
     ):
-        self._visitors, self._examples = visitors, examples
+        self._visitors, self._gallery = visitors, gallery
         self._exchange, self._tokens, self._fingerprint = exchange, tokens, fingerprint
         self._figures, self._snapshot = figures, snapshot
 
@@ -113,7 +114,7 @@ class App:
     async def _examples_picture(self, request: Request) -> Response:
         """The gallery's pictures of a channel; watchers see them too."""
         asked = [request.query_params.get(name, "") for name in ("layer", "channel")]
-        body = await run_in_threadpool(self._examples, *asked)
+        body = await run_in_threadpool(examples, self._gallery(), *asked)
         if not body:
             raise HTTPException(404, "404: there are no pictures of that channel.\n")
         return Response(body, media_type="image/jpeg")

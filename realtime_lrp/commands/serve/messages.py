@@ -293,22 +293,15 @@ def _drawn_map(panel: ConceptPanel, row: ConceptRow) -> np.ndarray:
     )
 
 
-class Examples:
-    """The gallery's pictures of channels, side by side as JPEG. Any thread may ask."""
-
-    def __init__(self) -> None:
-        self.gallery: Gallery | None = None  # where they come from
-        self._encoded = lru_cache(ENCODED)(_encoded)
-
-    def __call__(self, layer: str, channel: str) -> bytes:
-        """The pictures of a channel, as a page named it; b"" if there are none."""
-        gallery = self.gallery
-        number = int(channel) if channel.isdecimal() and len(channel) < 8 else -1
-        if gallery is None or number not in gallery.channels(layer):
-            return b""
-        return self._encoded(gallery, layer, number)
+def examples(gallery: Gallery | None, layer: str, channel: str) -> bytes:
+    """A gallery's pictures of a channel, as a page named it, side by side as JPEG; b"" for none."""
+    number = int(channel) if channel.isdecimal() and len(channel) < 8 else -1
+    if gallery is None or number not in gallery.channels(layer):
+        return b""
+    return _encoded(gallery, layer, number)
 
 
+@lru_cache(ENCODED)
 def _encoded(gallery: Gallery, layer: str, channel: int) -> bytes:
     size = EXAMPLE_SIDE, EXAMPLE_SIDE
     pictures = [

@@ -16,7 +16,6 @@ from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.messages import (
     NO_CONCEPTS,
     QUALITY,
-    Examples,
     choices,
     concepts_message,
     event_of,
@@ -27,6 +26,7 @@ from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.config.schema import Serve
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.snapshot import Snapshot
@@ -56,7 +56,7 @@ class WebPage:
         self, serve: Serve, view: View, snapshot: Callable[[], Snapshot | None], new: bool
     ):
         self._view, self._relevance = view, view.first.relevance
-        self._exchange, self._examples = Exchange(), Examples()
+        self._exchange = Exchange()
         tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
             listening = stack.enter_context(listen(serve.host, serve.port))
@@ -67,7 +67,7 @@ class WebPage:
         )
         app = App(
             self._exchange, tokens, fingerprint, view.figures, snapshot, self._visitors,
-            self._examples,
+            self._gallery,
         )  # fmt: skip
         port = listening.getsockname()[1]
         self._server = Server(Guard(app.routes(), tokens, serve.names, port), listening, tls)
@@ -97,6 +97,9 @@ class WebPage:
         rows, columns = view.frame.value.shape[:2]
         scale = min(1.0, LARGEST[0] / rows, LARGEST[1] / columns)
         return max(1, round(scale * rows)), max(1, round(scale * columns))
+
+    def _gallery(self) -> Gallery | None:
+        return self._relevance.engine.gallery if self._relevance.engine else None
 
     def events(self) -> list[Event]:
         """What pages sent; UnavailableError if the server has ended and nothing else shows it."""
@@ -160,7 +163,6 @@ class WebPage:
         if panel is None or engine is None:
             exchange.say("concepts", NO_CONCEPTS)
             return
-        self._examples.gallery = engine.gallery
         layers = engine.concepts.layers
         exchange.say("concepts", concepts_message(panel, engine.gallery, layers))
 

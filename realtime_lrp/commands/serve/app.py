@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,16 +34,13 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
 
-SCRIPTS = ("page", "link", "camera", "concepts", "figures", "painting", "recording")
-
-PAGES = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    **{f"/{name}.js": (f"{name}.js", "text/javascript") for name in SCRIPTS},
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-    "/view": ("index.html", "text/html"),
-}
-"""Path -> file in `page/` and its type. The page knows its path: `/view` is the picture alone."""
+TYPES = {
+    ".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
+}  # fmt: skip
+FILES = {one.name: one for one in (files("realtime_lrp.commands.serve") / "page").iterdir()}
+PAGES = {f"/{name}": name for name in FILES if not name.endswith(".html")}
+PAGES |= {"/": "index.html", "/view": "index.html"}
+"""Path -> file in `page/`. The page knows its path: `/view` is the picture alone."""
 
 HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
 
@@ -77,7 +75,7 @@ class App:
         app = Starlette(
             exception_handlers={TimeoutError: _no_answer},
             routes=[
-                *(_page(path, name, kind) for path, (name, kind) in PAGES.items()),
+                *(_page(path, name) for path, name in PAGES.items()),
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
                 Route("/qr.svg", self._qr_code),
@@ -224,12 +222,12 @@ class _Film(StreamingResponse):
             self._exchange.leave(self._viewer)
 
 
-def _page(path: str, name: str, kind: str) -> Route:
+def _page(path: str, name: str) -> Route:
     """The route of a file in `page/`, which is read once."""
-    body = (files("realtime_lrp.commands.serve") / "page" / name).read_bytes()
+    body = FILES[name].read_bytes()
 
     async def answer(request: Request) -> Response:
-        return Response(body, media_type=kind)
+        return Response(body, media_type=TYPES[Path(name).suffix])
 
     return Route(path, answer)
 

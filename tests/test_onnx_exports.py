@@ -1,7 +1,7 @@
 """Networks of torchvision and timm with random weights, exported by PyTorch.
 
-The environment variable TORCH_PYTHON names a Python that has torch, torchvision, timm, onnxscript
-and onnxruntime.
+The environment variable TORCH_PYTHON names a Python that has torch, torchvision, timm, zennit,
+onnxscript and onnxruntime.
 """
 
 import os
@@ -48,3 +48,23 @@ def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, o
     off = np.linalg.norm(explainer(x).relevance - gradient) / np.linalg.norm(gradient)
     smooth = name.split(".")[1].startswith(SMOOTH)
     assert off < (1e-3 if smooth else 5e-2), off
+
+
+@pytest.mark.parametrize("name", ["residual", "grouped", "plain"])
+def test_an_export_has_zennits_maps(tmp_path, name):
+    """Every composite of zennit's, for three pictures: to 2e-4 of the largest entry."""
+    words = [PYTHON, Path(__file__).with_name("exporting.py"), f"small.{name}", "torchscript", "14"]
+    subprocess.run([*words, tmp_path / "net"], check=True, capture_output=True)
+    made = dict(np.load(tmp_path / "net.npz"))
+    x = made.pop("x").transpose(0, 2, 3, 1)
+    network = load_network(str(tmp_path / "net.onnx"), preprocess="none")
+    explainer = Explainer(
+        network, also=list(made), target=1, start="logit", low=-3.0, high=3.0,
+        output_activation="linear",
+    )  # fmt: skip
+    maps = explainer(x).maps
+    assert len(made) == 8
+    for kind, expected in made.items():
+        expected = expected.transpose(0, 2, 3, 1)
+        for one, other in zip(maps[kind], expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-4 * np.abs(other).max(), err_msg=kind)

@@ -5,6 +5,7 @@ To add one, add a row to `ROWS`, or a function of entries to `ELEMENTWISE`. A ro
 else arrays, and None where they are left out. Nodes that read arrays alone come here never.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -91,12 +92,6 @@ def _gelu(node: Node, x: tf.Tensor) -> tf.Tensor:
     return 0.5 * x * (1 + tf.math.erf(x * math.sqrt(0.5)))
 
 
-def _clip(node: Node, x: tf.Tensor, low: Any = None, high: Any = None) -> tf.Tensor:
-    low, high = (node.get(name, one) for name, one in (("min", low), ("max", high)))
-    x = x if low is None else tf.maximum(x, low)
-    return x if high is None else tf.minimum(x, high)
-
-
 def _power(node: Node, x: tf.Tensor, exponent: tf.Tensor) -> tf.Tensor:
     known = tf.get_static_value(exponent)
     simple = {2.0: tf.square, 0.5: tf.sqrt, 1.0: tf.identity, -0.5: tf.math.rsqrt}
@@ -147,7 +142,6 @@ ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
     "Add": _plain(tf.add), "Sum": _folded(tf.add),
     "Max": _folded(tf.maximum), "Min": _folded(tf.minimum),
     "Mean": lambda node, *values: tf.add_n(values) / len(values),
-    "Clip": _clip,
     "Elu": lambda node, x: tf.maximum(x, 0.0)
     + node.get("alpha", 1.0) * tf.nn.elu(tf.minimum(x, 0.0)),
     "Gelu": _gelu,
@@ -163,19 +157,19 @@ ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
 
 def of_entries(node: Node, inputs: Inputs) -> Value:
     """A function of `ELEMENTWISE`."""
-    if node.kind == "Clip":
-        limits = (constant(inputs, n, "limits") for n in (1, 2))
-        inputs = [inputs[0], *(None if one is None else one.reshape(()) for one in limits)]
-    present = [one for one in inputs if one is not None]
-    absent = [n for n, one in enumerate(inputs) if one is None]
+    compute = functools.partial(ELEMENTWISE[node.kind], node)
+    return elementwise(compute, [one for one in inputs if one is not None], node.keep)
 
-    def compute(*values: tf.Tensor) -> tf.Tensor:
-        operands = list(values)
-        for n in absent:
-            operands.insert(n, None)
-        return ELEMENTWISE[node.kind](node, *operands)
 
-    return elementwise(compute, present, node.keep)
+def clip(node: Node, inputs: Inputs) -> Value:
+    """Between two limits, each of which may be left out."""
+    x = tensor(inputs)
+    for position, name, function in ((1, "min", tf.maximum), (2, "max", tf.minimum)):
+        limit = constant(inputs, position, "limits")
+        limit = node.get(name, None) if limit is None else limit
+        if limit is not None:
+            x = x.holding(function(x.held, node.keep(np.array(limit, np.float32).reshape(()))))
+    return x
 
 
 # Axes: nothing is computed
@@ -366,7 +360,7 @@ def pad(node: Node, inputs: Inputs) -> Value:
 
 MOVES: dict[str, Row] = {
     **dict.fromkeys(ELEMENTWISE, of_entries),
-    "Cast": cast, "CastLike": cast, "Concat": concat,
+    "Cast": cast, "CastLike": cast, "Clip": clip, "Concat": concat,
     "Dropout": identity, "Expand": expand, "Flatten": flatten, "Gather": gather,
     "Identity": identity, "Pad": pad, "Reshape": reshape, "Shape": shape_of, "Slice": slice_,
     "Split": split, "Squeeze": squeeze, "Tile": tile,

@@ -34,7 +34,9 @@ class Node:
     """One step and the numbers of the tensors that it reads and computes.
 
     `layer` is the Keras layer's name, "model/layer" inside a nested model, "layer:2" at a second
-    call; `kind` is the layer's type.
+    call; `kind` is the layer's type. `dtype` is that in which it computes, and in which what
+    arrives at its output is kept; where it is rounded, `exact` may be the step that computes the
+    output nevertheless, in float32.
     """
 
     layer: str
@@ -42,6 +44,8 @@ class Node:
     step: Step
     inputs: tuple[int, ...]
     output: int
+    dtype: tf.DType = tf.float32
+    exact: Step | None = None
 
 
 _SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add, Places, Mean)
@@ -96,9 +100,6 @@ class Graph:
     # nested model, or layer that was traced -> the number of its (first) output
     wholes: dict[str, int] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
-    _lowered: set[int] = field(default_factory=set)
-    _exact_steps: dict[int, Step] = field(default_factory=dict)
-    _lowered_to: tf.DType = tf.float32
 
     def append(self, layer: str, kind: str, steps: Sequence[Step], inputs: tuple[int, ...]) -> int:
         """Appends the chain of steps of a layer; returns the number of its output."""
@@ -146,29 +147,19 @@ class Graph:
         float32 0.997 rounded, 0.9999 as it is). With `exact_forward` only what is handed down is
         rounded.
         """
-        self._lowered_to = dtype
-        self._lowered = self._outputs_to_lower() - self._behind_only(set(exact))
-        forward = set(self._lowered)
-        if not exact_forward:
-            forward &= self._sensitive()
-        self._exact_steps = {number: self.nodes[number - 1].step for number in forward}
-        for node in self.nodes:
-            self.replace(self._cast(node))
-
-    def _cast(self, node: Node) -> Node:
-        """The node with its weights in the type in which it computes."""
-        if not (isinstance(node.step, Linear) and node.output in self._lowered):
-            return node
-        return replace(node, step=node.step.cast(self._lowered_to))
+        lowered = self._outputs_to_lower() - self._behind_only(set(exact))
+        forward = lowered if exact_forward else lowered & self._sensitive()
+        for number in lowered:
+            node = self.nodes[number - 1]
+            self.replace(_computing_in(dtype, node, number in forward))
 
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
         """A copy of this graph with the nodes that `canonise` replaced."""
         graph = copy.copy(self)
-        graph.nodes, graph._exact_steps = list(self.nodes), dict(self._exact_steps)
+        graph.nodes = list(self.nodes)
         for node in nodes:
-            graph.replace(self._cast(node))
-            if node.output in graph._exact_steps:
-                graph._exact_steps[node.output] = node.step
+            now = self.nodes[node.output - 1]
+            graph.replace(_computing_in(now.dtype, node, now.exact is not None))
         return graph
 
     def _outputs_to_lower(self) -> set[int]:
@@ -233,9 +224,7 @@ class Graph:
         for node in self.nodes:
             if node.output in tensors:
                 continue
-            step = self._exact_steps.get(node.output, node.step)
-            exact = node.output in self._exact_steps
-            dtype = tf.float32 if exact else self._dtype(node.output)
+            step, dtype = (node.exact, tf.float32) if node.exact else (node.step, node.dtype)
             inputs = [as_type(tensors[n], dtype) for n in node.inputs]
             joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
             if joining and self.kept.isdisjoint(one.output for one in (node, *joining[:-1])):
@@ -247,7 +236,8 @@ class Graph:
 
     def _dtype(self, number: int) -> tf.DType:
         """The type in which what arrives at a tensor is kept."""
-        return self._lowered_to if number in self._lowered else tf.float32
+        node = self.producer(number)
+        return tf.float32 if number == BIASES or node is None else node.dtype
 
     def _chain_to_rectifier(self, node: Node) -> tuple[list[Node], str]:
         """The nodes from behind a layer with weights to its ReLU, and the name of that ReLU.
@@ -311,8 +301,8 @@ class Graph:
             if node.output not in parts:
                 continue  # a branch that `start` does not use
             # A rounded input of a max pool could have another largest entry than its output has.
-            exact = node.output in self._exact_steps and isinstance(node.step, MaxPool)
-            dtype = tf.float32 if exact else self._dtype(node.output)
+            exact = node.exact is not None and isinstance(node.step, MaxPool)
+            dtype = tf.float32 if exact else node.dtype
             inputs = [as_type(tensors[n], dtype) for n in node.inputs]
             output = as_type(tensors[node.output], dtype)
             handed = back(node, inputs, output, _arriving(parts[node.output], dtype))
@@ -396,6 +386,14 @@ class Graph:
             elif node.output in left:
                 left.update(node.inputs)
         return found
+
+
+def _computing_in(dtype: tf.DType, node: Node, exact_forward: bool) -> Node:
+    """The node computing in another type, its weights too; or only what it hands down."""
+    step, exact = node.step, node.step if exact_forward else None
+    if isinstance(step, Linear) and dtype != tf.float32:
+        step = step.cast(dtype)
+    return replace(node, step=step, dtype=dtype, exact=exact)
 
 
 def total(parts: Sequence[Part]) -> tf.Tensor:

@@ -209,7 +209,6 @@ class Explainer(ConceptViews):
         if grad_cam_layer is not None:
             graph.kept.add(feature_maps(graph, grad_cam_layer))
         self._plans = plans = plan_maps(asked, composite, options, graph, contexts, start_of_path)
-        self._keep_sign = [plan.keeps_sign for plan in plans]
         self.set_target(target)
 
         lowering = choose_precision(precision, plans, fast, self._resolve(target).contrasts)
@@ -227,7 +226,11 @@ class Explainer(ConceptViews):
         self.differences = tuple(plan.difference for plan in plans)
         self.passes = sum(plan.samples for plan in plans)
         self._graph, self._xla = graph, xla
-        self._compile()
+        self._run = Lazy(explain_function(plans), xla)
+        several_targets = explain_function(plans, shared=True)
+        self._run_shared = Lazy(several_targets, xla)
+        self._pipelines: list[Lazy] = []
+        self._scores = Lazy(lambda x: graph.forward(x)[graph.output])
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.
@@ -278,7 +281,7 @@ class Explainer(ConceptViews):
     def signs_for(self, target: str | int) -> tuple[bool, ...]:
         """`signs` for another target."""
         contrasts = self._resolve(target).contrasts
-        return tuple(contrasts or not keeps for keeps in self._keep_sign)
+        return tuple(contrasts or not plan.keeps_sign for plan in self._plans)
 
     def canonical(self, target: str | int) -> str | int:
         """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
@@ -401,15 +404,6 @@ class Explainer(ConceptViews):
             "precision": self.precision,
         }
         return explainer_html(self._graph, self._plans[0].rules, about)
-
-    def _compile(self) -> None:
-        """Makes the functions, which are compiled at their first call."""
-        self._run = Lazy(explain_function(self._plans), self._xla)
-        several_targets = explain_function(self._plans, shared=True)
-        self._run_shared = Lazy(several_targets, self._xla)
-        self._pipelines: list[Lazy] = []
-        graph = self._graph  # not the explainer, which the function would keep in memory
-        self._scores = Lazy(lambda x: graph.forward(x)[graph.output])
 
 
 def _model_parts(

@@ -33,6 +33,9 @@ all copies it adds up to 1."""
 Baseline = Callable[[tf.Tensor], tf.Tensor]
 """x [B, H, W, C] -> the pictures where the paths begin, shaped like x."""
 
+MAP = tf.map_fn
+"""Kept from here: reading a network replaces TensorFlow's own for a while, in all threads."""
+
 BASELINES = ("zero", "black", "white", "mean", "blur")
 
 
@@ -118,7 +121,7 @@ def mean_gradients(
         )
         return means
 
-    means = tf.map_fn(
+    means = MAP(
         of_picture,
         (x, origin, *begins),
         fn_output_signature=[tf.TensorSpec(shape, tf.float32) for _ in begins for shape in shapes],

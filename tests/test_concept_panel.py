@@ -24,9 +24,8 @@ from realtime_lrp.engine.result import (
     fetch_concepts,
 )
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.explaining import SteadyShares, first_request
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.concept_view import followed_caption, name_of, sorted_rows
 from realtime_lrp.realtime.viewer.handle import handle

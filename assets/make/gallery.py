@@ -16,7 +16,7 @@ from realtime_lrp.config import ASSETS
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.tiles import contact_sheet
 
 SYMBOLS = ("star", "house", "smiley", "flower")
 SEED = 7

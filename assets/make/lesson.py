@@ -14,7 +14,7 @@ import numpy as np
 from realtime_lrp import Explainer, Network, fit, load_network, overlay
 from realtime_lrp.commands.teach import from_folder
 from realtime_lrp.config import load
-from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.tiles import contact_sheet
 
 PICTURES = 24  # of each class in a lesson
 THINGS = ("cup", "pen", "nothing")

@@ -18,7 +18,7 @@ from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.atomic import check_output
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
-from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.tiles import contact_sheet
 
 CLIP = ASSETS / "demo.mp4"
 SHEET_PICTURES = 12

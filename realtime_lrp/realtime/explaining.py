@@ -7,6 +7,7 @@ Results are raw; scaling and colours are for whoever draws them.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -21,14 +22,13 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.engine.in_flight import share_cores
-from realtime_lrp.engine.result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Meter, Stats
-from realtime_lrp.realtime.steady_shares import SteadyShares
 from realtime_lrp.system import memory
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ TOP = 5  # how many of the best classes are named
 
 LOSS_S = 10.0
 """Shortest time between two searches for the layer that loses relevance; one costs a map."""
+
+AVERAGED_S = 0.2
+"""Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""
+
+ADVANTAGE = 0.3
+"""Another channel replaces a shown one once its average share is larger by this part."""
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +90,45 @@ class ExplainedFrame:
     def scores(self) -> list[tuple[str, float]]:
         """Label and probability of the best classes, best first, `TOP` of them."""
         return top_scores(self.engine, self.result.scores, TOP)
+
+
+class SteadyShares:
+    """Keeps the channels that are shown from changing with every picture.
+
+    Their shares flicker, so that every other map would bring another one among the largest. They
+    are averaged over time, and those shown have an advantage.
+    """
+
+    def __init__(self) -> None:
+        self._series: object = None
+        self._average: np.ndarray | None = None
+        self._shown: list[int] = []
+        self._time = 0.0
+
+    def prior(self, series: object, now: float) -> np.ndarray | None:
+        """The `prior` of the next picture, see `Engine.begin`; None for a picture by itself.
+
+        Shares are averaged over the pictures of one series.
+        """
+        if self._average is None or series is None or series != self._series:
+            return None
+        kept = self._kept(now)
+        factor = np.ones_like(self._average)
+        factor[self._shown] = 1 + ADVANTAGE
+        return np.stack([np.abs(self._average) * np.float32(kept / (1 - kept)), factor])
+
+    def add(self, series: object, found: ConceptResult, now: float) -> np.ndarray:
+        """Notes which channels were chosen; returns the average shares with those of a picture."""
+        new, before = found.by_channel, self._average
+        if before is not None and series == self._series and new.size == before.size:
+            kept = np.float32(self._kept(now))
+            new = kept * before + (1 - kept) * new
+        self._series, self._time, self._average = series, now, new
+        self._shown = [one.channel for one in found.maps]
+        return new
+
+    def _kept(self, now: float) -> float:
+        return min(math.exp(-max(now - self._time, 0.0) / AVERAGED_S), 0.99)
 
 
 class RelevanceThread:

@@ -1,4 +1,4 @@
-"""The figures over a canvas: what they are made of, how large, and drawn. Knows no meanings.
+"""Text over a canvas: figures, notices, which pass, and marks, which last. Knows no meanings.
 
 Figures come in blocks of rows, bars, legends and paragraphs; `view.arrangement` decides where.
 Whatever stands below each other is a list of `Part`s: it gives the height and is what is drawn.
@@ -32,6 +32,8 @@ ANSWER_SCALE = 3.0
 of the height."""
 
 PRESENTED_SCALE = 1.5  # how much larger those of what else it shows are
+
+NOTICE_SCALE = 1.2  # how much larger those of notices are
 
 STEP = 1.35  # height of a line of text, as a multiple of that of its letters
 WIDE = 14  # least width of a wide area, in heights of a letter
@@ -343,3 +345,43 @@ def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:
 
 def _lines(text: str, width: int, size: int) -> list[str]:
     return wrapped(text.replace(" %", "\xa0%"), width, size)[:LINES]
+
+
+def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:
+    """Draws a text at the middle of the lower edge of an area, in place."""
+    if not text:
+        return
+    x0, _, x1, y1 = area
+    lines, height = _notice_lines(text, x1 - x0, size), notice_height(text, x1 - x0, size)
+    size = round(NOTICE_SCALE * size)
+    step = round(STEP * size)
+    width = max(text_width(line, size) for line in lines) + 2 * size
+    x, y = (x0 + x1 - width) // 2, y1 - height + size // 2
+    darken(canvas, (x, y, x + width, y + len(lines) * step + size), 0.3)
+    for number, line in enumerate(lines):
+        origin = (x0 + x1 - text_width(line, size)) // 2, y + size // 2 + number * step + size
+        draw_text(canvas, line, origin, size, WARNING)
+
+
+def notice_height(text: str, width: int, size: int) -> int:
+    """How many rows a notice takes in an area of this width, its margins included."""
+    letters = round(NOTICE_SCALE * size)
+    return len(_notice_lines(text, width, size)) * round(STEP * letters) + 2 * letters
+
+
+def draw_marks(canvas: np.ndarray, text: str, box: Box, size: int) -> None:
+    """Draws a line at the right end of a box, in place; in smaller letters where it is too long."""
+    x0, y0, x1, y1 = box
+    size = shrunk(size, MIN_LETTERS, lambda size: text_width(text, size) + size <= x1 - x0)
+    text = fitted(text, x1 - x0 - size, size)
+    x, middle = x1 - text_width(text, size) - size // 2, (y0 + y1) // 2
+    darken(canvas, (x - size // 2, y0, x1, y1), 0.3)
+    draw_text(canvas, text, (x, middle + round(0.36 * size)), size, WARNING)
+
+
+def _notice_lines(text: str, width: int, size: int) -> list[str]:
+    """The lines of a notice in an area; each line of its text may take `LINES`, or twice that."""
+    size = round(NOTICE_SCALE * size)
+    room = width - 2 * size
+    most = LINES if room > WIDE * size else 2 * LINES
+    return [part for line in text.split("\n") for part in wrapped(line, room, size)[:most]]

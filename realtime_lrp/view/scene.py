@@ -21,12 +21,13 @@ from realtime_lrp.view.hud import (
     Legend,
     blocks_end,
     draw_blocks,
+    draw_notice,
     draw_parts,
     figure_size,
     legend_line,
+    notice_height,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.notices import draw_notice, notice_height
 from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 

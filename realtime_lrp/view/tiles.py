@@ -1,4 +1,4 @@
-"""Draws tensors: one tile for each channel, all tiles of a sheet on one scale.
+"""Pictures for files: a picture and its map, contact sheets, tensors as tiles on one scale.
 
 Maps are float32 [rows, columns, channels], coloured maps uint8 [rows, columns, channels, 3] RGB.
 """
@@ -10,8 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.colormaps import colormap_named
-from realtime_lrp.view.overlay import SOFTNESS
-from realtime_lrp.view.sheet import contact_sheet
+from realtime_lrp.view.overlay import SOFTNESS, Overlay, lay_over
 from realtime_lrp.view.text import draw_lines, text_size
 
 PERCENTILE = 99.5
@@ -99,3 +98,31 @@ def side_by_side(left: np.ndarray, right: np.ndarray, captions: tuple[str, str])
         box = (number * width, 0, (number + 1) * width, height)
         draw_lines(both, [caption], box, bottom=False)
     return both
+
+
+def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 4) -> np.ndarray:
+    """Pictures of one size side by side, row by row, with a white gap of 4 pixels."""
+    gap = 4
+    height, width = pictures[0].shape[:2]
+    rows = -(-len(pictures) // columns)
+    shape = (rows * (height + gap) + gap, columns * (width + gap) + gap, 3)
+    sheet = np.full(shape, 255, np.uint8)
+    for number, picture in enumerate(pictures):
+        y = gap + number // columns * (height + gap)
+        x = gap + number % columns * (width + gap)
+        sheet[y : y + height, x : x + width] = picture
+    return sheet
+
+
+def lay_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
+    """A picture with its map and the line that names its best label: uint8 [H, W or 2 W, 3] RGB.
+
+    Layouts: "overlay"; "side-by-side", the picture and the overlay; "map", on black, without the
+    line; "original+map", the picture and that map.
+    """
+    if layout in ("map", "original+map"):
+        drawn = lay_over(np.zeros_like(picture), overlay)
+    else:
+        drawn = lay_over(picture, overlay)
+        draw_lines(drawn, [line], overlay.box, bottom=True)
+    return drawn if layout in ("overlay", "map") else np.hstack([picture, drawn])

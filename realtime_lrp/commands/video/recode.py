@@ -38,7 +38,7 @@ from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.overlay import Painter
-from realtime_lrp.view.sheet import lay_out
+from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3
 """Maximum number of batches that are decoded and not yet written."""

@@ -29,7 +29,7 @@ from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, Viewe
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls
-from realtime_lrp.view.notices import draw_marks, draw_notice
+from realtime_lrp.view.hud import draw_marks, draw_notice
 from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again

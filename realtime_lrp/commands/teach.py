@@ -15,13 +15,14 @@ from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.config import Config
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.provenance import Provenance, figures_json
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.taught_file import About, read_about, read_shown, write_taught
 from realtime_lrp.models.teaching import CHANGES, FEWEST, NOTHING, Features, Lesson, Showing
+from realtime_lrp.realtime.stats import write_figures
 from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.atomic import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
@@ -111,8 +112,7 @@ def from_folder(
     found = what_it_learnt(engine, lesson.pictures_aside())
     figures = _figures(features.network.name, lesson, right, found)
     if json:
-        with atomic_file(json, overwrite) as part:
-            part.write_text(figures_json(figures, made))
+        write_figures(json, figures, made, overwrite)
     yield from _lines(figures)
     size = output.stat().st_size / 1e6
     yield f"{len(classes)} classes on {features.network.name}, {size:.1f} MB -> {output}"

@@ -109,9 +109,11 @@ class Stats:
         return {key: figures[key] for key in OF_A_NETWORK} if self.device else None
 
 
-def write_figures(path: Path, figures: dict[str, Any], provenance: Provenance) -> None:
+def write_figures(
+    path: Path, figures: dict[str, Any], provenance: Provenance, overwrite: bool = True
+) -> None:
     """Writes figures as JSON, and how the maps were made."""
-    with atomic_file(path, overwrite=True) as part:
+    with atomic_file(path, overwrite) as part:
         part.write_text(figures_json(figures, provenance))
 
 

@@ -31,7 +31,7 @@ from realtime_lrp.commands.bench.timing import (
 )
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.config.provenance import Provenance, figures_json
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
@@ -41,7 +41,8 @@ from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UnavailableError, first_line
 from realtime_lrp.models.names import present_networks
-from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.realtime.stats import write_figures
+from realtime_lrp.system.atomic import check_output
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.system.cores import core_count
 from realtime_lrp.system.tables import new_table, rendered
@@ -65,8 +66,7 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
         check_output(json_file, overwrite)
     report, made = measure(benchmark_config(config), quick)
     if json_file:
-        with atomic_file(json_file, overwrite) as part:
-            part.write_text(figures_json(report, made))
+        write_figures(json_file, report, made, overwrite)
     return report_lines(report)
 
 

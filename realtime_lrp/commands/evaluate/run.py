@@ -27,12 +27,12 @@ from realtime_lrp.commands.evaluate.samples import (
 )
 from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
-from realtime_lrp.config.provenance import figures_json
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.models.drawings import check_known
-from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.realtime.stats import write_figures
+from realtime_lrp.system.atomic import check_output
 from realtime_lrp.video.pictures import write_picture
 
 DRAWN_PICTURES = 60
@@ -83,8 +83,7 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     measurement = evaluation.run(names)
     report = summary(measurement)
     if options.json:
-        with atomic_file(options.json, options.overwrite) as part:
-            part.write_text(figures_json(report, made))
+        write_figures(options.json, report, made, options.overwrite)
 
     def sheet(chosen: list[int], captions: Captions | None = None) -> np.ndarray:
         shown = [row.name for row in measurement.rows if row.name != CHANCE]

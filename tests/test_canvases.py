@@ -18,8 +18,17 @@ from realtime_lrp.realtime.faithfulness import ProbeResult
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.decals import Decals
-from realtime_lrp.view.elements import Buttons, Gap, Pictures, TextBlock
-from realtime_lrp.view.exhibit import Page, draw_card, draw_pad, draw_page, layout_of
+from realtime_lrp.view.exhibit import (
+    Buttons,
+    Gap,
+    Page,
+    Pictures,
+    TextBlock,
+    draw_card,
+    draw_pad,
+    draw_page,
+    layout_of,
+)
 from realtime_lrp.view.hud import Bar, Legend, Row, draw_blocks, draw_notice
 from realtime_lrp.view.window.window import Mouse
 

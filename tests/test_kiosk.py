@@ -14,8 +14,7 @@ from faults.server import MjpegServer
 from program import opened_window, repeating, screenshot, start, xdotool
 
 from realtime_lrp.commands.kiosk.keys import hash_pin
-from realtime_lrp.view.elements import ACCENT, BACKGROUND
-from realtime_lrp.view.exhibit import KEY_COLOUR
+from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, KEY_COLOUR
 
 
 class OpenFiles:

@@ -24,7 +24,7 @@ from realtime_lrp.commands.kiosk.pages import (
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
-from realtime_lrp.view.elements import Pictures, TextBlock
+from realtime_lrp.view.exhibit import Pictures, TextBlock
 
 CHANNELS = ((5, 0.4), (9, -0.3), (2, 0.2), (7, 0.1))
 

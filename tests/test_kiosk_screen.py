@@ -14,9 +14,8 @@ from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
 from realtime_lrp.commands.kiosk.states import State
-from realtime_lrp.view import elements as elements_module
-from realtime_lrp.view.elements import ACCENT, BACKGROUND
-from realtime_lrp.view.exhibit import draw_page, layout_of
+from realtime_lrp.view import exhibit as exhibit_module
+from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, draw_page, layout_of
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window.window import Mouse
 
@@ -81,7 +80,7 @@ def test_every_page_fits(size, swapped, monkeypatch):
         assert text_width(text, letters) <= width, text
         return text
 
-    monkeypatch.setattr(elements_module, "fitted", uncut)
+    monkeypatch.setattr(exhibit_module, "fitted", uncut)
     layout = layout_of(size, swapped, margin=round(DRIFT * min(size)))
     assert (layout.bottom is not None) == (swapped and size[0] > size[1])
     canvas = np.zeros((*size, 3), np.uint8)

@@ -22,16 +22,16 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.concept_view import described_layers
-from realtime_lrp.view.elements import (
+from realtime_lrp.view.exhibit import (
     ACCENT,
     SOFT,
     Buttons,
     Element,
     Gap,
+    Page,
     Pictures,
     TextBlock,
 )
-from realtime_lrp.view.exhibit import Page
 from realtime_lrp.view.hud import Bar, Legend
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.text import WHITE

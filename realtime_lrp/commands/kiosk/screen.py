@@ -13,8 +13,8 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import central_square
 from realtime_lrp.view.buffers import Buffers
-from realtime_lrp.view.elements import BACKGROUND
 from realtime_lrp.view.exhibit import (
+    BACKGROUND,
     Page,
     draw_card,
     draw_hold,

@@ -293,6 +293,7 @@ def test_an_exhibit_keeps_the_session_awake_while_it_runs(screen, tmp_path):
     with showing(screen, folder=tmp_path) as (process, _, _):
         until(lambda: told.exists() and told.read_text().split() == list(full_screen.INHIBIT[1:]))
         process.kill()
+        process.wait()
         until(lambda: told.read_text().endswith("ended\n"))
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -137,17 +138,16 @@ class Visitors:
     def _run(self) -> None:
         """Explains batch after batch; the next one is decoded, the last one answered meanwhile."""
         with ThreadPoolExecutor(1) as decoding, ThreadPoolExecutor(1) as answering:
-            answered: Future[None] | None = None
             decoded = decoding.submit(self._next_frames)
+            answered: Future[Any] = answering.submit(bool)  # there is nothing to wait for yet
             while not self._ended:
                 frames = decoded.result()
                 decoded = decoding.submit(self._next_frames)
                 if frames:
                     state = self._state()
-                    explained = self._explained(frames, state)
-                    if answered:
-                        answered.result()
-                    answered = answering.submit(_answer_all, explained, state)
+                    maps = self._maps(frames, state)
+                    answered.result()
+                    answered = answering.submit(_answer_all, frames, maps, state)
             decoded.result()
         self._decoder.close()
 
@@ -178,12 +178,11 @@ class Visitors:
                 visitor.waiting = None
             return batch
 
-    def _explained(self, frames: list[_Frame], state: ViewerState) -> list[_Explained]:
-        """The pictures with their maps; None where they could not be computed."""
+    def _maps(self, frames: list[_Frame], state: ViewerState) -> list[ExplainedFrame | None]:
+        """The maps of the pictures; None where they could not be computed."""
         engine, started = self._relevance.engine, time.monotonic()
         try:
-            if engine is None:
-                return [(*frame, None) for frame in frames]
+            assert engine, "frames are taken once there is one"
             targets = [engine.explainer.canonical(state.request.target)] * len(frames)
             results = engine.explain([frame.value for _, frame in frames], targets)
             self._failing = ""
@@ -191,22 +190,23 @@ class Visitors:
             if not self._failing:
                 log.error("explaining visitors' pictures failed: %s", first_line(error))
             self._failing = first_line(error)
-            return [(*frame, None) for frame in frames]
+            return [None] * len(frames)
         each_s = (time.monotonic() - started) / len(frames)
         self._batch = max(1, min(BATCH, round(BATCH_S / max(each_s, 1e-6))))
         return [
-            (visitor, frame, ExplainedFrame(frame, frame.value, state.request, engine, result))
-            for (visitor, frame), result in zip(frames, results, strict=True)
+            ExplainedFrame(frame, frame.value, state.request, engine, result)
+            for (_, frame), result in zip(frames, results, strict=True)
         ]
 
 
 _Frame = tuple[Visitor, Item[np.ndarray]]
-_Explained = tuple[Visitor, Item[np.ndarray], ExplainedFrame | None]
 
 
-def _answer_all(explained: list[_Explained], state: ViewerState) -> None:
+def _answer_all(
+    frames: list[_Frame], maps: list[ExplainedFrame | None], state: ViewerState
+) -> None:
     """Gives every visitor the map, or says that there is none."""
-    for visitor, frame, one in explained:
+    for (visitor, frame), one in zip(frames, maps, strict=True):
         message = _no_map(frame.number, NO_MAP)
         try:
             if one:

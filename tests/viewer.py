@@ -1,6 +1,7 @@
 """The viewer's parts with a scripted camera and scripted maps instead of threads."""
 
 import time
+from collections import deque
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -109,7 +110,7 @@ class Viewer:
         self.view = View(state, self.capture, threads, self.shown.append, size and (lambda: size))
         if not figures:
             self.press(*state.shown_figures)
-        saver = SimpleNamespace(record=lambda *_: None, news=lambda: "")
+        saver = SimpleNamespace(record=lambda *_: None, news=deque())
         self.loop = Loop(self.view, saver, Sources(chosen), self.window)
 
     @property

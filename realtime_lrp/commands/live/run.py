@@ -190,10 +190,9 @@ class Loop:
         canvas = self._drawn()
         if canvas is not None and view.frame and view.first.explained:
             self._saver.record(canvas, view.frame, view.first.explained)
-        if news := self._saver.news():
-            view.send(NoticeGiven(news))
-        while self._teacher and self._teacher.news:
-            view.send(self._teacher.news.popleft())
+        for news in (self._saver.news, self._teacher.news if self._teacher else ()):
+            while news:
+                view.send(news.popleft())
         view.note_refusals()
         self._note_pace()
         if page:

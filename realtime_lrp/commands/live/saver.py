@@ -22,6 +22,7 @@ from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer.events import NoticeGiven
 from realtime_lrp.realtime.viewer.network_view import NetworkView
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
@@ -49,7 +50,7 @@ class Saver:
         self._recorder: Recorder | None = None
         self._threads: list[threading.Thread] = []
         self._names: set[Path] = set()
-        self._news: deque[str] = deque()
+        self.news: deque[NoticeGiven] = deque()  # about files that are finished, for the view
         self._lines: list[str] = []
         self._record_of: tuple[ExplainedFrame, dict[str, Any]] | None = None
         folder = Path(config.live.folder)
@@ -86,12 +87,9 @@ class Saver:
             return "recording ends"
         if view.canvas is None:
             return "there is no picture yet"
-        try:
-            film = self._free_name(".mp4")
-            provenance = partial(_provenance_of_view, view)
-            self._recorder = Recorder(film, view.canvas.shape[:2], provenance=provenance)
-        except Error as error:
-            return str(error)
+        film = self._free_name(".mp4")
+        provenance = partial(_provenance_of_view, view)
+        self._recorder = Recorder(film, view.canvas.shape[:2], provenance=provenance)
         self._film = film
         return f"recording {film.name}"
 
@@ -100,16 +98,9 @@ class Saver:
         snapshot = snapshot_of(view)
         if snapshot is None:
             return "there is no map yet"
-        try:
-            target = self._free_name(".png")
-        except Error as error:
-            return str(error)
+        target = self._free_name(".png")
         self._in_background(self._save_snapshot, target, snapshot)
         return f"saving {target.name}"
-
-    def news(self) -> str:
-        """A notice about a file finished since the last call, or ""."""
-        return self._news.popleft() if self._news else ""
 
     def status(self) -> str:
         """A line about the recording that runs, or ""."""
@@ -136,10 +127,10 @@ class Saver:
         try:
             save_snapshot(target, snapshot)
         except Error as error:
-            self._news.append(str(error))
+            self.news.append(NoticeGiven(str(error)))
             return
         self._lines.append(f"picture -> {target} (and {target.with_suffix('.npz').name})")
-        self._news.append(f"saved {target.name}")
+        self.news.append(NoticeGiven(f"saved {target.name}"))
 
     def _end_recording(self) -> None:
         recorder, self._recorder = self._recorder, None
@@ -151,10 +142,10 @@ class Saver:
         try:
             lines = recorder.finish()
             self._lines += lines
-            self._news.append(lines[-1] if recorder.trouble else _saved(film, recorder))
+            self.news.append(NoticeGiven(lines[-1] if recorder.trouble else _saved(film, recorder)))
         except Error as error:
             self.failure = error if film == self._asked_at_start else self.failure
-            self._news.append(str(error))
+            self.news.append(NoticeGiven(str(error)))
 
     def _free_name(self, suffix: str) -> Path:
         """A new name in the configured folder, made of date and time."""

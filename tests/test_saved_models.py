@@ -138,7 +138,7 @@ def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operation
     x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
     graph = build_graph(load_network(folder, preprocess="none").model, "max")
     expected = compute(Computed(), tf.constant(x))
-    np.testing.assert_allclose(graph.forward(x)[graph.output], expected, atol=1e-5)
+    np.testing.assert_allclose(graph.forward(tf.constant(x))[graph.output], expected, atol=1e-5)
     assert any("Rsqrt" in node.layer for node in graph.nodes)
 
 
@@ -190,7 +190,7 @@ def _reads(module, x):
 REFUSED = {
     "a file that is written": (_writes, "the operation WriteFile"),
     "a file that is read": (_reads, "which does more than to compute"),
-    "without a rule": (lambda m, x: tf.sort(m.vector(x)), "which has no rule"),
+    "without a rule": (lambda m, x: tf.math.lgamma(m.vector(x)), "which has no rule"),
     "random numbers": (
         lambda m, x: m.vector(x + tf.random.normal([8, 8, 3])),
         "the operation RandomStandardNormal",

@@ -9,8 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UsageError, first_line
+from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
+from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
@@ -33,13 +34,9 @@ def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | 
     refuse_beyond_memory(entries, shown)
     name = re.sub(r"[^\w.-]", "_", folder.resolve().name) or "saved_model"
     pictures = keras.Input(shape, dtype=saved.input_type.name, name="pictures")
-    try:
+    problem = f"The SavedModel {shown} cannot compute pictures of {shape[0]} x {shape[1]}"
+    with naming_the_file(shown, problem, "Expected a network that its signature describes."):
         scores = SavedOperations(saved, name=name)(pictures)
-    except Exception as error:  # what the shapes and types of a damaged graph lead to
-        raise DamagedInputError(
-            f"The SavedModel {shown} cannot compute pictures of {shape[0]} x {shape[1]} "
-            f"({first_line(error)}). Expected a network that its signature describes."
-        ) from error
     model = keras.Model(pictures, scores, name=name)
     return Network(name, model, warning="" if saved.input_type.is_integer else NO_PREPROCESSING)
 

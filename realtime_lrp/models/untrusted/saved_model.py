@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
-from realtime_lrp.errors import DamagedInputError, first_line
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_variables import EXPECTED, read_variables
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.system.reading import read_limited
@@ -81,26 +81,13 @@ def read_saved_model(folder: Path) -> SavedGraph:
     if not (folder / FILE).is_file():
         raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {EXPECTED}")
     data = read_limited(folder / FILE, MAX_FILE_BYTES, "a SavedModel")
-    model = saved_model_pb2.SavedModel()
-    try:
-        model.ParseFromString(data)
-    except DecodeError as error:
-        raise DamagedInputError(f"{shown} is no SavedModel ({FILE} is damaged). {EXPECTED}") from (
-            error
-        )
-    saved = _served(model, shown)
-    name, function = _signature(saved, shown)
-    described = saved.signature_def[name]
-    try:
+    with naming_the_file(shown, f"The SavedModel {shown} is damaged", EXPECTED):
+        saved = _served(saved_model_pb2.SavedModel.FromString(data), shown)
+        name, function = _signature(saved, shown)
+        described = saved.signature_def[name]
         (info,) = described.inputs.values()
         input_type = tf.as_dtype(info.dtype)
         graph = _Flat(saved, shown).of(function, _output(name, described, shown))
-    except DamagedInputError:
-        raise
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise DamagedInputError(
-            f"The SavedModel {shown} is damaged ({first_line(error)}). {EXPECTED}"
-        ) from error
     _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)), shown)
     variables = read_variables(folder, saved, graph.variables, shown)
     return SavedGraph(

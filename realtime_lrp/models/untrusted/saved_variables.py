@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-from realtime_lrp.errors import DamagedInputError, first_line
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.untrusted.loading import naming_the_file
 
 EXPECTED = "Expected what model.export(folder) of Keras or tf.saved_model.save writes."
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -38,10 +38,12 @@ def read_variables(
             f"The variables of the SavedModel {shown} claim {claimed:,} bytes, its files hold "
             f"{held:,}. {EXPECTED}"
         )
-    try:
+    problem = f"The variables of the SavedModel {shown} are damaged or missing"
+    with naming_the_file(shown, problem, EXPECTED):
         reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
-        described = trackable_object_graph_pb2.TrackableObjectGraph()
-        described.ParseFromString(reader.get_tensor(_OBJECT_GRAPH))
+        described = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+            reader.get_tensor(_OBJECT_GRAPH)
+        )
         keys = _checkpoint_keys(nodes, described.nodes)
         shapes = reader.get_variable_to_shape_map()
         values = {}
@@ -50,18 +52,6 @@ def read_variables(
             if shapes[keys[number]] != shape:
                 raise ValueError(f"{nodes[number].variable.name} has another shape")
             values[name] = reader.get_tensor(keys[number])
-    except (
-        tf.errors.OpError,
-        DecodeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
-        raise DamagedInputError(
-            f"The variables of the SavedModel {shown} are damaged or missing "
-            f"({first_line(error)}). {EXPECTED}"
-        ) from error
     return values
 
 

@@ -369,6 +369,8 @@ WRONG = (
     "", "{", "[]", "null", "{}", '{"type": "quit"}', '{"type": "do"}', '{"type": "do", "name": 3}',
     '{"type": "do", "name": ""}', '{"type": "choice", "what": "opacity"}',
     '{"type": "choice", "what": "opacity", "value": NaN}',
+    '{"type": "choice", "what": "position", "value": 1' + "0" * 400 + "}",
+    '{"type": "choice", "what": "position", "value": 1e300}',
     '{"type": "stroke", "start": [0, 0], "end": [0, 99999999]}', '{"type": "look", "share": 2}',
     '{"type": "stroke", "start": [0, 0, 0], "end": [0, 0]}', '{"type": "shown"', "\x00",
     '{"type": "choice", "what": "target", "value": "' + "x" * 300 + '"}', "[" * 3000,

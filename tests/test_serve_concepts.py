@@ -122,4 +122,4 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
     assert isinstance(wrong, events.NoticeGiven) and "'conv'" in wrong.text
     loading = event_of(Choice("layer", "conv"), SimpleNamespace(engine=None))
     assert "not loaded yet" in loading.text
-    assert followed('"5"') is followed("1e9") is followed("5.5") is None
+    assert followed('"5"') is followed("true") is None and "no channel 5.5:" in followed(5.5).text

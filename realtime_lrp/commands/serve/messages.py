@@ -54,6 +54,7 @@ def commands_of_pages() -> dict[str, keys.Command]:
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
+Number = Annotated[float, Meta(ge=-1e6, le=1e6)]
 
 
 class Shown(msgspec.Struct, tag="shown", frozen=True):
@@ -70,7 +71,7 @@ class Choice(msgspec.Struct, tag="choice", frozen=True):
     """Another value of something: what is computed or explained, or how it is drawn."""
 
     what: Name
-    value: bool | int | float | Name
+    value: bool | Number | Name
 
 
 class Stroke(msgspec.Struct, tag="stroke", frozen=True):
@@ -131,14 +132,15 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
             layers = _engine(relevance).concepts.layers
             if value not in layers:
                 raise unknown("layer", value, layers)
-        case "channel", int():
+        case "channel", float():
             engine, wanted = _engine(relevance), relevance.request.concepts
             layer = (wanted.layer if wanted else "") or engine.concept_layer or ""
             known = engine.explainer.channel_counts().get(layer, 0)
-            if not 0 <= value < known:
-                raise UsageError(f"There is no channel {value}: {layer!r} has {known}.")
-        case "position", int() | float():
-            return float(value)
+            if value not in range(known):
+                raise UsageError(f"There is no channel {value:g}: {layer!r} has {known}.")
+            return int(value)
+        case "position", float():
+            pass
         case _:
             drawn = (one for one in LOOK_SETTINGS if one.name == what)
             return value if any(one.accepts(value) for one in drawn) else None

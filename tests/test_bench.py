@@ -21,6 +21,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     words = ("--model", tiny_model, "--json", target, "--set", "live.camera_size=640x480")
     code, out, err = run("bench", "--quick", *words)
     assert code == 0, err
+    assert "the pictures hold values" not in err, "noise is prepared as pictures are"
     report = json.loads(target.read_text())
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
     assert set(rows) == {

@@ -5,7 +5,7 @@ import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -69,6 +69,15 @@ class Bench:
         """How often something is timed."""
         return max(2, full // 3) if self.quick else full
 
+    def pictures(self, count: int, size: Sequence[int] = ()) -> np.ndarray:
+        """Noise as the network gets it, float32 [count, rows, columns, C]; the same at each call.
+
+        The size is rows and columns, by default the network's.
+        """
+        rows, columns = size or self.engine.explainer.input_shape[:2]
+        noise = np.random.default_rng(0).integers(0, 256, (count, rows, columns, 3), np.uint8)
+        return np.asarray(self.engine.network.prepare(noise))
+
 
 def time_in_turns(
     actions: Mapping[_Name, Action],
@@ -105,11 +114,6 @@ def seconds(action: Action, clock: Callable[[], float] = time.perf_counter) -> f
     return clock() - begin
 
 
-def noise(batch: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Input for a network, float32 [batch, *shape]; the same at each call."""
-    return np.random.default_rng(0).uniform(-100, 100, (batch, *shape)).astype(np.float32)
-
-
 def precisions() -> list[str]:
     """What this machine can compute in, float32 first."""
     return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
@@ -127,7 +131,7 @@ def time_maps(bench: Bench) -> list[Row]:
     rows = []
     for batch in (1, 8) if quick else (1, 2, 4, 8, 16):
         bench.status(f"maps, batch {batch}")
-        x = noise(batch, engine.explainer.input_shape)
+        x = bench.pictures(batch)
         actions: dict[tuple[str, str], Action] = {}
         if batch == 1:
             actions["origin", "float32"] = partial(baseline_explainer, x)
@@ -149,7 +153,7 @@ def time_maps(bench: Bench) -> list[Row]:
 def time_methods(bench: Bench) -> list[Row]:
     """Several maps of one picture: one forward pass, and a backward pass for each map."""
     engine, precision = bench.engine, device().fast_precision
-    x = noise(1, engine.explainer.input_shape)
+    x = bench.pictures(1)
     added: list[str] = []
     explainers = [engine.variant(precision=precision)]
     for name in ("gradient", "grad_cam", "excitation_backprop"):
@@ -184,7 +188,7 @@ def time_sizes(bench: Bench) -> list[Row]:
             log.warning("not measured at %d x %d: %s", *size, first_line(error))
             continue
         flops[size] = explainer.flops
-        actions[size] = partial(explainer, noise(1, (*size, channels)))
+        actions[size] = partial(explainer, bench.pictures(1, size))
     times = time_in_turns(actions, turns=7) if actions else {}
     return [
         {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **row}
@@ -198,7 +202,7 @@ def time_transformers(bench: Bench) -> list[Row]:
     for name, (width, heads, depth) in TRANSFORMERS.items():
         model = vision_transformer(width, heads, depth, side)
         precision = device().fast_precision
-        x = noise(1, (side, side, 3))
+        x = np.random.default_rng(0).uniform(-1, 1, (1, side, side, 3)).astype(np.float32)
         explainers = {
             composite: Explainer(model, composite=composite, target="top1", precision=precision)
             for composite in ("cp_lrp", "attnlrp")

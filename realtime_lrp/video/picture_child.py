@@ -65,7 +65,7 @@ class _Reader:
             if isinstance(message, Open):
                 self._close()
                 self.source = self._opened(message)
-                self._channel.send(_facts(self.source))
+                self._channel.send(Facts.of(self.source))
             elif self.source:
                 self._channel.send(self._next(self.source))
         except BrokenPipeError:
@@ -91,17 +91,13 @@ class _Reader:
         if self._memory and rgb and picture.size and self._memory.fits(picture.shape):
             self._memory.write(picture)
             rows, columns, _ = picture.shape
-            return Given(_facts(source), (rows, columns, 3))
-        return Given(_facts(source), picture=picture)
+            return Given(Facts.of(source), (rows, columns, 3))
+        return Given(Facts.of(source), picture=picture)
 
     def _close(self) -> None:
         source, self.source = self.source, None
         if source:
             source.close()
-
-
-def _facts(source: Source) -> Facts:
-    return Facts(source.described, source.steady, source.alive, source.files, source.timeline)
 
 
 class _ToParent(logging.Handler):

@@ -68,6 +68,10 @@ class Facts(msgspec.Struct, frozen=True, tag=True):
     files: int
     timeline: Timeline | None = None
 
+    @classmethod
+    def of(cls, source: Source) -> "Facts":
+        return msgspec.convert(source, cls, from_attributes=True)
+
 
 class Given(msgspec.Struct, frozen=True, tag=True):
     """A picture, uint8 [H, W, 3] RGB; only its shape is sent if it lies in the shared memory."""
@@ -246,9 +250,7 @@ class ChildSource(Source):
 
     def _take(self, message: object) -> None:
         if isinstance(message, Facts):
-            self.described, self.steady = message.described, message.steady
-            self.alive, self.files = message.alive, message.files
-            self.timeline = message.timeline
+            vars(self).update(msgspec.structs.asdict(message))
 
     @property
     def _name(self) -> str:

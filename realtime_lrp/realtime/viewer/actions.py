@@ -177,12 +177,6 @@ def follow_none(state: ViewerState, now: float) -> ViewerState:
     return state.with_notice("the whole map", now)
 
 
-def is_followed(state: ViewerState) -> bool:
-    """Whether the map of one channel alone is asked for."""
-    shown = state.request.concepts
-    return shown is not None and shown.channel is not None
-
-
 # What is explained
 
 
@@ -320,8 +314,8 @@ def _full_screen(state: ViewerState, now: float) -> ViewerState:
 
 def _escape(state: ViewerState, now: float) -> ViewerState:
     """Ends following a channel, or leaves full screen; else the second of two presses ends."""
-    if is_followed(state):
-        return follow_none(state, now)
+    if (whole := follow_none(state, now)) is not state:
+        return whole
     return _full_screen(state, now) if state.full_screen else _quit(state, now)
 
 

@@ -116,7 +116,7 @@ class NetworkView:
         self._renew_columns(state, version, frame)
         own = explained is not None and explained.frame.value is frame.value
         if explained and (
-            explained.frame.value.shape != frame.value.shape or (state.paired and not own)
+            explained.frame.value.shape != frame.value.shape or (state.look.paired and not own)
         ):
             explained = drawn = None  # the map does not belong on this picture
         elif explained and drawn and not fits(explained, frame):
@@ -154,7 +154,7 @@ class NetworkView:
         """
         now, explained = time.monotonic(), self.newest
         explains = explained and (explained.engine, explained.request, explained.frame.source)
-        outdated = explained is not None and not state.paired and not fits(explained, frame)
+        outdated = explained is not None and not state.look.paired and not fits(explained, frame)
         key = (now // FIGURES_S, explains, outdated, version, self.problem, self.refusal)
         if key == self._columns_key:
             return
@@ -286,7 +286,7 @@ class FollowingNetworkView(NetworkView):
         """As of the first network; without a map if it has no such class."""
         if self.problem:
             state = replace(state, look=replace(state.look, style="off"))
-        if state.paired and self.newest:
+        if state.look.paired and self.newest:
             frame = self.newest.frame  # each network shows pictures at its own pace
         scene = super().compose(state, version, frame, size)
         self.has_map = self.has_map and not self.problem

@@ -158,10 +158,6 @@ class ViewerState:
     def with_mask(self, pixels: np.ndarray | None) -> "ViewerState":
         return self.with_request(mask=None if pixels is None else Mask(pixels))
 
-    @property
-    def paired(self) -> bool:
-        return self.look.paired
-
     def controls(self, now: float) -> Controls | None:
         """The controls, if they are shown: not while somebody paints, and not with menus."""
         pointer = self.pointer

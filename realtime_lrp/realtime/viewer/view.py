@@ -175,7 +175,7 @@ class View:
             self._relevance.request = state.request
 
     def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
-        maps, frames, paired = self._relevance.maps, self.capture.frames, self.state.paired
+        maps, frames, paired = self._relevance.maps, self.capture.frames, self.state.look.paired
         newest = maps.newest()
         number, explained = (newest.number, newest.value) if newest else (0, None)
         if frozen := self.state.frozen:
@@ -201,7 +201,7 @@ class View:
             self.send(events.FrameStepped(stepped))
             frozen = stepped
         own = explained is not None and explained.frame.number == frozen.number
-        waits = self.state.paired and not own
+        waits = self.state.look.paired and not own
         return None if waits or frozen.number <= before else frozen
 
     def _measure(self) -> None:

@@ -2,7 +2,7 @@
 
 import functools
 import logging
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -79,7 +79,7 @@ def shortest_times(*runs: Callable[[], object]) -> PrecisionTimes:
     """
     for run in runs:
         run()  # compiles
-    taken = [[_milliseconds(run) for run in runs] for _ in range(REPEATS)]
+    taken = [[1e3 * timeit.timeit(run, number=1) for run in runs] for _ in range(REPEATS)]
     shortest = [min(times) for times in zip(*taken, strict=True)]
     return PrecisionTimes(shortest[0], shortest[1] if len(shortest) > 1 else None)
 
@@ -98,12 +98,6 @@ def computes_bfloat16() -> bool:
         return bool(run(a).numpy().any())
     except tf.errors.OpError:
         return False
-
-
-def _milliseconds(run: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    run()
-    return 1e3 * (time.perf_counter() - begin)
 
 
 def _timed_layers(dtype: tf.DType) -> Callable[[], object]:

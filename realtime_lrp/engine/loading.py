@@ -3,6 +3,7 @@
 import gc
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -44,8 +45,10 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     graph = build_graph(model, config.lrp.pool, size=config.model.size)
     if (what := _named_by_keras(config)) and not COMPARED.get(what):
         COMPARED.add(what, True)
-    if config.model.size:
-        _check_memory(graph, config.model.size)
+    if size := config.model.size:  # the explainer reports what is wrong with a size
+        with suppress(ValueError, tf.errors.InvalidArgumentError):
+            needed = 4 * graph.activations(size)
+            refuse_beyond_memory(needed, f"{graph.name!r} with pictures of {size[0]} x {size[1]}")
     _check_channels(network)
     if not (keep_model and model.count_params() <= MAX_KEPT_WEIGHTS):
         network, model = replace(network, model=None), None
@@ -139,11 +142,3 @@ def _check_channels(network: Network) -> None:
             "(-1 to 1), rescale (0 to 1) or none (0 to 255).",
             "preprocess",
         )
-
-
-def _check_memory(graph: Graph, size: tuple[int, int]) -> None:
-    try:
-        activations = graph.activations(size)
-    except (ValueError, tf.errors.InvalidArgumentError):
-        return  # the explainer reports what is wrong with this size
-    refuse_beyond_memory(4 * activations, f"{graph.name!r} with pictures of {size[0]} x {size[1]}")

@@ -312,14 +312,18 @@ class RelevanceThread:
 
         def finish() -> float:
             (result,) = begun()
-            found = result.concepts
+            found, uncovered = result.concepts, None
+            if picture is not frame.value:
+                best = np.argsort(-result.scores)[:TOP]
+                scores = engine.scores(result.region.extract(frame.value)[None])
+                uncovered = scores[0, best].tolist()
             explained = ExplainedFrame(
                 frame=frame,
                 picture=picture,
                 request=request,
                 engine=engine,
                 result=result,
-                uncovered=self._uncovered(frame, picture, engine, result),
+                uncovered=uncovered,
                 probed=(
                     self._probe.of_map(engine, picture, result, request) if request.probe else None
                 ),
@@ -336,16 +340,6 @@ class RelevanceThread:
             return now - start
 
         return begun.done, finish
-
-    @staticmethod
-    def _uncovered(
-        frame: Item[np.ndarray], picture: np.ndarray, engine: Engine, result: Result
-    ) -> list[float] | None:
-        if picture is frame.value:
-            return None
-        order = np.argsort(-result.scores)[:TOP]
-        scores: np.ndarray = engine.scores(result.region.extract(frame.value)[None])
-        return scores[0, order].tolist()
 
     def _loss_of(self, engine: Engine, picture: np.ndarray, result: Result) -> Loss | None:
         """Where a map loses most relevance, looked for every few seconds."""

@@ -174,20 +174,16 @@ def setting_rows(
     """What explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
+    target = describe_target(engine, explained.request.target, explained.scores)
     account |= not all(one.closes for one in explained.result.maps)
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
-        Row("target", _target_text(explained, problem), warn=bool(problem)),
+        Row("target", problem or target.replace("_", " "), warn=bool(problem)),
         *(_sum_rows(explained) if account and not problem else ()),
     ]
     return tuple(row for row in rows if row)
-
-
-def _target_text(explained: ExplainedFrame, problem: str) -> str:
-    target = describe_target(explained.engine, explained.request.target, explained.scores)
-    return problem or target.replace("_", " ")
 
 
 def _sum_rows(explained: ExplainedFrame) -> list[Row]:

@@ -24,7 +24,13 @@ from realtime_lrp.realtime.viewer.actions import (
     toggle_panel,
 )
 from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
-from realtime_lrp.realtime.viewer.state import WARNING_S, Notice, ViewerState, first_state
+from realtime_lrp.realtime.viewer.state import (
+    NOTICE_S,
+    WARNING_S,
+    Notice,
+    ViewerState,
+    first_state,
+)
 from realtime_lrp.view import keys
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
@@ -180,19 +186,16 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     if answer is None:
         return state
     if first:  # the maps that the network has no use for are known from now on
-        state = _with_hint(state.with_choice(), answer.warning, event.time)
+        hint, seconds = HINT, NOTICE_S
+        if answer.warning:
+            hint, seconds = f"{answer.warning}\n{HINT}", WARNING_S
+        state = state.with_choice().with_notice(hint, event.time, seconds)
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
     state = follow_best(state)
     if isinstance(state.menu, ClassList):
         state = replace(state, menu=state.menu.with_scores(answer.scores, answer.labels))
     return state
-
-
-def _with_hint(state: ViewerState, warning: str, now: float) -> ViewerState:
-    if warning:
-        return state.with_notice(f"{warning}\n{HINT}", now, WARNING_S)
-    return state.with_notice(HINT, now)
 
 
 def _source_changed(state: ViewerState, event: events.SourceChanged) -> ViewerState:

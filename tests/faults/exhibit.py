@@ -34,12 +34,12 @@ class Exhibit:
 
     Attributes:
       samples: what it reported: "now", "state", "card", "age" of the camera's picture, "drawn" ago,
-        "maps", whether a "concept" is shown, "threads", "files", "memory" (MiB).
+        whether a "concept" is shown, "threads", "files", "memory" (MiB).
       notified: the messages to the service manager, with the time of each.
       process: the one that runs.
     """
 
-    def __init__(self, folder, *words, display=None, environment=None):
+    def __init__(self, folder, *words, display):
         self.folder, self.samples, self.notified, self._words = Path(folder), [], [], words
         self._stderr = (self.folder / "stderr").open("w+")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -51,8 +51,7 @@ class Exhibit:
             "WATCHDOG_USEC": "2000000",
             "STATE_DIRECTORY": str(self.folder / "state"),
             "RUNTIME_DIRECTORY": str(self.folder / "run"),
-            **({"DISPLAY": display} if display else {}),
-            **(environment or {}),
+            "DISPLAY": display,
         }
         (self.folder / "run").mkdir()
         self.camera("nobody")
@@ -105,25 +104,21 @@ class Exhibit:
         limit = 0 if full else resource.RLIM_INFINITY
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
-    def until(self, condition, timeout_s=LONG_S, exits=False):
+    def until(self, condition):
         """Waits for a sample that fulfils a condition; returns the seconds that it took."""
         begin, seen = time.monotonic(), len(self.samples)
-        while time.monotonic() - begin < timeout_s:
+        while time.monotonic() - begin < LONG_S:
             for sample in self.samples[seen:]:
                 seen += 1
                 if condition(sample):
                     return time.monotonic() - begin
-            assert exits or self.process.poll() is None, self.stderr()
+            assert self.process.poll() is None, self.stderr()
             time.sleep(0.02)
         raise AssertionError(f"waited in vain; last: {self.samples[-1:]}\n{self.stderr()}")
 
-    def until_state(self, state, card="", timeout_s=LONG_S):
-        """Waits for a state."""
-        return self.until(lambda s: (s["state"], s["card"]) == (state, card), timeout_s)
-
-    def health(self):
-        """What the health file says."""
-        return json.loads((self.folder / "run" / "health.json").read_text())
+    def until_state(self, state):
+        """Waits for a state, without a card."""
+        return self.until(lambda s: (s["state"], s["card"]) == (state, ""))
 
     def stderr(self):
         """What it wrote on stderr."""
@@ -160,7 +155,6 @@ def main():
     from realtime_lrp.video.picture_process import ChildSource
 
     folder, words = Path(sys.argv[1]), sys.argv[2:]
-    file = words.pop(0) if words and words[0].endswith(".yaml") else None
     wall = Wall()
     pages.ANSWER_S, pages.CONCEPT_S, pages.REST_S = 1.5, 2.0, 30.0  # shown more often
 
@@ -181,7 +175,7 @@ def main():
     threading.Thread(target=obey, args=[wall], daemon=True).start()
     set_verbosity(0, False)
     try:
-        chosen = settings.load(file, tuple(words))
+        chosen = settings.load(None, tuple(words))
         film = functools.partial(ChildSource, Film, [str(folder)])
         start.start(chosen, None, None, open_camera=film, wall_clock=wall)
     except Error as error:
@@ -200,7 +194,6 @@ def sample_of(kiosk, now):
         "card": kiosk.card,
         "age": now - kiosk._shown.time if live else None,
         "drawn": now - kiosk._drawn_at,
-        "maps": kiosk._stats.maps,
         "concept": kiosk.page.channel is not None,
         "threads": threading.active_count(),
         "files": process.num_fds(),

@@ -142,15 +142,6 @@ def test_a_recording_reads_no_other_file_and_no_address(tmp_path):
     assert not asked.is_set()
 
 
-def test_a_name_that_is_too_long_says_so(run, tiny_model, tmp_path):
-    """The name of an unfinished file is longer than that of the file."""
-    (tmp_path / "a.png").write_bytes(picture("png"))
-    target = tmp_path / f"{'x' * 250}.png"
-    code, _, err = run("image", tmp_path / "a.png", "-o", target, "--model", tiny_model)
-    assert code == 73 and "(File name too long)" in err
-    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
-
-
 def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
     """A hundred thousand letters are no name, and brackets without an end no list."""
     for text in (json.dumps(["a", "b" * 100_000]), "[" * 3000):

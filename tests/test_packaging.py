@@ -168,38 +168,6 @@ def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
     assert all(file.stat().st_size > 100_000 for file in made)
 
 
-SAFE = {
-    "keras": "3.14.1",  # CVE-2025-1550, -8747, -9905, -9906, -12058, -12060, -49655,
-    # CVE-2026-0897, -1462, -1669, extraction of archives (3.14.0)
-    "pyyaml": "5.4",  # CVE-2020-14343
-    "pydantic": "2.4",  # CVE-2024-3772
-    "psutil": "5.6.7",  # CVE-2019-18874
-    "tensorflow": "2.12.1",  # CVE-2023-25668 and others of its time
-    "opencv-python": "4.8.1.78",  # CVE-2023-4863
-}
-"""The first version without the faults that are known, and which these are."""
-
-
-def numbers(text):
-    """A version that can be compared."""
-    return tuple(map(int, re.findall(r"\d+", text)))
-
-
-def bounds():
-    """Package -> the lowest version that is allowed."""
-    found = {}
-    for line in PROJECT["dependencies"]:
-        name, _, rest = line.partition(">=")
-        found[name] = re.split("[,;]", rest)[0].strip()
-    return found
-
-
-@pytest.mark.parametrize("name", SAFE)
-def test_known_faults_are_below_the_bounds(name):
-    """A bound that is lowered below a fixed fault fails here."""
-    assert numbers(bounds()[name]) >= numbers(SAFE[name])
-
-
 @pytest.mark.release
 def test_the_lowest_versions_work(tmp_path):
     """A new environment with the lowest version of every dependency, and the suite in it.

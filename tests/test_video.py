@@ -53,6 +53,17 @@ def test_what_is_written_is_read_back(tmp_path, name):
     assert media.stream_of(path)[:3] == ("h264", 48, 64)
 
 
+def test_the_same_pictures_make_the_same_bytes(tmp_path):
+    """Narrow ones too, of which x264 makes another film each time if it is let."""
+    films = set()
+    for _ in range(8):
+        with VideoWriter(tmp_path / "a.mp4", ".mp4", Fraction(30), Fraction(1, 30)) as writer:
+            for number, picture in enumerate(media.numbered(30)):
+                writer.write(picture, number)
+        films.add((tmp_path / "a.mp4").read_bytes())
+    assert len(films) == 1
+
+
 def missing(path, span=None):
     """(frames that are read, about how many there should be if it ends early, else 0)."""
     with VideoReader(path, span) as reader:

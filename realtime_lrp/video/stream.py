@@ -17,16 +17,6 @@ STREAMS = f"{FORMATS},rtsp,rtp,jpeg_pipe,png_pipe"
 """Container formats of streams, by FFmpeg's names."""
 
 
-def _formats(url: str) -> dict[str, str]:
-    """FFmpeg's options for the formats a server may send.
-
-    A playlist names other addresses, so it is accepted only if the URL asks for one.
-    """
-    if urlsplit(url).path.lower().endswith((".m3u8", ".m3u", ".mpd")):
-        return {}
-    return {"format_whitelist": STREAMS}
-
-
 class Stream(Source):
     """A network stream; a read returns after `READ_TIMEOUT_S` at the latest."""
 
@@ -35,6 +25,9 @@ class Stream(Source):
     def __init__(self, url: str, stop: threading.Event):
         super().__init__(stop)
         self.described = masked(url)
+        # a playlist names other addresses: it is accepted only if the URL asks for one
+        asks = urlsplit(url).path.lower().endswith((".m3u8", ".m3u", ".mpd"))
+        formats = {} if asks else {"format_whitelist": STREAMS}
         try:
             self._container = av.open(
                 url,
@@ -44,7 +37,7 @@ class Stream(Source):
                     "fpsprobesize": "0",
                     "analyzeduration": "0",
                     "max_redirects": "0",
-                    **_formats(url),
+                    **formats,
                 },
             )
             stream = self._container.streams.video[0]

@@ -25,6 +25,9 @@ CODECS: dict[str, tuple[Literal["libx264", "libx265", "libsvtav1"], int, dict[st
 }
 """Name -> FFmpeg's encoder, its default constant rate factor, further options."""
 
+NARROW = 320
+"""Of narrower pictures (columns) x264 makes other bytes each time, unless its mbtree is off."""
+
 LIVE = {"preset": "ultrafast", "tune": "zerolatency"}
 LIVE_INDEX = "hybrid_fragmented+negative_cts_offsets"
 """FFmpeg's flags for MP4 that is written live: if the process is killed, everything before the last
@@ -188,6 +191,8 @@ class VideoWriter:
         if self._size is None:
             self._size = size
             self._stream.height, self._stream.width = (side + side % 2 for side in size)
+            if self._codec == "h264" and size[1] < NARROW:
+                self._stream.options = {**self._stream.options, "x264-params": "mbtree=0"}
         if size != self._size:
             raise ValueError(f"Expected a frame of {self._size}. Received {size}.")
         self._check_time(pts)

@@ -5,7 +5,6 @@ whatever machine has room, and does it again where the worker is lost.
 """
 
 import atexit
-import functools
 import logging
 import os
 import re
@@ -51,12 +50,6 @@ CLOSING_S = 2.0
 """Maximum wait for killed processes of Ray, in seconds."""
 
 
-@functools.cache
-def _token() -> str:
-    """The token of clusters that this process starts: Ray keeps the first one that it is given."""
-    return secrets.token_hex(32)
-
-
 class Cluster:
     """Ray's workers: of a running cluster if there is an address, else started for this job."""
 
@@ -75,22 +68,21 @@ class Cluster:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if address is None:  # nobody else on this machine may send it work
             os.environ["RAY_AUTH_MODE"] = "token"
-            os.environ.setdefault("RAY_AUTH_TOKEN", _token())
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
             if address is not None:
                 _check_listens(address)
             _with_our_handlers(lambda: self._start(address))
-        except Exception as error:  # Ray raises just that where its start takes too long
+        except BaseException as error:
             self.close()
+            if not isinstance(error, Exception):  # which Ray raises where its start takes too long
+                raise
             if address is None:
                 raise UnavailableError(f"Ray cannot be started ({first_line(error)}).") from error
             raise UnavailableError(
                 f"There is no Ray cluster at {masked(address)!r} ({first_line(error)}). "
                 "Start one with 'ray start --head', or use --workers N on this machine."
             ) from error
-        except BaseException:
-            self.close()
-            raise
 
     def _start(self, address: str | None) -> None:
         import ray

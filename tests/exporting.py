@@ -32,10 +32,14 @@ def network(name):
 
 
 def residual():
-    """Blocks with residual connections, as torchvision makes ResNets of."""
-    return torchvision.models.ResNet(
-        torchvision.models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=10
-    )
+    """Blocks with residual connections, as torchvision makes ResNets of.
+
+    The border of its max pool, -inf there and 0 here, would get what deconvnet hands to zeros.
+    """
+    block = torchvision.models.resnet.BasicBlock
+    model = torchvision.models.ResNet(block, [1, 1, 1, 1], num_classes=10)
+    model.maxpool.padding = 0
+    return model
 
 
 def grouped():
@@ -73,12 +77,14 @@ def write_maps(model, canonizer, file):
     from zennit import torchvision as for_torchvision
 
     x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1)).clamp(-3, 3)
-    box = {"low": torch.full_like(x, -3), "high": torch.full_like(x, 3)}
+    options = {
+        "epsilon_gamma_box": {"low": torch.full_like(x, -3), "high": torch.full_like(x, 3)},
+        "excitation_backprop": {"zero_params": ["bias"]},  # as in its paper
+    }
     kind = getattr(canonizers, canonizer, None) or getattr(for_torchvision, canonizer)
     made, second = {"x": x.numpy()}, torch.eye(10)[[1]]
     for name, composite in composites.COMPOSITES.items():
-        options = box if name == "epsilon_gamma_box" else {}
-        rules = composite(canonizers=[kind()], **options)
+        rules = composite(canonizers=[kind()], **options.get(name, {}))
         # rules start at the logit, methods at 1
         start = [torch.ones_like, torch.clone]["epsilon" in name]
         with attribution.Gradient(model, rules) as attributor:

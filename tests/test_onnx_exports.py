@@ -35,7 +35,8 @@ def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, o
     """Scores as onnxruntime's to 1e-4 of the largest, gradients as PyTorch's to 1e-3 of their norm.
 
     ReLUs near 0 and nearly equal entries of max pools may switch by rounding, which moves whole
-    parts of a gradient: networks with these are allowed 5e-2.
+    parts of a gradient: networks with these are allowed 5e-2. Against float64 PyTorch's own
+    float32 differs as much (DenseNet-121: 1.5e-4 where its channels are last, 4e-4 here).
     """
     words = [PYTHON, Path(__file__).with_name("exporting.py"), name, exporter, str(opset)]
     subprocess.run([*words, tmp_path / "net"], check=True, capture_output=True)
@@ -56,6 +57,7 @@ def test_an_export_has_zennits_maps(tmp_path, name):
     words = [PYTHON, Path(__file__).with_name("exporting.py"), f"small.{name}", "torchscript", "14"]
     subprocess.run([*words, tmp_path / "net"], check=True, capture_output=True)
     made = dict(np.load(tmp_path / "net.npz"))
+    made.pop("beta_smooth")  # the only one that is not here
     x = made.pop("x").transpose(0, 2, 3, 1)
     network = load_network(str(tmp_path / "net.onnx"), preprocess="none")
     explainer = Explainer(

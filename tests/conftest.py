@@ -23,6 +23,7 @@ import pytest
 import uncompiled
 
 from realtime_lrp.system import memory
+from realtime_lrp.system.call import call_in_child
 
 gc.disable()  # what is imported is no garbage; on again when the tests are collected
 
@@ -77,9 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Explainers are compiled no more, but for files of tests that ask for `compiled`.
 
-    What is imported by now is looked through for garbage no more: that took an eighth of all.
+    Weights are looked through in this process. What is imported by now is looked through for
+    garbage no more: that took an eighth of all.
     """
     uncompiled.begin()
+    if hdf5_check := sys.modules.get("realtime_lrp.models.untrusted.hdf5_check"):
+        hdf5_check.call_in_child = lambda file, function, *words, **limits: function(*words)
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -172,35 +176,31 @@ def _same_process() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True, scope="session")
 def _stem() -> Iterator[forks.Stem | None]:
-    """What forks this package's processes, for all tests of this process."""
+    """This package's processes are forked from one, for all tests of this process."""
     if not hasattr(subprocess, "_fork_exec") or not sys.platform.startswith("linux"):
         yield None
         return
     stem = forks.Stem()
-    yield stem
+    with forks.forking(stem):
+        yield stem
     stem.close()
 
 
-@pytest.fixture(autouse=True)
-def _forked_children(request: pytest.FixtureRequest, _stem: forks.Stem | None) -> Iterator[None]:
-    """This package's processes are forked, unless the test asks for `new_processes`."""
-    if _stem is None or "new_processes" in request.fixturenames:
-        yield
-        return
-    with forks.forking(_stem, "light_scripts" in request.fixturenames):
-        yield
+@pytest.fixture
+def new_processes(_stem: forks.Stem | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes are begun as they are for users, also to look through weights."""
+    monkeypatch.setattr("realtime_lrp.models.untrusted.hdf5_check.call_in_child", call_in_child)
+    if _stem:
+        monkeypatch.setattr(_stem, "forks", False)
 
 
 @pytest.fixture
-def new_processes() -> None:
-    """Child processes are begun as they are for users."""
-
-
-@pytest.fixture
-def light_scripts() -> None:
+def light_scripts(_stem: forks.Stem | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test runs with `python` is forked too: it has the command line imported."""
+    if _stem:
+        monkeypatch.setattr(_stem, "scripts", True)
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,10 @@ LIMITS = [
 
 
 class Stem:
-    """A process that forks, and the socket to it."""
+    """A process that forks, and the socket to it.
+
+    It `forks` this package's processes, and with `scripts` also what `python` runs.
+    """
 
     def __init__(self):
         from realtime_lrp.system.child_command import module_command
@@ -62,15 +65,16 @@ class Stem:
             alone = {**os.environ, **without}
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=alone)
         self._socket, self._lock = ours, threading.Lock()
+        self.forks, self.scripts = True, False
 
-    def begin(self, command, environment, scripts, files, **request):
+    def begin(self, command, environment, files, **request):
         """The number of a new process for a command line; None if that needs one of its own."""
         command, count = [os.fsdecode(word) for word in command], len(self._prefix)
-        if inherited(environment) != self._inherited or __file__ in command:
+        if not self.forks or inherited(environment) != self._inherited or __file__ in command:
             return None
         words = command[count:]
         if command[:count] != self._prefix or words[0] not in MODULES:
-            if not scripts or command[0] != sys.executable:
+            if not self.scripts or command[0] != sys.executable:
                 return None
             words = [word for word in command[1:] if word != "-P"]  # the stem has no other path
             if words[0] != "-c" and not words[0].endswith(".py"):
@@ -117,8 +121,8 @@ def inherited(environment):
 
 
 @contextmanager
-def forking(stem, scripts):
-    """This package's processes are forked meanwhile; with `scripts` also what `python` runs."""
+def forking(stem):
+    """Processes are forked meanwhile."""
     start = subprocess._fork_exec
 
     def fork_or_start(command, executables, close_fds, kept, folder, variables, *rest):
@@ -132,7 +136,7 @@ def forking(stem, scripts):
         files += [(default if number == -1 else number, default) for default, number in standard]
         ordinary = close_fds and restore_signals and group == -1 and rest[15] is None
         number = ordinary and stem.begin(
-            command, environment, scripts, files, folder=os.fspath(folder or os.getcwd()),
+            command, environment, files, folder=os.fspath(folder or os.getcwd()),
             new_session=bool(new_session),
         )  # fmt: skip
         return number or start(command, executables, close_fds, kept, folder, variables, *rest)

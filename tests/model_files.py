@@ -5,17 +5,6 @@ import zipfile
 import keras
 from keras import layers
 
-from realtime_lrp.models.untrusted import hdf5_check, loading, presets
-
-
-def check_in_this_process(monkeypatch):
-    """Runs the check of HDF5 files without its child process, which takes a fifth of a second.
-
-    tests/test_call.py proves the child.
-    """
-    for module in (loading, presets):
-        monkeypatch.setattr(module, "stored_values", hdf5_check.examine)
-
 
 def members(path):
     """What an archive holds, by name."""

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_files import archived, check_in_this_process, members
+from model_files import archived, members
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, UsageError
@@ -59,9 +59,8 @@ def transformer(tmp_path_factory, keras_hub):
 
 
 @pytest.fixture
-def changed(transformer, tmp_path, monkeypatch):
+def changed(transformer, tmp_path):
     """A function that writes the transformer's preset with another description; its address."""
-    check_in_this_process(monkeypatch)
 
     def write(change):
         folder = tmp_path / "changed"
@@ -74,9 +73,8 @@ def changed(transformer, tmp_path, monkeypatch):
     return write
 
 
-def test_a_saved_classifier_answers_as_in_keras_hub(transformer, keras_hub, rng, monkeypatch):
+def test_a_saved_classifier_answers_as_in_keras_hub(transformer, keras_hub, rng):
     """Its input is that of the preset's converter to 1e-5, and its map adds up."""
-    check_in_this_process(monkeypatch)
     network = load_network(f"hub:{transformer}")
     classifier = keras_hub.models.ImageClassifier.from_preset(str(transformer))
     pictures = rng.integers(0, 256, (2, 32, 32, 3), np.uint8)
@@ -107,7 +105,6 @@ def test_a_preset_by_name_is_what_keras_hub_downloads(convolutional, monkeypatch
     """It gets ImageNet's labels, of which its description speaks; its files are hashed."""
     from keras_hub.src.utils import preset_utils
 
-    check_in_this_process(monkeypatch)
     name, asked = "vgg_16_imagenet", []
 
     def get_file(address, file):

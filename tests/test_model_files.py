@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
-from model_files import archived, check_in_this_process, dense, members
+from model_files import archived, dense, members
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UnavailableError
@@ -20,12 +20,6 @@ from realtime_lrp.models.untrusted import allowlist, loading
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 from realtime_lrp.relevance.reading import layers as rules
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """HDF5 files are checked without a child process."""
-    check_in_this_process(monkeypatch)
 
 
 @pytest.fixture

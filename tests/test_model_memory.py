@@ -12,7 +12,7 @@ import psutil
 import pytest
 import tensorflow as tf
 from keras import layers
-from model_files import archived, check_in_this_process, dense, serialise
+from model_files import archived, dense, serialise
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import memory as of_models
@@ -26,12 +26,6 @@ from realtime_lrp.relevance.network import checks
 from realtime_lrp.system import memory
 
 GIB = 1 << 30
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """HDF5 files are checked without a child process."""
-    check_in_this_process(monkeypatch)
 
 
 @pytest.fixture

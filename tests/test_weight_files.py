@@ -10,18 +10,12 @@ import psutil
 import pytest
 import tensorflow as tf
 from keras import layers
-from model_files import archived, check_in_this_process, dense, members
+from model_files import archived, dense, members
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models import memory
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch):
-    """HDF5 files are checked without a child process."""
-    check_in_this_process(monkeypatch)
 
 
 def with_data(tmp_path, write):

@@ -176,7 +176,7 @@ def test_the_exhibit_asks_for_channels_and_shows_them(monkeypatch):
     assert "heart" in visit.words()
     maps = own_map(9, -0.5, 0), own_map(7, 0.4, 1), own_map(5, 0.3, 2), own_map(2, 0.1, 6)
     visit.concepts = ConceptResult("conv", maps, 16)
-    visit.until(lambda: visit.kiosk.page.channel is not None, ANSWER_S)
+    visit.until(lambda: visit.kiosk.page.request, ANSWER_S)
     assert visit.asked.channel == 5, "the largest that speaks for the answer and has pictures"
     assert visit.words()[1] == "what these pictures have in common"
     assert visit.drawn() is None, "no longer the map of the answer"

@@ -336,7 +336,7 @@ def _photograph_concepts(folder: Path) -> None:
     shown_at: float | None = None
     while shown_at is None or time.monotonic() - shown_at < SETTLED_S:
         kiosk.step()
-        shown_at = shown_at or (time.monotonic() if kiosk.page.channel is not None else None)
+        shown_at = shown_at or (time.monotonic() if kiosk.page.request else None)
     kiosk.end()
     _write_jpeg(folder / "kiosk_concepts.jpg", screen.canvas)
 

@@ -194,7 +194,7 @@ def sample_of(kiosk, now):
         "card": kiosk.card,
         "age": now - kiosk._shown.time if live else None,
         "drawn": now - kiosk._drawn_at,
-        "concept": kiosk.page.channel is not None,
+        "concept": kiosk.page.request is not None,
         "threads": threading.active_count(),
         "files": process.num_fds(),
         "memory": process.memory_info().rss / 2**20,

@@ -124,9 +124,8 @@ class ExitLock:
         self.asking = self.wrong = self.opened = False
         self.wait_s = 0
         self._key, self._corner, self._pin = key, corner, pin
-        self._key_since: float | None = None
-        self._corner_since: float | None = None
-        self._button_down = False
+        self._held_since: float | None = None
+        self._button_down = self._in_corner = False
         self._digits = ""
         self._used_at = 0.0
         self._wrong_count, self._waits = 0, 0
@@ -155,10 +154,10 @@ class ExitLock:
                 self._handle_mouse(event, size, now)
             elif self.asking and event in _PAD_KEYS:
                 self._type(_PAD_KEYS[event], now)
-        if self._key not in down:
-            self._key_since = None
-        elif self._key_since is None or self._key in events:  # pressed again between two calls
-            self._key_since = now
+        if not (self._in_corner or self._key in down):
+            self._held_since = None
+        elif self._held_since is None or self._key in events:  # pressed again between two calls
+            self._held_since = now
         if not self.asking:
             self._check_hold(now)
         elif now - self._used_at >= PAD_TIMEOUT_S:
@@ -169,13 +168,11 @@ class ExitLock:
     def _handle_mouse(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
         down = mouse.button == "left"
         began, self._button_down = down and not self._button_down, down
-        in_corner = down and not self.asking and self._in_corner(mouse, size)
-        since = now if self._corner_since is None else self._corner_since
-        self._corner_since = since if in_corner else None
+        self._in_corner = down and not self.asking and self._is_corner(mouse, size)
         if began and self.asking and (name := mouse.over(key_boxes(size))):
             self._type(name, now)
 
-    def _in_corner(self, mouse: Mouse, size: tuple[int, int]) -> bool:
+    def _is_corner(self, mouse: Mouse, size: tuple[int, int]) -> bool:
         side = CORNER * min(size)
         x = size[1] - 1 - mouse.x if self._corner.endswith("right") else mouse.x
         y = size[0] - 1 - mouse.y if self._corner.startswith("bottom") else mouse.y
@@ -183,11 +180,11 @@ class ExitLock:
 
     def _check_hold(self, now: float) -> None:
         """Opens the lock, or the PIN pad, when the hold is done."""
-        since = [at for at in (self._key_since, self._corner_since) if at is not None]
-        self.held = min(1.0, (now - min(since, default=now)) / HOLD_S)
+        since = now if self._held_since is None else self._held_since
+        self.held = min(1.0, (now - since) / HOLD_S)
         if self.held == 1.0:
             self.held, self._used_at = 0.0, now
-            self._key_since = self._corner_since = None
+            self._held_since, self._in_corner = None, False
             self.asking = self._pin is not None
             self.opened = not self.asking
 

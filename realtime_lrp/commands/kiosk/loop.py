@@ -367,9 +367,9 @@ class Kiosk:
 
     def _belongs(self, explained: ExplainedFrame | None) -> bool:
         """Whether a frame has the map of the page's answer, or of its channel."""
-        wanted = explained.request.concepts if explained else None
-        channel = wanted.channel if wanted else None
-        return channel == self.page.channel and self._answer.belongs_to(explained)
+        shown, wanted = explained and explained.request.concepts, self.page.request
+        own = (shown and shown.channel) == (wanted and wanted.channel)
+        return own and self._answer.belongs_to(explained)
 
     def _count_ages(self, explained: ExplainedFrame | None) -> None:
         """Notes how old the picture and the map on the screen are."""

@@ -94,10 +94,9 @@ class ExhibitPage:
     # the key of the section `kiosk` that switches the page on, and the section of the captions that
     # it needs; "" for a page that is always there
     setting: ClassVar[str] = ""
-    # the channels that the network is asked for, for the sake of this page; or None
+    # the channels that the network is asked for, for the sake of this page; or None. While it is
+    # shown, the map of the channel in it lies over the picture instead of the answer's.
     request: ConceptRequest | None = None
-    # the channel whose map is laid over the picture instead of the answer's, or None
-    channel: int | None = None
 
     def __init__(self, config: Config):
         self.config = config
@@ -300,7 +299,6 @@ class ConceptPage(ExhibitPage):
             self._engine = moment.engine
             self._read_gallery(moment)
         self.request = self._requested(moment) if self._gallery else None
-        self.channel = self._turns.shown.channel if self._turns.shown else None
 
     def _requested(self, moment: Moment) -> ConceptRequest | None:
         now, turns = moment.now, self._turns

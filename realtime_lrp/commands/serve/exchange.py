@@ -144,13 +144,10 @@ class Exchange:
     def _wake_all(self) -> None:
         loop = self._loop
         if loop and not loop.is_closed():
-            loop.call_soon_threadsafe(self._wake_viewers)
+            for viewer in tuple(self._viewers):
+                loop.call_soon_threadsafe(viewer.wake)
 
     # For the server's thread
-
-    def _wake_viewers(self) -> None:
-        for viewer in self._viewers:
-            viewer.wake()
 
     def join(self, controls: bool = False) -> Viewer | None:
         """A new viewer, who has to `leave`; None if there are too many.

@@ -105,10 +105,10 @@ class Server:
         self._thread.join(3 * ENDING_S)
         self._socket.close()
 
-    def check(self) -> None:
-        """Raises UnavailableError if the server has ended by itself."""
-        if not self._thread.is_alive():
-            raise UnavailableError("The web server has ended. Start it again; see -vv for why.")
+    @property
+    def alive(self) -> bool:
+        """Whether the server has not ended by itself."""
+        return self._thread.is_alive()
 
     def _run(self) -> None:
         try:

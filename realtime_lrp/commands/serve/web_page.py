@@ -77,7 +77,7 @@ class WebPage:
         self._concepts_due = 0.0
         self._artist = SplitArtist()
         self._boxes: tuple[Box, ...] = ()
-        self._drawn, self._encoded = 0, 0
+        self._is_new = False  # whether something was drawn that is not published
         self._news_due = 0.0
         self._ended = False
 
@@ -123,19 +123,14 @@ class WebPage:
         if view.frame and self._address:
             print_address(self._address, self._host)
             self._address = ""
-        self._drawn += drawn
+        self._is_new |= drawn
         exchange.run_jobs()
         self._publish_news(time.monotonic())
         self._publish_concepts(time.monotonic())
-        new = self._encoded != self._drawn or exchange.picture is None
-        if (
-            new
-            and exchange.picture_wanted
-            and view.frame
-            and (canvas := self._canvas()) is not None
-        ):
+        wanted = exchange.picture_wanted and (self._is_new or exchange.picture is None)
+        if wanted and view.frame and (canvas := self._canvas()) is not None:
             exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
-            self._encoded = self._drawn
+            self._is_new = False
 
     def _publish_news(self, now: float) -> None:
         """Renews the news where they are due."""
@@ -168,16 +163,13 @@ class WebPage:
 
     def _end_of_server(self) -> list[Event]:
         """A notice, once, when the server has ended."""
-        try:
-            self._server.check()
-        except UnavailableError:
-            if not self._view.figures_in_picture:
-                raise
-            if not self._ended:
-                self._ended = True
-                log.error(ENDED)
-                return [NoticeGiven(ENDED)]
-        return []
+        if self._server.alive or self._ended:
+            return []
+        if not self._view.figures_in_picture:
+            raise UnavailableError("The web server has ended. Start it again; see -vv for why.")
+        self._ended = True
+        log.error(ENDED)
+        return [NoticeGiven(ENDED)]
 
     def _canvas(self) -> np.ndarray | None:
         """The picture for the page, which draws the figures itself."""

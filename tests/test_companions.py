@@ -66,10 +66,6 @@ def test_a_carried_map_lies_on_what_moved():
 
 def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_model, tmp_path):
     """Against the explainer itself on the decoded frames; centre and spread by hand."""
-    from realtime_lrp import Explainer
-    from realtime_lrp.models.networks import load_network
-    from realtime_lrp.video.region import region_of
-
     source = media.recording(tmp_path / "in.mp4", count=5, size=(48, 80))
     options = ("--sidecar", "--summary", "--maps", tmp_path / "maps", "--target", "top1")
     options += ("--precision", "float32")

@@ -125,23 +125,15 @@ for row, name in zip(rows, FAULT):
 @pytest.mark.parametrize(
     ("fault", "rows"),
     [
-        (
-            ("raises", "good"),
-            [("program", "failed: OSError: no such thing"), ("packages", "film.mp4")],
-        ),
-        (
-            ("good", "crashes", "raises"),
-            [
-                ("program", "film.mp4"),
-                ("system", "failed: it ended with SIGILL (built for another processor)"),
-            ],
-        ),
-        (
-            ("hangs", "good"),
-            [("program", "good"), ("system", "failed: it did not finish within 20 seconds")],
-        ),
+        (("raises", "good"),
+         [("program", "failed: OSError: no such thing"), ("packages", "film.mp4")]),
+        (("good", "crashes", "raises"),
+         [("program", "film.mp4"),
+          ("system", "failed: it ended with SIGILL (built for another processor)")]),
+        (("hangs", "good"),
+         [("program", "good"), ("system", "failed: it did not finish within 20 seconds")]),
     ],
-)
+)  # fmt: skip
 def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, temporary_folder, monkeypatch):
     """An exception costs one row, a crash or a hang the rest of its group; no file is left."""
     monkeypatch.setenv("TMPDIR", str(temporary_folder))

@@ -260,6 +260,19 @@ def test_the_last_quarter_of_each_showing_is_kept_aside():
     assert [np.argmax(one @ kernel + bias) for one in np.eye(2)] == [0, 1]
 
 
+def test_about_a_hundred_pictures_of_each_class_are_remembered():
+    """Evenly through each showing."""
+    lesson = Lesson(("often", "rare"))
+    lesson.showings = [
+        Showing(0, vectors_of([(n, 0) for n in range(250)])),
+        Showing(1, vectors_of([(n, 1) for n in range(30)])),
+        Showing(0),
+    ]
+    (first, often), (second, rare) = lesson.remembered()
+    assert (first, second, rare.shape) == (0, 1, (30, 1 + CHANGES, 2))
+    assert often[:, 0, 0].tolist() == [*range(0, 250, 3)]
+
+
 def test_classes_count_alike_however_many_pictures_they_have():
     """A vector between both is as probable for the class with a tenth of the pictures."""
     lesson = Lesson(("often", "rare"))

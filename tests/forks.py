@@ -1,6 +1,6 @@
 """Starts the package's child processes as forks of one process that has imported their libraries.
 
-Importing OpenCV, PyAV and HDF5 takes 0.15 to 0.25 s of CPU, in hundreds of child processes. Here
+Importing OpenCV and PyAV takes 0.15 to 0.25 s of CPU, in hundreds of child processes. Here
 one process, the stem, imports them once and forks. The child is an ordinary process of its own: a
 child of the process that starts it, with its own pipes, limits, signals and exit code.
 
@@ -34,7 +34,6 @@ MODULES = [
     "realtime_lrp.video.picture_child",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
-CALLED = ["realtime_lrp.models.untrusted.hdf5_check", "realtime_lrp.video.descriptions"]
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
 LIMITS = [
     getattr(resource, name)
@@ -152,7 +151,7 @@ def serve(number):
     """The stem: forks for each request. Returns, in the new process, what it is to do."""
     requests = socket.socket(fileno=number)
     sys.modules["matplotlib"] = None  # Keras would import it
-    for name in (*MODULES, *CALLED, *FOR_SCRIPTS):
+    for name in (*MODULES, *FOR_SCRIPTS):
         importlib.import_module(name)
     del sys.modules["matplotlib"]
     for number_of in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):

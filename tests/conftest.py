@@ -90,41 +90,31 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _less_to_look_through() -> Iterator[None]:
-    """What outlives a file of tests is looked through for garbage no more, as at the beginning."""
+def _one_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A file of tests depends on no other that this process has run before.
+
+    Not in its random weights, and not in what was measured of this machine, which decides on the
+    precision. What outlives it is looked through for garbage no more, as at the beginning.
+    """
+    from realtime_lrp.engine import measured
+
+    if keras := sys.modules.get("keras"):
+        keras.utils.set_random_seed(20)
+    folder = tmp_path_factory.mktemp("figures")
+    measured.user_cache_path = lambda name: folder
     yield
     gc.collect()
     gc.freeze()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _same_weights() -> None:
-    """Random weights do not depend on which files of tests this process has run before."""
-    if keras := sys.modules.get("keras"):
-        keras.utils.set_random_seed(20)
-
-
 @pytest.fixture(autouse=True, scope="session")
-def _own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What programs keep for their user is not kept for the one who runs the tests."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+def _whole_run(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What programs keep for their user is not kept for the one who runs the tests.
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_figures(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What tests measure of this machine decides no precision in another file of tests."""
-    from realtime_lrp.engine import measured
-
-    folder = tmp_path_factory.mktemp("figures")
-    measured.user_cache_path = lambda name: folder
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _frozen_by_nobody_else() -> None:
-    """Relevance threads freeze nothing: unfreezing it would let each search all of TensorFlow.
-
+    Relevance threads freeze nothing: unfreezing it would let each search all of TensorFlow.
     Programs that tests start do freeze, as they do for users.
     """
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
     memory.leave_out_of_collection = lambda: None
 
 

@@ -148,14 +148,15 @@ def _wrong(
             for number, one in enumerate(value):
                 yield from _wrong(one, allowed, check_font, (*at, number))
     elif not isinstance(value, dict):
-        yield at, "expected keys such as 'nothing:' followed by texts"
+        yield at, "expected lines such as 'title: Closed'"
     elif at and at[-1] in TRANSLATIONS:
         for key, one in value.items():
             yield from _wrong(one, "", check_font, (*at, key))
     else:
         optional = TRANSLATIONS if at else (*TRANSLATIONS, *OPTIONAL)
-        for key in english.keys() - value.keys() - set(optional):
-            yield (*at, key), "is missing"
+        for key in english:
+            if key not in value and key not in optional:
+                yield (*at, key), "is missing"
         for key in value:
             if key in english:
                 yield from _wrong(value[key], english[key], check_font, (*at, key))

@@ -104,6 +104,17 @@ def test_weights_come_from_local_files(tiny_model, tmp_path, name):
         np.testing.assert_array_equal(got, expected)
 
 
+def test_single_whole_numbers_are_read(tmp_path):
+    """Such as how many pictures an adapted normalisation has seen."""
+    adapted = layers.Normalization()
+    adapted.adapt(np.random.default_rng(0).random((8, 4, 4, 3), np.float32))
+    model = keras.Sequential([keras.Input((4, 4, 3)), adapted, layers.Flatten(), layers.Dense(2)])
+    model.save(path := tmp_path / "adapted.keras")
+    loaded = load_model(path)
+    for before, after in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
 def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
     """Another shape, a damaged file, a missing file, a network without imagenet weights."""
     other = keras.Sequential([keras.Input((3,)), layers.Dense(2)])

@@ -141,7 +141,7 @@ def assigned_without_copies(weights: Iterable[keras.Variable]) -> Iterator[None]
 def _read(dataset: h5py.Dataset, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
     """What a file of weights holds; of float32 in an aligned array."""
     if (dtype or dataset.dtype) != np.float32 or not dataset.size:
-        return dataset[()]
+        return np.asarray(dataset[()], dtype)  # a single number is no array
     values = aligned_empty(dataset.shape)
     dataset.read_direct(values)
     return values

@@ -120,6 +120,8 @@ def test_the_page_says_what_the_channel_answers_to():
     assert words(german, "round strokes")[1:3] == [
         "runde Striche", "Er hat bei der Antwort „Stern“ mitgewirkt.",
     ]  # fmt: skip
+    untranslated = {key: text for key, text in english["concepts"].items() if key != "names"}
+    assert words({**english, "concepts": untranslated}, "round strokes")[1] == "round strokes"
 
 
 def own_map(channel, share, column):

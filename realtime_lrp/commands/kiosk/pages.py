@@ -283,7 +283,7 @@ class ConceptPage(ExhibitPage):
         shown, engine, texts = self._turns.shown, moment.engine, moment.captions.get("concepts")
         if texts is None or shown is None or engine is None or self._turns.answer is None:
             return []
-        name = texts["names"].get(shown.name, shown.name) or texts["nameless"]
+        name = texts.get("names", {}).get(shown.name, shown.name) or texts["nameless"]
         size = 2.0 if len(name) <= SHORT_NAME else 1.4
         pictures: list[Element] = [Gap(0.5), shown.pictures] if shown.pictures.pictures else []
         answer = label(moment.captions, engine.label(self._turns.answer))

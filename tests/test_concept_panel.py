@@ -188,6 +188,17 @@ def test_shares_fade_with_time():
     )
 
 
+def test_a_frozen_picture_has_its_own_shares():
+    """Whatever was explained just before; the film goes on with its average."""
+    steady = SteadyShares()
+    steady.add("film", ConceptResult("conv", (), np.array([1.0, 0.0])), 0.0)
+    before = steady.prior("film", 0.2)
+    for shares in ([0.0, 1.0], [0.5, 0.5]):
+        found = ConceptResult("conv", (), np.array(shares))
+        assert steady.add(None, found, 0.1).tolist() == shares
+    np.testing.assert_array_equal(steady.prior("film", 0.2), before)
+
+
 # The panel
 
 

@@ -118,8 +118,13 @@ class SteadyShares:
         return np.stack([np.abs(self._average) * np.float32(kept / (1 - kept)), factor])
 
     def add(self, series: object, found: ConceptResult, now: float) -> np.ndarray:
-        """Notes which channels were chosen; returns the average shares with those of a picture."""
+        """Notes which channels were chosen; returns the average shares with those of a picture.
+
+        A picture by itself, of no series, has its own.
+        """
         new, before = found.by_channel, self._average
+        if series is None:
+            return new
         if before is not None and series == self._series and new.size == before.size:
             kept = np.float32(self._kept(now))
             new = kept * before + (1 - kept) * new

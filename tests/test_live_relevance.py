@@ -1,5 +1,6 @@
 """The relevance thread and its engine cache, with the embedded network."""
 
+import threading
 import time
 from dataclasses import replace
 
@@ -210,6 +211,32 @@ def test_memory_stays_flat_while_methods_are_switched(engine):
         sizes.append(psutil.Process().memory_info().rss / 2**20)
     cache.stop()
     assert sizes[31] - sizes[15] < 30, sizes
+
+
+def test_an_engine_that_is_wanted_again_is_prepared_once(engine, monkeypatch):
+    """While it is under way another one was wanted, or the one that is ready."""
+    base = settings()
+    first = first_request(base).choice
+    cache, built, go_on = engine_caches.EngineCache(base, engine, first), [], threading.Event()
+
+    def build(choice):
+        built.append(choice)
+        go_on.wait(60)
+        return object()
+
+    monkeypatch.setattr(cache, "_build", build)
+    cache.start()
+    wanted, other = (replace(first, method=name) for name in ("gradient", "grad_cam"))
+    assert cache.engine_for(wanted) is None
+    until(lambda: built)
+    for between in (first, other):
+        cache.engine_for(between)
+        assert cache.engine_for(wanted) is None
+    go_on.set()
+    made = until(lambda: cache.engine_for(wanted))
+    until(lambda: cache.preparing is None)
+    assert built == [wanted] and cache.engine_for(wanted) is made
+    cache.stop()
 
 
 def test_a_frozen_frame_is_explained_once_for_each_request(frames, engine):

@@ -105,7 +105,8 @@ class EngineCache:
                 return self._ready[named]
             if choice not in (self._wanted, self._impossible):
                 self._wanted = choice
-                self._next = choice, partial(self._prepare, choice)
+                under_way = self.preparing == choice  # wanted before, and again
+                self._next = None if under_way else (choice, partial(self._prepare, choice))
                 self._changed.notify()
             return None
 

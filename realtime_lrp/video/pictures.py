@@ -153,19 +153,3 @@ def _xmp(suffix: str, description: str) -> bytes:
             return b""
         return packet
     return packet + b"\0" if suffix == ".png" else packet  # it reads on until a zero byte
-
-
-def fitted(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """The whole picture scaled to rows and columns, with black borders if they do not fit it."""
-    rows, columns = picture.shape[:2]
-    if (rows, columns) == size:
-        return picture
-    scale = min(size[0] / rows, size[1] / columns)
-    height, width = (max(1, round(side * scale)) for side in (rows, columns))
-    how = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-    top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    canvas = np.zeros((*size, 3), np.uint8)
-    canvas[top : top + height, left : left + width] = cv2.resize(
-        picture, (width, height), interpolation=how
-    )
-    return canvas

@@ -39,7 +39,7 @@ from realtime_lrp.system.atomic import (
     refuse_link,
     stale_parts,
 )
-from realtime_lrp.video.pictures import fitted
+from realtime_lrp.video.region import region_of
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
 log = logging.getLogger(__name__)
@@ -206,7 +206,10 @@ class Recorder:
             self._left_out += 1
             return False
         key, shown = pts >= self._next_key, min(step, SECOND)
-        writer.write(fitted(put.picture, self._size), pts, shown, key=key)
+        picture, rows_columns = put.picture, put.picture.shape[:2]
+        if rows_columns != self._size:
+            picture = region_of(rows_columns, self._size, "letterbox").extract(picture, border=0)
+        writer.write(picture, pts, shown, key=key)
         if key:
             self._next_key = pts + SECOND
         self._last, self.seconds = pts, (pts + shown) / SECOND

@@ -19,17 +19,17 @@ class Region:
     inner: Box
     size: tuple[int, int]
 
-    def extract(self, picture: np.ndarray) -> np.ndarray:
+    def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
         """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
 
-        It is shrunk by averaging; grey (128) outside a letterboxed region.
+        It is shrunk by averaging; outside a letterboxed region it is grey.
         """
         left, top, right, bottom = self.box
         x0, y0, x1, y1 = self.inner
         shrunk = resize(picture[top:bottom, left:right], (y1 - y0, x1 - x0))
         if shrunk.shape[:2] == self.size:
             return shrunk
-        bordered = np.full((*self.size, 3), 128, np.uint8)
+        bordered = np.full((*self.size, 3), border, np.uint8)
         bordered[y0:y1, x0:x1] = shrunk
         return bordered
 

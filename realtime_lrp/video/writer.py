@@ -257,7 +257,11 @@ class _Copied:
         self._shift, self.lost = 0, 0
 
     def __call__(self, packet: "av.Packet[Any]") -> None:
-        if not packet.size or (self._from_zero and _before_zero(packet)):
+        before_zero = (
+            packet.pts is not None and packet.pts + (packet.duration or 0) <= 0 > packet.pts
+        )
+        # Matroska would shift all other times for a packet that ends before time 0
+        if not packet.size or (self._from_zero and before_zero):
             return
         if packet.dts is None:
             self.lost += 1
@@ -278,11 +282,6 @@ class _Copied:
 
     def end(self) -> None:
         pass
-
-
-def _before_zero(packet: "av.Packet[Any]") -> bool:
-    """Whether a packet ends before time 0; Matroska would shift all other times for it."""
-    return packet.pts is not None and packet.pts < 0 and packet.pts + (packet.duration or 0) <= 0
 
 
 class _Reencoded:

@@ -11,7 +11,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from typing import TypeAlias
 
 import numpy as np
@@ -85,17 +85,21 @@ class Recoder:
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
         self._frames, self._all_decoded = 0, False
+        self._ended = threading.Event()
         self._times: list[float] = []
         self._thumbnails = _Thumbnails()
 
     def run(self) -> Report:
         job = self._job
-        with self._telling_progress():
+        threading.Thread(target=self._tell_progress, daemon=True).start()
+        try:
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
             self._reader = reader = VideoReader(job.source, job.span)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
             lost, notes = self._encode(reader)
             verify(job.film, self._frames)
+        finally:
+            self._ended.set()
         return Report(
             self._frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
             tuple(notes), self._thumbnails.kept,
@@ -186,30 +190,20 @@ class Recoder:
             metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
         )  # fmt: skip
 
-    @contextmanager
-    def _telling_progress(self) -> Iterator[None]:
+    def _tell_progress(self) -> None:
         """Sends how many frames are written, at once and while anything is read or written.
 
         The parent tells slow work by it from a decoder that hangs. Once all is decoded nothing can
         hang any more.
         """
-        ended = threading.Event()
-
-        def send() -> None:
-            before = None
-            with suppress(OSError, ValueError):
-                while not ended.is_set():
-                    done = self._frames, self._reader.packets if self._reader else 0
-                    if self._all_decoded or done != before:
-                        self._channel.send(Written(self._frames))
-                    before = done
-                    ended.wait(WRITTEN_EVERY_S)
-
-        threading.Thread(target=send, daemon=True).start()
-        try:
-            yield
-        finally:
-            ended.set()
+        before = None
+        with suppress(OSError, ValueError):
+            while not self._ended.is_set():
+                done = self._frames, self._reader.packets if self._reader else 0
+                if self._all_decoded or done != before:
+                    self._channel.send(Written(self._frames))
+                before = done
+                self._ended.wait(WRITTEN_EVERY_S)
 
 
 class _Drawer:

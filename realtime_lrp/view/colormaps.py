@@ -64,11 +64,6 @@ COLORMAPS: dict[str, Colormap] = {
 """Every colour map by name."""
 
 
-def default_colormap(signed: bool) -> str:
-    """The default colour map for signed maps, or for maps that are never negative."""
-    return "icefire" if signed else "fire"
-
-
 def colormap_named(name: str | Colormap) -> Colormap:
     """A colour map by name, or itself.
 

@@ -116,19 +116,14 @@ BUTTONS = {one.action: one for one in KEYED if one.button}
 UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 
 
-def panel_names(unsuited: Collection[str] = ()) -> tuple[str, ...]:
-    """The composites and methods whose maps can stand side by side, without those unsuited."""
-    known = (*COMPOSITES.known(), *METHODS.known())
-    return tuple(name for name in known if name != "lrp" and name not in unsuited)
-
-
 def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tuple[Command, ...]:
     """All commands; without the methods and composites that a network has no use for.
 
     `targets` are those that are no single class, and what they are called.
     """
-    names = panel_names(unsuited)
     rules = COMPOSITES.known()
+    known = (name for name in (*rules, *METHODS.known()) if name != "lrp")
+    names = tuple(name for name in known if name not in unsuited)
     return (
         *COMMANDS,
         *_choices("target", ((one, f"explain {text}") for one, text in targets.items())),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named, default_colormap
+from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Look:
 
     def named(self, signed: bool) -> str | Colormap:
         """The colour map of maps that can be negative, or cannot; by its name where it has one."""
-        return self.colormap or default_colormap(signed)
+        return self.colormap or ("icefire" if signed else "fire")
 
     def colours(self, signed: bool) -> Colormap:
         return colormap_named(self.named(signed))

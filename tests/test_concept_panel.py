@@ -162,8 +162,8 @@ def chosen(engine, steady, times, series="film"):
 @pytest.mark.parametrize("relevance", [1.0, 0.01, 50.0])
 @pytest.mark.parametrize("period", [0.033, 0.3, 0.65])
 def test_channels_stay_while_their_shares_flicker(relevance, period):
-    """However much relevance there is, and however rarely maps come."""
-    flicker = np.array([[0.4, 0.3, 0.28, 0.02], [0.4, 0.26, 0.32, 0.02]] * 8) * relevance
+    """However much relevance there is, for or against, and however rarely maps come."""
+    flicker = np.array([[0.4, -0.3, 0.28, 0.02], [0.4, -0.26, 0.32, 0.02]] * 8) * relevance
     times = np.arange(16) * period
     assert chosen(Scripted(*flicker), SteadyShares(), times) == [[0, 1]] * 16
 
@@ -346,10 +346,10 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     frame = viewer.frame(np.full((240, 320, 3), 90, np.uint8))
     viewer.press("c")
 
-    def explained_now(found):
+    def explained_now(found, **more):
         strength = np.zeros((8, 8), np.float32)
         explained = explained_frame(
-            frame, strength, (40, 0, 280, 240), request=viewer.request, concepts=found
+            frame, strength, (40, 0, 280, 240), request=viewer.request, concepts=found, **more
         )
         viewer.maps.put(explained, time.monotonic())
         viewer.press("text_size:medium")  # any change of the view is drawn at once
@@ -357,7 +357,10 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
 
     explained_now(None)
     assert viewer.view.concepts.note == "preparing conv2" and not viewer.state.concept_rows
-    explained_now(found_of(5, 17))
+    steady = np.zeros(64, np.float32)
+    steady[5], steady[17] = 0.21, -0.1
+    explained_now(found_of(5, 17), shares=steady)
+    assert [one.figure for one in viewer.view.concepts.rows] == ["21 %", "-10 %"]
     ((box, first), (_, second)) = viewer.state.concept_rows
     assert (first, second) == (5, 17)
     before = viewer.view.first.scene.arrangement

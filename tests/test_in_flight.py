@@ -85,11 +85,12 @@ def engines(tiny_model):
 def test_maps_and_scores_are_the_same_and_in_order(engines, count):
     alone, beside = engines
     assert (alone.in_flight, beside.in_flight) == (1, 2)
-    pictures = np.random.default_rng(1).integers(0, 255, (count, 40, 30, 3), np.uint8)
+    rng = np.random.default_rng(1)
+    pictures = [rng.integers(0, 255, (40 + n, 30, 3), np.uint8) for n in range(count)]
     targets = [0, 1, "top1", "all", 1][:count]
     begun = beside.begin(pictures, targets)
     for result, right in zip(begun(), alone.explain(pictures, targets), strict=True):
-        assert result.target == right.target
+        assert (result.target, result.region) == (right.target, right.region)
         np.testing.assert_allclose(result.scores, right.scores, atol=1e-6)
         np.testing.assert_allclose(result.relevance, right.relevance, atol=1e-6)
     assert begun.done() and beside.explainer.traces == 1

@@ -16,6 +16,7 @@ from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine.provenance import provenance_of
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
@@ -156,6 +157,17 @@ def test_the_engine_cache_prepares_what_is_asked_while_the_old_map_goes_on(frame
         running.ask(choice=choice)
         assert running.explain(frames[4]).engine is first.engine, "what was ready is at once"
         assert running.thread.doing == ""
+
+
+def test_channels_are_prepared_while_maps_go_on(engine, frames):
+    """Maps come without them until they are ready, then with their steady shares."""
+    with Running(settings(), engine) as running:
+        running.explain(frames[0])
+        running.ask(concepts=ConceptRequest("block5_conv2"))
+        running.wait(lambda: running.explain(frames[1]).request.concepts)
+        made = running.thread.maps.newest().value
+        assert made.result.concepts.layer == "block5_conv2" and len(made.result.concepts.maps) == 4
+        np.testing.assert_allclose(made.shares, made.result.concepts.by_channel, atol=1e-6)
 
 
 def test_what_cannot_be_prepared_is_told_once_and_the_rest_goes_on(frames, tiny_model):

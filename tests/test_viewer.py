@@ -195,6 +195,20 @@ def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
     assert viewer.view.columns.right[0][0].name == "heart"
 
 
+def test_an_answer_to_an_earlier_picture_is_marked_as_old():
+    """From a second on; that of the picture itself never is, however long it is frozen."""
+    viewer = Viewer(figures=True)
+    frame = replace(viewer.frame(GREY), time=time.monotonic() - 2)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    viewer.view.step()
+    for _ in range(2):
+        viewer.press("text_size:medium")  # draws at once
+        viewer.view.step()
+        marked = [one.name == "old" for one in viewer.view.columns.right[0]]
+        assert marked[0] == (viewer.view.frame.value is not frame.value)
+        viewer.frame(GREY.copy())
+
+
 def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
     """Before its map comes, which is not that of the other side; after it, with the map."""
     viewer = Viewer(**{"--opacity": 1})

@@ -15,6 +15,7 @@ from faults.server import Server
 from fuzz.damage import mended
 from fuzz.files import KINDS, NETWORKS, picture, tried
 from fuzz.streams import FLOODS, HOSTILE, UNTIL_OPENING_ENDS
+from worker import recode
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.labels import read_labels
@@ -150,18 +151,16 @@ def test_a_name_of_a_class_is_short_enough_to_be_drawn(tmp_path):
             read_labels(tmp_path / "labels.json")
 
 
-def test_sound_that_cannot_be_written_is_refused_with_a_way_out(run, tiny_model, tmp_path):
+def test_sound_that_cannot_be_written_is_refused_with_a_way_out(tmp_path):
     """What its decoder needs to know is missing: without the sound the recording is written."""
     source = media.recording(tmp_path / "in.mkv", count=3, sound="libopus")
     data = bytearray(source.read_bytes())
     private = data.rindex(b"\x63\xa2", 0, data.index(b"OpusHead"))
     data[private : private + 2] = b"\x63\xa9"  # a name that nobody knows
     source.write_bytes(data)
-    words = ("video", source, "-o", tmp_path / "out.mp4", "--model", tiny_model)
-    code, _, err = run(*words)
-    assert code == 65 and "Leave it out with --audio none." in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.mkv"]
-    assert run(*words, "--audio", "none")[0] == 0
+    with pytest.raises(DamagedInputError, match="Leave it out with --audio none"):
+        recode(source, tmp_path / "out.mp4")
+    assert recode(source, tmp_path / "out.mp4", sound=False).frames == 3
 
 
 def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):

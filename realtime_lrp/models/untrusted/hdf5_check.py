@@ -38,7 +38,7 @@ def stored_values(path: Path, name: str) -> int:
     """
     size = path.stat().st_size
     cpu_s, memory = BASE_CPU_S + size / BYTES_PER_CPU_S, MAX_MEMORY + size
-    shown = name.strip("'")  # it may be the file around this one
+    shown = name[1:-1] if name[0] == "'" else name  # the file, perhaps one around this one
     return int(call_in_child(shown, examine, str(path), name, cpu_s=cpu_s, memory=memory))
 
 

@@ -1,7 +1,5 @@
 """How staff leave: holds, with a clock turned by hand, the PIN, and the pad."""
 
-import time
-
 import pytest
 
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
@@ -73,14 +71,6 @@ def test_a_held_key_opens(fps):
     assert staff.lock.opened
 
 
-def test_no_corner_opens_where_none_is_chosen():
-    """Only the key does."""
-    staff = Staff(corner="none")
-    staff.do(IN_CORNER)
-    staff.rest(6)
-    assert staff.lock.held == 0 and not staff.lock.opened
-
-
 @pytest.mark.parametrize(
     ("corner", "x", "y"),
     [
@@ -91,18 +81,19 @@ def test_no_corner_opens_where_none_is_chosen():
     ],
 )
 def test_a_held_corner_opens(corner, x, y):
-    """A finger that does not move sends one event; a pixel further in is outside."""
+    """A finger that does not move sends one event; a pixel further in is outside, as all may be."""
     staff = Staff(corner=corner)
     staff.do(Mouse(x, y, "left"))
     staff.rest(4.9)
     assert not staff.lock.opened and staff.lock.held == pytest.approx(0.98)
     staff.rest(0.2)
     assert staff.lock.opened
-    staff = Staff(corner=corner)
     inwards = 87 if "left" in corner else 1280 - 88
-    staff.do(Mouse(inwards, y, "left"))
-    staff.rest(6)
-    assert staff.lock.held == 0 and not staff.lock.opened
+    for outside in ((corner, inwards), ("none", x)):
+        staff = Staff(corner=outside[0])
+        staff.do(Mouse(outside[1], y, "left"))
+        staff.rest(6)
+        assert staff.lock.held == 0 and not staff.lock.opened
 
 
 def test_events_reach_the_exhibit_unless_the_pad_is_shown():
@@ -170,16 +161,13 @@ def test_waiting_doubles_up_to_a_quarter_of_an_hour(asked):
 
 
 def test_a_pin_is_stored_as_a_hash():
-    """Salted, in the format of the configuration, and quick enough for a turn."""
+    """Salted, in the format of the configuration."""
     other = hash_pin(PIN)
     assert other != HASHED and PIN not in HASHED
     kind, salt, hashed = HASHED.split(":")
     assert (kind, len(salt), len(hashed)) == ("scrypt", 32, 64)
     assert pin_fits(PIN, HASHED) and pin_fits(PIN, other)
     assert not any(pin_fits(pin, HASHED) for pin in ("204714", "20471", "2047130", ""))
-    begin = time.process_time()
-    pin_fits(PIN, HASHED)
-    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize("pin", ["123", "1234567890123", "12a4", "1234\n", "١٢٣٤"])

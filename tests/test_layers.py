@@ -389,39 +389,6 @@ def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, d
         assert [None, *step.output_shape((1, *shape))[1:]] == list(expected), layer
 
 
-@pytest.mark.parametrize("padding", ["same", "valid"])
-@pytest.mark.parametrize("strides, size", [((2, 2), (8, 6)), ((2, 3), (7, 8)), ((3, 1), (5, 5))])
-def test_windows_of_one_pixel_with_a_stride_skip_the_others(rng, padding, strides, size):
-    """Output and adjoint are TensorFlow's own, also where the last pixels are skipped."""
-    layer = layers.Conv2D(4, 1, strides=strides, padding=padding)
-    expected = layer(a := tf.constant(rng.normal(size=(2, *size, 3)), tf.float32))
-    (step,) = steps_of(layer)
-    s = tf.constant(rng.normal(size=expected.shape), tf.float32)
-    with tf.GradientTape() as tape:
-        tape.watch(a)
-        z = layer(a)
-    run = tf.function(
-        lambda a, s: (step.forward(a), step.transpose(s, step.weights, tf.shape(a))),
-        autograph=False,
-    )
-    got, back = run(a, s)
-    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(back, tape.gradient(z, a, s), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("window", [2, 3, 7, (3, 5)])
-@pytest.mark.parametrize(("stride", "size"), [(2, (13, 16)), (3, (14, 15))])
-def test_the_adjoint_of_a_strided_first_layer_is_exact(rng, window, stride, size):
-    """Also where the last pixels are in no window, or the window is no multiple of the stride."""
-    layer = layers.Conv2D(5, window, strides=stride)
-    shape = (2, *size, 3)
-    s = tf.constant(rng.normal(size=layer(tf.zeros(shape)).shape), tf.float32)
-    (step,) = steps_of(layer)
-    run = tf.function(lambda s: step.transpose(s, step.weights, shape), autograph=False)
-    expected = tf.nn.conv2d_transpose(s, layer.kernel, shape, stride, "VALID")
-    np.testing.assert_allclose(run(s), expected, rtol=1e-4, atol=1e-5)
-
-
 def test_a_wrong_row_within_a_layer_of_the_users_is_not_taken_for_mixing_the_batch(monkeypatch):
     """The message names the inner layer."""
 

@@ -32,6 +32,13 @@ CONVOLUTIONS = {
     "strides": layers.Conv2D(5, 3, strides=2, padding="same"),
     "1 x 1": layers.Conv2D(5, 1),
     "1 x 1, strides": layers.Conv2D(5, 1, strides=2),
+    "1 x 1, uneven strides": layers.Conv2D(5, 1, strides=(2, 3)),
+    "1 x 1, same, strides": layers.Conv2D(5, 1, strides=(3, 1), padding="same"),
+    "first layer": layers.Conv2D(5, 3, strides=2),  # the last column is in no window
+    "first layer, window of the stride": layers.Conv2D(5, 2, strides=2),
+    "first layer, window within the stride": layers.Conv2D(5, 2, strides=3),
+    "first layer, large": layers.Conv2D(5, 7, strides=3),
+    "first layer, wide": layers.Conv2D(5, (3, 5), strides=2),
     "dilated": layers.Conv2D(5, 3, dilation_rate=2, padding="same"),
     "groups": layers.Conv2D(8, 3, groups=2, padding="same"),
     "depthwise": layers.DepthwiseConv2D(3, padding="same"),

@@ -58,9 +58,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 LONGEST = (
-    "video_faults", "methods", "serve_page", "live_relevance", "kiosk_loop", "viewer_window",
-    "precision", "security", "layers", "evaluate", "sources", "resume", "capture", "export",
-    "workers", "attention", "hub", "doctor", "modes", "relevance", "speed",
+    "methods", "serve_page", "live_relevance", "kiosk_loop", "viewer_window", "workers",
+    "precision", "security", "layers", "evaluate", "video_faults", "sources", "resume", "capture",
+    "export", "attention", "hub", "doctor", "modes", "relevance", "speed",
     "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
     "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
     "recordings", "floods", "many_pictures", "live", "provenance", "applications",

@@ -127,7 +127,7 @@ def run(
                     break
         finally:
             if shown:
-                shown.on_lost = _do_nothing  # it is done here
+                shown.on_lost = lambda: None  # it is done here
             finish()
     if failure := saver.failure or (teacher and teacher.failure):
         raise failure
@@ -292,7 +292,3 @@ def _event_of(event: str | Mouse) -> Event:
 
 def _show_nowhere(picture: np.ndarray) -> None:
     """Stands for the window where there is none."""
-
-
-def _do_nothing() -> None:
-    """Stands for work that is done."""

@@ -22,7 +22,7 @@ class Region:
     def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
         """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
 
-        It is shrunk by averaging; outside a letterboxed region it is grey.
+        It is shrunk by averaging; around a letterboxed region it has the brightness `border`.
         """
         left, top, right, bottom = self.box
         x0, y0, x1, y1 = self.inner

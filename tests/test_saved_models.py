@@ -164,6 +164,33 @@ def test_bytes_are_taken_as_they_are(tmp_path, caplog):
     np.testing.assert_allclose(explanation.relevance[0, 0, 0], expected, rtol=1e-4)
 
 
+MOVES = {
+    "reversed": lambda x: x[..., ::-1],
+    "channels first": lambda x: tf.transpose(x, [0, 3, 1, 2]),
+    "padded": lambda x: tf.pad(x[:, 1:], [[0, 0], [2, 0], [0, 0], [0, 0]]),
+    "joined": lambda x: tf.concat([x[:, 2:], x[:, :2]], 1),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_bytes_that_are_moved_take_their_relevance_along(name, tmp_path, rng):
+    """They are the picture, no choices: the map is that of the same network on floats."""
+    maps, x = [], rng.integers(0, 256, (2, 4, 4, 3)).astype(np.float32)
+    for kind in (tf.uint8, tf.float32):
+        size = 4 * 4 * 3 + 12 * (name == "padded")
+        kernel = tf.constant(np.random.default_rng(3).normal(size=(size, 4)), tf.float32)
+
+        def compute(_, x, kernel=kernel, size=size):
+            moved = tf.cast(MOVES[name](x), tf.float32) / 255
+            return tf.nn.relu(tf.reshape(moved, [-1, size])) @ kernel
+
+        folder = saved(tmp_path / kind.name, compute, tf.TensorSpec([None, 4, 4, 3], kind))
+        network = load_network(folder, preprocess="none")
+        maps.append(Explainer(network, composite="epsilon", target=1)(x).relevance)
+    assert np.abs(maps[0]).max() > 1e-4
+    np.testing.assert_allclose(*maps, atol=1e-6)
+
+
 def test_the_signature_and_the_output_follow_rules(tmp_path):
     """The default one or the only one; the only output that is a vector; what is unused is cut."""
     folder = saved(

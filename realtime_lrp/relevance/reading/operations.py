@@ -73,6 +73,15 @@ def unless_chained(row: Row) -> Row:
     return chained_or_row
 
 
+def is_computed(reader: Reader, operation: tf.Operation, index: int = 0) -> bool:
+    """Whether an output has floating numbers, or those of a picture of bytes; else it chooses."""
+    dtype, inputs = operation.outputs[index].dtype, operation.inputs
+    of_picture = [one for one in inputs if reader.constant(one) is None]
+    return dtype.is_floating or all(
+        one.dtype == dtype and reader.is_picture(one) for one in of_picture
+    )
+
+
 def of_operation(kind: type[Operation]) -> Row:
     """Makes the row of an operation that becomes such a step for each output that is read."""
 
@@ -87,7 +96,7 @@ def of_operation(kind: type[Operation]) -> Row:
         for index, output in enumerate(operation.outputs):
             if output.consumers() or len(operation.outputs) == 1:
                 compute = compute_with_constants(reader, operation, index)
-                made = kind if output.dtype.is_floating else Choice
+                made = kind if is_computed(reader, operation, index) else Choice
                 step = made(compute, shapes_of(operation, held, index))
                 outputs += reader.append(operation, [step], held, index)
             else:
@@ -105,7 +114,7 @@ def or_choice(row: Row) -> Row:
     """Makes the row of an operation that is a `Choice` where it computes no floating numbers."""
 
     def row_or_choice(reader: Reader, operation: tf.Operation) -> Values:
-        if operation.outputs[0].dtype.is_floating:
+        if is_computed(reader, operation):
             return row(reader, operation)
         try:
             chain = chain_of(operation, reader.inputs(operation))
@@ -137,8 +146,7 @@ def cast(reader: Reader, operation: tf.Operation) -> Values:
     """Another type; all floating numbers are float32 here."""
     (tensor,), (output,) = operation.inputs, operation.outputs
     (value,) = reader.inputs(operation)
-    of_input = isinstance(value, Held) and value.number == 0  # pictures as bytes
-    if output.dtype.is_floating and (tensor.dtype.is_floating or of_input):
+    if output.dtype.is_floating and (tensor.dtype.is_floating or reader.is_picture(tensor)):
         return [value]
     return elementwise(reader, operation)
 

@@ -229,15 +229,24 @@ class Reader:
             return value
         if isinstance(value, Turned):
             raise CannotReadError(MIXES)
-        root = self.graph.producer(value.root.number)
-        chosen = root is not None and isinstance(root.step, Choice)
-        if chosen or not tensor.dtype.is_floating:
+        if self._is_chosen(value.root) or not tensor.dtype.is_floating:
             step: Step = Choice(value.compute, [value.root.shape, tuple(tensor.shape)])
         else:
             step = step_of(value)
         (held,) = self.append(value.last, [step], [value.root])
         self.values[tensor.name] = held
         return held
+
+    def is_picture(self, tensor: tf.Tensor) -> bool:
+        """Whether it has the entries of a picture of bytes, perhaps moved, and is no choice."""
+        value = self.values[tensor.name]
+        if isinstance(value, Turned):
+            value = value.held
+        return tensor.dtype.is_integer and isinstance(value, Held) and not self._is_chosen(value)
+
+    def _is_chosen(self, held: Held) -> bool:
+        producer = self.graph.producer(held.number)
+        return producer is not None and isinstance(producer.step, Choice)
 
     def turned(self, tensor: tf.Tensor) -> Turned | None:
         """The tensor, if its first axis is not that of the pictures."""

@@ -241,13 +241,9 @@ def _print_unit(settings: config.Settings) -> None:
     user = getpass.getuser()
     if user == "root":
         click.echo("realtime-lrp: this unit runs as root; print it as another user.", err=True)
-    click.echo(unit(Path(file).absolute() if file else None, user, _program()), nl=False)
-
-
-def _program() -> str:
-    """The path of the program in this environment."""
     installed = Path(sys.executable).with_name("realtime-lrp")
-    return str(installed if installed.exists() else Path(sys.argv[0]).absolute())
+    program = installed if installed.exists() else Path(sys.argv[0]).absolute()
+    click.echo(unit(Path(file).absolute() if file else None, user, str(program)), nl=False)
 
 
 @cli.command()

@@ -117,7 +117,8 @@ def load(
     origins |= {".".join(map(str, path)): where for path, where in tree.locations.items() if path}
     named = None if isinstance(file, Tree) else file
     settings = Settings(config, origins, (named, sets, options or {}), command=command)
-    _warn_of_unused(settings)
+    if config.lrp.method != "lrp" and (config.lrp.layers or settings.is_set("lrp.composite")):
+        log.warning("the method %s uses neither composite nor layers", config.lrp.method)
     return settings
 
 
@@ -223,9 +224,3 @@ def _validated(values: dict[str, Any]) -> tuple[Config, list[Mapping[str, Any]]]
                 values[section].pop(key[0])
             else:
                 values.pop(section)
-
-
-def _warn_of_unused(settings: Settings) -> None:
-    lrp = settings.config.lrp
-    if lrp.method != "lrp" and (lrp.layers or settings.is_set("lrp.composite")):
-        log.warning("the method %s uses neither composite nor layers", lrp.method)

@@ -42,7 +42,10 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
             builder = getattr(keras.applications, application.builder)
             return builder(weights="imagenet", **application.options)
 
-    model = build_within_memory(build, name, _initialise_kernels_with_zeros)
+    def prepare(model: keras.Model) -> None:  # without random values that are overwritten
+        initialise_with_zeros(weight for weight in model.weights if len(weight.shape) > 1)
+
+    model = build_within_memory(build, name, prepare)
     if weights == "random":
         _randomise(model)
     elif weights in (None, "imagenet"):
@@ -89,11 +92,6 @@ def _load_downloaded(model: keras.Model, download: Download) -> None:
     except DamagedInputError as error:
         path.unlink(missing_ok=True)  # Keras publishes no checksum of the MobileNets
         raise UnavailableError(f"{error}\nIt is removed; the next start downloads it.") from error
-
-
-def _initialise_kernels_with_zeros(model: keras.Model) -> None:
-    """Saves the time and the memory of random values that are overwritten."""
-    initialise_with_zeros(weight for weight in model.weights if len(weight.shape) > 1)
 
 
 def _randomise(model: keras.Model) -> None:

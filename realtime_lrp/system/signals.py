@@ -60,8 +60,12 @@ class _Stops:
 
     def _raise_again(self, error: BaseException) -> None:
         time.sleep(AGAIN_S)
-        if self.error is error:  # no other signal has been raised meanwhile
-            _send_to_main_thread(self._number)
+        if self.error is not error:  # another signal has been raised meanwhile
+            return
+        if hasattr(signal, "pthread_kill"):  # which interrupts what the main thread waits for
+            signal.pthread_kill(threading.main_thread().ident or 0, self._number)
+        else:
+            signal.raise_signal(self._number)
 
 
 _stops = _Stops()
@@ -120,11 +124,3 @@ def stop_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():  # once stopped there is nothing left to stop
             signal.signal(number, signal.SIG_IGN if stopped.is_set() else handler)
-
-
-def _send_to_main_thread(number: int) -> None:
-    """Sends a signal so that it interrupts what the main thread waits for."""
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident or 0, number)
-    else:
-        signal.raise_signal(number)

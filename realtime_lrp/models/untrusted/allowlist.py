@@ -98,8 +98,8 @@ def check_description(described: Any, file: str) -> None:
 
 
 def _check_object(part: dict[str, Any], file: str) -> None:
-    class_name, module = part["class_name"], part.get("module")
-    name = part.get("name") or _name_in_config(part)
+    class_name, module, config = part["class_name"], part.get("module"), part.get("config")
+    name = part.get("name") or (config.get("name") if isinstance(config, dict) else None)
     if not all(isinstance(text, str | None) for text in (class_name, module, name)):
         raise DamagedInputError(f"{file} describes no model: a name in it is not text.")
     if name is not None and not name.isprintable():
@@ -107,7 +107,7 @@ def _check_object(part: dict[str, Any], file: str) -> None:
             f"{file} has a layer with an unprintable name ({name[:MAX_NAME_SHOWN]!r})."
         )
     shown_name = repr(str(name)[:MAX_NAME_SHOWN])
-    if key := _oversized_step(part.get("config")):
+    if key := _oversized_step(config):
         raise DamagedInputError(
             f"The {key} of layer {shown_name} in {file} is larger than any picture. "
             f"Expected at most {MAX_STEP:,}."
@@ -149,11 +149,6 @@ def _normalises_pictures(part: dict[str, Any]) -> bool:
     except (AttributeError, IndexError, KeyError, TypeError):
         return False
     return all(isinstance(size, int) for size in kept) and 0 < math.prod(kept) <= MAX_NORMALISED
-
-
-def _name_in_config(part: dict[str, Any]) -> Any:
-    config = part.get("config")
-    return config.get("name") if isinstance(config, dict) else None
 
 
 def _is_allowed(part: dict[str, Any], class_name: str | None, module: str | None) -> bool:

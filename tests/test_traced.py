@@ -193,6 +193,16 @@ def test_what_is_picked_by_a_choice_takes_its_relevance_along(function, rng):
         np.testing.assert_allclose(found.reshape(3, 16, 6), by_hand, rtol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["gradient", "smoothgrad", "lrp"])
+def test_a_map_of_what_only_chooses_is_zero(method, rng):
+    """The places of the largest entries have no derivative and take no relevance."""
+    x = keras.Input((4, 4, 6))
+    places = Computed(lambda a: tf.cast(tf.math.top_k(tf.reshape(a, [-1, 96]), 4)[1], tf.float32))
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(places(x)))
+    found = Explainer(model, method=method)(rng.normal(size=(2, 4, 4, 6)).astype(np.float32))
+    assert found.scores.sum() == pytest.approx(2) and not found.relevance.any()
+
+
 def test_a_mask_lets_relevance_through_and_takes_none(rng):
     """A product with a mask gives all to what is masked."""
     graph, _ = graph_of(Computed(where_first_is_positive))

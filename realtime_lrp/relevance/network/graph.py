@@ -286,11 +286,14 @@ class Graph:
 
         `start` None is the output. What passes `end` by is not followed. Returns what arrives at
         each tensor, and at `BIASES`; tensors at which nothing arrives are left out, except the
-        network's input.
+        network's input, at which zeros do.
         """
         start = self.output if start is None else start
         parts: Parts = defaultdict(list, {start: [Part(begin)]})
         self.hand_down(parts, self.behind(end), tensors, back)
+        if not end and not parts[0]:  # the answer depends on the picture by thresholds alone
+            pictures = tf.shape(begin)[0]
+            parts[0] = [Part(tf.zeros([pictures, *tensors[0].shape[1:]], self._dtype(0)))]
         return parts
 
     def hand_down(

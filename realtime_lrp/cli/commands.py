@@ -221,7 +221,9 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
 
 
 @cli.command()
-@configured("--source", "--display", load=partial(config.load, check=None))
+@configured(
+    "--source", "--display", load=partial(config.load, check=None)
+)  # wrong names are a finding
 def doctor(settings: config.Settings) -> None:
     """Check what works on this machine.
 
@@ -230,7 +232,7 @@ def doctor(settings: config.Settings) -> None:
     """
     from realtime_lrp.commands.doctor.run import run
 
-    print_lines(run(settings))  # wrong names are a finding
+    print_lines(run(settings))
 
 
 def _print_schema(context: click.Context, _: click.Parameter, asked: bool) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -234,7 +235,7 @@ def test_an_engine_that_is_wanted_again_is_prepared_once(engine, monkeypatch):
     def build(choice):
         built.append(choice)
         go_on.wait(60)
-        return object()
+        return SimpleNamespace(explainer=SimpleNamespace(weights=0))
 
     monkeypatch.setattr(cache, "_build", build)
     cache.start()

@@ -26,7 +26,7 @@ def stabilise(z: tf.Tensor, stabiliser: float = STABILISER) -> tf.Tensor:
 
 def as_type(a: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """A tensor in another floating type; whole numbers and truth values stay."""
-    return tf.cast(a, dtype) if a.dtype.is_floating else a
+    return tf.cast(a, dtype) if tf.as_dtype(a.dtype).is_floating else tf.convert_to_tensor(a)
 
 
 def sum_of_each(a: tf.Tensor) -> tf.Tensor:

@@ -116,6 +116,8 @@ def or_choice(row: Row) -> Row:
     def row_or_choice(reader: Reader, operation: tf.Operation) -> Values:
         if is_computed(reader, operation):
             return row(reader, operation)
+        if row in (batch_product, convolution, einsum, matrix_product):
+            raise CannotReadError("multiplies whole numbers: the network is quantised")
         try:
             chain = chain_of(operation, reader.inputs(operation))
         except CannotReadError:  # a constant that differs from picture to picture

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES
-from realtime_lrp.config import legal_values
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES
 from realtime_lrp.relevance.reading.layers import ACTIVATIONS, LAYERS
@@ -113,9 +112,3 @@ def test_a_configuration_may_name_its_rows(run, tmp_path):
     assert code == 78 and "Did you mean 'mine'?" in err
     code, _, err = run("config", "--set", "overlay.colormap=violett")
     assert code == 78 and "Did you mean 'violet'?" in err
-
-
-def test_shells_complete_what_is_included():
-    """Completion, which imports no table, knows the same names as the tables."""
-    assert legal_values("model.name") == list(NETWORKS)
-    assert legal_values("live.source") == list(SOURCES)

@@ -133,19 +133,6 @@ def test_the_overlay_stays_on_what_moves(follow, offset):
         assert viewer.stats.frames_shown == 2
 
 
-def test_what_was_captured_and_not_drawn_at_the_end_was_dropped():
-    """The account is closed exactly."""
-    viewer = Viewer(captured_before=5)
-    put = lambda: viewer.capture.frames.put(media.plain(size=(120, 160)), 1.0)  # noqa: E731
-    for _ in range(4):
-        put()
-    viewer.view.step()
-    put()
-    viewer.view.finish()
-    stats = viewer.stats
-    assert (stats.frames_captured, stats.frames_shown, stats.frames_dropped) == (5, 1, 4)
-
-
 @pytest.mark.parametrize("name", [pytest.param("", marks=pytest.mark.release), ":987"])
 def test_without_a_display_the_message_says_so(name, tiny_model):
     """An unreachable display would abort the process inside OpenCV: exit 69 instead."""

@@ -96,16 +96,6 @@ def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
     assert (told.preprocess, told.warning, caplog.text) == ("tf", "", "")
 
 
-def test_random_weights_are_new_and_always_the_same(tiny_model):
-    """Compared with the trained ones and with a second load."""
-    own, first, second = (
-        load_network(str(tiny_model), weights, preprocess="tf").model.get_weights()[0]
-        for weights in (None, "random", "random")
-    )
-    assert np.abs(own - first).max() > 0.01
-    np.testing.assert_array_equal(first, second)
-
-
 def test_unknown_models_are_refused(tmp_path):
     """A wrong name, a missing file, a file of another kind."""
     with pytest.raises(UsageError, match="'vgg16'"):

@@ -45,14 +45,6 @@ def test_a_batch_counts_for_each_of_its_maps():
     assert figures["frame_age_ms"] == {"p50": 50, "p99": 99}
 
 
-def test_what_has_no_meaning_is_null():
-    """Nothing was explained, nothing is shown live."""
-    figures = Stats("CPU", "float32").as_dict(live=False)
-    nothing = ("display_fps", "maps_per_s", "map_ms", "frame_age_ms", "map_age_ms", "reconnects")
-    assert [figures[name] for name in nothing] == [None] * 6
-    assert (figures["device"], figures["precision"], figures["maps"]) == ("CPU", "float32", 0)
-
-
 WARM = 120
 """Seconds until the figures hold as many durations as they keep."""
 

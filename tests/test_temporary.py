@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from realtime_lrp.system.temporary import PREFIX, temporary_folder
-
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
 PROGRAM = """
@@ -47,14 +45,4 @@ def test_a_folder_that_a_thread_holds_is_gone_at_the_end(ending, code, tmp_path,
     script = PROGRAM.format(ending=ending)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240)
     assert done.returncode == code, done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_exists_as_long_as_the_context(tmp_path, monkeypatch):
-    """Also if an error leaves it."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(KeyError), temporary_folder() as folder:
-        (folder / "file").write_text("text")
-        assert folder.parent == tmp_path and folder.name.startswith(PREFIX)
-        raise KeyError
     assert list(tmp_path.iterdir()) == []

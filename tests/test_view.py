@@ -109,15 +109,6 @@ def test_rgb_maps_show_each_channel_by_itself():
     np.testing.assert_array_equal(drawn[30, 70], [0, 255, 0])
 
 
-def test_the_scale_of_a_video_follows_slowly():
-    """Twice the size moves the scale by a tenth of the way, a hundred times to half of the new."""
-    scale = Scale(0.9)
-    assert scale(1.0) == 1.0
-    assert scale(2.0) == pytest.approx(1.1)
-    assert scale(100.0) == 50.0
-    assert Scale()(0.0) == 1.0
-
-
 @pytest.mark.parametrize("before", [1.0, 1e-6])
 def test_one_map_that_is_far_too_large_does_not_blank_those_after_it(before):
     """It is drawn with half its own scale; what is remembered at most doubles, and comes back."""

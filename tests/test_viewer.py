@@ -17,13 +17,10 @@ from realtime_lrp.view import menus
 from realtime_lrp.view.arrangement import central_square
 from realtime_lrp.view.hud import (
     ANSWER_SCALE,
-    PRESENTED_SCALE,
     Bar,
-    Headline,
     Line,
     Paragraph,
     Row,
-    blocks_end,
 )
 from realtime_lrp.view.window.window import Mouse
 
@@ -303,17 +300,6 @@ def test_the_presenter_view_is_what_one_sees_first(size):
     picture, areas = scene.arrangement.pictures[0], scene.arrangement.figures
     assert all(x0 >= picture[2] or y0 >= picture[3] for x0, y0, _, _ in areas)
     assert (picture[2] - picture[0]) * (picture[3] - picture[1]) > 0.3 * size[0] * size[1]
-
-
-def test_another_answer_moves_no_row():
-    """However long its name is, and however many digits its share has."""
-    longest = "sulphur-crested cockatoo"
-    ends = set()
-    for name, share in (("cup", 0.02), ("nothing", 1.0), (longest, 0.5)):
-        headline, why = Headline(name, share, longest), Line(f"why: “{name}”", f"why: “{longest}”")
-        blocks = (headline,), (why, Bar("a " * len(name), share, scale=PRESENTED_SCALE))
-        ends.add(blocks_end(blocks, (0, 0, 400, 1080), (1080, 1920), 27))
-    assert len(ends) == 1
 
 
 # The figures

@@ -199,19 +199,6 @@ def test_a_key_changes_this_and_nothing_else(before, key, expected):
     assert changes(state, pressed(state, key)) == expected
 
 
-@pytest.mark.parametrize(
-    ("pressed_keys", "words"),
-    [("target:top1", "the best, heart"), ("lock", "heart"), ("v", "heart - star"), ("F7", HINT),
-     ("~", HINT), (keys.UNNAMED, HINT), ("previous_opacity", "0.7"), ("next_colormap", "bwr"),
-     ("previous_method", "attention"), ("c lower_layer", "no layers"),
-     ("loop", "does not begin again"), ("larger_brush", "8 %"),
-     ("panel:epsilon_plus_flat", "main map")],
-)  # fmt: skip
-def test_a_notice_says_what_was_chosen(pressed_keys, words):
-    """The class by its name, the value, or which key leads on."""
-    assert words in pressed(started(), pressed_keys).notice.text
-
-
 def test_every_action_is_tried_and_no_key_has_two():
     """By its key or its name; fifteen rows have keys, and a clicker's two."""
     bound = [key for one in keys.COMMANDS for key in one.keys]
@@ -391,13 +378,6 @@ def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index(
     assert contrast.request.target == "2 - rest"
     other = pressed(state, "target:all")
     assert handle(other, events.FrameDrawn(FRAME, answer(asked="star"))).request.target == "all"
-
-
-def test_a_step_ends_with_the_frame_that_came():
-    """It is the frozen one then."""
-    state = pressed(started(), "step")
-    stepped = handle(state, events.FrameStepped(LATER))
-    assert changes(state, stepped) == {"frame": 9, "stepping": False}
 
 
 def test_another_source_goes_on_live_without_patches():

@@ -301,38 +301,3 @@ def test_a_dead_raylet_ends_the_job(network, tmp_path):
         _, err = running.communicate(timeout=120)
     assert running.returncode == 75 and "Ray has ended" in err and "--resume" in err
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
-
-
-@pytest.fixture
-def two_nodes():
-    """A running cluster of two nodes with one core each, and its second node."""
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        second = nodes.add_node(num_cpus=1)
-        nodes.wait_for_nodes()
-        yield nodes, second
-    finally:
-        nodes.shutdown()
-
-
-@pytest.mark.release
-@compiled()
-def test_a_lost_node_costs_no_film(run, network, tmp_path, two_nodes):
-    """The second node is gone while both have a film in hand."""
-    nodes, second = two_nodes
-    source = media.recording(tmp_path / "in.mp4", 600, sound="aac")
-    folders = [tmp_path / name for name in ("in", "out", "alone")]
-    for folder in folders:
-        folder.mkdir()
-    for number in range(4):
-        (folders[0] / f"{number}.mp4").write_bytes(source.read_bytes())
-    words = folders[0], "-o", folders[1], "--ray", nodes.address, "--workers", 2, *network
-    with process(*words) as running:
-        wait_until(lambda: len(list(folders[1].glob("*.mp4.*.part"))) == 2, running)
-        nodes.remove_node(second, allow_graceful=False)
-        _, err = running.communicate(timeout=600)
-    assert running.returncode == 0, err
-    assert run("video", folders[0], "-o", folders[2], *network)[0] == 0
-    assert contents(folders[1]) == contents(folders[2])

@@ -83,17 +83,13 @@ class Viewer:
       told: what the capture was told: ("pause", True), ("step",), ("skip", 1).
     """
 
-    def __init__(
-        self, captured_before=0, size=None, figures=False, average=None, also=(), **options
-    ):
+    def __init__(self, size=None, figures=False, average=None, also=(), **options):
         options |= {"--also-model": list(also)} if also else {}
         chosen = config.load(options=options, command="live").config
         if average is not None:
             overlay = chosen.overlay.model_copy(update={"average": average})
             chosen = chosen.model_copy(update={"overlay": overlay})
         self.capture, self.maps = Scripted(lambda stop: None), Slot()
-        for _ in range(captured_before):
-            self.capture.frames.put(np.zeros((8, 8, 3), np.uint8), time.monotonic())
         self.shown, self.told = [], []
         state = first_state(chosen, first_request(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)

@@ -20,7 +20,7 @@ pytest.importorskip("playwright", reason="the extra test is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
-from galleries import gallery_file
+from galleries import gallery_file, gallery_of
 from playwright.sync_api import expect, sync_playwright
 from program import start
 from served import TOKEN, StandIn, serving_pages
@@ -599,6 +599,26 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
         until(phone, lambda: len(served.visitors.pictures) > 5)
         expect(phone.locator("#camera-notice")).to_contain_text("no map")
     phone.close()
+
+
+def test_pictures_of_another_gallery_replace_the_former_ones(visit):
+    """A server that was started again may have one; the page stays open."""
+    row = {
+        "channel": 5, "name": "round strokes", "bar": 0.5, "against": False, "percent": "50 %",
+        "examples": True, "followed": False,
+    }  # fmt: skip
+    fields = {"type": "concepts", "shown": True, "layer": "conv", "layers": ["conv"], "why": ""}
+    fields |= {"without_pictures": [], "with_pictures": True, "rows": [row]}
+    offered = {kind: [] for kind in ("methods", "composites", "look", "targets", "commands")}
+    width = "document.querySelector('#concept-rows img')?.naturalWidth"
+    with serving_pages() as served:
+        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
+        for few in (6, 2):
+            served.gallery = gallery_of("conv", 16, few=few)
+            served.exchange.say("choices", json.dumps({"type": "choices", **offered, "few": few}))
+            served.exchange.say("concepts", join_message({**fields, "few": few}, b""))
+            until(page, lambda few=few: page.evaluate(width) == 100 * few)
+        page.context.close()
 
 
 @pytest.mark.release

@@ -8,6 +8,8 @@ const MOST_EXAMPLES = 6; // pictures of a channel
 const TILE = 100 / 96; // width of one with the gap behind it, as a part of its height
 const RETRY_MS = 2000; // until pictures that did not come are asked for again
 
+let asked = 0; // makes each address another one: as long as it is open, a page keeps pictures by theirs
+
 /** Shows the channels in a section; `usable` says whether a row can be clicked at the moment. `show`
  * takes a message and the JPEG of its maps, `forget` forgets the gallery's pictures. */
 export function conceptRows(section, usable, follow) {
@@ -83,7 +85,7 @@ export function conceptRows(section, usable, follow) {
 
 /** The gallery's pictures of a channel, as large as in other rows, however few there are. */
 function pictures(layer, channel, failed) {
-  const src = `gallery.jpg?${new URLSearchParams({ layer, channel })}`;
+  const src = `gallery.jpg?${new URLSearchParams({ layer, channel, asked: asked += 1 })}`;
   const image = made("img", { className: "examples", alt: "Pictures that it answers to", src });
   image.onload = () => {
     image.style.width = `${(100 * image.naturalWidth) / (MOST_EXAMPLES * image.naturalHeight * TILE)}%`;

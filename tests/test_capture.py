@@ -18,23 +18,11 @@ from faults.server import MjpegServer
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import capture as capture_module
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, Capture
-from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.source import Source, Timeline
 from realtime_lrp.video.sources import open_source
 
 HOUR_S = 3600.0
-
-
-def test_a_slot_holds_the_newest_item_only():
-    """A producer overwrites; numbers tell how many were missed."""
-    slot = Slot()
-    assert slot.newest() is None
-    for value in "abc":
-        slot.put(value, time=1.0)
-    item = slot.newest()
-    assert (item.value, item.number, item.time, slot.count) == ("c", 3, 1.0, 3)
-    assert slot.newest(after=3, timeout_s=0.01) is None
 
 
 @pytest.fixture

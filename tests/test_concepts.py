@@ -278,12 +278,6 @@ def test_bad_conditions_are_refused(explainer, pictures):
             explainer.conditional(pictures, conditions)
 
 
-def test_other_methods_have_no_concepts(pictures):
-    """The message says which method has."""
-    with pytest.raises(UsageError, match='method="lrp"'):
-        Explainer(network(), method="excitation_backprop").concepts(pictures, "fc")
-
-
 def test_numbers_that_are_not_finite_are_refused(pictures):
     """As in a call."""
     model = network()

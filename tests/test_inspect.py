@@ -173,10 +173,3 @@ def test_runs_are_replaced_only_on_request(run, words, tmp_path):
     assert code == 73
     assert "notes.txt" in err
     assert set(logdir.iterdir()) == {folder, other}
-
-
-def test_a_map_that_shows_almost_nothing_is_told(run, vanishing_model, picture, tmp_path):
-    """In the words of every command."""
-    words = ("--model", vanishing_model, "--preprocess", "none")
-    code, _, err = run("inspect", picture, "--logdir", tmp_path, *words)
-    assert code == 0 and "almost nothing is left in the map: less than 1%" in err

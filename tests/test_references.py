@@ -247,17 +247,6 @@ def hooks(monkeypatch):
     sys.modules.pop("hooks")
 
 
-def test_formulas_become_mathml_and_code_stays(hooks):
-    """In the text and as blocks; a dollar in code is none."""
-    page = "of $a_i$ and `$HOME`\n\n```math\n\\frac{a}{b}\n```\n\n```sh\necho $A $B\n```\n"
-    text, (inline, block) = hooks.without_formulas(page)
-    assert text == (
-        f"of {hooks.mark(0)} and `$HOME`\n\n{hooks.mark(1)}\n\n```sh\necho $A $B\n```\n"
-    )
-    assert "<msub><mi>a</mi><mi>i</mi></msub>" in inline and 'display="inline"' in inline
-    assert "<mfrac>" in block and 'display="block"' in block
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -82,14 +82,6 @@ def test_a_letterboxed_map_loses_its_borders(rng):
     np.testing.assert_array_equal(drawn, picture)
 
 
-def test_opacity_mixes_picture_and_colour():
-    """Half opacity over black: half the colour."""
-    relevance = np.ones((30, 30, 3), np.float32)
-    overlay = painted(relevance, "hot", 0.5, BOX, INNER)
-    drawn = lay_over(np.zeros((60, 140, 3), np.uint8), overlay)
-    assert np.abs(drawn[30, 70].astype(int) - 128).max() <= 1
-
-
 def test_negative_relevance_is_drawn_by_signed_maps_only():
     """Fire hides it, coldnhot shows it in its own colour."""
     relevance = -np.ones((30, 30, 3), np.float32)

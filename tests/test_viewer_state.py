@@ -326,15 +326,6 @@ def test_no_map_stands_side_by_side_with_itself():
     assert zplus.request.choice.also == ("epsilon_plus_flat", "grad_cam")
 
 
-def test_mirroring_turns_the_frozen_picture_and_the_patches():
-    """Twice is as before."""
-    state = pressed(started(), "space paint")
-    once = pressed(state, "mirror")
-    np.testing.assert_array_equal(once.frozen.value, PICTURE[:, ::-1])
-    np.testing.assert_array_equal(once.mask, state.mask[:, ::-1])
-    np.testing.assert_array_equal(pressed(once, "mirror").mask, state.mask)
-
-
 def test_only_auto_precision_gets_another_engine_for_one_class_against_another():
     """With a fixed precision the same engine explains it."""
     state = pressed(started(), "v")

@@ -254,6 +254,7 @@ def pressed(key, text="", mod=0, scancode=pygame.KSCAN_A):
         ((pygame.K_c, "", pygame.KMOD_LCTRL), []),
         ((pygame.K_x, "x", pygame.KMOD_LALT), []),
         ((pygame.K_F11,), ["F11"]),
+        ((pygame.K_PAGEDOWN,), ["Page_Down"]),
         ((pygame.K_F4, "", pygame.KMOD_LALT), []),
         ((pygame.K_KP7, "7", pygame.KMOD_NUM), ["7"]),
         ((pygame.K_KP7,), ["Home"]),

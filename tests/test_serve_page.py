@@ -466,6 +466,23 @@ def test_the_page_is_accessible(page):
     expect(page.locator("#concept-rows")).to_be_hidden()
 
 
+@pytest.mark.parametrize("screen", [(1920, 1080), (1280, 720)])
+def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page, screen):
+    """And nothing is wider or higher than the screen."""
+    page.click("#concepts")
+    expect(page.locator("#concept-rows button")).to_have_count(4)
+    page.set_viewport_size({"width": screen[0], "height": screen[1]})
+    box = page.locator("#view").bounding_box()
+    assert min(box["width"], box["height"] * 640 / 480) >= 0.65 * screen[0]
+    root = (
+        "(({scrollWidth, scrollHeight}) => [scrollWidth, scrollHeight])(document.scrollingElement)"
+    )
+    assert page.evaluate(root) == [*screen]
+    page.set_viewport_size(DESKTOP["viewport"])
+    page.click("#concepts")
+    expect(page.locator("#concept-rows")).to_be_hidden()
+
+
 def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
     """Nothing is wider than the screen, buttons are 44 pixels high, and a finger paints."""
     phone = visit(address, **PHONE)

@@ -1,4 +1,4 @@
-"""Servers over HTTP: one that answers what a test wants, and an IP camera that dies."""
+"""Servers over HTTP: one that answers what a test wants, and an IP camera that dies and stalls."""
 
 import itertools
 import socket
@@ -78,16 +78,21 @@ class MjpegServer(Server):
 
     Attributes:
       sent: how many pictures it has sent.
+      stalled: an event; while it is set nothing is sent.
     """
 
     def __init__(self, fps=30, size=(240, 320), host="127.0.0.1", port=0):
         self._fps, self._size, self.sent = fps, size, 0
+        self.stalled = threading.Event()
         super().__init__(self._film, host, port)
 
     def _film(self):
         yield OK + MIXED + b"\r\n"
         begin = time.monotonic()
         for count in itertools.count(1):
+            while self.stalled.is_set():
+                yield b""
+                time.sleep(0.01)
             yield part(self._picture(count))
             self.sent += 1
             time.sleep(max(0.0, begin + count / self._fps - time.monotonic()))

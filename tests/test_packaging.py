@@ -20,7 +20,7 @@ NAME = f"realtime_lrp-{PROJECT['version']}"
 READ = {  # what the program reads of assets
     "config.schema.json", "demo.mp4", "drawings.npz", "realtime-lrp.service.in",
     "shapes.concepts", "shapes.keras", "shapes.names.yaml",
-    "shapes_vit.concepts", "shapes_vit.keras",
+    "shapes_detector.keras", "shapes_vit.concepts", "shapes_vit.keras",
     *(f"captions/{code}.yaml" for code in ("de", "en", "es", "fr", "zh")),
     "lecture/de.yaml", "lecture/en.yaml",
 }  # fmt: skip

@@ -14,6 +14,7 @@ from realtime_lrp.config import ASSETS
 STEPS = {
     "network": ("embedded", "make_network"),
     "transformer": ("embedded", "make_transformer"),
+    "detector": ("detecting", "make_detector"),
     "measure": ("measuring", "measure_networks"),
     "drawings": ("embedded", "make_drawings"),
     "concepts": ("embedded", "make_galleries"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from realtime_lrp.config.keys import legal_keys, names_of
-from realtime_lrp.config.names import EMBEDDED, HUB, MODELS, check_rule
+from realtime_lrp.config.names import HUB, MODELS, NAMING, check_rule
 from realtime_lrp.config.problems import KeyPath, errors_of
 from realtime_lrp.config.schema import Config, Model
 from realtime_lrp.errors import (
@@ -49,7 +49,7 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
         why = f"There is no folder {folder!r}. Make it, or name another one."
         yield ("live", "folder"), MissingInputError(why)
     if gallery and not os.path.isfile(gallery):
-        images = "" if model.lower() in EMBEDDED else " --images FOLDER"
+        images = "" if model.lower() in NAMING else " --images FOLDER"
         why = f"There is no gallery {gallery!r}. "
         why += f"Make one: realtime-lrp concepts --model {model}{images} -o {gallery}"
         yield ("concepts", "gallery"), MissingInputError(why)

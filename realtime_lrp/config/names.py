@@ -171,11 +171,17 @@ RULES = Names(
     },
 )  # fmt: skip
 
-EMBEDDED = {
+NAMING = {
     "shapes": "hand-drawn symbols; embedded, no download",
     "shapes_vit": "the same symbols, a vision transformer; embedded, no download",
 }
-"""Embedded network, which names drawn symbols -> what `realtime-lrp models` says of it."""
+"""Embedded network that names one drawn symbol -> what `realtime-lrp models` says of it."""
+
+EMBEDDED = {
+    **NAMING,
+    "shapes_detector": "finds several of these symbols, each with its box; embedded, no download",
+}
+"""Embedded network -> what `realtime-lrp models` says of it."""
 
 MODELS = Names(
     "model", (*EMBEDDED, *APPLICATIONS), ("realtime_lrp.models.names", "NETWORKS"), open=True

@@ -162,8 +162,9 @@ class Lrp(Section):
 class Input(Section):
     """What the network sees of a picture."""
 
-    fit: Literal["crop", "squash", "letterbox"] = "crop"
-    """crop (largest centred region), squash or letterbox"""
+    fit: Literal["auto", "crop", "squash", "letterbox"] = "auto"
+    """auto, crop (largest centred region), squash or letterbox. auto: letterbox for detectors, crop
+    for others"""
     mirror: Option[bool] = False
     """true or false: swap left and right, like a mirror; default: false; in kiosk: true"""
 

@@ -214,7 +214,13 @@ class Engine:
 
     def region(self, size: tuple[int, int]) -> Region:
         """The region that the network sees of a picture of (rows, columns)."""
-        return region_of(size, self.explainer.input_shape[:2], self.config.input.fit)
+        return region_of(size, self.explainer.input_shape[:2], self.fit)
+
+    @property
+    def fit(self) -> str:
+        """How pictures are fitted to the network's input: "crop", "squash" or "letterbox"."""
+        chosen = self.config.input.fit
+        return self.network.fit if chosen == "auto" else chosen
 
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""

@@ -36,7 +36,7 @@ def fit(
     picture: np.ndarray,
     network: Network,
     *,
-    fit: str = "crop",
+    fit: str | None = None,
     size: tuple[int, int] | None = None,
 ) -> tuple[np.ndarray, Region]:
     """Cuts, resizes and preprocesses a picture to the input of a network.
@@ -48,7 +48,7 @@ def fit(
       network: the network that is going to see it.
       fit: which region of the picture it sees: "crop", the largest centred one of the input's
         proportions, "squash", the whole picture stretched, or "letterbox", the whole picture with
-        grey borders.
+        grey borders. None is "letterbox" for detectors, "crop" for others.
       size: (rows, columns) of the input, for a model that leaves them open.
 
     Returns:
@@ -65,6 +65,7 @@ def fit(
             "Expected a Network, which load_network returns; of a Keras model it is "
             f"Network(name, model, preprocess). Received {network!r:.80}."
         )
+    fit = network.fit if fit is None else fit
     if fit not in FITS:
         raise unknown("fit", fit, FITS)
     region = region_of(picture.shape[:2], _input_size(network, size), fit)

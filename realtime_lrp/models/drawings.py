@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.config import ASSETS
-from realtime_lrp.config.names import EMBEDDED
+from realtime_lrp.config.names import NAMING
 from realtime_lrp.errors import UsageError
 
 CLASSES = (
@@ -61,9 +61,9 @@ def drawings(count: int | None = None, seed: int | None = None) -> Drawings:
 
 def check_known(network: str, instead: str) -> None:
     """Refuses a network that does not know the symbols; `instead` says what to give."""
-    if network.lower() not in EMBEDDED:
+    if network.lower() not in NAMING:
         raise UsageError(
-            f"The drawn pictures suit only the networks {' and '.join(EMBEDDED)}, not {network!r}. "
+            f"The drawn pictures suit only the networks {' and '.join(NAMING)}, not {network!r}. "
             f"Give {instead}.",
             "model",
         )

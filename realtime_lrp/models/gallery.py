@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.config.names import EMBEDDED
+from realtime_lrp.config.names import NAMING
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, read_names
 from realtime_lrp.system.plain_text import plain
@@ -175,7 +175,7 @@ def load_gallery(config: Config) -> Gallery:
     names = Path(chosen.names) if chosen.names else None
     name = config.model.name.lower()  # not a file of a user's that is called shapes.keras
     file = Path(chosen.gallery) if chosen.gallery else ASSETS / f"{name}{SUFFIX}"
-    if not chosen.gallery and (config.model.weights or name not in EMBEDDED):
+    if not chosen.gallery and (config.model.weights or name not in NAMING):
         return Gallery(Contents(network=""), names=read_names(names) if names else None)
     if not chosen.gallery and not names:
         own = file.with_suffix(NAMES_SUFFIX)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,8 @@ def load_shapes(file: Path, weights: str | None) -> Network:
     """Loads one of the embedded networks, which know hand-drawn symbols."""
     from realtime_lrp.models.drawings import CLASSES
 
-    model = load_model(file)
-    return Network(file.stem, with_weights(model, weights), labels=list(CLASSES))
+    network = Network(file.stem, with_weights(load_model(file), weights))
+    return replace(network, labels=[*CLASSES[:-1]] if network.detects else [*CLASSES])
 
 
 def with_weights(model: keras.Model, weights: str | None) -> keras.Model:

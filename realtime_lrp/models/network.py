@@ -10,6 +10,7 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.models.preprocessing import COLOUR_ONLY, PREPROCESSING, Scaling, preprocess
 from realtime_lrp.notebook import html
+from realtime_lrp.relevance.reading.building import DETECTOR_OUTPUTS
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
 """The warning of a network of which nothing says how its pictures are prepared."""
@@ -38,6 +39,7 @@ class Network:
       warning: why the answers may be wrong, or "".
       channels: channels of its input; 0 means to ask the model.
       scaling: how the preset of KerasHub that it comes from prepares pictures, or None.
+      detects: whether it finds boxes, rather than naming the whole picture; asked of the model.
 
     Raises:
       UsageError: there is no such preprocessing.
@@ -50,11 +52,20 @@ class Network:
     warning: str = ""
     channels: int = 0
     scaling: Scaling | None = None
+    detects: bool = False
 
     def __post_init__(self) -> None:
         if self.preprocess not in PREPROCESSING and self.scaling is None:
             raise unknown("preprocess", self.preprocess, PREPROCESSING)
         object.__setattr__(self, "channels", self.channels or _channels(self.model))
+        outputs = getattr(self.model, "output", None)
+        finds_boxes = isinstance(outputs, dict) and sorted(outputs) == DETECTOR_OUTPUTS
+        object.__setattr__(self, "detects", self.detects or finds_boxes)
+
+    @property
+    def fit(self) -> str:
+        """What of a picture it sees where nobody says: detectors see all of it."""
+        return "letterbox" if self.detects else "crop"
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels].

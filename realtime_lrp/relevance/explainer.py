@@ -19,6 +19,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
+from realtime_lrp.relevance.detections import Detections, check_detections, detect_function
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.export import explainer_provenance, kept_arguments
 from realtime_lrp.relevance.maps.account import flood_advice
@@ -46,7 +47,7 @@ from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
 from realtime_lrp.relevance.network.checks import Bound, ColourTransform
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.network.places import At, end_at, output_shape
+from realtime_lrp.relevance.network.places import At, end_at, end_at_best, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import Composite, composite_named
 from realtime_lrp.relevance.rules.layer_contexts import (
@@ -184,6 +185,8 @@ class Explainer(ConceptViews):
         self.input_shape = checks.input_shape(graph, size)
         if at is not None:
             end_at(graph, at, output_shape(graph, self.input_shape))
+        elif graph.boxes is not None:
+            end_at_best(graph, graph.boxes, output_shape(graph, self.input_shape))
         composite = self._arguments["composite"] = composite_for(composite, graph)
         self._names = map_names(method, composite, options, also)
         composite = composite_named(composite)
@@ -230,6 +233,7 @@ class Explainer(ConceptViews):
         several_targets = explain_function(plans, shared=True)
         self._run_shared = Lazy(several_targets, xla)
         self._pipelines: list[Lazy] = []
+        self._detectors: dict[int, Lazy] = {}  # how many boxes -> its function
         self._scores = Lazy(lambda x: graph.forward(x)[graph.output])
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
@@ -267,6 +271,33 @@ class Explainer(ConceptViews):
         """The scores, float32 [B, classes], without a map; x as in a call."""
         x, most = self.check_batch(x), self.pictures_at_once()
         return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)
+
+    def detections(
+        self, x: np.ndarray | tf.Tensor, top: int = 4, threshold: float = 0.5
+    ) -> Detections:
+        """Finds what a detector sees, and explains each box by its score, in one forward pass.
+
+        Relevance starts at the score of the box's class at the place that made the box, and
+        nowhere else.
+
+        Args:
+          x: float32 [B, H, W, C], already preprocessed for the model.
+          top: how many boxes of a picture are explained at most, the best ones. Each `top` has a
+            compiled function of its own, whatever number of boxes is found.
+          threshold: the least score of a box, from 0 to 1.
+
+        Raises:
+          UsageError: the network is no detector, x has another shape or is not finite, `top` or
+            `threshold` is out of range, or the method perturbs pictures.
+          NotFiniteError: the network computes NaN or Inf.
+        """
+        check_detections(self._plans[0], top, threshold)
+        x = self.check_batch(x)
+        run = self._detectors.setdefault(top, Lazy(detect_function(self._plans[0], top), self._xla))
+        most = max(1, self.pictures_at_once() // top)
+        found = run_in_parts(lambda x: run(checks.to_float32(x)), [x], most)
+        self._check_finite(x, None, found.scores, found.maps)
+        return Detections.of(found, threshold)
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.

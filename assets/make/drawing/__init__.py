@@ -20,7 +20,7 @@ from drawing.sheet import Sheet, other_sheet, symbol_sheet
 from drawing.symbols import Points, Rng
 from realtime_lrp.models.drawings import CLASSES, NOTHING
 
-_OVERSAMPLING = 1.5
+OVERSAMPLING = 1.5
 """Pixels of a sheet for each pixel of the picture."""
 
 SIZES = (0.14, 0.77)
@@ -60,14 +60,14 @@ def draw_picture(
     if label != NOTHING:
         smallest, largest = sizes
         side = size * (smallest + (largest - smallest) * rng.beta(1.5, 1.3))
-        sheet = symbol_sheet(rng, CLASSES[label], side * _OVERSAMPLING)
+        sheet = symbol_sheet(rng, CLASSES[label], side * OVERSAMPLING)
         mask, silhouette = _hold(rng, picture, sheet, side)
     elif rng.random() < 0.65:
         side = size * rng.uniform(0.3, 1.3)
-        _hold(rng, picture, other_sheet(rng, side * _OVERSAMPLING), side)
+        _hold(rng, picture, other_sheet(rng, side * OVERSAMPLING), side)
     elif rng.random() < 0.4:
         centre = rng.uniform(0, size, 2)
-        hand(rng, picture, centre, _direction(rng), 0.2 * size, skin_colour(rng))
+        hand(rng, picture, centre, direction(rng), 0.2 * size, skin_colour(rng))
     pixels = photograph(rng, light_up(rng, picture))
     return Picture(pixels, mask > 100, silhouette > 100, label)
 
@@ -78,7 +78,7 @@ def _hold(
     """Draws the sheet in front of the room; returns the symbol's mask and silhouette there."""
     size = len(picture)
     view = _view(rng, sheet, side, size)
-    corners = _corners(sheet)
+    corners = corners_of(sheet)
     seen = _warp(sheet.pixels, view, size)
     cover = np.zeros((size, size), np.uint8)
     outline = cv2.perspectiveTransform(corners[None], view)[0]
@@ -92,7 +92,8 @@ def _hold(
     return mask, silhouette
 
 
-def _corners(sheet: Sheet) -> Points:
+def corners_of(sheet: Sheet) -> Points:
+    """The corners of a sheet in its own pixels, a little inside its edge."""
     height, width = sheet.mask.shape
     return np.array([(1, 1), (width - 2, 1), (width - 2, height - 2), (1, height - 2)], np.float32)
 
@@ -103,7 +104,7 @@ def _warp(pixels: np.ndarray, view: np.ndarray, size: int) -> np.ndarray:
 
 def _view(rng: Rng, sheet: Sheet, side: float, size: int) -> np.ndarray:
     """The homography from sheet to picture that shows the whole symbol, `side` pixels long."""
-    view = _tilt(rng, _corners(sheet))
+    view = tilted(rng, corners_of(sheet))
     seen = cv2.perspectiveTransform(sheet.extent[None], view)[0]
     scale = side / np.ptp(seen, axis=0).max()
     low, span = seen.min(axis=0) * scale, np.ptp(seen, axis=0) * scale
@@ -115,7 +116,7 @@ def _view(rng: Rng, sheet: Sheet, side: float, size: int) -> np.ndarray:
     return np.array([[scale, 0, x], [0, scale, y], [0, 0, 1]]) @ view
 
 
-def _tilt(rng: Rng, corners: Points) -> np.ndarray:
+def tilted(rng: Rng, corners: Points) -> np.ndarray:
     """The homography of a sheet that is a little rotated and does not quite face the camera."""
     slant = rng.normal(0, 0.05 * np.ptp(corners, axis=0).max(), (4, 2)).astype(np.float32)
     turn = cv2.getRotationMatrix2D((0, 0), np.clip(rng.normal(0, 6), -12, 12), 1)
@@ -142,6 +143,7 @@ def _fingers(rng: Rng, picture: np.ndarray, outline: Points, silhouette: np.ndar
     return hidden
 
 
-def _direction(rng: Rng) -> Points:
+def direction(rng: Rng) -> Points:
+    """A random direction in the plane."""
     angle = rng.uniform(0, 2 * np.pi)
     return np.array([np.cos(angle), np.sin(angle)])

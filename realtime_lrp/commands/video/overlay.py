@@ -73,7 +73,7 @@ def overlay_file(
             provenance=provenance.as_json(),
             size=engine.explainer.input_shape[:2], batch=_batch(config, engine),
             look=replace(look, colormap=look.colours(engine.explainer.signed)),
-            fit=config.input.fit, mirror=config.input.mirror,
+            fit=engine.fit, mirror=config.input.mirror,
             sound=config.video.audio == "copy", layout=config.video.layout,
             stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
         )  # fmt: skip

@@ -80,6 +80,14 @@ Parts = dict[int, list[Part]]
 """Number of a tensor -> all that arrives there."""
 
 
+class Ends(NamedTuple):
+    """The numbers of what a detector finds, and of the place that is explained."""
+
+    boxes: int  # [B, places, 4]
+    scores: int  # [B, places, classes]
+    chosen: int  # int32 [B]
+
+
 @dataclass
 class Graph:
     """Nodes in the order of the forward pass: every node comes after those whose output it reads.
@@ -97,6 +105,8 @@ class Graph:
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     # the numbers of tensors that have to be computed without the ReLU behind them
     kept: set[int] = field(default_factory=set)
+    boxes: int | None = None  # the number of a detector's boxes [B, places, 4]
+    ends: Ends | None = None  # of a detector
     # nested model, or layer that was traced -> the number of its (first) output
     wholes: dict[str, int] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
@@ -214,13 +224,15 @@ class Graph:
                 found |= before if isinstance(node.step, MaxPool) else set()
         return found - {0}
 
-    def forward(self, x: tf.Tensor, joined: bool = True) -> dict[int, tf.Tensor]:
-        """Runs the network; returns every tensor by its number.
+    def forward(
+        self, x: tf.Tensor, joined: bool = True, known: Mapping[int, tf.Tensor] | None = None
+    ) -> dict[int, tf.Tensor]:
+        """Runs the network; returns every tensor by its number. `known` ones are not computed.
 
         Where `joined`, a layer with weights also computes the ReLU that is its only reader. The
         tensor between the two, which no rule and no gradient needs, is then the rectified one.
         """
-        tensors = {0: x}
+        tensors = {0: x, **(known or {})}
         for node in self.nodes:
             if node.output in tensors:
                 continue

@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
-from realtime_lrp.relevance.network.graph import Graph, Node
-from realtime_lrp.relevance.network.steps import Mean, Places
+from realtime_lrp.relevance.network.graph import Ends, Graph, Node
+from realtime_lrp.relevance.network.steps import Mean, Move, Places
+from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
 
 At = int | slice | Sequence[int | slice] | np.ndarray
 """Row and column, or what else the axes between batch and classes are: whole numbers and slices, or
@@ -51,9 +52,7 @@ def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
     """
     *axes, classes = shape
     indices = chosen_places(at, axes)
-    last = graph.producer(graph.output)
-    scores = last if last is not None and graph.scoring() == {graph.output} else None
-    read = graph.output if scores is None else scores.inputs[0]
+    scores, read = _scores_and_values(graph)
     if len(indices) != 1 or axes:
         places = Places(indices, int(np.prod(axes, dtype=int)))
         read = graph.append("places", "Places", [places], (read,))
@@ -63,6 +62,42 @@ def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
         read = graph.append("mean", "Mean", [Mean()], (read,))
     graph.output, graph.output_shape = read, (classes,)
     without_unused(graph)
+
+
+def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
+    """Makes the scores at the surest place of a detector, [B, classes], its output.
+
+    The graph ends in scores [B, places, classes], whose `shape` is that without the batch; `boxes`
+    is the number of its boxes.
+    """
+    places, classes = shape
+    whole = graph.output
+    scores, values = _scores_and_values(graph)
+    best = Choice(_best, [[BATCH, places, classes], [BATCH]])
+    place = graph.append("best_place", "Choice", [best], (values,))
+    graph.ends = Ends(boxes, whole, place)
+    read = graph.append("at_best_place", "Move", [Move(_picked)], (values, place))
+    if scores is not None:
+        read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
+    graph.output, graph.output_shape = read, (classes,)
+
+
+def _best(values: tf.Tensor) -> tf.Tensor:
+    """The place of the largest value: [B, places, classes] -> int32 [B]."""
+    return tf.argmax(tf.reduce_max(values, -1), -1, tf.int32)
+
+
+def _picked(values: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """The vector at a place of each picture: [B, places, C] and int32 [B] give [B, C]."""
+    return tf.gather(values, place, batch_dims=1)
+
+
+def _scores_and_values(graph: Graph) -> tuple[Node | None, int]:
+    """The softmax or sigmoid that a graph ends in, if any, and the number of what it reads."""
+    last = graph.producer(graph.output)
+    if last is not None and graph.scoring() == {graph.output}:
+        return last, last.inputs[0]
+    return None, graph.output
 
 
 def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
@@ -103,8 +138,9 @@ def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]
 
 
 def without_unused(graph: Graph) -> None:
-    """Leaves out, in place, the nodes that the output does not depend on."""
-    needed = {graph.output} | graph.leading_to({graph.output})
+    """Leaves out, in place, the nodes that neither the output nor boxes depend on."""
+    ends = {graph.output} if graph.boxes is None else {graph.output, graph.boxes}
+    needed = ends | graph.leading_to(ends)
     numbers = {0: 0}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -113,4 +149,5 @@ def without_unused(graph: Graph) -> None:
             read = tuple(numbers[number] for number in node.inputs)
             nodes.append(replace(node, inputs=read, output=len(nodes) + 1))
     graph.nodes, graph.output = nodes, numbers[graph.output]
+    graph.boxes = None if graph.boxes is None else numbers[graph.boxes]
     graph.wholes = {name: numbers[n] for name, n in graph.wholes.items() if n in numbers}

@@ -30,6 +30,10 @@ from realtime_lrp.relevance.reading.tracing import Call, Trace, trace
 _COMPARED: weakref.WeakSet[keras.Model] = weakref.WeakSet()
 """The models whose layers were compared with their nodes."""
 
+DETECTOR_OUTPUTS = ["boxes", "scores"]
+"""The outputs of a detector: boxes [B, places, 4], y0, x0, y1, x1 in pixels of its input, and the
+scores of classes there, [B, places, classes], from 0 to 1."""
+
 MAX_PIXELS = 1 << 20
 """Layers are not compared on larger pictures, which might not fit into memory."""
 
@@ -45,8 +49,9 @@ def build_graph(
     The first time that a model is read, each layer is compared with its steps, on noise. A
     subclassed model has to be built: called on a batch once, or by `build`. `pool` says how
     relevance goes back through max pools, "max" or "average"; `output` is a name or position, None
-    for the only one. Where the model leaves the `size` (rows, columns) of its pictures open, layers
-    are not compared without it.
+    for the only one, or for the scores of a detector (`DETECTOR_OUTPUTS`), whose boxes are read
+    too. Where the model leaves the `size` (rows, columns) of its pictures open, layers are not
+    compared without it.
 
     Raises:
       UsageError: there is no such output.
@@ -73,7 +78,9 @@ def _graph_of_functional(
         raise DamagedInputError(
             f"The model {model.name!r} has {len(model.inputs)} inputs. Expected one picture in."
         )
-    chosen = choose_output(output, output_names(model), model.name)
+    names = output_names(model)
+    detects = output is None and sorted(names) == DETECTOR_OUTPUTS
+    chosen = choose_output("scores" if detects else output, names, model.name)
     picture = tuple(model.inputs[0].shape)[1:]
     scores = tuple(model.outputs[chosen].shape)[1:]
     graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
@@ -89,6 +96,7 @@ def _graph_of_functional(
     if model not in _COMPARED:
         _compare(model, builder.calls, size)
     graph.output = _existing(model, outputs[chosen])
+    graph.boxes = outputs[names.index("boxes")] if detects else None
     return graph
 
 

@@ -1,0 +1,92 @@
+"""Makes the embedded network `shapes_detector`, and measures it on scenes it has never seen."""
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from measuring import note
+from train_detector import Plan, draw_scenes, train
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.models.drawings import NOTHING
+from realtime_lrp.relevance.detections import Detections
+
+SEED, COUNT = 2027, 1000
+"""Of the scenes that are measured on."""
+
+TOP, SURE = 12, 0.5
+"""How many boxes of a scene are counted; the score from which on one is shown."""
+
+BATCH = 10
+
+logger = logging.getLogger(__name__)
+
+
+def make_detector(folder: Path) -> None:
+    """Trains `shapes_detector` into `shapes_detector.keras`, and measures it."""
+    start, plan = time.monotonic(), Plan()
+    train(plan).save(folder / "shapes_detector.keras")
+    training = {**asdict(plan), "seconds": round(time.monotonic() - start)}
+    note(folder, "shapes_detector", {"training": training})
+    measure_detector(folder)
+
+
+def measure_detector(folder: Path) -> None:
+    """Adds what it finds, and where its maps lie, to `shapes_detector.json`."""
+    pixels, _, symbols = draw_scenes((SEED, 0), COUNT)
+    network = load_network(str(folder / "shapes_detector.keras"), preprocess="none")
+    explainer = Explainer(network, composite="epsilon_plus_flat")
+    rights, scores, labels, inside = [], [], [], []
+    for begin in range(0, COUNT, BATCH):
+        found = explainer.detections(pixels[begin : begin + BATCH].astype(np.float32), TOP, 0.05)
+        for picture, count in enumerate(found.count):
+            rights += right_ones(found, picture, symbols[begin + picture])
+            scores += [*found.scores[picture, :count]]
+            labels += [*found.labels[picture, :count]]
+            inside += [*found.inside[picture, :count]]
+    right, score, label = np.array(rights), np.array(scores), np.array(labels)
+    there = np.bincount(symbols[symbols[..., 4] >= 0][:, 4].astype(int), minlength=NOTHING)
+    precisions = [
+        average_precision(right[label == one], score[label == one], there[one])
+        for one in range(NOTHING)
+    ]
+    shown = score >= SURE
+    figures = {
+        "held_out": {"seed": SEED, "scenes": COUNT, "symbols": int(there.sum())},
+        "map50": round(float(np.mean(precisions)), 4),
+        "f1": round(float(2 * right[shown].sum() / (shown.sum() + there.sum())), 4),
+        "relevance_in_box": round(float(np.mean(np.array(inside)[shown])), 4),
+    }
+    note(folder, "shapes_detector", figures)
+    logger.info("%s", figures)
+
+
+def right_ones(found: Detections, picture: int, symbols: np.ndarray) -> list[bool]:
+    """Which boxes of a picture, best first, lie on a symbol of their class that none before has."""
+    left = [one for one in symbols if one[4] >= 0]
+    right = []
+    for box, label in zip(found.boxes[picture], found.labels[picture], strict=True):
+        if len(right) == found.count[picture]:
+            break
+        near = [overlap(box, one[:4]) if one[4] == label else 0.0 for one in left]
+        right.append(bool(near) and max(near) >= 0.5)
+        if right[-1]:
+            del left[int(np.argmax(near))]
+    return right
+
+
+def overlap(one: np.ndarray, other: np.ndarray) -> float:
+    """Intersection over union of two boxes, y0, x0, y1, x1."""
+    sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
+    shared = float(np.prod(np.maximum(sides, 0)))
+    return shared / float(np.prod(one[2:] - one[:2]) + np.prod(other[2:] - other[:2]) - shared)
+
+
+def average_precision(right: np.ndarray, scores: np.ndarray, there: int) -> float:
+    """The area under precision over recall, precision made monotone (Everingham et al. 2015)."""
+    hits = np.cumsum(right[np.argsort(-scores, kind="stable")])
+    precision = hits / np.arange(1, len(hits) + 1)
+    precision = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(np.sum(np.diff(hits / there, prepend=0) * precision))

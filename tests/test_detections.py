@@ -1,0 +1,157 @@
+"""`Explainer.detections`: boxes, and the map of each box's score."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+
+from realtime_lrp import Explainer
+from realtime_lrp.errors import NotFiniteError, UsageError
+from realtime_lrp.relevance.detections import best_boxes, share_inside
+
+ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
+
+
+def detector():
+    """A detector of random weights: a box and three scores in each of 4 x 6 cells."""
+    keras.utils.set_random_seed(5)
+    x = image = keras.Input((ROWS * STRIDE, COLUMNS * STRIDE, 3))
+    for filters in (8, 12):
+        x = layers.Conv2D(filters, 3, 2, "same", activation="relu", bias_initializer="ones")(x)
+    x = layers.Conv2D(12, 3, padding="same", activation="relu")(x)
+    logits = layers.Conv2D(CLASSES, 1, kernel_initializer="normal")(x)
+    scores = layers.Activation("sigmoid")(layers.Reshape((-1, CLASSES))(logits))
+    grid = np.stack(np.meshgrid(np.arange(ROWS), np.arange(COLUMNS), indexing="ij"), -1)
+    middles = np.concatenate([grid, grid], -1) * STRIDE + STRIDE / 2
+    sides = layers.Conv2D(4, 1, activation="softplus", bias_initializer="ones")(x)
+    boxes = layers.Rescaling([-1, -1, 1, 1], middles.tolist())(sides)
+    boxes = layers.Reshape((-1, 4))(boxes)
+    return keras.Model(image, {"boxes": boxes, "scores": scores})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return detector()
+
+
+@pytest.fixture
+def pictures(rng):
+    return rng.normal(size=(2, ROWS * STRIDE, COLUMNS * STRIDE, 3)).astype(np.float32)
+
+
+def overlap(one, other):
+    """Intersection over union of two boxes, by hand."""
+    height = min(one[2], other[2]) - max(one[0], other[0])
+    width = min(one[3], other[3]) - max(one[1], other[1])
+    shared = max(height, 0) * max(width, 0)
+    area = lambda box: (box[2] - box[0]) * (box[3] - box[1])  # noqa: E731
+    return shared / (area(one) + area(other) - shared)
+
+
+def chosen_by_hand(boxes, scores, top):
+    kept = []
+    for place in np.argsort(-scores.max(1), kind="stable"):
+        if len(kept) < top and all(overlap(boxes[place], boxes[one]) <= 0.5 for one in kept):
+            kept.append(place)
+    return kept
+
+
+def test_the_boxes_are_the_best_that_do_not_overlap(model, pictures):
+    """With their places, labels and scores, as the model computes them."""
+    found = Explainer(model).detections(pictures, top=3, threshold=0)
+    boxes, scores = (model(pictures)[name].numpy() for name in ("boxes", "scores"))
+    for picture in range(2):
+        places = chosen_by_hand(boxes[picture], scores[picture], 3)
+        assert found.places[picture].tolist() == places
+        np.testing.assert_allclose(found.boxes[picture], boxes[picture, places], rtol=1e-5)
+        np.testing.assert_allclose(found.scores[picture], scores[picture, places].max(1), rtol=1e-5)
+        assert found.labels[picture].tolist() == scores[picture, places].argmax(1).tolist()
+    assert found.count.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("composite", ["zplus", "epsilon", "epsilon_plus_flat"])
+def test_a_map_is_that_of_its_place_alone(model, pictures, composite):
+    """Of the same network that is explained at this place, for this class; and it adds up."""
+    found = Explainer(model, composite=composite).detections(pictures, top=2, threshold=0)
+    for picture, box in ((0, 0), (0, 1), (1, 1)):
+        place, label = int(found.places[picture, box]), int(found.labels[picture, box])
+        alone = Explainer(model, composite=composite, output="scores", at=place, target=label)
+        expected = alone(pictures[picture : picture + 1])
+        np.testing.assert_allclose(found.maps[picture, box], expected.relevance[0], atol=1e-6)
+        account = expected.accounts[composite]
+        assert found.taken[picture, box] == pytest.approx(account.biases[0], abs=1e-6)
+    signs = np.where(found.scores < 0.5, -1 if composite == "epsilon" else 1, 1)
+    reached = found.maps.sum((2, 3, 4)) + found.taken
+    np.testing.assert_allclose(reached, signs * found.scores, rtol=0.02)
+
+
+def test_the_gradient_of_a_box_is_that_of_its_logit(model, pictures):
+    """As `tf.GradientTape` computes it."""
+    found = Explainer(model, method="gradient").detections(pictures, top=2, threshold=0)
+    for box in range(2):
+        with tf.GradientTape() as tape:
+            x = tf.constant(pictures)
+            tape.watch(x)
+            scores = tf.gather(model(x)["scores"], found.places[:, box], batch_dims=1)
+            scores = tf.gather(scores, found.labels[:, box], batch_dims=1)
+            logits = tf.math.log(scores / (1 - scores))
+        np.testing.assert_allclose(found.maps[:, box], tape.gradient(logits, x), atol=1e-4)
+
+
+def test_a_call_explains_the_surest_box(model, pictures):
+    """So that whatever explains classifiers explains the best box of a detector."""
+    explanation = Explainer(model, target="top1")(pictures)
+    found = Explainer(model).detections(pictures, top=1, threshold=0)
+    assert explanation.scores.argmax(1).tolist() == found.labels[:, 0].tolist()
+    np.testing.assert_allclose(explanation.relevance, found.maps[:, 0], atol=1e-6)
+
+
+def test_rows_below_the_threshold_are_zero(model, pictures):
+    """And another number of boxes traces nothing anew."""
+    explainer = Explainer(model)
+    all_of_them = explainer.detections(pictures, top=4, threshold=0)
+    between = float(np.sort(all_of_them.scores.ravel())[3:5].mean())
+    some = explainer.detections(pictures, top=4, threshold=between)
+    kept = all_of_them.scores >= between
+    assert some.count.tolist() == kept.sum(1).tolist() and 0 < kept.sum() < 8
+    for name in ("boxes", "labels", "scores", "places", "maps", "taken", "inside"):
+        one, whole = getattr(some, name), getattr(all_of_them, name)
+        np.testing.assert_array_equal(one[kept], whole[kept])
+        assert not one[~kept].any()
+    assert [one.traces for one in explainer._detectors.values()] == [1]
+
+
+def test_fewer_boxes_than_asked_for(rng):
+    """One box that covers all others leaves one."""
+    boxes = tf.constant(np.tile([[[0, 0, 4, 4]]], (1, 5, 1)), tf.float32)
+    places, values = best_boxes(boxes, tf.constant([[0.1, 0.3, 0.9, 0.2, 0.4]]), 3)
+    assert places.numpy()[0, 0] == 2
+    np.testing.assert_allclose(values.numpy(), [[0.9, 0, 0]])
+
+
+def test_the_share_inside_counts_positive_relevance_of_pixels():
+    """By hand: channels are summed first; a pixel belongs to a box that covers its middle."""
+    one = np.zeros((1, 4, 4, 2), np.float32)
+    one[0, 1, 1] = 2, 1  # inside: 3
+    one[0, 3, 3] = 1, 0  # outside: 1
+    one[0, 0, 0] = 5, -6  # negative
+    assert share_inside(one, np.float32([[1.6, 0, 3, 4]])).tolist() == [0.0]
+    assert share_inside(one, np.float32([[0.5, 0.5, 2, 2]])) == pytest.approx([0.75])
+    assert share_inside(one * 0, np.float32([[0, 0, 4, 4]])).tolist() == [0.0]
+
+
+def test_what_cannot_be_asked_is_refused(model, pictures):
+    """In a sentence."""
+    with pytest.raises(UsageError, match="top from 1 to 24"):
+        Explainer(model).detections(pictures, top=25)
+    with pytest.raises(UsageError, match="from 0 to 1"):
+        Explainer(model).detections(pictures, threshold=1.5)
+    with pytest.raises(UsageError, match="changed pictures"):
+        Explainer(model, method="smoothgrad").detections(pictures)
+    image = keras.Input((8, 8, 3))
+    classifier = keras.Model(image, layers.Dense(2)(layers.Flatten()(image)))
+    with pytest.raises(UsageError, match="no detector"):
+        Explainer(classifier).detections(np.zeros((1, 8, 8, 3), np.float32))
+    with pytest.raises(NotFiniteError):
+        Explainer(model).detections(np.full_like(pictures, 3e38))

@@ -11,6 +11,7 @@ from model_files import dense
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted import hdf5_check
 from realtime_lrp.models.untrusted.loading import load_weights
+from realtime_lrp.system import call
 from realtime_lrp.system.call import call_in_child
 
 pytestmark = pytest.mark.usefixtures("new_processes")
@@ -31,7 +32,8 @@ def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
 def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
     """And not of the weights that were unpacked from it."""
     dense().save(tmp_path / "w.keras")
-    monkeypatch.setattr(hdf5_check, "BASE_CPU_S", 0.0)
+    monkeypatch.setattr(hdf5_check, "BASE_CPU_S", 0.01)
+    monkeypatch.setattr(call, "module_command", lambda module: ["sleep", "600"])
     with pytest.raises(DamagedInputError, match=r"w\.keras' makes the decoder hang"):
         load_weights(dense(), tmp_path / "w.keras")
 

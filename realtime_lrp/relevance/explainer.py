@@ -277,18 +277,12 @@ class Explainer(ConceptViews):
     ) -> Detections:
         """Finds what a detector sees, and explains each box by its score, in one forward pass.
 
-        Relevance starts at the score of the box's class at the place that made the box, and
-        nowhere else.
-
-        Args:
-          x: float32 [B, H, W, C], already preprocessed for the model.
-          top: how many boxes of a picture are explained at most, the best ones. Each `top` has a
-            compiled function of its own, whatever number of boxes is found.
-          threshold: the least score of a box, from 0 to 1.
+        `x` is as in a call. Of a picture at most `top` boxes are explained, the best ones; each
+        `top` has a compiled function of its own. `threshold` is the least score of a box.
 
         Raises:
-          UsageError: the network is no detector, x has another shape or is not finite, `top` or
-            `threshold` is out of range, or the method perturbs pictures.
+          UsageError: as in a call; the network is no detector, `top` or `threshold` is out of
+            range, or the method perturbs pictures.
           NotFiniteError: the network computes NaN or Inf.
         """
         check_detections(self._plans[0], top, threshold)

@@ -21,10 +21,10 @@ BIAS = np.array([0.5, 1.0])
 # logits: 2 - 2 + 3 + 0.5 = 3.5 and -1 + 1 - 6 + 1 = -5
 
 
-def dense_model():
+def dense_model(activation="softmax"):
     """Three pixels and two classes."""
     model = keras.Sequential(
-        [keras.Input((1, 3, 1)), layers.Flatten(), layers.Dense(2, activation="softmax")]
+        [keras.Input((1, 3, 1)), layers.Flatten(), layers.Dense(2, activation=activation)]
     )
     model.layers[-1].set_weights([KERNEL, BIAS])
     return model
@@ -54,6 +54,12 @@ def test_relevance_starts_with_the_sign_of_each_logit():
         expected = (A[:, None] * KERNEL / LOGITS * np.sign(LOGITS) * P * t).sum(1)
         got = explainer(PICTURE, target=target).relevance.ravel()
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-9, err_msg=target)
+
+
+def test_evidence_for_a_class_with_a_negative_logit_is_positive():
+    """Where scores are sigmoids too: only the second pixel raises the logit of class 1."""
+    got = relevance_of(dense_model("sigmoid"), composite="epsilon", target=1)
+    assert (np.sign(got) == [-1, 1, -1]).all()
 
 
 def test_z_plus_and_a_single_linear_output_start_as_they_are():

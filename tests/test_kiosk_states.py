@@ -53,6 +53,17 @@ def test_a_visit_goes_through_every_state():
             assert one.countdown(now) == pytest.approx(105.0 - now)
 
 
+def test_a_wave_brings_a_visitor_back():
+    """A visitor who is seen during the countdown has the whole time again."""
+    one = machine()
+    for now, present in ((1.0, False), (2.0, True), (32.0, False)):
+        one.step(seen(now, present=present))
+    assert one.state == IDLE
+    assert one.step(seen(40.0, present=True)) == ACTIVE
+    assert one.step(seen(69.9)) == ACTIVE
+    assert one.step(seen(70.0)) == IDLE
+
+
 def test_the_state_always_fits_the_observation(rng):
     """In 20000 random steps: closed only outside the hours, a card whenever something fails."""
     one, now, visited, taken = machine(), 0.0, set(), set()

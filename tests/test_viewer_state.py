@@ -223,6 +223,16 @@ def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
         assert after == described(direct) or name == "help"
 
 
+def test_all_commands_are_found_in_the_box_by_their_own_words():
+    """In small letters, among the first three; further down they are done there."""
+    state = pressed(started(), "h")
+    for command in state.menu.commands:
+        menu = replace(state.menu, typed=command.meaning.lower())
+        downs = menu.found()[:3].index(command) * "Down "
+        done = pressed(replace(state, menu=menu), f"{downs}Return")
+        assert done.last_command == command.name
+
+
 @pytest.mark.parametrize(
     ("typed", "name"),
     [("outline", "style:contour"), ("next colours", "next_colormap"), ("methods", "next_method"),

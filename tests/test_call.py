@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import time
 
 import pytest
@@ -23,19 +24,20 @@ def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
     path = tmp_path / f"w{suffix}"
     model = dense()
     (model.save_weights if suffix == ".weights.h5" else model.save)(path)
-    assert hdf5_check.stored_values(path, "it") == hdf5_check.examine(str(path), "it") == 8
+    assert hdf5_check.stored_values(path, "w", "it") == 8
+    assert hdf5_check.examine(str(path), "it") == 8
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(DamagedInputError, match=r"^it is damaged .* Expected what model\.save"):
-        hdf5_check.stored_values(path, "it")
+        hdf5_check.stored_values(path, "w", "it")
 
 
 def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
     """And not of the weights that were unpacked from it."""
-    dense().save(tmp_path / "w.keras")
+    dense().save(path := tmp_path / "Ann's.keras")
     monkeypatch.setattr(hdf5_check, "BASE_CPU_S", 0.01)
     monkeypatch.setattr(call, "module_command", lambda module: ["sleep", "600"])
-    with pytest.raises(DamagedInputError, match=r"w\.keras' makes the decoder hang"):
-        load_weights(dense(), tmp_path / "w.keras")
+    with pytest.raises(DamagedInputError, match=re.escape(f"{str(path)!r} makes the decoder hang")):
+        load_weights(dense(), path)
 
 
 @pytest.mark.parametrize(

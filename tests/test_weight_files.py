@@ -15,6 +15,7 @@ from model_files import archived, dense, members
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models import memory
 from realtime_lrp.models.networks import load_network
+from realtime_lrp.models.untrusted import loading
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
 
@@ -157,6 +158,40 @@ def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
     (other.save_weights if suffix == ".weights.h5" else other.save)(path)
     with pytest.raises(DamagedInputError, match="do not fit"):
         load_weights(network(not more), path)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
+def test_weights_that_a_file_holds_twice_fit(tmp_path, suffix):
+    """A normalised layer's kernel, which its wrapper has too; a layer in two models."""
+
+    def network():
+        shared = layers.Dense(4)
+        inner = [keras.Sequential([keras.Input((4,)), shared]) for _ in range(2)]
+        wrapped = layers.SpectralNormalization(layers.Dense(4))
+        return keras.Sequential([keras.Input((3,)), wrapped, *inner])
+
+    path, source, model = tmp_path / f"w{suffix}", network(), network()
+    (source.save_weights if suffix == ".weights.h5" else source.save)(path)
+    load_weights(model, path)
+    for before, after in zip(source.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
+def test_far_more_weights_than_the_network_has_are_never_read(tmp_path, monkeypatch, suffix):
+    """Keras would read them before it compares shapes; an .h5 may name the same data often."""
+    monkeypatch.setattr(loading, "SMALL_VALUES", 8)
+    monkeypatch.setattr(keras.Model, "load_weights", lambda *_: pytest.fail("read"))
+    path, model = tmp_path / f"w{suffix}", dense()
+    if suffix == ".h5":
+        model.save(path)
+        with h5py.File(path, "r+") as file:
+            attributes = file["model_weights/d"].attrs
+            attributes["weight_names"] = list(attributes["weight_names"]) * 5
+    else:
+        dense(units=10).save_weights(path)
+    with pytest.raises(DamagedInputError, match=r"it has 8 values, the file 40\."):
+        load_weights(model, path)
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])

@@ -22,6 +22,8 @@ SMALL_BYTES = 64 << 20  # Data of up to this size is accepted whatever its compr
 BASE_CPU_S, BYTES_PER_CPU_S = 5.0, 20e6
 """CPU time for a file: a fixed part, and its size divided by this speed."""
 
+MAX_ITEM_BYTES = 16  # The largest number of NumPy that is no complex one
+SEED_VALUES = 2  # What a seed generator has
 MAX_MEMORY = 4 << 30  # Bytes of address space for the child, on top of the file's own size
 
 _EXPECTED = "Expected what model.save_weights('name.weights.h5') writes, of the same network."
@@ -30,23 +32,24 @@ _NO_WEIGHTS = re.compile(r"(.*/)?(optimizer/|optimizer_weights/|_?seed_generator
 """Paths of data that are not among a model's weights."""
 
 
-def stored_values(path: Path, name: str) -> int:
+def stored_values(path: Path, file: str, name: str) -> int:
     """How many numbers a weights file holds, without seeds and the optimiser's.
 
     By then it is known to be safe to read. Refused are damage, links, data from other files or that
-    are no numbers, and claims of more than the file holds; `name` is for messages.
+    are no numbers, and claims of more than the file holds. For messages: `file` is what the user
+    named, perhaps one around this one, and `name` how a sentence begins about it.
     """
     size = path.stat().st_size
     cpu_s, memory = BASE_CPU_S + size / BYTES_PER_CPU_S, MAX_MEMORY + size
-    shown = name[1:-1] if name[0] == "'" else name  # the file, perhaps one around this one
-    return int(call_in_child(shown, examine, str(path), name, cpu_s=cpu_s, memory=memory))
+    return int(call_in_child(file, examine, str(path), name, cpu_s=cpu_s, memory=memory))
 
 
 def examine(path: str, name: str) -> int:
     """The same, read in this process."""
     try:
         with h5py.File(path, "r") as file:
-            return _count_values(file)
+            values = _count_values(file)
+            return values if path.endswith(".weights.h5") else _count_by_name(file)
     except Exception as error:  # h5py raises anything on damaged files
         raise DamagedInputError(f"{name} is damaged ({first_line(error)}). {_EXPECTED}") from None
 
@@ -56,7 +59,7 @@ def _count_values(file: h5py.File) -> int:
     values = claimed = stored = 0
     for name, data in _datasets(file):
         _check_dataset(name, data)
-        if not _NO_WEIGHTS.match(name):
+        if not _NO_WEIGHTS.match(name) or ("seed_generator" in name and data.size > SEED_VALUES):
             values += math.prod(data.shape)
         claimed += data.nbytes
         stored += data.id.get_storage_size()
@@ -65,6 +68,22 @@ def _count_values(file: h5py.File) -> int:
         if data.chunks:
             data[()]  # compressed, or spread over the file: only reading shows whether it is intact
     return values
+
+
+def _count_by_name(file: h5py.File) -> int:
+    """How many numbers Keras reads from an .h5 file, which may name data more than once."""
+    root = file.get("model_weights", file)
+    layers = [root[name] for name in _names(root, "layer_names")]
+    layers += [root[name] for name in ("top_level_model_weights",) if name in root]
+    return sum(
+        math.prod(layer[name].shape) for layer in layers for name in _names(layer, "weight_names")
+    )
+
+
+def _names(group: h5py.Group, kind: str) -> list[str | bytes]:
+    """A list of names, which Keras splits over several attributes if it is long."""
+    parts = [key for key in group.attrs if re.fullmatch(rf"{kind}\d*", key)]
+    return [name for key in parts for name in group.attrs[key]]
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:
@@ -91,5 +110,5 @@ def _check_dataset(name: str, data: h5py.Dataset) -> None:
     dict(data.attrs)
     if data.external or data.is_virtual:
         raise ValueError(f"it takes {name!r} from another file")
-    if data.dtype.kind not in "biufV":
+    if data.dtype.kind not in "biufV" or data.dtype.itemsize > MAX_ITEM_BYTES:
         raise ValueError(f"there are no numbers in {name!r}")

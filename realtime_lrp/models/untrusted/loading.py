@@ -43,6 +43,9 @@ MAX_EXPANSION = 100
 
 SMALL_BYTES = 256 << 20  # Weights up to this size may be unpacked whatever their compression
 
+SMALL_VALUES = 1 << 24
+"""Up to so many numbers are read for any network: Keras then tells which layer has others."""
+
 _EXPECTED_MODEL = "Expected a file written by model.save('name.keras')."
 _EXPECTED_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
 
@@ -59,7 +62,7 @@ def load_model(path: Path) -> keras.Model:
             model = build_within_memory(
                 lambda: _deserialise(described, archive),
                 name,
-                lambda model: _check_before_allocation(model, weights, name),
+                lambda model: _check_before_allocation(model, weights, path),
             )
             _fill(model, weights)
     return model
@@ -74,15 +77,18 @@ def read_extra(path: Path, member: str, limit: int) -> bytes | None:
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shapes."""
+    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shapes.
+
+    A file that is refused may have changed some of the model's weights.
+    """
     name = repr(str(path))
     problem = f"The weights {name} do not fit the network or are damaged"
     with naming_the_file(name, problem, _EXPECTED_WEIGHTS):
         if path.suffix == ".h5":
-            _compare(model, path, name)
+            _compare(model, path, path)
         elif path.suffix == ".keras":
             with _open_archive(path) as archive, _unpacked_weights(archive, name) as weights:
-                _compare(model, weights, name)
+                _compare(model, weights, path)
         else:
             raise DamagedInputError(f"{name} is not a weights file. {_EXPECTED_WEIGHTS}")
 
@@ -197,22 +203,30 @@ def _unpacked_weights(archive: zipfile.ZipFile, name: str) -> Iterator[Path]:
         yield unpacked
 
 
-def _check_before_allocation(model: keras.Model, weights: Path, name: str) -> None:
+def _check_before_allocation(model: keras.Model, weights: Path, file: Path) -> None:
     """Refuses a model whose file does not hold as many weights as it describes.
 
     A description may claim a layer of any size, but memory is taken only for weights that the file
     really holds.
     """
-    _check_number(model, stored_values(weights, name), name)
+    values = stored_values(weights, str(file), repr(str(file)))
+    _check_number(model, values, _values_by_path(model), file)
     initialise_with_zeros(model.weights)
 
 
-def _compare(model: keras.Model, weights: Path, name: str) -> None:
-    """Loads weights into a model; Keras names the first layer that has others."""
-    values = stored_values(weights, name)
+def _compare(model: keras.Model, weights: Path, file: Path) -> None:
+    """Loads weights into a model; Keras names the first layer that has others.
+
+    It reads them before it compares, so of a file with far more nothing is read.
+    """
+    values = stored_values(weights, str(file), repr(str(file)))
+    by_path = weights.name.endswith(".weights.h5")
+    most = _values_by_path(model) if by_path else _values_by_layer(model)
+    if values > max(SMALL_VALUES, 2 * most):
+        _check_number(model, values, most, file)
     _fill(model, weights)
-    if weights.name.endswith(".weights.h5"):  # of which Keras leaves out further layers
-        _check_number(model, values, name)
+    if by_path:  # of which Keras leaves out further layers
+        _check_number(model, values, most, file)
 
 
 def _fill(model: keras.Model, weights: Path) -> None:
@@ -225,9 +239,26 @@ def number_of_values(weights: Iterable[keras.Variable]) -> int:
     return sum(math.prod(weight.shape) for weight in weights)
 
 
-def _check_number(model: keras.Model, values: int, name: str) -> None:
-    if values != (needed := number_of_values(model.weights)):
+def _values_by_path(model: keras.Model) -> int:
+    """How many numbers a .weights.h5 file holds: what layers share stands there several times.
+
+    SpectralNormalization, for instance, has the kernel of the layer that it wraps.
+    """
+    return sum(map(_own_values, model._flatten_layers()))
+
+
+def _values_by_layer(model: keras.Model) -> int:
+    """How many numbers an .h5 file holds, where models in the model stand with all they have."""
+    return _own_values(model) + sum(number_of_values(layer.weights) for layer in model.layers)
+
+
+def _own_values(layer: keras.Layer) -> int:
+    return number_of_values(layer._trainable_variables + layer._non_trainable_variables)
+
+
+def _check_number(model: keras.Model, values: int, most: int, file: Path) -> None:
+    if not (needed := number_of_values(model.weights)) <= values <= most:
         raise DamagedInputError(
-            f"The weights {name} do not fit {model.name}: it has {needed:,} values, the file "
-            f"{values:,}. Expected those of the same network."
+            f"The weights {str(file)!r} do not fit {model.name}: it has {needed:,} values, the "
+            f"file {values:,}. Expected those of the same network."
         )

@@ -106,11 +106,11 @@ def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
     of_head = [weight for weight in model.weights if id(weight) not in of_backbone]
     for path, weights in zip(files, (model.backbone.weights, of_head), strict=True):
         needed = number_of_values(weights)
-        stored = stored_values(path, f"{path.name} of the preset {shown}")
+        name = f"{path.name} of the preset {shown}"
+        stored = stored_values(path, name, name)
         if needed > stored or (weights is not of_head and needed < stored):
             raise DamagedInputError(
-                f"{path.name} of the preset {shown} holds {stored:,} values, the network has "
-                f"{needed:,}. {EXPECTED}"
+                f"{name} holds {stored:,} values, the network has {needed:,}. {EXPECTED}"
             )
     initialise_with_zeros(model.weights)
 

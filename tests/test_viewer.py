@@ -371,6 +371,7 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
 
     engine = SimpleNamespace(explainer=SimpleNamespace(canonical=str), scores=scores)
     result = SimpleNamespace(
+        found=(),
         scores=np.array([1.0, 0.0]),
         maps=[SimpleNamespace(strength=drawn)],
         region=SimpleNamespace(extract=lambda picture: picture),

@@ -21,6 +21,7 @@ from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.maps.targets import TargetResolver
+from realtime_lrp.video.region import Region
 from realtime_lrp.view.keys import commands
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.window.window import Mouse
@@ -177,10 +178,11 @@ def explained_frame(
     kind = MapKind(engine.name, tolerance=tolerance)
     drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
     result = SimpleNamespace(
+        found=(),
         scores=np.array(scores, np.float32),
         explained=score,
         concepts=concepts,
-        region=SimpleNamespace(box=box, inner=(0, 0, columns, rows), size=(rows, columns)),
+        region=Region(box, (0, 0, columns, rows), (rows, columns)),
         maps=[ResultMap(*drawn, kind, signed, *score, taken)],
     )
     return ExplainedFrame(

@@ -13,7 +13,14 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import Losses, best_label, passes_note, score_list, top_scores
+from realtime_lrp.engine.wording import (
+    Losses,
+    best_label,
+    outlines_of,
+    passes_note,
+    score_list,
+    top_scores,
+)
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.results.companions import (
     Companions,
@@ -30,6 +37,7 @@ from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_i
 from realtime_lrp.video.pictures import encode_picture, mirrored, read_pages
 from realtime_lrp.video.region import resize
 from realtime_lrp.video.untrusted import read_pictures
+from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.overlay import lay_over
 
 log = logging.getLogger(__name__)
@@ -271,7 +279,9 @@ class Job:
             np.savez_compressed(file, **made)
 
     def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
-        return lay_over(picture, painted(self._engine, result))
+        overlaid = lay_over(picture, painted(self._engine, result))
+        draw_outlines(overlaid, outlines_of(self._engine, result))
+        return overlaid
 
     def _add_to_companions(
         self, name: str, picture: np.ndarray, result: Result, lost_in: str | None

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from realtime_lrp.relevance.maps.account import FLOOD, VANISHED
+from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.video.region import Region
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ FAINT = 1e-3
 
 ROUNDING = 1e-6
 """A smaller difference is rounding, however little started."""
+
+SURE = 0.5  # boxes with a lower score are not drawn
 
 NO_SHARES = np.zeros(0, np.float32)
 
@@ -211,6 +214,14 @@ class ConceptResult:
         return abs(one.share) < 0.005 and one.magnitude <= NOTHING * most
 
 
+class FoundBox(NamedTuple):
+    """A box that a detector found."""
+
+    box: FloatBox  # in pixels of the picture
+    label: int
+    score: float
+
+
 @dataclass(frozen=True)
 class Result:
     """The explanation of one picture; all its numbers are finite."""
@@ -226,6 +237,7 @@ class Result:
     by_channel: np.ndarray | None = None
     # the channels of a layer with their maps; None where they were not asked for
     concepts: ConceptResult | None = None
+    found: tuple[FoundBox, ...] = ()  # what a detector found, the surest first
 
     @property
     def relevance(self) -> np.ndarray:
@@ -269,8 +281,24 @@ def fetch_results(
     columns = (
         output.scores.numpy(), map(tuple, output.explained.numpy().tolist()),
         batch.regions, zip(*by_map, strict=True), batch.targets, shares, concepts,
+        found_boxes(output, batch.regions),
     )  # fmt: skip
     return list(map(Result, *columns))
+
+
+def found_boxes(output: Explained, regions: Sequence[Region]) -> list[tuple[FoundBox, ...]]:
+    """The boxes of each picture of a batch that a detector is sure of; none of a classifier."""
+    if not output.found:
+        return [()] * len(regions)
+    boxes, labels, scores, _ = (one.numpy().tolist() for one in output.found)
+    return [
+        tuple(
+            FoundBox(region.in_picture((x0, y0, x1, y1)), label, score)
+            for (y0, x0, y1, x1), label, score in zip(*of_picture, strict=True)
+            if score >= SURE
+        )
+        for region, *of_picture in zip(regions, boxes, labels, scores, strict=True)
+    ]
 
 
 def _result_maps(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from realtime_lrp.view.boxes import Outline
+
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
@@ -35,6 +37,14 @@ def best_label(top: Sequence[tuple[str, float]]) -> str:
 def score_list(top: Sequence[tuple[str, float]]) -> str:
     """Labels with their scores: "goldfish 0.93, tench 0.02"."""
     return ", ".join(f"{name} {score:.3g}" for name, score in top)
+
+
+def outlines_of(engine: Engine, result: Result) -> tuple[Outline, ...]:
+    """What is drawn of a detector's boxes: "star 93 %"."""
+    return tuple(
+        Outline(one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %")
+        for one in result.found
+    )
 
 
 def answer_line(engine: Engine, result: Result) -> str:

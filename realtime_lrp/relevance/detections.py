@@ -13,13 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.boxes import best_of
 from realtime_lrp.relevance.maps.compiled import scores_or_nan
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Ends, Graph
-
-OVERLAP = 0.5
-"""Of two boxes with a larger intersection over union only the one with the better score stays."""
 
 
 class Found(NamedTuple):
@@ -119,51 +117,26 @@ def detect_function(plan: Plan, top: int) -> Callable[[tf.Tensor], Found]:
 
     def detect(x: tf.Tensor) -> Found:
         tensors = graph.forward(x)
-        boxes, scores = (tf.cast(tensors[n], tf.float32) for n in (ends.boxes, ends.scores))
-        places, values = best_boxes(boxes, tf.reduce_max(scores, -1), top)
-        labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
+        best = best_of(tensors, ends, top)
+        places = best.places
 
         each = {n: tf.repeat(a, top, 0) for n, a in tensors.items() if n not in after}
         each[ends.chosen] = tf.reshape(places, [-1])
         each = graph.forward(each[0], known=each)
         classes = graph.output_shape[0]
         target = Target(
-            tf.one_hot(tf.reshape(labels, [-1]), classes), tf.constant([[classes]]),
+            tf.one_hot(tf.reshape(best.labels, [-1]), classes), tf.constant([[classes]]),
             tf.constant([[False]]), tf.constant([[False]]),
         )  # fmt: skip
         result = plan(each[0], each, target)
 
         finite = tf.reduce_all(tf.math.is_finite(scores_or_nan([plan], each)), -1)
-        values = tf.where(tf.reshape(finite, tf.shape(values)), values, np.nan)
+        values = tf.where(tf.reshape(finite, tf.shape(places)), best.scores, np.nan)
         shape = tf.concat([tf.shape(places), tf.shape(x)[1:]], 0)
         return Found(
-            tf.gather(boxes, places, batch_dims=1), labels, values, places,
+            best.boxes, best.labels, values, places,
             tf.reshape(tf.cast(result.relevance, tf.float32), shape),
             tf.reshape(result.account[:, 2], tf.shape(places)),
         )  # fmt: skip
 
     return detect
-
-
-def best_boxes(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """The places of the best boxes that do not overlap, int32 [B, top], and their scores.
-
-    `boxes` are [B, places, 4], `scores` [B, places]. Where fewer are left the score is 0.
-    """
-    places, values = [], []
-    for _ in range(top):
-        best = tf.argmax(scores, -1, tf.int32)
-        places.append(best)
-        values.append(tf.gather(scores, best, batch_dims=1))
-        overlap = intersection_over_union(boxes, tf.gather(boxes, best, batch_dims=1)[:, None])
-        itself = tf.one_hot(best, tf.shape(scores)[1], True, False)
-        scores = tf.where((overlap > OVERLAP) | itself, 0.0, scores)
-    return tf.stack(places, 1), tf.stack(values, 1)
-
-
-def intersection_over_union(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """How much boxes [..., 4] share, from 0 to 1; 0 for boxes without an area."""
-    low, high = tf.maximum(one[..., :2], other[..., :2]), tf.minimum(one[..., 2:], other[..., 2:])
-    shared = tf.reduce_prod(tf.maximum(high - low, 0), -1)
-    areas = [tf.reduce_prod(tf.maximum(a[..., 2:] - a[..., :2], 0), -1) for a in (one, other)]
-    return tf.math.divide_no_nan(shared, areas[0] + areas[1] - shared)

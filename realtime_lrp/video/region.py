@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, FloatBox
 from realtime_lrp.video.libraries import cv2
 
 
@@ -32,6 +32,16 @@ class Region:
         bordered = np.full((*self.size, 3), border, np.uint8)
         bordered[y0:y1, x0:x1] = shrunk
         return bordered
+
+    def in_picture(self, box: FloatBox) -> FloatBox:
+        """Where a box of the network's input lies in the picture; it may reach beyond."""
+        left, top, right, bottom = self.box
+        x0, y0, x1, y1 = self.inner
+        across, down = (right - left) / (x1 - x0), (bottom - top) / (y1 - y0)
+        return (
+            left + (box[0] - x0) * across, top + (box[1] - y0) * down,
+            left + (box[2] - x0) * across, top + (box[3] - y0) * down,
+        )  # fmt: skip
 
 
 def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:

@@ -12,6 +12,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
+from realtime_lrp.view.boxes import Outline, draw_outlines
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Decals
@@ -89,6 +90,7 @@ class Scene:
     awaited: tuple[str, ...] = ()
     # what the faithfulness probe flips, or None; outlined on the first picture
     patches: Patches | None = None
+    outlines: tuple[Outline, ...] = ()  # a detector's boxes; on each picture
     network: str = ""  # the name that stands above the map where there are several networks, or ""
     title: str = ""  # what stands above the map where it is not the whole one, or ""
     titled: bool = False  # whether a line above the picture is kept for the title
@@ -252,6 +254,8 @@ class Artist:
             shown = shown[:1] or [None]
         for box, overlay in zip(boxes[: len(shown)], shown, strict=True):
             self._draw_tile(canvas, box, picture, overlay)
+        for x0, y0, x1, y1 in boxes[: len(shown)]:
+            draw_outlines(canvas[y0:y1, x0:x1], scene.outlines, scene.picture.shape)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from realtime_lrp.view.boxes import Outline, draw_outlines
 from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.overlay import SOFTNESS, Overlay, lay_over
 from realtime_lrp.view.text import draw_lines, text_size
@@ -114,7 +115,13 @@ def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 4) -> np.ndarra
     return sheet
 
 
-def lay_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np.ndarray:
+def lay_out(
+    picture: np.ndarray,
+    overlay: Overlay,
+    line: str,
+    layout: str,
+    outlines: Sequence[Outline] = (),
+) -> np.ndarray:
     """A picture with its map and the line that names its best label: uint8 [H, W or 2 W, 3] RGB.
 
     Layouts: "overlay"; "side-by-side", the picture and the overlay; "map", on black, without the
@@ -125,4 +132,5 @@ def lay_out(picture: np.ndarray, overlay: Overlay, line: str, layout: str) -> np
     else:
         drawn = lay_over(picture, overlay)
         draw_lines(drawn, [line], overlay.box, bottom=True)
+    draw_outlines(drawn, outlines)
     return drawn if layout in ("overlay", "map") else np.hstack([picture, drawn])

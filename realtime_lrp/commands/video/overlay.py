@@ -31,7 +31,7 @@ from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.pictures import look_of
 from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import Losses, answer_line, best_label, top_scores
+from realtime_lrp.engine.wording import Losses, answer_line, best_label, outlines_of, top_scores
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, map_record
@@ -237,7 +237,8 @@ def _drawable(engine: Engine, result: Result | None) -> DrawableMap:
     """What is drawn over a picture; without a result only a line that says so."""
     if result is None:
         return DrawableMap(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
-    return DrawableMap(result.maps[0].strength, result.maps[0].scale, answer_line(engine, result))
+    line, boxes = answer_line(engine, result), outlines_of(engine, result)
+    return DrawableMap(result.maps[0].strength, result.maps[0].scale, line, boxes)
 
 
 class Films:

@@ -220,11 +220,11 @@ class _Drawer:
             newest = self._maps.get()
             region = region_of(picture.shape[:2], job.size, job.fit)
             overlay = self._painter(newest.strength, newest.scale, region.box, region.inner)
-            self._line = newest.line
+            self._line, self._outlines = newest.line, newest.outlines
             self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
         else:
             (overlay,) = self._follower(picture)
-        return lay_out(picture, overlay, self._line, job.layout)
+        return lay_out(picture, overlay, self._line, job.layout, self._outlines)
 
 
 class _Thumbnails:

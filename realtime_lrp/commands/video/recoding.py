@@ -17,6 +17,7 @@ from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.child import Child
 from realtime_lrp.system.child_command import module_command
 from realtime_lrp.video.reader import Span
+from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
 
 STALLED_S = 60.0
@@ -57,11 +58,12 @@ class Job(msgspec.Struct, frozen=True, tag=True):
 
 
 class DrawableMap(msgspec.Struct, frozen=True):
-    """What is drawn over a picture: `strength` and `scale` as in `Painter`, and a line of text."""
+    """What is drawn over a picture: `strength` and `scale` as in `Painter`, a line, and boxes."""
 
     strength: np.ndarray
     scale: float
     line: str
+    outlines: tuple[Outline, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, tag=True):

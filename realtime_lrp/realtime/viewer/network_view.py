@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config.names import ABOUT
+from realtime_lrp.engine.wording import outlines_of
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -139,6 +140,7 @@ class NetworkView:
             text_size=state.text_size,
             awaited=_awaited(state, drawn, explained),
             patches=_flipped_patches(state, explained),
+            outlines=outlines_of(explained.engine, explained.result) if explained and drawn else (),
             network="" if state.alone else self.name,
             title=followed_caption(explained) if explained and drawn else "",
         )
@@ -346,10 +348,6 @@ def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Pa
     if explained is None or explained.probed is None or not state.request.probe:
         return None
     region, probed = explained.result.region, explained.probed
-    x0, y0, x1, y1 = region.box
-    left, top, right, bottom = region.inner
-    across, down = (x1 - x0) / (right - left), (y1 - y0) / (bottom - top)
     rows, columns = region.size
-    x, y = x0 - left * across, y0 - top * down
-    box = x, y, x + columns * across, y + rows * down
+    box = region.in_picture((0, 0, columns, rows))
     return Patches(probed.relevant_patches, probed.random_patches, box)

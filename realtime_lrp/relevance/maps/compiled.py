@@ -15,11 +15,15 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import UnavailableError
+from realtime_lrp.relevance.maps.boxes import Best, best_of
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.system.memory import available_bytes, gib
+
+DRAWN_BOXES = 8
+"""How many boxes of a detector are drawn at most."""
 
 
 class ChannelOutput(NamedTuple):
@@ -41,6 +45,7 @@ class Explained(NamedTuple):
     accounts: list[tf.Tensor]  # float32 [B, 3] each, see `MethodResult`
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
+    found: Best | tuple[()]  # a detector's best boxes, where maps are drawn
 
 
 class Lazy:
@@ -109,6 +114,7 @@ def explain_function(
             [result.account for result in results],
             [after(relevance) for relevance in maps] if after else [],
             of_layer(tensors, results[0].parts, *further) if of_layer else (),
+            best_of(tensors, graph.ends, DRAWN_BOXES) if after and graph.ends else (),
         )
 
     return explain

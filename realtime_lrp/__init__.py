@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         ZPlusInput,
         rule_named,
     )
-    from realtime_lrp.system.version import __version__ as __version__
+    from realtime_lrp.system.program import __version__ as __version__
     from realtime_lrp.video.region import Region
     from realtime_lrp.video.source import Source
     from realtime_lrp.video.sources import open_source
@@ -64,7 +64,7 @@ _WHERE = {
         "RULES", "AlphaBeta", "Epsilon", "Flat", "Gamma", "Rule", "WSquare", "ZBox", "ZPlus",
         "ZPlusInput", "rule_named",
     ),
-    "realtime_lrp.system.version": ("__version__",),
+    "realtime_lrp.system.program": ("__version__",),
     "realtime_lrp.video.region": ("Region",),
     "realtime_lrp.video.source": ("Source",),
     "realtime_lrp.video.sources": ("open_source",),
@@ -125,7 +125,7 @@ def _import_tensorflow() -> None:
     """
     import logging
 
-    from realtime_lrp.system.quiet import captured_stderr
+    from realtime_lrp.system.terminal import captured_stderr
 
     printed: list[str] = []
     try:

@@ -22,7 +22,7 @@ import program
 import pytest
 import uncompiled
 
-from realtime_lrp.system import memory
+from realtime_lrp.system import machine
 from realtime_lrp.system.call import call_in_child
 
 gc.disable()  # what is imported is no garbage; on again when the tests are collected
@@ -115,7 +115,7 @@ def _whole_run(tmp_path_factory: pytest.TempPathFactory) -> None:
     Programs that tests start do freeze, as they do for users.
     """
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
-    memory.leave_out_of_collection = lambda: None
+    machine.leave_out_of_collection = lambda: None
 
 
 def _levels() -> dict[str, int]:

@@ -49,7 +49,7 @@ class Stem:
     """
 
     def __init__(self):
-        from realtime_lrp.system.child_command import module_command
+        from realtime_lrp.system.child import module_command
 
         self._prefix = module_command("")[:-1]
         self._inherited = inherited(os.environ)

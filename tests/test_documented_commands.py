@@ -20,7 +20,7 @@ from realtime_lrp.cli import cli
 from realtime_lrp.cli.repeat import recorded_in
 from realtime_lrp.config.provenance import TAUGHT, ModelProvenance, Provenance
 from realtime_lrp.models.taught_file import About
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.program import __version__
 from realtime_lrp.video import pictures
 
 HOME = Path(__file__).parents[1]

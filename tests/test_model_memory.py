@@ -23,7 +23,7 @@ from realtime_lrp.models.memory import (
 )
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.relevance.network import checks
-from realtime_lrp.system import memory
+from realtime_lrp.system import machine
 
 GIB = 1 << 30
 
@@ -105,7 +105,7 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
     own = psutil.Process().memory_info().rss
     (group.parent / "memory.max").write_text(f"{own + GIB}\n")
     real = Path.read_text
-    monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(machine, "_CGROUPS", tmp_path)
     monkeypatch.setattr(
         Path,
         "read_text",
@@ -113,7 +113,7 @@ def test_the_memory_of_a_control_group_counts(tmp_path, monkeypatch):
             "0::/system.slice/kiosk.service\n" if str(path) == "/proc/self/cgroup" else real(path)
         ),
     )
-    assert abs(memory.available_bytes() - GIB) < 64 << 20
+    assert abs(machine.available_bytes() - GIB) < 64 << 20
 
 
 def test_memory_that_runs_out_is_named(tiny_model, monkeypatch):

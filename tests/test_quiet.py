@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from realtime_lrp.errors import DamagedInputError, OutputError, TransferError
-from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.channel import MOST_BYTES, Channel, Failed
+from realtime_lrp.system.child import MOST_BYTES, Channel, Failed
+from realtime_lrp.system.files import atomic_file
 from realtime_lrp.system.shared import SharedPicture
 
 CAPTURED = """
 import logging, os, threading
 from realtime_lrp.errors import UsageError
 from realtime_lrp.system import program
-from realtime_lrp.system.quiet import captured_stderr
+from realtime_lrp.system.terminal import captured_stderr
 
 begun, done = threading.Event(), threading.Event()
 

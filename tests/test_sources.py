@@ -16,7 +16,7 @@ from faults.cameras import Device
 from faults.clock import until
 
 from realtime_lrp.errors import MissingInputError, UnavailableError
-from realtime_lrp.system.channel import Channel, Failed
+from realtime_lrp.system.child import Channel, Failed
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video import cameras, picture_process
 from realtime_lrp.video.cameras import Camera

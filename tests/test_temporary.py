@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("light_scripts")
 PROGRAM = """
 import os, signal, sys, threading, time
 from realtime_lrp.system import program
-from realtime_lrp.system.temporary import temporary_folder
+from realtime_lrp.system.files import temporary_folder
 
 held = threading.Event()
 

@@ -30,7 +30,7 @@ from realtime_lrp.commands.video.recoding import (
     PictureBatch,
 )
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.channel import Channel
+from realtime_lrp.system.child import Channel
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video import reader
 

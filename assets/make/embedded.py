@@ -16,7 +16,7 @@ from drawing.batch import Batch, draw_batch
 from measuring import note
 
 from realtime_lrp.models.drawings import CLASSES, NOTHING
-from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import VideoWriter
 

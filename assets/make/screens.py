@@ -13,7 +13,7 @@ from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader

@@ -11,8 +11,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from realtime_lrp import config
 from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
 from realtime_lrp.errors import UsageError
-from realtime_lrp.system.program import set_verbosity
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.program import __version__, set_verbosity
 
 EXPLAIN = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",

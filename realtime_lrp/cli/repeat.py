@@ -7,7 +7,7 @@ from pathlib import Path
 from realtime_lrp import config
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import ConfigError, DamagedInputError
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.program import __version__
 
 KEYS = {"model": "model.name", "weights": "model.weights", "labels": "model.labels"}
 """Kind of a file -> the key that names it."""

@@ -15,7 +15,7 @@ from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.system.atomic import check_output
+from realtime_lrp.system.files import check_output
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.tiles import contact_sheet

@@ -32,7 +32,7 @@ from realtime_lrp.results.companions import (
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.results.tally import Tally
-from realtime_lrp.system.atomic import atomic_file, refuse_link
+from realtime_lrp.system.files import atomic_file, refuse_link
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import encode_picture, mirrored, read_pages
 from realtime_lrp.video.region import resize

@@ -26,8 +26,8 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.engine.wording import Losses, score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
-from realtime_lrp.system.atomic import atomic_folder
-from realtime_lrp.system.tables import rendered
+from realtime_lrp.system.files import atomic_folder
+from realtime_lrp.system.terminal import rendered
 from realtime_lrp.video.pictures import mirrored, read_picture
 from realtime_lrp.view import tiles
 

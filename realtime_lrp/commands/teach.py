@@ -24,7 +24,7 @@ from realtime_lrp.models.taught_file import About, read_about, read_shown, write
 from realtime_lrp.models.teaching import CHANGES, FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.stats import write_figures
 from realtime_lrp.realtime.teacher import Teacher
-from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, refuse_collisions, same_file
 

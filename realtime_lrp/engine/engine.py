@@ -41,7 +41,7 @@ from realtime_lrp.relevance.maps.plans import composite_for
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.system.cores import core_count
+from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region, region_of
 
 TOLERANCE, TOLERANCE_FAST = 0.01, 0.05

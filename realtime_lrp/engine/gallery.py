@@ -9,7 +9,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.provenance import Files, hashes
 from realtime_lrp.models.concept_names import ChannelNames, read_names
 from realtime_lrp.models.gallery import Gallery, load_gallery
-from realtime_lrp.system.plain_text import plain
+from realtime_lrp.system.terminal import plain
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.config.names import HUB
 from realtime_lrp.engine.measured import pace_of
 from realtime_lrp.models.names import FILES
-from realtime_lrp.system.cores import core_count
+from realtime_lrp.system.machine import core_count
 
 THREADS = "TF_NUM_INTRAOP_THREADS"
 """How many threads of TensorFlow share an operation. Who sets it decides: with 1 each core computes

@@ -18,9 +18,9 @@ from platformdirs import user_cache_path
 from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.errors import Error
 from realtime_lrp.models.names import NETWORKS, present_networks
-from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.cores import core_count
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.files import atomic_file
+from realtime_lrp.system.machine import core_count
+from realtime_lrp.system.program import __version__
 
 CPU_INFO = Path("/proc/cpuinfo")
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from realtime_lrp.system.quiet import captured_stderr, ensure_temporary_folder
+from realtime_lrp.system.terminal import captured_stderr, ensure_temporary_folder
 
 log = logging.getLogger(__name__)
 

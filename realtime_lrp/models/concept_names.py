@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from realtime_lrp.config import KeyPath, Problem, as_error, read_as
 from realtime_lrp.errors import MissingInputError, nearest
-from realtime_lrp.system.plain_text import plain
+from realtime_lrp.system.terminal import plain
 
 MAX_NAME = 60  # Characters of a name; a longer one does not fit beside a picture
 MAX_ENTRIES = 50_000  # How many layers, channels and names the file may have

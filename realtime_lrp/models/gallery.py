@@ -20,8 +20,8 @@ from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.config.names import NAMING
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.concept_names import ChannelNames, NamesFile, read_names
-from realtime_lrp.system.plain_text import plain
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
+from realtime_lrp.system.terminal import plain
 
 MAGIC = b"realtime_lrp concepts 1\n"
 SUFFIX = ".concepts"

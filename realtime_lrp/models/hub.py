@@ -39,7 +39,7 @@ from realtime_lrp.models.untrusted.presets import (
     build_classifier,
     describe_classifier,
 )
-from realtime_lrp.system.quiet import captured_stderr
+from realtime_lrp.system.terminal import captured_stderr
 
 KAGGLE = "kaggle://"  # How the addresses of presets on Kaggle begin
 

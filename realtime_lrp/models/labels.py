@@ -9,7 +9,7 @@ from typing import Any
 
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
 
 log = logging.getLogger(__name__)
 

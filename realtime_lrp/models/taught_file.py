@@ -21,7 +21,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.labels import MAX_NAME_LENGTH
 from realtime_lrp.models.preprocessing import PREPROCESSING
 from realtime_lrp.models.untrusted.loading import DESCRIPTION, METADATA, WEIGHTS, read_extra
-from realtime_lrp.system.temporary import temporary_folder
+from realtime_lrp.system.files import temporary_folder
 
 MAX_BYTES = 1 << 20
 

@@ -18,7 +18,7 @@ from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.system import memory
+from realtime_lrp.system import machine
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -147,7 +147,7 @@ class EngineCache:
                 (self.preparing, prepare), self._next = self._next, None
             prepare()
             del prepare
-            memory.free_cycles()  # of what is kept no more, and of the preparation
+            machine.free_cycles()  # of what is kept no more, and of the preparation
 
     def _prepare(self, choice: EngineChoice) -> None:
         engine, problem = self._try(choice)

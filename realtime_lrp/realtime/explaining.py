@@ -29,7 +29,7 @@ from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Meter, Stats
-from realtime_lrp.system import memory
+from realtime_lrp.system import machine
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -230,7 +230,7 @@ class RelevanceThread:
         from realtime_lrp.engine.gallery import gallery_of
 
         first, begin = self.request.choice, time.monotonic()
-        memory.free_all_cycles()  # such as the network of an earlier try
+        machine.free_all_cycles()  # such as the network of an earlier try
         engine = self.engine or Engine(
             self.config, moving=True, keep_model=self._changeable, also=first.also,
             otherwise=VIEWER_COMPOSITE,
@@ -338,7 +338,7 @@ class RelevanceThread:
             now = time.monotonic()
             if not self.stats.maps:
                 log.info("first map, %.2f s after its picture", now - frame.time)
-                memory.leave_out_of_collection()
+                machine.leave_out_of_collection()
             self.failing, self._failures = "", 0
             self.stats.map_made(1, now - start)
             self.maps.put(explained, frame.time)

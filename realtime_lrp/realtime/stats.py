@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.config.provenance import Provenance, figures_json
-from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.files import atomic_file
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine

@@ -24,8 +24,8 @@ from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
-from realtime_lrp.system.atomic import atomic_folder
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.files import atomic_folder
+from realtime_lrp.system.program import __version__
 
 NONE_OF_OURS = "/"
 """A mark that no file name can contain, so that no existing folder counts as one of ours."""

@@ -17,7 +17,7 @@ import numpy as np
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.result import Result, shares_of
 from realtime_lrp.engine.wording import top_scores
-from realtime_lrp.system.atomic import (
+from realtime_lrp.system.files import (
     atomic_file,
     atomic_folder,
     check_folder,

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from realtime_lrp.config.provenance import KEY, MAX_BYTES, TAUGHT, Provenance, read_provenance
 from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
 from realtime_lrp.models.gallery import read_gallery_file
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
 from realtime_lrp.video.descriptions import read_film_description
 from realtime_lrp.video.pictures import read_description
 

@@ -18,8 +18,8 @@ import msgspec
 
 from realtime_lrp.config import Config
 from realtime_lrp.errors import MissingInputError, OutputError
-from realtime_lrp.system.atomic import atomic_file, refuse_link
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.files import atomic_file, refuse_link
+from realtime_lrp.system.program import __version__
 
 JOURNAL = ".pictures.resume.jsonl"
 

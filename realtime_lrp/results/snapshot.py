@@ -17,7 +17,7 @@ from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.results.companions import raw_map_arrays
-from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.pictures import encode_picture, write_picture
 
 if TYPE_CHECKING:

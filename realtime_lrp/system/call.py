@@ -13,9 +13,7 @@ from typing import Any
 
 import msgspec
 
-from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child, parent_channel
-from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child import Child, Failed, module_command, parent_channel
 
 WALL_FACTOR = 12
 """A child may take this many times its CPU time, because the machine may be busy."""

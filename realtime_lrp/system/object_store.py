@@ -26,7 +26,7 @@ from realtime_lrp.errors import (
     first_line,
     masked,
 )
-from realtime_lrp.system.atomic import KEPT_FREE, check_room
+from realtime_lrp.system.files import KEPT_FREE, check_room
 
 PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}
 """Schemes of object stores -> the package that fsspec needs for them."""

@@ -12,18 +12,27 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import NoReturn, TextIO
 
 import click
 
 from realtime_lrp.errors import Error, InternalError, TransferError
-from realtime_lrp.system.plain_text import PlainFormatter, plain
-from realtime_lrp.system.quiet import write_error
+from realtime_lrp.system.files import remove_temporary_folders
 from realtime_lrp.system.signals import discarded_stop, ignore_stops, raise_on_signals
-from realtime_lrp.system.temporary import remove_temporary_folders
+from realtime_lrp.system.terminal import PlainFormatter, plain, write_error
 
 NAME = "realtime-lrp"
+
+try:
+    __version__ = version(NAME)
+except PackageNotFoundError:  # run from a checkout, not installed
+    __version__ = "0+checkout"
+
+TRACING = threading.Lock()
+"""Held while a layer is traced: TensorFlow's settings for the whole process are then others."""
+
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _verbosity = 0

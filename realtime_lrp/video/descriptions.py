@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from realtime_lrp.errors import Error
 from realtime_lrp.system.call import call_in_child
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.program import __version__
 from realtime_lrp.video.libraries import av
 
 MAX_CPU_S = 5.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from realtime_lrp.errors import MissingInputError, OutputError, UsageError, masked
-from realtime_lrp.system.atomic import MOST_NAME, check_output, refuse_link
+from realtime_lrp.system.files import MOST_NAME, check_output, refuse_link
 
 PICTURES = (
     ".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".avif", ".gif", ".jp2", ".j2k",

@@ -11,8 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from realtime_lrp.system.channel import Channel, Failed
-from realtime_lrp.system.child import parent_channel
+from realtime_lrp.system.child import Channel, Failed, parent_channel
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.picture_process import (
     TO_CHILD,

@@ -19,9 +19,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
-from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child
-from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child import Child, Failed, module_command
 from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.reader import MOST_PIXELS
 from realtime_lrp.video.source import Action, Source, Timeline

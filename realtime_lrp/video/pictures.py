@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, OutputError
-from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.quiet import captured_stderr
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import atomic_file, read_limited
+from realtime_lrp.system.terminal import captured_stderr
 from realtime_lrp.video.content import why_unreadable
 from realtime_lrp.video.descriptions import description_in, xmp_packet
 from realtime_lrp.video.libraries import cv2

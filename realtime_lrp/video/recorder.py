@@ -31,7 +31,7 @@ from realtime_lrp.errors import (
     UsageError,
     first_line,
 )
-from realtime_lrp.system.atomic import (
+from realtime_lrp.system.files import (
     check_output,
     check_room,
     part_path,

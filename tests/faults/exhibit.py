@@ -145,9 +145,9 @@ class Exhibit:
 
 def main():
     """The child process: runs the exhibit, obeys stdin, prints samples on stdout."""
-    from realtime_lrp.system import memory
+    from realtime_lrp.system import machine
 
-    memory.limit_kept_memory()
+    machine.limit_kept_memory()
     from realtime_lrp.commands.kiosk import pages, settings, start
     from realtime_lrp.commands.kiosk.loop import Kiosk
     from realtime_lrp.errors import Error

@@ -42,11 +42,11 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UnavailableError, first_line
 from realtime_lrp.models.names import present_networks
 from realtime_lrp.realtime.stats import write_figures
-from realtime_lrp.system.atomic import check_output
-from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.cores import core_count
-from realtime_lrp.system.tables import new_table, rendered
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.child import module_command
+from realtime_lrp.system.files import check_output
+from realtime_lrp.system.machine import core_count
+from realtime_lrp.system.program import __version__
+from realtime_lrp.system.terminal import new_table, rendered
 from realtime_lrp.view.window.display import display_reachable
 
 WIDTH = 120

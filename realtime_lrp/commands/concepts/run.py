@@ -30,7 +30,7 @@ from realtime_lrp.models.gallery import (
     read_gallery_file,
     write_gallery,
 )
-from realtime_lrp.system.atomic import atomic_file, check_output
+from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.region import resize

@@ -24,8 +24,8 @@ from realtime_lrp import config
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.config.defaults import VIEWER_COMPOSITE
 from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
-from realtime_lrp.system.quiet import ensure_temporary_folder
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.program import __version__
+from realtime_lrp.system.terminal import ensure_temporary_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -307,7 +307,7 @@ def processor(settings: Settings) -> Iterator[Row]:
     import psutil
 
     from realtime_lrp.engine.measured import machine
-    from realtime_lrp.system.memory import available_bytes
+    from realtime_lrp.system.machine import available_bytes
 
     free, total = available_bytes(), psutil.virtual_memory().total
     found = f"{machine()}, {total / GIB:.1f} GiB of memory, {free / GIB:.1f} free"

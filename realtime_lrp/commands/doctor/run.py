@@ -24,9 +24,9 @@ from realtime_lrp.commands.doctor import checks
 from realtime_lrp.commands.doctor.checks import Check, Mark, Row, failed_row
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.system.child_command import module_command
-from realtime_lrp.system.tables import rendered
-from realtime_lrp.system.temporary import temporary_folder
+from realtime_lrp.system.child import module_command
+from realtime_lrp.system.files import temporary_folder
+from realtime_lrp.system.terminal import rendered
 
 log = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter
 from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.errors import OutputError
 from realtime_lrp.relevance.maps.account import FLOOD, flood_advice
-from realtime_lrp.system.atomic import atomic_folder, check_folder
-from realtime_lrp.system.tables import new_table, rendered
+from realtime_lrp.system.files import atomic_folder, check_folder
+from realtime_lrp.system.terminal import new_table, rendered
 from realtime_lrp.video.pictures import write_picture
 
 REPORT_FILE = "report.json"

@@ -32,7 +32,7 @@ from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.realtime.stats import write_figures
-from realtime_lrp.system.atomic import check_output
+from realtime_lrp.system.files import check_output
 from realtime_lrp.video.pictures import write_picture
 
 DRAWN_PICTURES = 60

@@ -13,7 +13,7 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.drawings import MARGIN, drawings, with_margin
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.targets import TargetResolver
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
 from realtime_lrp.video.files import PICTURES, listed
 from realtime_lrp.video.pictures import read_picture
 

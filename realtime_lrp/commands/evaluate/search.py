@@ -40,9 +40,9 @@ from realtime_lrp.commands.evaluate.search_space import (
 from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
-from realtime_lrp.system.atomic import atomic_folder
+from realtime_lrp.system.files import atomic_folder
 from realtime_lrp.system.progress import Progress
-from realtime_lrp.system.tables import new_table, rendered
+from realtime_lrp.system.terminal import new_table, rendered
 
 LEAST_BROAD = 10
 """Candidates that are named or random before the others are variants; above 20, half of them."""

@@ -28,7 +28,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.scaling import MapScaler
-from realtime_lrp.system import memory
+from realtime_lrp.system import machine
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.view.look import Look
@@ -235,7 +235,7 @@ class Kiosk:
             self._visitor.visitor_left(now)
         elif self.state == State.ATTRACT:
             self._visitor.visitor_left(now)
-            memory.return_freed_memory()
+            machine.return_freed_memory()
         elif self.state == State.ACTIVE:
             self._visitor.visitor_came(now)
 

@@ -22,7 +22,7 @@ from realtime_lrp.commands.kiosk.loop import Kiosk
 from realtime_lrp.commands.kiosk.settings import write_failure
 from realtime_lrp.config import ASSETS, Settings
 from realtime_lrp.errors import Error, masked
-from realtime_lrp.system.atomic import atomic_file
+from realtime_lrp.system.files import atomic_file
 
 TEMPLATE = ASSETS / "realtime-lrp.service.in"
 

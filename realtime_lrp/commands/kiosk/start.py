@@ -18,11 +18,11 @@ from realtime_lrp.config import Settings
 from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.realtime.stats import Stats, write_figures
-from realtime_lrp.system import memory
-from realtime_lrp.system.atomic import check_output
-from realtime_lrp.system.plain_text import PlainFormatter
+from realtime_lrp.system import machine
+from realtime_lrp.system.files import check_output
+from realtime_lrp.system.program import __version__
 from realtime_lrp.system.signals import stop_signals
-from realtime_lrp.system.version import __version__
+from realtime_lrp.system.terminal import PlainFormatter
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
 
@@ -48,7 +48,7 @@ def start(
       TemporaryError: a part is broken; another process may mend it.
       Error: another exhibit is running, there is no display, or the configuration is wrong.
     """
-    memory.limit_kept_memory()
+    machine.limit_kept_memory()
     draw_in_one_thread()
     with single_instance():
         _open_log(state_folder() / "kiosk.log")

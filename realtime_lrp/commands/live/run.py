@@ -38,8 +38,8 @@ from realtime_lrp.realtime.viewer.handle import show_step
 from realtime_lrp.realtime.viewer.lecture import load_lecture, with_networks
 from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, first_state
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.system import memory
-from realtime_lrp.system.atomic import check_output
+from realtime_lrp.system import machine
+from realtime_lrp.system.files import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.libraries import draw_in_one_thread
@@ -74,7 +74,7 @@ def run(
     shows the web page as well, or instead; `teach` makes the `Teacher` of the first network.
     Returns a line for each file that was saved, and one of figures if there was a map.
     """
-    memory.limit_kept_memory()
+    machine.limit_kept_memory()
     draw_in_one_thread()
     check_names(config)
     lecture, config = load_lecture(config), with_networks(config)

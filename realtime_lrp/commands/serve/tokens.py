@@ -18,9 +18,7 @@ from pathlib import Path
 from platformdirs import user_state_path
 
 from realtime_lrp.errors import ConfigError, Error, UsageError
-from realtime_lrp.system.atomic import atomic_file
-from realtime_lrp.system.reading import read_limited
-from realtime_lrp.system.temporary import temporary_folder
+from realtime_lrp.system.files import atomic_file, read_limited, temporary_folder
 
 VARIABLE = "REALTIME_LRP_TOKEN"
 LEAST, MOST = 22, 200

@@ -25,9 +25,9 @@ from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
 from realtime_lrp.commands.video.worker import make_film
 from realtime_lrp.config import Config
 from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked
-from realtime_lrp.system.cores import core_count
+from realtime_lrp.system.files import remove_abandoned
+from realtime_lrp.system.machine import core_count
 from realtime_lrp.system.signals import STOPS, stops_unchanged
-from realtime_lrp.system.temporary import remove_abandoned
 
 PREFIX = "rlrp-ray-"
 """How the name of Ray's temporary folder begins; short, as names of sockets are limited."""

@@ -36,9 +36,9 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, map_record
 from realtime_lrp.results.summary import Timeline, write_summary
-from realtime_lrp.system.atomic import KEPT_FREE, atomic_file, check_room
+from realtime_lrp.system.files import KEPT_FREE, atomic_file, check_room
+from realtime_lrp.system.program import __version__
 from realtime_lrp.system.progress import Progress
-from realtime_lrp.system.version import __version__
 from realtime_lrp.video.region import Region
 
 log = logging.getLogger(__name__)

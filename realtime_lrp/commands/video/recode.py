@@ -27,9 +27,8 @@ from realtime_lrp.commands.video.recoding import (
     Written,
 )
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.atomic import check_room
-from realtime_lrp.system.channel import Channel, Failed
-from realtime_lrp.system.child import parent_channel
+from realtime_lrp.system.child import Channel, Failed, parent_channel
+from realtime_lrp.system.files import check_room
 from realtime_lrp.video.descriptions import film_metadata
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.pictures import mirrored

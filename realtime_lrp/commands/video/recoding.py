@@ -13,9 +13,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.channel import Failed
-from realtime_lrp.system.child import Child
-from realtime_lrp.system.child_command import module_command
+from realtime_lrp.system.child import Child, Failed, module_command
 from realtime_lrp.video.reader import Span
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look

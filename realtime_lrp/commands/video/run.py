@@ -31,8 +31,8 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.results.tally import Tally
-from realtime_lrp.system.atomic import check_output, stale_parts
-from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child import Failed
+from realtime_lrp.system.files import check_output, stale_parts
 from realtime_lrp.system.object_store import is_stored, local_path
 from realtime_lrp.system.progress import Progress
 

@@ -22,9 +22,8 @@ from realtime_lrp.commands.video.task import Disk, Task, VideoOptions
 from realtime_lrp.config import Config
 from realtime_lrp.errors import Error, OutputError, UsageError
 from realtime_lrp.results.resume import Manifest, manifest_path
-from realtime_lrp.system.atomic import MOST_NAME
+from realtime_lrp.system.files import MOST_NAME, remove_abandoned, temporary_folder
 from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
-from realtime_lrp.system.temporary import remove_abandoned, temporary_folder
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, refuse_collisions, skipped_in
 from realtime_lrp.video.writer import CONTAINERS
 

@@ -22,14 +22,14 @@ from realtime_lrp.results.resume import (
     state_of,
     write_manifest,
 )
-from realtime_lrp.system.atomic import (
+from realtime_lrp.system.child import Failed
+from realtime_lrp.system.files import (
     check_output,
     refuse_busy,
     refuse_link,
     remove_parts,
     write_error,
 )
-from realtime_lrp.system.channel import Failed
 from realtime_lrp.system.object_store import StoredFile
 from realtime_lrp.video.reader import Span
 from realtime_lrp.video.untrusted import read_frames

@@ -15,7 +15,7 @@ import msgspec
 
 from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
 from realtime_lrp.config import Config
-from realtime_lrp.system.channel import Failed
+from realtime_lrp.system.child import Failed
 
 if TYPE_CHECKING:
     from realtime_lrp.commands.video.overlay import Films

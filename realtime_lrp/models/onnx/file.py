@@ -16,7 +16,7 @@ from onnx import numpy_helper
 
 from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
 
 MAX_FILE_BYTES = (2 << 30) - 1  # What protobuf can hold; larger weights lie beside the file
 

@@ -31,7 +31,7 @@ from realtime_lrp.models.memory import (
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.relevance.network.checks import too_large
-from realtime_lrp.system.temporary import temporary_folder
+from realtime_lrp.system.files import temporary_folder
 
 DESCRIPTION, WEIGHTS, METADATA = "config.json", "model.weights.h5", "metadata.json"
 """The members of a .keras archive that are read; METADATA only to explain an error."""

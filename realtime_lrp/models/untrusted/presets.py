@@ -29,7 +29,7 @@ from realtime_lrp.models.untrusted.loading import (
     number_of_values,
     without_training,
 )
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
 
 TASK, BACKBONE_WEIGHTS, HEAD_WEIGHTS = "task.json", "model.weights.h5", "task.weights.h5"
 """The files of a preset that are read."""

@@ -24,7 +24,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_variables import EXPECTED, read_variables
 from realtime_lrp.relevance.reading.operations import OPERATIONS
-from realtime_lrp.system.reading import read_limited
+from realtime_lrp.system.files import read_limited
 
 FILE = "saved_model.pb"
 

@@ -20,7 +20,7 @@ from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.system.memory import available_bytes, gib
+from realtime_lrp.system.machine import available_bytes, gib
 
 DRAWN_BOXES = 8
 """How many boxes of a detector are drawn at most."""

@@ -17,7 +17,7 @@ from realtime_lrp.errors import (
     unknown,
 )
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.system.memory import available_bytes, gib
+from realtime_lrp.system.machine import available_bytes, gib
 
 ColourTransform = tuple[np.ndarray, np.ndarray]
 """offset float32 [C] and matrix float32 [C, 3]: (x - offset) @ matrix is RGB from 0 to 255."""

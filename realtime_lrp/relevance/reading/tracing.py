@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.relevance.network.traced_steps import BATCH
-from realtime_lrp.system.locks import TRACING
+from realtime_lrp.system.program import TRACING
 
 
 @dataclass(frozen=True, eq=False)

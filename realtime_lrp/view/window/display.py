@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from realtime_lrp.errors import Error, UnavailableError
-from realtime_lrp.system.temporary import remove_temporary_folders
+from realtime_lrp.system.files import remove_temporary_folders
 
 SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",

@@ -1,11 +1,49 @@
-"""Keeps libraries from disturbing: captures what they print, finds them a temporary folder."""
+"""What is shown on a terminal: plain text without secrets, tables, and nothing of libraries."""
 
+import logging
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import StringIO
+from typing import TYPE_CHECKING
+from unicodedata import category
+
+from realtime_lrp.errors import masked
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MAX_LINE = 2000
+"""Characters of a line; names in untrusted files can have any length."""
+
+
+REPLACED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories of what is not shown: controls, direction marks and other invisible format
+characters, surrogates, line and paragraph separators."""
+
+
+def plain(text: str) -> str:
+    """A text, of one line or more, as it may be shown."""
+    shown = "".join(map(_shown, masked(text)))
+    lines = shown.split("\n")
+    return "\n".join(
+        line if len(line) <= MAX_LINE else f"{line[: MAX_LINE - 3]}..." for line in lines
+    )
+
+
+def _shown(letter: str) -> str:
+    return "\ufffd" if letter != "\n" and category(letter) in REPLACED else letter
+
+
+class PlainFormatter(logging.Formatter):
+    """Formats log records as they may be shown."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
+
 
 _lock = threading.Lock()
 _switching = threading.Lock()
@@ -81,3 +119,22 @@ def _nameless_file() -> int:
         return os.memfd_create("stderr")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+def new_table(first: str, *headings: str, gap: int = 2) -> "Table":
+    """An empty table: the first column stands at the left, all others at the right."""
+    from rich.table import Table  # which takes a while
+
+    table = Table(first, box=None, padding=(0, gap, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def rendered(table: "Table", width: int = 140) -> list[str]:
+    """The lines of a table, at most `width` characters each; cells are shown as they are."""
+    from rich.console import Console
+
+    text = StringIO()
+    Console(file=text, width=width, markup=False, emoji=False, highlight=False).print(table)
+    return [line.rstrip() for line in text.getvalue().splitlines()]

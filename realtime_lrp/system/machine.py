@@ -1,4 +1,4 @@
-"""How much memory is free; keeps that of a process that runs for months from growing.
+"""The cores and the memory of this machine; keeps the memory of a process of months from growing.
 
 Networks and compiled functions refer to themselves, so that only the garbage collector frees them.
 It stops all threads meanwhile: 0.3 s for what TensorFlow consists of, unless that is left out.
@@ -10,11 +10,18 @@ libraries nothing is changed.
 
 import ctypes
 import gc
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import psutil
+
+def core_count() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
 
 GIB = 1 << 30
 
@@ -73,6 +80,8 @@ def free_all_cycles() -> None:
 
 def available_bytes() -> int:
     """The memory this process may still allocate: free on the machine, or left by its cgroups."""
+    import psutil  # which takes a while
+
     own = psutil.Process().memory_info().rss
     return min([psutil.virtual_memory().available, *(limit - own for limit in _cgroup_limits())])
 

@@ -1,14 +1,44 @@
-"""Files and folders that appear complete or not at all."""
+"""Files that are read up to a limit, and files and folders that appear complete or not at all.
+
+Temporary folders are gone when the program ends, also those that another thread holds: a process
+that ends by `os._exit` unwinds no other thread, so their folders are removed before it.
+"""
 
 import errno
 import os
 import re
 import shutil
+import tempfile
+import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from realtime_lrp.errors import FullDiskError, OutputError, TransferError, masked
+from realtime_lrp.errors import (
+    DamagedInputError,
+    FullDiskError,
+    MissingInputError,
+    OutputError,
+    TransferError,
+    masked,
+)
+
+
+def read_limited(path: Path, limit: int, expected: str) -> bytes:
+    """Reads a whole file of at most `limit` bytes; refuses what is no file and may never end."""
+    try:
+        if path.exists() and not path.is_file():
+            raise MissingInputError(f"{str(path)!r} is not a file. Expected {expected}.")
+        if path.stat().st_size > limit:
+            raise DamagedInputError(
+                f"{str(path)!r} is too large. Expected at most {limit >> 20} MiB."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise MissingInputError(
+            f"{str(path)!r} cannot be read ({error.strerror}). Expected {expected}."
+        ) from None
+
 
 CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
 """Error numbers that mean that a file cannot be created, as opposed to a failed write."""
@@ -219,3 +249,40 @@ def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
             raise _exists(target) from None
         raise TransferError(f"{str(target)!r} cannot be made ({error.strerror}).") from error
     shutil.rmtree(old, ignore_errors=True)
+
+
+PREFIX = "realtime-lrp-"
+"""How the names of the folders begin; the number of the process follows."""
+
+LOCK_S = 1.0
+"""Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""
+
+_lock = threading.Lock()  # held while a folder is made: none appears after the last removal
+_folders: set[Path] = set()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Makes a folder that exists as long as the context; raises `OSError` if it cannot be made."""
+    with _lock:
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        _folders.add(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        _folders.discard(folder)
+
+
+def remove_temporary_folders() -> None:
+    """Removes all folders. Only for the end of the process: whoever wants another one waits."""
+    _lock.acquire(timeout=LOCK_S)  # never released
+    for folder in list(_folders):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned(prefix: str = PREFIX) -> None:
+    """Removes the folders of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if not runs(folder.name.removeprefix(prefix).split("-")[0]):
+            shutil.rmtree(folder, ignore_errors=True)

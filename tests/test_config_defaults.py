@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.config.defaults import COMMAND_KEYS
+from realtime_lrp.config.keys import COMMAND_KEYS
 
 ROOT = Path(__file__).parents[1]
 

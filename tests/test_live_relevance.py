@@ -12,8 +12,7 @@ from faults.clock import until
 from viewer import LOOK
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.names import COMPOSITES
+from realtime_lrp.config.names import COMPOSITES, VIEWER_COMPOSITE
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
 from realtime_lrp.engine.provenance import provenance_of

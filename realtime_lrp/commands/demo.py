@@ -9,7 +9,7 @@ from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.commands.video.overlay import overlay_file
 from realtime_lrp.commands.video.task import Film
 from realtime_lrp.config import ASSETS, Config
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.engine.provenance import provenance_of

@@ -14,7 +14,7 @@ import numpy as np
 from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.config import Config
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt

@@ -1,12 +1,11 @@
 """The configuration: one schema, read from YAML and the command line, checked and printed.
 
-`schema` has every key, `values` their types, `defaults` what depends on the command, `names` the
-legal names. `reading` reads YAML, `check` looks whether names and files exist, `problems` says what
-is wrong, `loading` puts it all together, `printing` writes it out.
+`schema` has every key, `values` their types, `keys` what is known about each, `names` the legal
+names. `reading` reads YAML, `problems` checks names and files and says what is wrong, `loading`
+puts it all together, `printing` writes it out.
 Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fast.
 """
 
-from realtime_lrp.config.check import check_also_models, check_names, wrong_names
 from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, legal_values, option_type
 from realtime_lrp.config.loading import Settings, load, read_as, settings_tree
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
@@ -14,8 +13,11 @@ from realtime_lrp.config.problems import (
     KeyPath,
     Problem,
     as_error,
+    check_also_models,
+    check_names,
     errors_of,
     key_of,
+    wrong_names,
 )
 from realtime_lrp.config.reading import Tree, read_file
 from realtime_lrp.config.schema import ASSETS, Config

@@ -1,4 +1,9 @@
-"""What is known about each key of the schema: its description, type, legal words and option."""
+"""What is known about each key of the schema: description, type, legal words, option, and default.
+
+Here are the defaults that depend on the command; the schema has those that hold everywhere else.
+They are applied once, in `load`: a command gets a configuration in which every value is decided.
+`null` in a file stands for the default of the command.
+"""
 
 from collections.abc import Iterator
 from typing import Any, get_args, get_origin
@@ -26,6 +31,21 @@ OPTIONS = {
     if isinstance(mark, OptionName)
 }
 """Option of the command line -> the key that it sets."""
+
+
+COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
+    "live": {"lrp.target": "top1"},
+    "serve": {"lrp.target": "top1"},
+    "demo": {"lrp.target": "top1", "model.name": "shapes"},
+    "kiosk": {"lrp.target": "top1", "model.name": "shapes", "input.mirror": True},
+    "evaluate": {"model.name": "shapes"},
+    "concepts": {"lrp.target": "top1"},
+    "teach": {"lrp.target": "top1"},
+}
+"""Command -> key "section.key" -> its default there. `evaluate` on photos has none."""
+
+COMMAND_KEYS = frozenset(key for defaults in COMMAND_DEFAULTS.values() for key in defaults)
+"""The keys whose default depends on the command."""
 
 
 def describe(key: str) -> str:

@@ -12,9 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from realtime_lrp.config.check import wrong_names
-from realtime_lrp.config.defaults import COMMAND_DEFAULTS, COMMAND_KEYS
-from realtime_lrp.config.keys import OPTIONS, legal_keys
+from realtime_lrp.config.keys import COMMAND_DEFAULTS, COMMAND_KEYS, OPTIONS, legal_keys
 from realtime_lrp.config.problems import (
     MAX_LINE,
     MAX_PROBLEMS,
@@ -25,6 +23,7 @@ from realtime_lrp.config.problems import (
     problems_of,
     schema_problem,
     showable,
+    wrong_names,
 )
 from realtime_lrp.config.reading import Tree, read_file, read_text
 from realtime_lrp.config.schema import Config

@@ -136,6 +136,13 @@ version."""
 AUTO = "auto"
 """As composite: what suits the network."""
 
+COMPOSITE, VIEWER_COMPOSITE, ATTENTION_COMPOSITE = "zplus", "epsilon_plus_flat", "attnlrp_gamma"
+"""What `lrp.composite: auto` is: elsewhere, in viewers, and everywhere for networks with attention.
+
+In `evaluate` the second cannot be told from the first in pointing. It takes as long, depends on the
+class, which the first does not, and is steadier from frame to frame than any other composite. The
+third points best of what depends on the class, on the one transformer that was measured."""
+
 COMPOSITE_OR_AUTO = Names("composite", (AUTO,), aliases=COMPOSITES.aliases, others=(COMPOSITES,))
 """What may be configured as composite."""
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from realtime_lrp.config.defaults import COMMAND_KEYS
-from realtime_lrp.config.keys import SECTIONS, describe, names_of
+from realtime_lrp.config.keys import COMMAND_KEYS, SECTIONS, describe, names_of
 from realtime_lrp.config.loading import DEFAULT, Settings
 from realtime_lrp.config.names import Names
 from realtime_lrp.config.problems import hide_secrets

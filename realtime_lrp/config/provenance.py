@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from realtime_lrp.config.defaults import COMMAND_KEYS
-from realtime_lrp.config.keys import field_of
+from realtime_lrp.config.keys import COMMAND_KEYS, field_of
 from realtime_lrp.config.schema import Config, as_setting
 from realtime_lrp.errors import DamagedInputError
 

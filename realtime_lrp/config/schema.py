@@ -18,10 +18,11 @@ from pydantic import (
     field_validator,
 )
 
-from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE, VIEWER_COMPOSITE
 from realtime_lrp.config.names import (
     ABOUT_SOURCES,
+    ATTENTION_COMPOSITE,
     COLORMAPS,
+    COMPOSITE,
     COMPOSITE_OR_AUTO,
     COMPOSITES,
     KEYS,
@@ -31,6 +32,7 @@ from realtime_lrp.config.names import (
     RULES,
     SOURCES,
     TARGETS,
+    VIEWER_COMPOSITE,
     WEIGHTS,
 )
 from realtime_lrp.config.values import (

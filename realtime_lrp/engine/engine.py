@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.config import Config, check_names
-from realtime_lrp.config.defaults import COMPOSITE
-from realtime_lrp.config.names import AUTO, COMPOSITES
+from realtime_lrp.config.names import AUTO, COMPOSITE, COMPOSITES
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
 from realtime_lrp.engine.in_flight import each, pool

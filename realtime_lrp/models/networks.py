@@ -8,8 +8,8 @@ from pathlib import Path
 
 import keras
 
-from realtime_lrp.config.check import check_model_name
 from realtime_lrp.config.names import HUB
+from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names

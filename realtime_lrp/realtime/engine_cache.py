@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
-from realtime_lrp.config.names import AUTO
+from realtime_lrp.config.names import AUTO, VIEWER_COMPOSITE
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.system import machine

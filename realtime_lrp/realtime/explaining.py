@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.in_flight import share_cores
 from realtime_lrp.engine.result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores

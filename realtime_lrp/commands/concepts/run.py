@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.commands.concepts.making import ACTIVATING, RELEVANT, SIDE, Making
 from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
 from realtime_lrp.config import Config
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
 from realtime_lrp.engine.provenance import hashes, network_files, provenance_of

@@ -22,7 +22,7 @@ import msgspec
 
 from realtime_lrp import config
 from realtime_lrp.config import ASSETS, Settings
-from realtime_lrp.config.defaults import VIEWER_COMPOSITE
+from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.terminal import ensure_temporary_folder

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.config.defaults import COMPOSITE, VIEWER_COMPOSITE
+from realtime_lrp.config.names import COMPOSITE, VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import Graph

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from realtime_lrp.config import names
-from realtime_lrp.config.defaults import ATTENTION_COMPOSITE, COMPOSITE
-from realtime_lrp.config.names import AUTO
+from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.maps.attention_maps import attention_weights
 from realtime_lrp.relevance.maps.compiled import activation_bytes

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from realtime_lrp.models.concept_names import NamesFile
 from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
     Gallery,
     LayerContents,
+    NamesFile,
     encode_picture,
     write_gallery,
 )

@@ -9,7 +9,6 @@ import yaml
 
 from realtime_lrp import config
 from realtime_lrp.errors import ConfigError, DamagedInputError, UsageError
-from realtime_lrp.models.concept_names import names_text, read_names
 from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
@@ -17,8 +16,10 @@ from realtime_lrp.models.gallery import (
     LayerContents,
     encode_picture,
     load_gallery,
+    names_text,
     parse_gallery,
     read_gallery_file,
+    read_names,
     write_gallery,
 )
 

@@ -15,7 +15,6 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.config.names import COMPOSITES, VIEWER_COMPOSITE
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.realtime import engine_cache as engine_caches
@@ -203,7 +202,7 @@ def test_each_network_has_the_composite_that_suits_it(network, otherwise, expect
     """What is named stays as it is; provenance has what it became."""
     made = engines.Engine(settings(**{"--model": network}), **otherwise)
     assert made.name == made.config.lrp.composite == expected
-    record = provenance_of(made, settings(**{"--model": network}))
+    record = made.provenance(settings(**{"--model": network}))
     assert record.composite == record.settings["lrp.composite"] == expected
 
 

@@ -19,13 +19,13 @@ from realtime_lrp.errors import (
 from realtime_lrp.models import downloads, included, labels
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import imagenet_labels, read_labels
-from realtime_lrp.models.network import Network
-from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.preprocessing import (
+from realtime_lrp.models.network import (
     COLOUR_ONLY,
     PREPROCESSING,
+    Network,
     preprocess,
 )
+from realtime_lrp.models.networks import load_network
 
 
 @pytest.mark.parametrize(

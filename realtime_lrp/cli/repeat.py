@@ -47,7 +47,7 @@ def check_files(file: str, recorded: Provenance, settings: config.Settings) -> N
 
     Files that the command line names are accepted: they were chosen.
     """
-    from realtime_lrp.engine.provenance import hashes, network_files
+    from realtime_lrp.models.names import hashes, network_files
 
     chosen = {key for key in KEYS.values() if settings.origins[key].startswith("--")}
     if "model.name" in chosen:

@@ -12,7 +12,6 @@ from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.system.files import check_output
@@ -54,7 +53,7 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     count = min(SHEET_PICTURES, len(thumbnails))
     chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)
     drawn = contact_sheet([thumbnails[n] for n in chosen])
-    write_picture(sheet, drawn, overwrite, provenance_of(engine, config, "video").as_json())
+    write_picture(sheet, drawn, overwrite, engine.provenance(config, "video").as_json())
     return [
         f"{report.frames} frames -> {target} ({engine.computed})", f"contact sheet -> {sheet}"
     ]  # fmt: skip

@@ -11,7 +11,6 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
     Losses,
@@ -227,7 +226,7 @@ class Job:
     def __init__(self, config: Config, companions: Companions):
         self._config, self._companions = config, companions
         self._engine = Engine(config)
-        self._provenance = provenance_of(self._engine)
+        self._provenance = self._engine.provenance()
         companions.describe(self._provenance)
         self._timeline = Timeline("pictures, in their order", "o")
         self._thumbnails: list[tuple[str, np.ndarray]] = []

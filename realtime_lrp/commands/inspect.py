@@ -21,7 +21,6 @@ from rich.table import Table
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.engine.wording import Losses, score_list, top_scores
 from realtime_lrp.errors import TransferError, first_line
@@ -69,7 +68,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         x = engine.network.prepare(seen[None]).numpy()
         (result,), records = engine.explain([picture]), engine.explainer.layers(x)
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
-        provenance = provenance_of(engine).as_json()
+        provenance = engine.provenance().as_json()
         write_run(part, records, x, result.relevance[None], conserving, provenance)
     if result.maps[0].vanished:
         losses = Losses(engine)

@@ -18,7 +18,6 @@ from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.taught_file import About, read_about, read_shown, write_taught
 from realtime_lrp.models.teaching import CHANGES, FEWEST, NOTHING, Features, Lesson, Showing
@@ -203,7 +202,7 @@ def write(path: Path, engine: Engine, lesson: Lesson, overwrite: bool) -> Proven
     """Writes the network of `Engine.with_network` and its lesson; returns how it was made."""
     network = engine.network
     made = msgspec.structs.replace(
-        provenance_of(engine), method="teach", composite=None, layers=None, target=None
+        engine.provenance(), method="teach", composite=None, layers=None, target=None
     )
     about = About(tuple(network.labels or ()), network.preprocess, made)
     with atomic_file(path, overwrite) as part:

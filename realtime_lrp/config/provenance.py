@@ -1,6 +1,6 @@
 """How an output was made: the fields that every output holds, as JSON.
 
-`engine.provenance` fills them in, `results.provenance` finds them in files, docs/outputs.md
+`Engine.provenance` fills them in, `results.provenance` finds them in files, docs/outputs.md
 documents them. No time, no name of a user or a machine: the same run writes the same bytes.
 """
 

@@ -7,10 +7,12 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.names import AUTO, COMPOSITE, COMPOSITES
+from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
 from realtime_lrp.engine.in_flight import each, pool
@@ -20,7 +22,6 @@ from realtime_lrp.engine.loading import (
     load_configured,
     quickest_explainer,
 )
-from realtime_lrp.engine.provenance import network_files
 from realtime_lrp.engine.result import (
     Batch,
     Begun,
@@ -32,6 +33,7 @@ from realtime_lrp.engine.result import (
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
+from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.concepts.concepts import Peaks
 from realtime_lrp.relevance.explainer import Explainer
@@ -127,8 +129,7 @@ class Engine:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
         self.auto_composite = str(composite_for(AUTO, graph, self._otherwise))
         if self.config.lrp.composite == AUTO:
-            lrp = self.config.lrp.model_copy(update={"composite": self.auto_composite})
-            self.config = self.config.model_copy(update={"lrp": lrp})
+            self.config = self.config.changed(lrp={"composite": self.auto_composite})
         config = self.config
         self.device, self._device, self._pool = on.name, on, None if on.is_gpu else pool()
         self.in_flight = 2 if on.is_gpu else core_count() if self._pool else 1
@@ -400,3 +401,28 @@ class Engine:
         """`Explainer.layer_flows` of what the network sees of a picture, uint8 [h, w, 3]."""
         with tf.device(self._device.scope):
             return self.explainer.layer_flows(self.network.prepare(picture[None]), index, target)
+
+    def provenance(self, config: Config | None = None, *further: str) -> Provenance:
+        """How the maps are made. Waits for the hashes of the network's files.
+
+        The configuration is that of the output; None is the engine's. `further` are sections of it
+        that shape the output besides those of every one.
+        """
+        config = config or self.config
+        if config.lrp.composite == AUTO:
+            config = config.changed(lrp={"composite": self.composite})
+        model, lrp = config.model, config.lrp
+        return msgspec.structs.replace(
+            self.explainer.provenance(),
+            model=ModelProvenance(
+                name=model.name,
+                weights=model.weights,
+                preprocess=self.network.preprocess,
+                labels=model.labels,
+                sha256=hashes(self.files),
+            ),
+            composite=lrp.composite if lrp.method == "lrp" else None,
+            target=lrp.target,
+            device=self.device,
+            settings=recorded_settings(config, *further),
+        )

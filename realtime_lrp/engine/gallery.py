@@ -6,9 +6,8 @@ from pathlib import Path
 
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.provenance import Files, hashes
-from realtime_lrp.models.concept_names import ChannelNames, read_names
-from realtime_lrp.models.gallery import Gallery, load_gallery
+from realtime_lrp.models.gallery import ChannelNames, Gallery, load_gallery, read_names
+from realtime_lrp.models.names import Files, hashes
 from realtime_lrp.system.terminal import plain
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,8 @@ from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortes
 from realtime_lrp.engine.measured import Kept, network_here
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models.network import Network
+from realtime_lrp.models.network import COLOUR_ONLY, Network
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.preprocessing import COLOUR_ONLY
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph

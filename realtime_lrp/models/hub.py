@@ -26,8 +26,7 @@ from realtime_lrp.errors import (
 from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
-from realtime_lrp.models.network import NO_PREPROCESSING, Network
-from realtime_lrp.models.preprocessing import Scaling
+from realtime_lrp.models.network import NO_PREPROCESSING, Network, Scaling
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (
     A_CLASSIFIER,

@@ -1,15 +1,21 @@
-"""The table of networks that have a name. To add one, add a row to `NETWORKS`.
+"""The table of networks that have a name, and the files that networks are read from.
+
+To add a named one, add a row to `NETWORKS`.
 
 Keep this file light: it must not import TensorFlow before a network is loaded.
 """
 
-from collections.abc import Callable
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from realtime_lrp.config import ASSETS
+from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.config.names import EMBEDDED, HUB
 
@@ -85,3 +91,64 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
         files["weights"] = APPLICATIONS[lower].weights
     files["labels"] = Path(labels) if labels else None
     return {kind: path for kind, path in files.items() if path}
+
+
+class FileVersion(NamedTuple):
+    """A file as it was at some time; `changed_ns` is the time of its last change."""
+
+    path: Path
+    size: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileVersion":
+        """The present version. Raises `OSError` if there is no such file."""
+        found = path.stat()
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+
+Files = Mapping[str, FileVersion]
+""""model", "weights" or "labels" -> the file."""
+
+_hashes: dict[FileVersion, Future[str]] = {}
+
+
+def network_files(config: Config) -> Files:
+    """The present versions of the files that the configured network is read from."""
+    model, files = config.model, {}
+    for kind, path in model_files(model.name, model.weights, model.labels).items():
+        with suppress(OSError):
+            files[kind] = FileVersion.of(path)
+    return files
+
+
+def begin_hashing(files: Files) -> None:
+    """Begins to hash files, each in a thread, so that `hashes` need not wait later."""
+    for file in files.values():
+        if file not in _hashes:
+            _hashes[file] = Future()
+            threading.Thread(target=_hash, args=(file, _hashes[file]), daemon=True).start()
+
+
+def hashes(files: Files) -> dict[str, str]:
+    """SHA-256 of files, 64 hexadecimal digits; waits until they are known.
+
+    Files that have changed before they were hashed, or are gone, are left out.
+    """
+    begin_hashing(files)
+    found = {}
+    for kind, file in files.items():
+        with suppress(OSError):
+            found[kind] = _hashes[file].result()
+    return found
+
+
+def _hash(file: FileVersion, hashed: Future[str]) -> None:
+    try:
+        with file.path.open("rb") as opened:
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+        if FileVersion.of(file.path) != file:
+            raise OSError("the file has changed")
+        hashed.set_result(digest)
+    except OSError as error:
+        hashed.set_exception(error)

@@ -14,8 +14,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.network import NO_PREPROCESSING, Network
-from realtime_lrp.models.preprocessing import PREPROCESSING
+from realtime_lrp.models.network import NO_PREPROCESSING, PREPROCESSING, Network
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.untrusted.loading import load_model

@@ -19,7 +19,7 @@ import numpy as np
 from realtime_lrp.config.provenance import TAUGHT, Provenance
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.labels import MAX_NAME_LENGTH
-from realtime_lrp.models.preprocessing import PREPROCESSING
+from realtime_lrp.models.network import PREPROCESSING
 from realtime_lrp.models.untrusted.loading import DESCRIPTION, METADATA, WEIGHTS, read_extra
 from realtime_lrp.system.files import temporary_folder
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.results.companions import raw_map_arrays
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.pictures import encode_picture, write_picture
@@ -72,7 +71,7 @@ def encode_view(snapshot: Snapshot) -> bytes:
 
 
 def _provenance(snapshot: Snapshot) -> Provenance:
-    return provenance_of(snapshot.engine, snapshot.config, "live")
+    return snapshot.engine.provenance(snapshot.config, "live")
 
 
 def _arrays(snapshot: Snapshot) -> dict[str, Any]:

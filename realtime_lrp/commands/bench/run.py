@@ -37,7 +37,6 @@ from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.in_flight import THREADS
 from realtime_lrp.engine.measured import PACES, Pace, machine, network_here
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UnavailableError, first_line
 from realtime_lrp.models.names import present_networks
@@ -105,7 +104,7 @@ def measure(config: Config, quick: bool) -> tuple[dict[str, Any], Provenance]:
                 if (found := part.measure(bench)) is not None:
                     report[name] = found
     report["seconds"] = time.monotonic() - begin
-    return report, provenance_of(engine)
+    return report, engine.provenance()
 
 
 def report_lines(report: Report) -> list[str]:

@@ -16,20 +16,23 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import other_network
-from realtime_lrp.engine.provenance import hashes, network_files, provenance_of
 from realtime_lrp.errors import OutputError, UsageError
-from realtime_lrp.models.concept_names import ChannelNames, NamesFile, names_text, read_names
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.models.gallery import (
     MAX_BYTES,
     SHOWN,
     SUFFIX,
     ChannelContents,
+    ChannelNames,
     Gallery,
+    NamesFile,
     load_gallery,
+    names_text,
     read_gallery_file,
+    read_names,
     write_gallery,
 )
+from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.video.files import PICTURES, VIDEOS, refuse_inputs, same_file
 from realtime_lrp.video.pictures import write_picture
@@ -276,7 +279,7 @@ def _make(
     contents = msgspec.structs.replace(
         contents,
         sha256={kind: one for kind, one in hashes(engine.files).items() if kind != "labels"},
-        provenance=msgspec.to_builtins(provenance_of(engine)),
+        provenance=msgspec.to_builtins(engine.provenance()),
     )
     with atomic_file(target, options.overwrite) as part:
         write_gallery(part, contents, crops)

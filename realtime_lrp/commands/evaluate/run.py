@@ -28,7 +28,6 @@ from realtime_lrp.commands.evaluate.samples import (
 from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.realtime.stats import write_figures
@@ -72,7 +71,7 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     _check_options(options)
     names = rows_to_measure(config, options.only)
     engine, samples = _load(config, options)
-    made = provenance_of(engine)  # every row has its own method, every picture its class
+    made = engine.provenance()  # every row has its own method, every picture its class
     made = msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
     if options.search:
         wanted = options.search, options.seed, options.output, options.overwrite

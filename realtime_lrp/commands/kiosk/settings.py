@@ -21,7 +21,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk.captions import Captions, missing_in_font, wrong_captions
 from realtime_lrp.config import Config, KeyPath, Problem, Settings, as_error, errors_of, wrong_names
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.models.concept_names import read_names
+from realtime_lrp.models.gallery import read_names
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 

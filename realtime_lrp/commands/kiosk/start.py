@@ -15,7 +15,6 @@ from realtime_lrp.commands.kiosk.report import Report
 from realtime_lrp.commands.kiosk.settings import keep, restore, state_folder
 from realtime_lrp.commands.kiosk.states import broken
 from realtime_lrp.config import Settings
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.system import machine
@@ -112,7 +111,7 @@ def _run(
     if engine := kiosk.network.engine:
         stats.note_engine(engine)
         if stats_file:
-            write_figures(stats_file, stats.as_dict(live=True), provenance_of(engine))
+            write_figures(stats_file, stats.as_dict(live=True), engine.provenance())
     log.info("ended: by staff, a signal or --duration")
     return [stats.summary()] if stats.maps else []
 

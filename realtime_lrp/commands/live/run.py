@@ -20,7 +20,6 @@ from realtime_lrp.commands.live.saver import Saver, snapshot_of
 from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.measured import quicker_network
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.models.gallery import load_gallery
 from realtime_lrp.realtime.capture import Capture
@@ -157,7 +156,7 @@ def _report(view: View, stats: Path | None) -> None:
     """Writes the figures; without an engine there are none."""
     figures, engine = view.figures(), view.first.relevance.engine
     if stats and engine:
-        write_figures(stats, figures, provenance_of(engine, None, "live"))
+        write_figures(stats, figures, engine.provenance(None, "live"))
 
 
 class Loop:

@@ -17,7 +17,6 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.engine.provenance import provenance_of
 from realtime_lrp.engine.wording import describe_target
 from realtime_lrp.errors import Error, OutputError
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -70,7 +69,7 @@ class Saver:
     ) -> None:
         """Appends a canvas to the recording, if one runs."""
         if self._film and self._recorder is None:
-            provenance = partial(provenance_of, explained.engine, None, "live")
+            provenance = partial(explained.engine.provenance, None, "live")
             self._recorder = Recorder(
                 self._film, canvas.shape[:2], self._overwrite, provenance=provenance
             )
@@ -198,7 +197,7 @@ def _provenance_of_view(view: View) -> Provenance | None:
     if view.first.explained is None:
         return None
     config = _config_of(view.state, view.first.explained)
-    return provenance_of(view.first.explained.engine, config, "live")
+    return view.first.explained.engine.provenance(config, "live")
 
 
 def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:

@@ -29,10 +29,10 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.pictures import look_of
-from realtime_lrp.engine.provenance import begin_hashing, provenance_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import Losses, answer_line, best_label, outlines_of, top_scores
 from realtime_lrp.errors import NotFiniteError
+from realtime_lrp.models.names import begin_hashing
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, map_record
 from realtime_lrp.results.summary import Timeline, write_summary
@@ -57,7 +57,7 @@ def overlay_file(
 
     The notes of the report are all that a user should know of it.
     """
-    lrp, provenance = config.lrp, provenance_of(engine, config, "video")
+    lrp, provenance = config.lrp, engine.provenance(config, "video")
     words = [engine.network.name, lrp.method, engine.composite if lrp.method == "lrp" else ""]
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
     with ExitStack() as stack:
@@ -263,7 +263,7 @@ class Films:
         except Exception as error:
             return Outcome(error=error)
         stats.note_engine(engine)
-        made = provenance_of(engine, self._config, "video")
+        made = engine.provenance(self._config, "video")
         return Outcome(report, computed=engine.computed, stats=stats, provenance=made)
 
     def _engine(self) -> Engine:

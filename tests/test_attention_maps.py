@@ -8,7 +8,6 @@ from keras import layers
 from test_layers import as_patches
 
 from realtime_lrp import Explainer, config
-from realtime_lrp.commands.bench import timing as vits
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
 
@@ -147,16 +146,16 @@ def test_attention_within_windows_is_refused(rng):
 
 def test_maps_are_drawn_at_the_resolution_that_is_asked_for(tmp_path, rng):
     """Blocks as large as the patches, every pixel, or pixels averaged over one patch."""
-    file, side = tmp_path / "vit.keras", 2 * vits.PATCH
-    vits.vision_transformer(8, 2, depth=1, side=side).save(file)
+    file = tmp_path / "vit.keras"
+    transformer(rng, 1, pooled=True).save(file)
     options = {"--model": str(file), "--preprocess": "rescale", "--composite": "cp_lrp"}
-    picture = rng.integers(0, 256, (side, side, 3), np.uint8)
+    picture = rng.integers(0, 256, SHAPE, np.uint8)
     drawn = {}
     for resolution in ("pixels", "patches", "null"):
         sets = [f"overlay.resolution={resolution}"]
         engine = Engine(config.load(sets=sets, options=options, command="image").config)
         drawn[resolution] = engine.explain([picture])[0].maps[0].strength
-    blocks = drawn["patches"].reshape(2, vits.PATCH, 2, vits.PATCH)
+    blocks = drawn["patches"].reshape(ROWS, PATCH, COLUMNS, PATCH)
     assert (blocks == blocks[:, :1, :, :1]).all() and len(np.unique(blocks)) > 1
     assert len(np.unique(drawn["pixels"])) > 20
     roughness = {key: np.abs(np.diff(one.astype(int))).mean() for key, one in drawn.items()}

@@ -12,11 +12,7 @@ from tables import METHODS_OF_ALL
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import measuring, report, samples
-from realtime_lrp.commands.evaluate.measuring import (
-    RandomisedStages,
-    layers_with_weights,
-    score_function,
-)
+from realtime_lrp.commands.evaluate.measuring import layers_with_weights, randomised
 from realtime_lrp.commands.evaluate.metrics import METRICS, best_of, compared, intervals
 from realtime_lrp.commands.evaluate.samples import BoxEntry
 from realtime_lrp.engine.engine import Engine
@@ -90,7 +86,6 @@ def test_a_network_whose_maps_are_known(run, halves, with_boxes, tmp_path):
         assert zplus["intervals"]["pointing"] == [expected[side]] * 2
         assert zplus["from_best"]["deletion"].keys() == {"difference", "interval"}
         assert f"{expected[side]}.000±.000" in out
-        assert len(zplus["forgetting"]) == 1
         assert zplus["last_layer"] == zplus["all_layers"] < 0.9
         assert zplus["insertion_curve"][0] == zplus["deletion_curve"][-1]
         assert "halves, 3 pictures" in out
@@ -207,8 +202,8 @@ def test_drawn_pictures_hold_a_symbol_and_are_not_those_of_training():
     assert DRAWINGS_SEED not in {HELD_OUT_SEED, *(plan.seed for plan in STAGES)}
 
 
-def test_randomising_goes_from_the_output_to_the_input():
-    """At each stage the layers below are unchanged; a Normalization stays as it is."""
+def test_copies_of_a_network_forget_its_output_layer_or_all():
+    """Other layers, a Normalization and the network itself are unchanged; outputs are halved."""
     keras.utils.set_random_seed(7)  # else an earlier test may have left the seed that is set below
     inner = keras.Sequential([keras.Input((8, 8, 2)), keras.layers.Conv2D(3, 3, name="inner")])
     network = keras.Sequential(
@@ -226,14 +221,16 @@ def test_randomising_goes_from_the_output_to_the_input():
     network.build()
     before = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
     assert list(before) == ["first", "inner", "hidden", "last"]
-    randomised = RandomisedStages(network, seed=0)
-    assert [stage.layers for stage in randomised.stages] == [1, 2, 3, 4]
-    for stage in randomised.stages:
-        with randomised.enter(stage, lambda: True):
-            now = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
-        changed = [name for name in before if not np.array_equal(before[name], now[name])]
-        assert changed == list(before)[-stage.layers :]
-        assert stage.down_to == changed[0]
+    asked = []
+    copies = randomised(network, 0, lambda copy: asked.append(copy) or len(asked) > 2)
+    now = {
+        key: {layer.name: layer.get_weights()[0] for layer in layers_with_weights(copy)}
+        for key, copy in copies.items()
+    }
+    for key, forgotten in (("all_layers", list(before)), ("last_layer", ["last"])):
+        changed = [name for name in before if not np.array_equal(before[name], now[key][name])]
+        assert changed == forgotten
+    np.testing.assert_allclose(4 * now["all_layers"]["last"], now["last_layer"]["last"])
     for layer in layers_with_weights(network):
         np.testing.assert_array_equal(layer.get_weights()[0], before[layer.name])
 
@@ -261,19 +258,6 @@ def test_curves_by_hand():
     areas = measuring.areas(found)
     assert areas["deletion"][2] == pytest.approx(144 / 256, abs=0.05)
     assert areas["insertion"][2] == pytest.approx(1 - 144 / 256, abs=0.05)
-
-
-def test_scores_are_the_explainers(tmp_path, rng):
-    """Also for a network that ends in logits, to which the explainer adds a softmax."""
-    for activation in ("softmax", None):
-        x = keras.Input((8, 8, 3))
-        h = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(x))
-        keras.Model(x, keras.layers.Dense(3, activation)(h)).save(tmp_path / "m.keras")
-        chosen = config.load(options={"--model": str(tmp_path / "m.keras")}).config
-        engine = Engine(chosen, keep_model=True)
-        pictures = rng.integers(0, 256, (5, 8, 8, 3), np.uint8)
-        expected = engine.explainer(engine.network.prepare(pictures)).scores
-        np.testing.assert_allclose(score_function(engine)(pictures), expected, atol=1e-6)
 
 
 def test_what_cannot_be_used_among_several_is_counted_and_left_out(

@@ -10,19 +10,17 @@ import pytest
 from shapes import build_shapes
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate import search, search_space
+from realtime_lrp.commands.evaluate import search
 from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.samples import Samples, photo_samples
 from realtime_lrp.commands.evaluate.search import (
     FOUND,
     GAIN,
+    Candidate,
     best_first,
+    layer_groups,
     search_lines,
     search_report,
-)
-from realtime_lrp.commands.evaluate.search_space import (
-    Candidate,
-    layer_groups,
 )
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import UsageError
@@ -151,8 +149,7 @@ def folder_of_photos(tmp_path, rng):
 
 def test_the_command(run, folder_of_photos, tiny_model, tmp_path, monkeypatch):
     """The settings that it prints are those that it measured, and the same at each run."""
-    monkeypatch.setattr(search_space, "COMPOSITES", {"zplus": None})
-    monkeypatch.setattr(search_space, "DEFAULTS", ("zplus",))
+    monkeypatch.setattr(search, "COMPOSITES", {"zplus": None})
     monkeypatch.setattr(search, "DEFAULTS", ("zplus",))
     words = ("evaluate", "--search", 2, "--images", folder_of_photos, "--model", tiny_model)
     words = (*words, "--preprocess", "rescale", "-o")

@@ -193,7 +193,7 @@ def row(name, mass, **values):
     curve = np.linspace(1, 0, len(STEPS))[:, None] * np.ones(PICTURES)
     curves = {"deletion": curve, "insertion": curve[::-1]}
     figures = {**full, "mass": np.array(mass), **values}
-    return MeasuredRow(name, figures, curves, np.empty((0, 0)))
+    return MeasuredRow(name, figures, curves)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def measurement():
         row("chance", np.full(PICTURES, 0.2)),
     ]
     names = [f"photo_{n}.jpg" for n in range(PICTURES)]
-    return Measurement("net_1", 0, "boxes", names, ["cat"] * PICTURES, STEPS, [], rows)
+    return Measurement("net_1", 0, "boxes", names, ["cat"] * PICTURES, STEPS, rows)
 
 
 def test_every_pair_of_rows_is_compared(measurement):
@@ -251,11 +251,10 @@ def test_the_latex_table(measurement):
 
 def test_the_folder_of_a_paper(measurement, tmp_path):
     """All files, equal at each run; the CSV holds a line for each photo, row and figure."""
-    folder, written = tmp_path / "one", []
-    for again in (False, True):
-        report, examples = summary(measurement), np.zeros((10, 20, 3), np.uint8)
-        made = (folder, measurement, report, examples, MADE)
-        reports.write_report_folder(*made, overwrite=again)
+    report, examples, written = summary(measurement), np.zeros((10, 20, 3), np.uint8), []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        reports.write_report(folder, measurement, report, examples, MADE)
         written.append({file.name: file.read_bytes() for file in folder.iterdir()})
     assert written[0].keys() == {*reports.FILES} and written[0] == written[1]
     with (folder / "photos.csv").open(newline="") as opened:

@@ -23,10 +23,7 @@ from realtime_lrp.commands.bench.timing import (
     time_drawing,
     time_files,
     time_maps,
-    time_methods,
-    time_sizes,
     time_transfer,
-    time_transformers,
     time_window,
 )
 from realtime_lrp.config import Config, Settings, as_yaml
@@ -59,7 +56,7 @@ log = logging.getLogger(__name__)
 def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) -> list[str]:
     """Measures this machine; returns the report as lines.
 
-    Quick measures less: fewer batches and repetitions, no methods and sizes.
+    Quick measures less: fewer batches and repetitions, `live` once.
     """
     if json_file:
         check_output(json_file, overwrite)
@@ -308,24 +305,6 @@ class Part:
 
 PARTS = {
     "maps": Part(time_maps, _maps, quick=True),
-    "methods": Part(time_methods, table({
-        "maps of one picture": lambda row: " + ".join([row["map"], *row["further"]]),
-        **MS,
-        "forward pass of it": lambda row: f"{row['forward_ms']:.1f}",
-    })),
-    "resolution": Part(time_sizes, table({
-        "picture": lambda row: " x ".join(map(str, row["size"])),
-        **MS,
-        "GFLOP forward": lambda row: f"{row['gflops']:.1f}",
-    })),
-    "transformers": Part(time_transformers, table({
-        "transformer": lambda row: row["model"],
-        "map": lambda row: row["map"],
-        "precision": lambda row: row["precision"],
-        **MS,
-        "forward": lambda row: f"{row['forward_ms']:.1f}",
-        "x forward": lambda row: f"{row['ms'] / row['forward_ms']:.2f}",
-    })),
     "networks": Part(measure_networks, table({
         "live with": lambda row: row["model"],
         "maps/s, one on each core": lambda row: f"{row['each_core']:.1f}",

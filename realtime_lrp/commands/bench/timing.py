@@ -1,12 +1,10 @@
-"""What `bench` times in its own process: maps, transformers, drawing, files and a window."""
+"""What `bench` times in its own process: maps, drawing, files and a window."""
 
 import itertools
-import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -19,8 +17,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
-from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import Error, UsageError, first_line
+from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import Graph
@@ -40,8 +37,6 @@ from realtime_lrp.view.overlay import intensity, lay_over
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
 from realtime_lrp.view.window.display import display_reachable
 from realtime_lrp.view.window.window import Window
-
-log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
 Status = Callable[[str], None]
@@ -69,12 +64,9 @@ class Bench:
         """How often something is timed."""
         return max(2, full // 3) if self.quick else full
 
-    def pictures(self, count: int, size: Sequence[int] = ()) -> np.ndarray:
-        """Noise as the network gets it, float32 [count, rows, columns, C]; the same at each call.
-
-        The size is rows and columns, by default the network's.
-        """
-        rows, columns = size or self.engine.explainer.input_shape[:2]
+    def pictures(self, count: int) -> np.ndarray:
+        """Noise as the network gets it, float32 [count, h, w, C]; the same each time."""
+        rows, columns, _ = self.engine.explainer.input_shape
         noise = np.random.default_rng(0).integers(0, 256, (count, rows, columns, 3), np.uint8)
         return np.asarray(self.engine.network.prepare(noise))
 
@@ -146,74 +138,6 @@ def time_maps(bench: Bench) -> list[Row]:
         rows += [
             {"what": what, "precision": precision, "batch": batch, **row}
             for (what, precision), row in times.items()
-        ]
-    return rows
-
-
-def time_methods(bench: Bench) -> list[Row]:
-    """Several maps of one picture: one forward pass, and a backward pass for each map."""
-    engine, precision = bench.engine, device().fast_precision
-    x = bench.pictures(1)
-    added: list[str] = []
-    explainers = [engine.variant(precision=precision)]
-    for name in ("gradient", "grad_cam", "excitation_backprop"):
-        with suppress(UsageError):  # Grad-CAM needs a layer with rows and columns
-            if name != engine.config.lrp.method:
-                explainers.append(engine.variant(precision=precision, also=[*added, name]))
-                added.append(name)
-    actions: dict[int | str, Action] = {n: partial(e, x) for n, e in enumerate(explainers)}
-    actions["forward"] = partial(explainers[0].scores, x)
-    times = time_in_turns(actions, turns=7)
-    forward = times.pop("forward")
-    return [
-        {"further": added[:count], "precision": precision, "forward_ms": forward["ms"], **row}
-        for count, row in enumerate(times.values())
-    ]
-
-
-def time_sizes(bench: Bench) -> list[Row]:
-    """The same layers with random weights at other sizes of the picture."""
-    engine, precision = bench.engine, device().fast_precision
-    rows, columns, channels = engine.explainer.input_shape
-    actions: dict[tuple[int, int], Action] = {}
-    flops: dict[tuple[int, int], float] = {}
-    for share in (0.5, 0.75, 1.0):
-        size = round(rows * share), round(columns * share)
-        try:
-            model = keras.models.clone_model(
-                engine.model, input_tensors=keras.Input((*size, channels))
-            )
-            explainer = engine.variant(model, precision=precision, size=size)
-        except (Error, ValueError, TypeError) as error:
-            log.warning("not measured at %d x %d: %s", *size, first_line(error))
-            continue
-        flops[size] = explainer.flops
-        actions[size] = partial(explainer, bench.pictures(1, size))
-    times = time_in_turns(actions, turns=7) if actions else {}
-    return [
-        {"size": list(size), "precision": precision, "gflops": flops[size] / 1e9, **row}
-        for size, row in times.items()
-    ]
-
-
-def time_transformers(bench: Bench) -> list[Row]:
-    """The forward pass and the map of one picture, by cp_lrp and attnlrp."""
-    rows, side = [], 224
-    for name, (width, heads, depth) in TRANSFORMERS.items():
-        model = vision_transformer(width, heads, depth, side)
-        precision = device().fast_precision
-        x = np.random.default_rng(0).uniform(-1, 1, (1, side, side, 3)).astype(np.float32)
-        explainers = {
-            composite: Explainer(model, composite=composite, target="top1", precision=precision)
-            for composite in ("cp_lrp", "attnlrp")
-        }
-        actions: dict[str, Action] = {key: partial(one, x) for key, one in explainers.items()}
-        actions["forward"] = partial(explainers["cp_lrp"].scores, x)
-        times = time_in_turns(actions, bench.turns(9))
-        forward = times.pop("forward")["ms"]
-        rows += [
-            {"model": name, "map": key, "precision": precision, "forward_ms": forward, **row}
-            for key, row in times.items()
         ]
     return rows
 
@@ -339,32 +263,3 @@ def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
         )
         explainer(np.zeros((1, *explainer.input_shape), np.float32))  # compiles
     return explainer
-
-
-TRANSFORMERS = {"DeiT-Tiny": (192, 3, 12), "DeiT-Small": (384, 6, 12), "ViT-B": (768, 12, 12)}
-"""Name -> (width, heads, encoders)."""
-
-PATCH = 16
-
-
-def vision_transformer(width: int, heads: int, depth: int, side: int) -> keras.Model:
-    """A ViT (Dosovitskiy et al. 2021) with a class token, of random weights.
-
-    Tokens have `width` channels, a multiple of the heads; `side` pixels are a multiple of
-    `PATCH`.
-    """
-    keras.utils.set_random_seed(0)
-    layers, tokens = keras.layers, (side // PATCH) ** 2 + 1
-    image = keras.Input((side, side, 3))
-    x = layers.Conv2D(width, PATCH, strides=PATCH)(image)
-    x = layers.ZeroPadding1D((1, 0))(layers.Reshape((tokens - 1, width))(x))
-    x = layers.EinsumDense("btc,cd->btd", (tokens, width), bias_axes="td")(x)
-    for _ in range(depth):
-        y = layers.LayerNormalization(epsilon=1e-6)(x)
-        x = layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(y, y)])
-        y = layers.LayerNormalization(epsilon=1e-6)(x)
-        y = layers.Dense(4 * width, activation="gelu")(y)
-        x = layers.Add()([x, layers.Dense(width)(y)])
-    x = layers.LayerNormalization(epsilon=1e-6)(x)
-    x = layers.Flatten()(layers.Cropping1D((0, tokens - 1))(x))
-    return keras.Model(image, layers.Dense(1000, activation="softmax")(x), name="vit")

@@ -17,7 +17,6 @@ from realtime_lrp.models.gallery import (
     ChannelContents,
     Contents,
     LayerContents,
-    decode_picture,
     encode_picture,
 )
 from realtime_lrp.relevance.concepts.concepts import NEURONS_AT_ONCE, Peaks
@@ -198,7 +197,7 @@ class Making:
 
     Attributes:
       rankings: layer -> what is known of its channels.
-      not_finite: how many were left out because the network computes NaN for them.
+      not_finite: an error for each that was left out because the network computes NaN for it.
     """
 
     def __init__(self, engine: Engine, pictures: Pictures, layers: Sequence[str], side: int = SIDE):
@@ -208,12 +207,10 @@ class Making:
         self.rankings = {
             layer: Ranking(counts[layer], engine.explainer.classes) for layer in layers
         }
-        self.not_finite = 0
+        self.not_finite: list[NotFiniteError] = []
         self._places: list[Place] = []  # of each picture that was looked at, and its thumbnail
         self._thumbnails: list[np.ndarray] = []
-        self._crops: dict[Neuron, bytes] = {}
-        self._crop_thumbnails: dict[Neuron, np.ndarray] = {}
-        self._last_error: NotFiniteError | None = None
+        self._crops: dict[Neuron, tuple[bytes, np.ndarray]] = {}  # encoded, and its thumbnail
 
     @property
     def looked(self) -> int:
@@ -229,7 +226,7 @@ class Making:
         if self.not_finite:
             log.warning(
                 "left out because the network computes NaN or infinity for them: %d",
-                self.not_finite,
+                len(self.not_finite),
             )
 
     def contents(self) -> tuple[Contents, list[bytes]]:
@@ -256,7 +253,7 @@ class Making:
             pictures=self.looked,
             side=self._side,
         )
-        return contents, [self._crops[neuron] for neuron in numbers]
+        return contents, [self._crops[neuron][0] for neuron in numbers]
 
     def _rows(self) -> Iterator[tuple[str, int, list[Neuron]]]:
         """What is shown: for each channel of each layer a relevant row, then an activating one."""
@@ -280,8 +277,8 @@ class Making:
                 self._look_at(batch)
                 progress.step(self.looked, "")
         if not self.looked:
-            if self._last_error:
-                raise self._last_error
+            if self.not_finite:
+                raise self.not_finite[-1]
             if failed := self._pictures.left_out:
                 raise failed[min(failed)]
             raise DamagedInputError("There is no picture in the inputs.")
@@ -298,8 +295,7 @@ class Making:
                 for found in batch:
                     self._look_at([found])
             else:
-                self.not_finite += 1
-                self._last_error = error
+                self.not_finite.append(error)
 
     def _add(self, batch: Sequence[Found]) -> None:
         """Adds a batch to the rankings. Raises NotFiniteError before anything is added."""
@@ -331,8 +327,8 @@ class Making:
 
     def _crops_of(
         self, picture: np.ndarray, neurons: Sequence[Neuron]
-    ) -> Iterator[tuple[Neuron, bytes]]:
-        """Yields the crop of each neuron in one picture, encoded."""
+    ) -> Iterator[tuple[Neuron, tuple[bytes, np.ndarray]]]:
+        """Yields the crop of each neuron in one picture, encoded, and its thumbnail."""
         engine = self._engine
         seen = engine.region(picture.shape[:2]).extract(picture)
         for number, layer in enumerate(self._layers):
@@ -343,7 +339,8 @@ class Making:
                     seen, layer, [one.channel for one in part], [one.position for one in part]
                 )
                 for neuron, relevance in zip(part, maps, strict=True):
-                    yield neuron, encode_picture(crop(seen, relevance, self._side), QUALITY)
+                    shown = crop(seen, relevance, self._side)
+                    yield neuron, (encode_picture(shown, QUALITY), thumbnail_of(shown))
 
     def _row(self, layer: int, channel: int, best: Best, count: int) -> list[Neuron]:
         """What the pictures of a channel show, the best first, without those that are the same.
@@ -361,8 +358,8 @@ class Making:
                 continue
             place = self._places[one["picture"]]
             neuron = Neuron(layer, channel, int(one["position"]), place)
-            thumbnail = self._crop_thumbnail(neuron)
-            if thumbnail is not None:
+            if neuron in self._crops:
+                _, thumbnail = self._crops[neuron]
                 if shown and are_alike(np.stack(shown), thumbnail).any():
                     continue
                 shown.append(thumbnail)
@@ -378,11 +375,3 @@ class Making:
         near = (away[:, 0] == 0) & (np.abs(away[:, 1]) < self._pictures.apart)
         thumbnails = np.stack([self._thumbnails[one] for one in numbers])
         return near | are_alike(thumbnails, self._thumbnails[number])
-
-    def _crop_thumbnail(self, neuron: Neuron) -> np.ndarray | None:
-        """The thumbnail of a crop; None if that is not cut out yet."""
-        if neuron not in self._crop_thumbnails and neuron in self._crops:
-            shown = decode_picture(self._crops[neuron])
-            if shown is not None:
-                self._crop_thumbnails[neuron] = thumbnail_of(shown)
-        return self._crop_thumbnails.get(neuron)

@@ -159,9 +159,6 @@ def temporary(settings: Settings) -> Iterator[Row]:
         yield finding(free)
 
 
-NODES = Path("/dev")
-"""The folder of Linux's camera devices."""
-
 MEASURE_S = 2.0
 """How long a source is read."""
 
@@ -173,9 +170,6 @@ def every_camera(settings: Settings) -> Iterator[Row]:
     nodes = {"0": "the first camera"}
     if cameras.LINUX:
         nodes = cameras.names()
-        for path in sorted(NODES.glob("video[0-9]*")):
-            if not (cameras.SYSTEM / path.name).exists():
-                nodes[str(path)] = "a camera without a name"
     found = False
     for node, name in nodes.items():
         try:

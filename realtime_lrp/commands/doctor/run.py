@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from realtime_lrp.commands.doctor.checks import Check, Mark, Row, failed_row
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.child import module_command
-from realtime_lrp.system.files import temporary_folder
 from realtime_lrp.system.terminal import rendered
 
 log = logging.getLogger(__name__)
@@ -135,33 +134,23 @@ def table(rows: Iterable[Row]) -> list[str]:
 
 def run_group(group: Group, settings: Settings) -> list[Row]:
     """The rows of a group, and one more if its process failed."""
-    command = module_command("realtime_lrp.commands.doctor.run", group.name)
     given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
-    with ExitStack() as stack:
-        environment = dict(os.environ)
-        if group is not SYSTEM:  # which reports the user's folder
-            with suppress(OSError):  # without a folder the child process says so
-                environment["TMPDIR"] = str(stack.enter_context(temporary_folder()))
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is handled by the parent
-                env=environment,
-            )
-        except OSError as error:
-            return [named(group.name, failed_row(group.mark, error, group.advice))]
-        try:
-            output, errors = process.communicate(given, group.timeout_s)
-        except subprocess.TimeoutExpired as late:
-            output, errors = late.stdout or b"", late.stderr or b""
-            failure = f"it did not finish within {group.timeout_s:g} seconds"
-        finally:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):  # it is stuck in the kernel
-                process.wait(1.0)
+    process = subprocess.Popen(
+        module_command("realtime_lrp.commands.doctor.run", group.name),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is handled by the parent
+    )
+    try:
+        output, errors = process.communicate(given, group.timeout_s)
+    except subprocess.TimeoutExpired as late:
+        output, errors = late.stdout or b"", late.stderr or b""
+        failure = f"it did not finish within {group.timeout_s:g} seconds"
+    finally:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it is stuck in the kernel
+            process.wait(1.0)
     lines = [line for line in errors.decode(errors="replace").split("\n") if line.strip()]
     for line in lines:
         log.info("%s: %s", group.name, line)
@@ -174,11 +163,6 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
     if failure:
         rows.append(Row(group.mark, f"failed: {failure}", group.advice, group.name))
     return rows
-
-
-def named(name: str, row: Row) -> Row:
-    """The row of a check of this name."""
-    return msgspec.structs.replace(row, name=name)
 
 
 def check_group() -> None:
@@ -203,13 +187,13 @@ def _rows(group: Group, settings: Settings) -> Iterator[Row]:
     for name, check in group.checks.items():
         try:
             for row in check(settings):
-                yield named(name, row)
+                yield msgspec.structs.replace(row, name=name)
         except Exception as error:
             traceback.print_exc()
             advice = group.advice
             if isinstance(error, ImportError) and "libGL" in str(error):
                 advice = "apt install libgl1, or your system's package of libGL"
-            yield named(name, failed_row(group.mark, error, advice))
+            yield msgspec.structs.replace(failed_row(group.mark, error, advice), name=name)
             if isinstance(error, ImportError):
                 break  # the others need that library too
 

@@ -9,7 +9,7 @@ import gc
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,13 @@ from realtime_lrp.commands.evaluate.metrics import (
     METRICS,
     MeasuredRow,
     Measurement,
-    Stage,
     Values,
     explainer_settings,
 )
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.in_flight import each
-from realtime_lrp.engine.tensorflow import keras, tf
+from realtime_lrp.engine.tensorflow import keras
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
@@ -55,8 +54,7 @@ AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])
 BLUR_SHARE = 1 / 16
 """Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
 
-MAX_STAGES = 6  # of randomisation
-MOST_HALVINGS = 64  # of the weights of the output layer
+MOST_HALVINGS = 64  # of the weights of a randomised output layer
 
 SEED_OFFSET = 90210
 """Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
@@ -69,11 +67,10 @@ log = logging.getLogger(__name__)
 class Evaluation:
     """Measures one network on one set of samples, row by row.
 
-    The engine's Keras model is randomised while `measure` runs, unless `forgetting` is False.
+    `forgetting`: maps are compared with those of randomised copies of the network.
 
     Attributes:
       classes: int [N], the class that is explained of each sample.
-      stages: the stages of randomisation.
     """
 
     def __init__(self, engine: Engine, samples: Samples, seed: int, forgetting: bool = True):
@@ -84,40 +81,36 @@ class Evaluation:
         self._other_has_relevance = probabilities >= LEAST_PROBABILITY
         self._curves = CurveMeter(engine.scores, samples.pictures, self.classes)
         self._on_part: Callable[[], None] = lambda: None  # called after each part of a row
-        self.stages: Sequence[Stage] = ()
+        self._compared = np.arange(min(len(self.classes), COMPARED))
+        self._randomised: Mapping[str, keras.Model] = {}
         if forgetting:
-            self._randomised = RandomisedStages(engine.model, seed)
-            self._present_scores = score_function(engine)
-            self.stages = self._randomised.stages
+            self._randomised = randomised(engine.model, seed, self._knows_classes)
 
     def run(self, names: Sequence[str]) -> Measurement:
         """Measures rows, then chance; rows that cannot be measured are left out and named."""
         rows: list[MeasuredRow] = []
-        parts = -(-len(self.classes) // BATCH) + len(self.stages)
-        done = 0
+        parts = -(-len(self.classes) // BATCH) + len(self._randomised)
         with Progress(1, unit="steps", logged=True) as progress:
             progress.begin("evaluating", (len(names) + 1) * parts)
 
-            def step() -> None:
-                nonlocal done
-                done += 1
-                progress.step(done, name)
+            def begin(number: int, name: str) -> None:
+                steps = count(number * parts + 1)
+                self._on_part = lambda: progress.step(next(steps), name)
 
-            self._on_part = step
             for number, name in enumerate(names):
-                done = number * parts
+                begin(number, name)
                 try:
                     rows.append(self.measure(name))
                 except Error as error:
                     log.warning("%s is left out: %s", name, error)
             if not rows:
                 raise DamagedInputError("No row could be measured. The lines above say why.")
-            done, name = len(names) * parts, CHANCE
+            begin(len(names), CHANCE)
             rows.append(self.chance())
         samples, classes = self._samples, [self._engine.label(index) for index in self.classes]
         return Measurement(
             self._engine.network.name, self._seed, samples.object, samples.names, classes,
-            REPLACED, self.stages, rows,
+            REPLACED, rows,
         )  # fmt: skip
 
     def measure(self, name: str) -> MeasuredRow:
@@ -154,11 +147,13 @@ class Evaluation:
 
         values, curves = self._measured(figures)
         flooded = int(values.pop("flooded").sum())
-        forgetting = self._forgetting(name, np.concatenate(compared))
-        if self.stages:
-            values |= {"last_layer": forgetting[0], "all_layers": forgetting[-1]}
+        for key, model in self._randomised.items():
+            gc.collect()  # frees explainers and their copies of the weights
+            others = self._maps(self._explainer(name, model), name, self._compared)
+            values[key] = measures.spearman(np.concatenate(compared), others)
+            self._on_part()
         of_rules = name in COMPOSITES or name == CONFIGURED
-        return MeasuredRow(name, values, curves, forgetting, flooded if of_rules else 0)
+        return MeasuredRow(name, values, curves, flooded if of_rules else 0)
 
     def chance(self) -> MeasuredRow:
         """What noise would score: the object's share of the area, and a random patch order."""
@@ -171,7 +166,7 @@ class Evaluation:
             return {key: area for key, _ in OF_MAPS} | self._curves.measure(ranks, samples)
 
         values, curves = self._measured(figures)
-        return MeasuredRow(CHANCE, values, curves, np.empty((0, 0)))
+        return MeasuredRow(CHANCE, values, curves)
 
     def faithfulness(self, samples: Sequence[int], arguments: Mapping[str, Any]) -> Values:
         """Deletion, insertion and `GAIN` of LRP with some arguments of `Explainer`."""
@@ -190,11 +185,6 @@ class Evaluation:
         """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
         return self._maps(self._explainer(name), name, np.asarray(samples))
 
-    @property
-    def stride(self) -> tuple[int, int]:
-        """The period of the maps' raster, see `strength`."""
-        return self._engine.explainer.stride
-
     def _measured(
         self, figures: Callable[[np.ndarray], Values]
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
@@ -207,30 +197,19 @@ class Evaluation:
         curves = {key: found[key] for key in CURVES}
         return found | areas(curves), curves
 
-    def _forgetting(self, name: str, maps: np.ndarray) -> np.ndarray:
-        """How similar maps are to those of the randomised network, float64 [stages, n]."""
-        samples = np.arange(len(maps))
-        similarities = np.empty((len(self.stages), len(maps)))
-        for number, stage in enumerate(self.stages):
-            with self._randomised.enter(stage, lambda: self._is_probable(samples)):
-                gc.collect()  # frees explainers and their copies of the weights
-                similarities[number] = measures.spearman(maps, self.maps_of(name, samples))
-            self._on_part()
-        return similarities
-
-    def _is_probable(self, samples: np.ndarray) -> bool:
-        """Whether the model, as it is now, gives the classes enough probability."""
-        scores = self._present_scores(self._samples.pictures[samples])
-        probabilities = scores[np.arange(len(samples)), self.classes[samples]]
+    def _knows_classes(self, model: keras.Model) -> bool:
+        """Whether a model gives the classes that are compared enough probability."""
+        x = self._engine.network.prepare(self._samples.pictures[self._compared])
+        scores = self._engine.variant(model).scores(x)
+        probabilities = scores[self._compared, self.classes[self._compared]]
         return bool(probabilities.min() >= LEAST_PROBABILITY)
 
     def _rng(self, name: str) -> np.random.Generator:
         """The random numbers of a row; they do not depend on which rows were measured before."""
         return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
 
-    def _explainer(self, name: str) -> Explainer:
-        """An explainer of the network as it is now."""
-        return self._engine.variant(target="top1", **explainer_settings(name))
+    def _explainer(self, name: str, model: keras.Model | None = None) -> Explainer:
+        return self._engine.variant(model, target="top1", **explainer_settings(name))
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
         def maps_of(few: np.ndarray) -> np.ndarray:
@@ -337,77 +316,31 @@ def areas(curves: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: AREA_WEIGHTS @ curve for name, curve in curves.items()}
 
 
-class RandomisedStages:
-    """The stages of randomisation of a model, from the output to the input.
+def randomised(
+    model: keras.Model, seed: int, is_probable: Callable[[keras.Model], bool]
+) -> dict[str, keras.Model]:
+    """Copies of a model that have forgotten what the output layer has learnt, and all layers.
 
     The cascading randomisation of Adebayo et al. 2018, "Sanity checks for saliency maps", and of
     Sixt et al. 2020, "When explanations lie": layers get new weights from their own initialisers.
     The large outputs of a randomised network saturate its softmax, and a class of probability 0 has
     no relevance. So the weights of the output layer are halved until every class that is explained
-    is probable enough. That gives each class the same map at half the strength. Where no stage is
-    entered, the model is as before.
+    is probable enough. That gives each class the same map at half the strength.
     """
-
-    def __init__(self, model: keras.Model, seed: int):
-        keras.utils.set_random_seed(SEED_OFFSET + seed)
-        fresh = list(layers_with_weights(keras.models.clone_model(model)))[::-1]
-        self._layers = list(layers_with_weights(model))[::-1]
-        self._trained = [layer.get_weights() for layer in self._layers]
-        self._fresh = [layer.get_weights() for layer in fresh]
-        numbers = np.unique(np.linspace(1, len(self._layers), MAX_STAGES).round().astype(int))
-        self.stages = [Stage(int(count), self._layers[count - 1].name) for count in numbers]
-        self._halvings: dict[Stage, int] = {}
-
-    @contextmanager
-    def enter(self, stage: Stage, is_probable: Callable[[], bool]) -> Iterator[None]:
-        """Randomises the model as far as a stage says; leaving the context undoes it.
-
-        `is_probable`, whether the model as it is gives the classes enough probability, is asked the
-        first time that a stage is entered.
-        """
-        layers = self._layers[: stage.layers]
-        try:
-            for layer, weights in zip(layers, self._fresh, strict=False):
-                layer.set_weights(weights)
-            if stage in self._halvings:
-                self._weaken(self._halvings[stage])
-            else:
-                self._halvings[stage] = self._weaken_until(is_probable)
-            yield
-        finally:
-            for layer, weights in zip(layers, self._trained, strict=False):
-                layer.set_weights(weights)
-
-    def _weaken_until(self, is_probable: Callable[[], bool]) -> int:
-        """Halves the weights of the output layer until it suffices; returns how often."""
-        for halvings in range(MOST_HALVINGS):
-            if is_probable():
-                return halvings
-            self._weaken(1)
-        return MOST_HALVINGS
-
-    def _weaken(self, halvings: int) -> None:
-        output = self._layers[0]
-        output.set_weights([weights / 2**halvings for weights in output.get_weights()])
-
-
-def score_function(engine: Engine) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns a function from pictures to scores, float32 [N, classes], of the model as it is.
-
-    It runs the Keras model alone, so that it follows when the weights change.
-    """
-    network, model = engine.network, engine.model
-    picture = tf.TensorSpec([None, *engine.explainer.input_shape], tf.float32)
-    forward = tf.function(lambda x: model(x, training=False)).get_concrete_function(picture)
-    blank = network.prepare(np.zeros((1, *engine.explainer.input_shape[:2], 3), np.uint8))
-    expected, outputs = engine.explainer.scores(blank), forward(blank)
-    is_logits = np.abs(tf.nn.softmax(outputs) - expected).max() < np.abs(outputs - expected).max()
-
-    def scores(pictures: np.ndarray) -> np.ndarray:
-        outputs = forward(network.prepare(pictures))
-        return (tf.nn.softmax(outputs) if is_logits else outputs).numpy()
-
-    return scores
+    keras.utils.set_random_seed(SEED_OFFSET + seed)
+    copies = {key: keras.models.clone_model(model) for key in ("all_layers", "last_layer")}
+    fresh = [layer.get_weights() for layer in layers_with_weights(copies["all_layers"])]
+    for key, copy in copies.items():
+        copy.set_weights(model.get_weights())  # a Normalization keeps its own
+        layers = [*layers_with_weights(copy)]
+        forgetful = slice(-1, None) if key == "last_layer" else slice(None)
+        for layer, weights in zip(layers[forgetful], fresh[forgetful], strict=True):
+            layer.set_weights(weights)
+        for _ in range(MOST_HALVINGS):
+            if is_probable(copy):
+                break
+            layers[-1].set_weights([weights / 2 for weights in layers[-1].get_weights()])
+    return copies
 
 
 def layers_with_weights(model: keras.Model) -> Iterator[keras.Layer]:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -93,13 +93,6 @@ Values = Mapping[str, np.ndarray]
 `last_layer` and `all_layers` are measured on fewer samples than the other figures."""
 
 
-class Stage(NamedTuple):
-    """A stage of randomisation: how many layers, and the one that is nearest to the input."""
-
-    layers: int
-    down_to: str
-
-
 @dataclass(frozen=True)
 class MeasuredRow:
     """Everything that was measured of one composite or method, or of chance."""
@@ -108,9 +101,6 @@ class MeasuredRow:
     values: Values
     # "deletion" and "insertion" -> float64 [points, N], the probability of each sample's class
     curves: Mapping[str, np.ndarray]
-    # float64 [stages, n], how similar the maps of the first n samples are to those of the trained
-    # network; no stages where this was not measured
-    forgetting: np.ndarray
     flooded: int = 0  # how many maps explain nothing, because relevance grew too much
 
 
@@ -124,7 +114,6 @@ class Measurement:
     samples: Sequence[str]  # the name of each; all differ
     classes: Sequence[str]  # the explained class of each
     patches_taken: np.ndarray  # int [points], how many are replaced at each point of the curves
-    stages: Sequence[Stage]  # none where they were not measured
     rows: Sequence[MeasuredRow]
 
     @property

@@ -4,8 +4,7 @@ Every file is made from what was measured; equal measurements give equal files.
 """
 
 import csv
-import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,7 @@ from realtime_lrp.commands.evaluate.metrics import (
 )
 from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter_plot
 from realtime_lrp.config.provenance import Provenance, figures_json
-from realtime_lrp.errors import OutputError
 from realtime_lrp.relevance.maps.account import FLOOD, flood_advice
-from realtime_lrp.system.files import atomic_folder, check_folder
 from realtime_lrp.system.terminal import new_table, rendered
 from realtime_lrp.video.pictures import write_picture
 
@@ -75,7 +72,6 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         "object": measurement.object,
         "patches_taken": measurement.patches_taken.tolist(),
         "resamples": RESAMPLES,
-        "forgetting": [stage._asdict() for stage in measurement.stages],
         "metrics": {key: metric.described() for key, metric in METRICS.items()},
         "rows": [*rows.values()],
         "pairs": pairs,
@@ -97,9 +93,7 @@ def _row(row: MeasuredRow) -> dict[str, Any]:
     means = {figure: _mean(values) for figure, values in row.values.items()}
     counts = {figure: int((~np.isnan(values)).sum()) for figure, values in row.values.items()}
     found = {"name": row.name, **means, **curves, "n": counts, "intervals": {}, "from_best": {}}
-    if "other_class" in means:
-        found |= {"forgetting": [_mean(one) for one in row.forgetting], "flooded": row.flooded}
-    return found
+    return found | ({"flooded": row.flooded} if "other_class" in means else {})
 
 
 def _mean(values: np.ndarray) -> float | None:
@@ -198,40 +192,25 @@ def _cell(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> str:
     return text + ("*" if is_tied(row, key, report) else " ")
 
 
-def check_report_folder(folder: Path, overwrite: bool, names: Collection[str] = FILES) -> None:
-    """Refuses a folder that cannot be made, before any work is done.
-
-    A folder with other files than `names` is not replaced either.
-    """
-    parent = folder.absolute().parent
-    if not parent.is_dir():
-        raise OutputError(f"There is no folder {str(parent)!r} to make {folder.name!r} in.")
-    if not os.access(parent, os.W_OK):
-        raise OutputError(f"The folder {str(parent)!r} is not writable.")
-    check_folder(folder, overwrite, names)
-
-
-def write_report_folder(
+def write_report(
     folder: Path,
     measurement: Measurement,
     report: Mapping[str, Any],
     examples: np.ndarray,
     made: Provenance,
-    overwrite: bool,
 ) -> None:
-    """Writes the files of `FILES`; the folder appears when all are complete.
+    """Writes the files of `FILES` into a folder.
 
     `report` is the measurement's `summary`, `examples` a picture.
     """
     provenance = made.as_json()
     title = f"{report['network']}, {pictures_in_words(report)}"
-    with atomic_folder(folder, overwrite, FILES) as part:
-        (part / REPORT_FILE).write_text(figures_json(report, made))
-        write_photos_csv(part / "photos.csv", measurement)
-        (part / "table.tex").write_text(latex_table(report))
-        save_plot(curves_plot(title, measurement), part / "curves", provenance)
-        save_plot(scatter_plot(title, report["rows"]), part / "scatter", provenance)
-        write_picture(part / "examples.png", examples, description=provenance)
+    (folder / REPORT_FILE).write_text(figures_json(report, made))
+    write_photos_csv(folder / "photos.csv", measurement)
+    (folder / "table.tex").write_text(latex_table(report))
+    save_plot(curves_plot(title, measurement), folder / "curves", provenance)
+    save_plot(scatter_plot(title, report["rows"]), folder / "scatter", provenance)
+    write_picture(folder / "examples.png", examples, description=provenance)
 
 
 def write_photos_csv(path: Path, measurement: Measurement) -> None:

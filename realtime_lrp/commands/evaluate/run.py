@@ -1,7 +1,7 @@
 """`evaluate`: measures, and writes the table, the JSON file and the picture."""
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,13 +11,7 @@ import numpy as np
 from realtime_lrp.commands.evaluate.measuring import Evaluation
 from realtime_lrp.commands.evaluate.metrics import CHANCE, rows_to_measure
 from realtime_lrp.commands.evaluate.plots import SHOWN, Captions, best_and_worst, map_sheet
-from realtime_lrp.commands.evaluate.report import (
-    FILES,
-    check_report_folder,
-    summary,
-    table_lines,
-    write_report_folder,
-)
+from realtime_lrp.commands.evaluate.report import FILES, summary, table_lines, write_report
 from realtime_lrp.commands.evaluate.samples import (
     Samples,
     check_labels,
@@ -27,17 +21,16 @@ from realtime_lrp.commands.evaluate.samples import (
 )
 from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.realtime.stats import write_figures
-from realtime_lrp.system.files import check_output
+from realtime_lrp.system.files import atomic_folder, check_output
 from realtime_lrp.video.pictures import write_picture
 
 DRAWN_PICTURES = 60
 """How many drawn pictures are used unless --count says otherwise: four of each symbol."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,24 +51,43 @@ class EvaluateOptions:
     search: int | None = None  # composites to try instead of measuring the known ones
 
 
-def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
-    """Measures every composite and method, or searches for a composite; returns lines to print.
+def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
+    """Measures every composite and method, or searches for a composite; yields lines to print.
 
     The method and the target of the configuration are not used.
     """
-    if options.output:
-        files = SEARCH_FILES if options.search else FILES
-        check_report_folder(options.output, options.overwrite, files)
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
     _check_options(options)
     names = rows_to_measure(config, options.only)
-    engine, samples = _load(config, options)
-    made = engine.provenance()  # every row has its own method, every picture its class
-    made = msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
-    if options.search:
-        wanted = options.search, options.seed, options.output, options.overwrite
-        return run_search(engine, samples, *wanted, made)
+    interrupted = None
+    with ExitStack() as stack:
+        folder = None
+        if options.output:  # begun now: one that cannot be made costs no time
+            files = SEARCH_FILES if options.search else FILES
+            folder = stack.enter_context(atomic_folder(options.output, options.overwrite, files))
+        engine, samples = _load(config, options)
+        made = engine.provenance()  # every row has its own method, every picture its class
+        made = msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
+        if options.search:
+            wanted = options.search, options.seed, folder, made
+            lines, interrupted = run_search(engine, samples, *wanted)
+        else:
+            lines = _measure(engine, samples, names, options, folder, made)
+    yield from lines
+    if interrupted:
+        raise interrupted
+
+
+def _measure(
+    engine: Engine,
+    samples: Samples,
+    names: list[str],
+    options: EvaluateOptions,
+    folder: Path | None,
+    made: Provenance,
+) -> list[str]:
+    """Measures the rows, writes what is asked for, and returns the table."""
     if options.only is None:
         names = [name for name in names if name not in engine.explainer.unsuited]
     evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
@@ -87,16 +99,15 @@ def run(config: Config, options: EvaluateOptions) -> Iterable[str]:
     def sheet(chosen: list[int], captions: Captions | None = None) -> np.ndarray:
         shown = [row.name for row in measurement.rows if row.name != CHANCE]
         maps = {name: evaluation.maps_of(name, chosen) for name in shown}
-        return map_sheet(config, samples.pictures[chosen], maps, evaluation.stride, captions)
+        pictures, stride = samples.pictures[chosen], engine.explainer.stride
+        return map_sheet(engine.config, pictures, maps, stride, captions)
 
-    if options.output:
-        examples = sheet(*best_and_worst(measurement))
-        folder, overwrite = options.output, options.overwrite
-        write_report_folder(folder, measurement, report, examples, made, overwrite)
+    if folder:
+        write_report(folder, measurement, report, sheet(*best_and_worst(measurement)), made)
     if options.picture:
         first = sheet([*range(min(SHOWN, len(samples.names)))])
         write_picture(options.picture, first, options.overwrite, made.as_json())
-    return table_lines(report, config.lrp.absorb_bias)
+    return table_lines(report, engine.config.lrp.absorb_bias)
 
 
 def _check_options(options: EvaluateOptions) -> None:

@@ -23,10 +23,10 @@ from axe_playwright_python.sync_playwright import Axe
 from galleries import gallery_file, gallery_of
 from playwright.sync_api import expect, sync_playwright
 from program import start
-from served import TOKEN, StandIn, serving_pages
+from served import TOKEN, Role, StandIn, serving_pages
 
 from realtime_lrp import config
-from realtime_lrp.commands.serve.messages import join_message
+from realtime_lrp.commands.serve.messages import Hold, join_message
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -636,6 +636,50 @@ def test_pictures_of_another_gallery_replace_the_former_ones(visit):
             served.exchange.say("concepts", join_message({**fields, "few": few}, b""))
             until(page, lambda few=few: page.evaluate(width) == 100 * few)
         page.context.close()
+
+
+def test_buttons_of_a_lesson_are_held_or_tapped(visit):
+    """The server hears of one until it is let go, or tapped again; who watches has none."""
+    classes = [["1", "cup", 7], ["0", "nothing", 0]]
+    lesson = {"classes": classes, "shown": "cup", "doing": "", "last": "cup"}
+    news = {
+        "type": "news", "look": {}, "text_size": "medium", "right": [], "left": [], "maps": 1,
+        "notice": "", "timeline": None, "frozen": False, "loading": "", "lesson": lesson,
+    }  # fmt: skip
+    with serving_pages() as served:
+        served.exchange.say("news", json.dumps(news))
+        address = f"http://127.0.0.1:{served.port}/?token="
+        page = visit(address + TOKEN, **PHONE)
+        watcher = visit(address + served.tokens[Role.WATCH], **PHONE)
+        expect(watcher.locator("#lesson")).to_be_hidden()
+        cup, nothing = page.locator("#lesson li button").all()
+        expect(cup).to_have_attribute("aria-pressed", "true")
+        expect(cup).to_have_text("1cup7")
+
+        def hears(*keys):
+            def heard():
+                served.messages.clear()
+                page.wait_for_timeout(500)  # longer than a tap, and than between two messages
+                return [*{one.key for one in served.messages if isinstance(one, Hold)}] == [*keys]
+
+            until(page, heard)
+
+        cup.tap()
+        hears("1")
+        nothing.tap()
+        hears("0")
+        nothing.tap()
+        hears()
+        nothing.hover()
+        page.mouse.down()
+        hears("0")
+        page.mouse.up()
+        hears()
+        page.keyboard.down("1")
+        hears("1")
+        page.keyboard.up("1")
+        page.tap("#lesson [data-key=BackSpace]")
+        until(page, lambda: served.messages and served.messages[-1].key == "BackSpace")
 
 
 @pytest.mark.release

@@ -16,7 +16,7 @@ from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.teaching import CHANGES, Lesson
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.teacher import Teacher
-from realtime_lrp.realtime.viewer.events import KeyPressed
+from realtime_lrp.realtime.viewer.events import Held, KeyPressed
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.video.sources import open_source
 
@@ -63,6 +63,31 @@ def test_a_held_key_ends_when_it_is_released():
     press(teacher, ("1", 10), ("1", 10.5), ("1", 10.54), ("1", 10.58))
     assert taken(teacher, 10.8, 1) == "cup"
     assert taken(teacher, 10.9, 1) == ""
+
+
+def test_two_people_at_once_lose_nothing():
+    """Who comes later is told so; the same button helps, and is on its own once the first goes."""
+    teacher = teacher_of("cup", "pen")
+    hold(teacher, ("1", "ann", 10), ("2", "bob", 10.05), ("BackSpace", "bob", 10.1))
+    assert [one.text for one in teacher.news] == 2 * [
+        "somebody else shows cup: wait until they are done"
+    ]
+    hold(teacher, ("1", "bob", 10.15), ("1", "ann", 10.2), ("2", "bob", 10.3))
+    assert taken(teacher, 10.4, 3) == "cup"
+    assert taken(teacher, 10.51, 1) == ""  # nothing came from ann since 10.2
+    hold(teacher, ("2", "bob", 10.6))
+    assert taken(teacher, 10.61, 2) == "pen"
+    press(teacher, ("1", 10.7))  # in the window
+    assert taken(teacher, 10.8, 2) == "pen"
+    assert teacher.fields() == {
+        "classes": [("1", "cup", 3), ("2", "pen", 4), ("0", "nothing", 0)],
+        "shown": "pen", "doing": "", "last": "pen",
+    }  # fmt: skip
+
+
+def hold(teacher, *holds):
+    for key, by, now in holds:
+        assert teacher.takes(Held(key, by, time=now))
 
 
 def test_showings_are_undone_and_classes_taken_away():

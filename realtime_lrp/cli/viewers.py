@@ -22,6 +22,7 @@ from realtime_lrp.cli.options import (
     OVERWRITE,
     PAGE,
     PATH,
+    SERVE,
     STATS,
     ConfigFile,
     Number,
@@ -88,7 +89,7 @@ def demo(
 @STATS
 @option("--record FILE", "record what is shown (.mp4, .mov, .mkv)")
 @OVERWRITE
-@option("--serve", "also show it as a web page, as serve does", name="with_page")
+@SERVE
 @NEW_TOKEN
 @configured(
     "--source", *EXPLAIN, "--also-model", "--follow", "--display", "--lecture", *PAGE, "--concepts",
@@ -109,10 +110,7 @@ def live(
     its end. Press h in the window to find all commands. With --serve the web page shows and
     controls the same view; its address is printed.
     """
-    of_page = [name for name in PAGE if settings.origins[config.OPTIONS[name]] == name]
-    wrong = [*of_page, *["--new-token"] * new_token]
-    if wrong and not with_page:
-        raise UsageError(f"{wrong[0]} belongs to the web page. Add --serve, or leave it out.")
+    _check_page(settings, with_page, new_token)
     from realtime_lrp.commands.live.run import run
 
     print_lines(
@@ -121,6 +119,13 @@ def live(
             serves=with_page, new_token=new_token,
         )
     )  # fmt: skip
+
+
+def _check_page(settings: config.Settings, with_page: bool, new_token: bool) -> None:
+    of_page = [name for name in PAGE if settings.origins[config.OPTIONS[name]] == name]
+    wrong = [*of_page, *["--new-token"] * new_token]
+    if wrong and not with_page:
+        raise UsageError(f"{wrong[0]} belongs to the web page. Add --serve, or leave it out.")
 
 
 @cli.command()
@@ -153,6 +158,8 @@ def serve(
     "taught; default: 1,2,3",
 )
 @option("--keep FOLDER", "live: keep the pictures in this folder")
+@SERVE
+@NEW_TOKEN
 @DURATION
 @option(
     "--every SECONDS",
@@ -164,16 +171,23 @@ def serve(
 @OVERWRITE
 @configured(
     "--model", "--weights", "--preprocess", "--source", "--method", "--composite",
-    "--target", "--mirror", "--colormap", "--opacity", "--display",
+    "--target", "--mirror", "--colormap", "--opacity", "--display", *PAGE,
 )  # fmt: skip
 def teach(
-    settings: config.Settings, folder: Path | None, output: Path, overwrite: bool, **options: Any
+    settings: config.Settings,
+    folder: Path | None,
+    output: Path,
+    overwrite: bool,
+    with_page: bool,
+    new_token: bool,
+    **options: Any,
 ) -> None:
     """Teach a network a few things of your own.
 
     Live: hold the key of a thing, 1 to 9, while you show it, and 0 for the empty scene; BackSpace
-    undoes the last showing, Delete takes its class away. FOLDER has a subfolder of pictures and
-    recordings for each thing; one called "nothing" shows the empty scene.
+    undoes the last showing, Delete takes its class away. With --serve the page has a button for
+    each. FOLDER has a subfolder of pictures and recordings for each thing; one called "nothing"
+    shows the empty scene.
 
     A dense layer is trained on the features of --model: mobilenet_v2 where its weights are there,
     else shapes. Every command takes the file; with --model FILE a live lesson goes on where that
@@ -182,9 +196,11 @@ def teach(
     if output.suffix != ".keras":
         raise UsageError(f"{str(output)!r} has another ending. Expected a name such as mine.keras.")
     useless = ("classes", "keep", "duration") if folder else ("every", "seed", "json")
-    if wrong := [name for name in useless if options[name] is not None]:
+    wrong = [name for name in useless if options[name] is not None]
+    if wrong := [*wrong, *["serve"] * bool(folder and with_page)]:
         how = "with" if folder else "without"
         raise UsageError(f"--{wrong[0]} has no effect {how} FOLDER. Leave it out.")
+    _check_page(settings, with_page, new_token)
     from realtime_lrp.config.applications import APPLICATIONS
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -198,7 +214,8 @@ def teach(
         print_lines(from_folder(chosen, folder, output, overwrite, **given))
     else:
         with _exit_0_if_stopped():
-            print_lines(live(chosen, output, overwrite, **given))
+            page: dict[str, Any] = {"serves": with_page, "new_token": new_token}
+            print_lines(live(chosen, output, overwrite, **given, **page))
 
 
 def _hash_pin(context: click.Context, _: click.Parameter, asked: bool) -> None:

@@ -40,6 +40,8 @@ def live(
     classes: str | None = None,
     keep: Path | None = None,
     duration: float | None = None,
+    serves: bool = False,
+    new_token: bool = False,
 ) -> list[str]:
     """Runs the viewer; returns its lines, and one for the network that was written.
 
@@ -50,11 +52,13 @@ def live(
     check_output(output, overwrite or same_file(output, model))
     lesson, taught = begin_lesson(model, classes), list[str]()
 
-    def save(engine: Engine, lesson: Lesson) -> None:
+    def save(engine: Engine, lesson: Lesson) -> str:
         write(output, engine, lesson, overwrite=True)
         taught[:] = lesson.classes
+        return output.name
 
-    lines = run_live(config, duration, teach=partial(Teacher, lesson, save=save, keep=keep))
+    teach = partial(Teacher, lesson, save=save, keep=keep)
+    lines = run_live(config, duration, serves=serves, new_token=new_token, teach=teach)
     if not taught:
         return [*lines, "nothing was written: show at least two things"]
     return [*lines, f"{len(taught)} classes: {', '.join(taught)} -> {output}"]

@@ -1,26 +1,28 @@
 """Teaches while the view goes on: takes pictures of what is shown, trains, exchanges the network.
 
-All work is done in a thread of its own. Of at most `MOST` pictures the features are kept, and of
-the last ones of each showing the pictures.
+A thread takes pictures, another one trains, so that the next thing can be shown meanwhile. Of at
+most `MOST` pictures the features are kept, and of the last ones of each showing the pictures.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, what_it_learnt
 from realtime_lrp.errors import Error, first_line
-from realtime_lrp.models.teaching import NOTHING, Features, Lesson, Showing
+from realtime_lrp.models.teaching import FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item, Slot
-from realtime_lrp.realtime.viewer.events import Chosen, Event, KeyPressed, NoticeGiven
+from realtime_lrp.realtime.viewer.events import Chosen, Event, Held, KeyPressed, NoticeGiven
 from realtime_lrp.video.pictures import write_picture
 
 EVERY_S = 0.1  # between two pictures that are taken
@@ -37,13 +39,13 @@ log = logging.getLogger(__name__)
 class Teacher:
     """Takes pictures of the class that is shown, and trains after each showing.
 
-    `save` writes a network; `keep` is a folder for the pictures, by class. `failure` is why the
-    network is not written.
+    `save` writes a network and returns the file's name; `keep` is a folder for the pictures, by
+    class. `failure` is why the network is not written.
     """
 
     def __init__(
         self, lesson: Lesson, frames: Slot[np.ndarray], relevance: RelevanceThread,
-        save: Callable[[Engine, Lesson], object],
+        save: Callable[[Engine, Lesson], str],
         keep: Path | None = None,
     ):  # fmt: skip
         self.lesson = lesson
@@ -51,7 +53,7 @@ class Teacher:
         self._frames, self._relevance, self._save, self._keep = frames, relevance, save, keep
         self.keys = {"0" if name == NOTHING else str(number): name
                      for number, name in enumerate(lesson.classes, 1)}  # fmt: skip
-        self._shown = self._doing = ""  # the class that is shown; what goes on
+        self._shown = self._by = self._doing = ""  # the class that is shown, by whom; what goes on
         self._pressed = 0.0  # when its key came last
         self._held = self._changed = False
         self.news: deque[Event] = deque()  # what happened, for the view
@@ -69,55 +71,82 @@ class Teacher:
     def takes(self, event: Event) -> bool:
         """Takes a key of a class, undo or forget; False for other events.
 
-        A key that is pressed shortly begins a showing and ends it when it is pressed again; one
-        that is held ends it when it is released.
+        A key of the window that is pressed shortly begins a showing and ends it when it is pressed
+        again; one that is held ends it when it is released, as a page's button does. While somebody
+        shows a thing, nobody else can show, undo or forget another one.
         """
-        key, lesson = event.key if isinstance(event, KeyPressed) else "", self.lesson
+        key = event.key if isinstance(event, KeyPressed | Held) else ""
+        if key not in (*self.keys, UNDO, FORGET):
+            return False
+        by = event.by if isinstance(event, Held) else ""
         with self._lock:
-            if key in self.keys:
-                self._show(self.keys[key], event.time)
-            elif key in (UNDO, FORGET) and lesson.showings:
-                last = lesson.showings.pop().number
-                if key == FORGET:
-                    lesson.showings = [one for one in lesson.showings if one.number != last]
-                self._shown, self._changed = "", True
-        return key in (*self.keys, UNDO, FORGET)
+            if self._shown and by != self._by:
+                if self.keys.get(key) != self._shown:
+                    told = f"somebody else shows {self._shown}: wait until they are done"
+                    self.news.append(NoticeGiven(told))
+            elif key in self.keys:
+                self._show(self.keys[key], by, event.time)
+            elif self.lesson.showings:
+                self._take_back(all_of_class=key == FORGET)
+        return True
 
-    def _show(self, name: str, now: float) -> None:
+    def _show(self, name: str, by: str, now: float) -> None:
         again, self._pressed = now - self._pressed < HELD_S, now
         if name != self._shown:
-            self._shown, self._held, self._changed = name, False, True
+            self._shown, self._by, self._held, self._changed = name, by, bool(by), True
             self.lesson.showings.append(Showing(self.lesson.classes.index(name)))
         elif again:
             self._held = True
         else:
             self._shown = ""
 
+    def _take_back(self, all_of_class: bool) -> None:
+        lesson = self.lesson
+        last = lesson.showings.pop().number
+        if all_of_class:
+            lesson.showings = [one for one in lesson.showings if one.number != last]
+        self._shown, self._changed = "", True
+
     def status(self) -> str:
         """A line: how many pictures each class has, and what goes on."""
-        pairs = zip(self.keys.items(), self.lesson.counts(), strict=True)
-        classes = [f"{key} {name}: {count}" for (key, name), count in pairs]
+        fields = self.fields()
+        classes = [f"{key} {name}: {count}" for key, name, count in fields["classes"]]
         return "   ".join([*classes, f"taking {self._shown}" if self._shown else self._doing])
+
+    def fields(self) -> dict[str, Any]:
+        """The same for a page: key, name and count of each class; what is shown, and was last."""
+        pairs = zip(self.keys.items(), self.lesson.counts(), strict=True)
+        classes = [(key, name, count) for (key, name), count in pairs]
+        numbers = [one.number for one in self.lesson.showings[-1:]]
+        last = self.lesson.classes[numbers[0]] if numbers else ""
+        return {"classes": classes, "shown": self._shown, "doing": self._doing, "last": last}
 
     def _run(self) -> None:
         features: Features | None = None
-        number = 0
+        number, learning = 0, threading.Thread()
         while not self._stop.wait(IDLE_S):
             if not (engine := self._relevance.engine):
                 continue
-            try:
+            with self._errors_told():
                 features = features or Features(replace(engine.network, model=engine.model))
                 showing = self._present(time.monotonic())
                 if showing and (frame := self._frames.newest(number)):
                     number = frame.number
                     self._take(features, showing, frame)
-                elif not showing and self._changed:
+                elif not showing and self._changed and not learning.is_alive():
                     self._changed = False
-                    self._learn(features)
-            except Exception as error:
-                log.error("teaching failed: %s", first_line(error))
-                self.news.append(NoticeGiven(first_line(error)))
-            self._doing = ""
+                    learning = threading.Thread(target=self._learn, args=(features,), daemon=True)
+                    learning.start()
+        if learning.is_alive():
+            learning.join()
+
+    @contextmanager
+    def _errors_told(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            log.error("teaching failed: %s", first_line(error))
+            self.news.append(NoticeGiven(first_line(error)))
 
     def _present(self, now: float) -> Showing | None:
         """The showing that goes on; None while nothing is shown."""
@@ -141,12 +170,21 @@ class Teacher:
         self._stop.wait(max(0.0, EVERY_S - IDLE_S - (time.monotonic() - begun)))
 
     def _learn(self, features: Features) -> None:
-        """Trains, lets the view go over to the new network, says what it learnt, writes it."""
+        self._doing = "learning"
+        done = ""
+        with self._errors_told():
+            done = self._train(features)
+        self._doing = done
+
+    def _train(self, features: Features) -> str:
+        """Trains, lets the view go over to the new network, says what it learnt, saves it."""
+        said = [f"{name} has {count} pictures: {FEWEST} are needed"
+                for name, count in zip(self.lesson.classes, self.lesson.counts(), strict=True)
+                if 0 < count < FEWEST]  # fmt: skip
         lesson, relevance = self.lesson.complete(), self._relevance
         if len(lesson.classes) < 2:
-            self.news.append(NoticeGiven("show another thing: press its key"))
-            return
-        self._doing = "learning"
+            self.news.append(NoticeGiven("\n".join([*said, "show another thing as well"])))
+            return ""
         kernel, bias = lesson.train()
         engine, choice, cache = relevance.engine, relevance.choice, relevance.engine_cache
         assert engine and cache
@@ -156,13 +194,14 @@ class Teacher:
         if known != engine.network.labels:
             self.news.append(Chosen("target", "top1"))
         right, asked = np.sum(lesson.right(kernel, bias), axis=0).tolist()
-        said = [f"learnt: right on {right} of the last {asked} pictures", *lesson.advices()]
+        said = [f"learnt: right on {right} of the last {asked} pictures", *said, *lesson.advices()]
         for name, look in what_it_learnt(engine, lesson.pictures_aside()).items():
             said.append(f"{name}: {SENTENCES[look.verdict]} ({look.relevance:.0%})")
         self.news.append(NoticeGiven("\n".join(said)))
         try:
-            self._save(engine, lesson)
+            saved = self._save(engine, lesson)
             self.failure = None
         except Error as error:
             self.failure = error
             raise
+        return f"saved in {saved}" if saved else ""

@@ -109,7 +109,10 @@ def run(
         report = partial(_report, view, stats)
         stack.callback(report)  # last, when all parts have ended
         stack.callback(saver.finish)
-        page = pages(config.serve, view, partial(snapshot_of, view), new_token) if pages else None
+        page = None
+        if pages:
+            kept = partial(snapshot_of, view)
+            page = pages(config.serve, view, kept, new_token, teacher)
         loop = Loop(view, saver, sources, shown, page, teacher)
         stack.enter_context(capture)
         loop.show_card()
@@ -240,7 +243,8 @@ class Loop:
         """Sends events to the state, then carries out the commands."""
         view = self._view
         for event in events:
-            if view.state.menu or not (self._teacher and self._teacher.takes(event)):
+            typed = view.state.menu and isinstance(event, KeyPressed)
+            if typed or not (self._teacher and self._teacher.takes(event)):
                 self._due += view.send(event)
         self._sources.mirror = view.state.mirror
         if view.first.scene:  # nothing can be saved before something is shown

@@ -82,7 +82,14 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
     cover: bool = True
 
 
-Message = Shown | Do | Choice | Stroke
+class Hold(msgspec.Struct, tag="hold", frozen=True):
+    """The button of a key of a lesson is down; `by` tells pages apart."""
+
+    key: Name
+    by: Name
+
+
+Message = Shown | Do | Choice | Stroke | Hold
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # of a picture of a visitor's camera, which comes as it is, as JPEG
@@ -112,6 +119,8 @@ def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
             return command_event(command, time.monotonic()) if command else None
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover)
+        case Hold(key, by):
+            return events.Held(key, by)
         case Choice(what, value):
             checked = _checked(what, value, relevance)
             return None if checked is None else events.Chosen(what, checked)
@@ -177,8 +186,8 @@ def view_message(jpeg: bytes, latency_ms: float) -> bytes:
     return VIEW + LATENCY.pack(min(round(10 * latency_ms), 2**32 - 1)) + jpeg
 
 
-def news(view: View) -> str:
-    """What the page shows at this moment."""
+def news(view: View, lesson: dict[str, Any] | None) -> str:
+    """What the page shows at this moment; `lesson` is `Teacher.fields`, None without one."""
     state, choice, relevance = view.state, view.state.choice, view.first.relevance
     return msgspec.json.encode(
         {
@@ -199,6 +208,7 @@ def news(view: View) -> str:
             "notice": view.first.passing(state),
             "trouble": view.capture.trouble,
             "loading": relevance.doing if relevance.engine_cache is None else "",
+            "lesson": lesson,
             "maps": round(view.first.rates.maps.rate(), 1),
         }
     ).decode()

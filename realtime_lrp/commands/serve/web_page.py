@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -49,13 +50,15 @@ log = logging.getLogger(__name__)
 class WebPage:
     """Shows a view: listens from the start on, answers while it is entered.
 
-    `snapshot` keeps what is shown; `new` makes other token and certificate.
+    `snapshot` keeps what is shown; `new` makes other token and certificate; `teacher` is the
+    `Teacher` of a lesson, whose module imports TensorFlow.
     """
 
     def __init__(
-        self, serve: Serve, view: View, snapshot: Callable[[], Snapshot | None], new: bool
-    ):
-        self._view, self._relevance = view, view.first.relevance
+        self, serve: Serve, view: View, snapshot: Callable[[], Snapshot | None], new: bool,
+        teacher: Any = None,
+    ):  # fmt: skip
+        self._view, self._relevance, self._teacher = view, view.first.relevance, teacher
         self._exchange = Exchange()
         tokens = Tokens(read_token(serve.token_file, new))
         with ExitStack() as stack:
@@ -77,6 +80,7 @@ class WebPage:
         self._concepts_due = 0.0
         self._artist = SplitArtist()
         self._boxes: tuple[Box, ...] = ()
+        self._offered: tuple[str, ...] | None = None  # classes that pages know of
         self._is_new = False  # whether something was drawn that is not published
         self._news_due = 0.0
         self._ended = False
@@ -140,9 +144,10 @@ class WebPage:
         self._news_due = now + (NEWS_S if exchange.view_watched else UNWATCHED_NEWS_S)
         if not exchange.watched:
             return
-        exchange.say("news", news(view))
+        exchange.say("news", news(view, self._teacher and self._teacher.fields()))
         answer = view.state.answer
-        if answer and not exchange.said["choices"]:
+        if answer and answer.labels != self._offered:
+            self._offered = answer.labels
             exchange.say("choices", choices(view.state, answer))
 
     def _publish_concepts(self, now: float) -> None:

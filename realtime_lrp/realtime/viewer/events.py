@@ -28,6 +28,14 @@ class KeyPressed(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class Held(Event):
+    """A button of a lesson is held on a page, see `Teacher`; it comes until that is released."""
+
+    key: str
+    by: str  # tells people apart
+
+
+@dataclass(frozen=True, eq=False)
 class ActionChosen(Event):
     """An action, by a name out of `view.keys.COMMANDS`."""
 

@@ -99,6 +99,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return _choice_refused(state, event)
         case events.NoticeGiven(text):
             return state.with_notice(text, now)
+        case events.Held():  # a page that has been open since an earlier lesson
+            return state
     raise TypeError(type(event))
 
 

@@ -3,6 +3,7 @@
 import { openCamera, whyNoCamera } from "./camera.js";
 import { conceptRows } from "./concepts.js";
 import { made, showBlocks } from "./figures.js";
+import { lessonButtons } from "./lesson.js";
 import { connect } from "./link.js";
 import { paintOn } from "./painting.js";
 import { canRecord, record, timestamp } from "./recording.js";
@@ -36,6 +37,7 @@ document.body.classList.toggle("bare", bare);
 const { send, sendPicture, hold } = connect(canvas, {
   role: onRole, choices: onChoices, news: onNews, map: onMap, concepts: onConcepts, lost, shown,
 });
+const lesson = lessonButtons(at("lesson"), usable, send);
 const rows = conceptRows(at("concept-rows"), usable, (channel) => pick("channel", channel));
 
 function onRole(role) {
@@ -167,6 +169,7 @@ function onNews(news) {
 
 /** Shows what follows from the news, the connection and this device's camera. */
 function refresh() {
+  lesson.show(control && !camera && latest?.lesson); // it is taught what is before the view's camera
   showNotices();
   showFilm();
   showFigures();
@@ -407,10 +410,12 @@ document.addEventListener("keydown", (event) => {
   if (!usable() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
   const command = commands.find(([, , , keys]) => keys.includes(nameOf(event.key)));
-  if (!command) return;
+  if (lesson.down(nameOf(event.key), event.repeat)) event.preventDefault();
+  if (event.defaultPrevented || !command) return;
   choose(command[2]);
   event.preventDefault();
 });
+document.addEventListener("keyup", (event) => lesson.up(nameOf(event.key)));
 
 /** The name of a key in the server's list. */
 function nameOf(key) {

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from realtime_lrp.video.region import Region
     from realtime_lrp.video.source import Source
     from realtime_lrp.video.sources import open_source
-    from realtime_lrp.view.colormaps import COLORMAPS, Colormap
+    from realtime_lrp.view.look import COLORMAPS, Colormap
 
 _WHERE = {
     "realtime_lrp.errors": ("Error",),
@@ -68,7 +68,7 @@ _WHERE = {
     "realtime_lrp.video.region": ("Region",),
     "realtime_lrp.video.source": ("Source",),
     "realtime_lrp.video.sources": ("open_source",),
-    "realtime_lrp.view.colormaps": ("COLORMAPS", "Colormap"),
+    "realtime_lrp.view.look": ("COLORMAPS", "Colormap"),
 }  # fmt: skip
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
 _ROOMS_WITH_TENSORFLOW = ("realtime_lrp.engine", "realtime_lrp.models", "realtime_lrp.relevance")

@@ -34,7 +34,7 @@ MODULES = [
     "realtime_lrp.video.picture_child",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
-FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window.display"]
+FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window"]
 LIMITS = [
     getattr(resource, name)
     for name in dir(resource)

@@ -4,7 +4,7 @@ import copy
 import logging
 from pathlib import Path
 
-from realtime_lrp.commands.video.worker import make_film
+from realtime_lrp.commands.video.cluster import make_film
 from realtime_lrp.errors import TemporaryError
 
 

@@ -30,7 +30,7 @@ from realtime_lrp.view.exhibit import (
     layout_of,
 )
 from realtime_lrp.view.hud import Bar, Legend, Row, draw_blocks, draw_notice
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 KEPT = Path(__file__).parent / "canvases.npz"
 SHRINK = 4

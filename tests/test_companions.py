@@ -16,8 +16,7 @@ from realtime_lrp.models.networks import load_network
 from realtime_lrp.results.companions import TOP_CONCEPTS
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
-from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.overlay import Overlay
+from realtime_lrp.view.overlay import Follower, Overlay
 
 
 def test_maps_in_between_are_carried_along(run, words, tmp_path):

@@ -27,16 +27,15 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.realtime.explaining import SteadyShares, first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.concept_view import followed_caption, name_of, sorted_rows
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapScaler, followed_caption, name_of, sorted_rows
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.results.companions import concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 LAYER = "block5_conv2"
 

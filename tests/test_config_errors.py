@@ -17,8 +17,8 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.rules.rules import RULES, rule_named
 from realtime_lrp.video.sources import SOURCES
-from realtime_lrp.view.colormaps import COLORMAPS
-from realtime_lrp.view.window.keyboard import NAMED
+from realtime_lrp.view.look import COLORMAPS
+from realtime_lrp.view.window import NAMED
 
 BAD = """\
 lrp:

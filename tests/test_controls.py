@@ -17,7 +17,7 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.keys import BUTTONS
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 

@@ -28,8 +28,8 @@ from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
-from realtime_lrp.view.window.full_screen import NullWindow
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.full_screen import NullWindow
+from realtime_lrp.view.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
 WORKDAY = datetime(2026, 11, 23, 12)

@@ -17,7 +17,7 @@ from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, draw_page, layout_of
 from realtime_lrp.view.text import text_width
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
 CAPTIONS = load_captions(LANGUAGES, None)

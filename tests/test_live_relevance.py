@@ -23,7 +23,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.faithfulness import Mask, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 

@@ -4,7 +4,7 @@ import pytest
 
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
 from realtime_lrp.view.exhibit import key_boxes
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 SIZE = (720, 1280)
 PIN = "204713"

@@ -12,7 +12,7 @@ from shapes import SIZE
 
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.strength import FULL, strength
-from realtime_lrp.video.synthetic import moving_picture
+from realtime_lrp.video.sources import moving_picture
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FRESH = 271828

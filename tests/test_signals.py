@@ -133,7 +133,7 @@ STARTING = """
 import os, sys, time
 from realtime_lrp import config
 from realtime_lrp.cli import process
-from realtime_lrp.view.window import display
+from realtime_lrp.view import window
 
 def stop(*_, **__):
     os.kill(os.getpid(), {number})
@@ -147,7 +147,7 @@ class StopAtImport:
 sys.meta_path.insert(0, StopAtImport())
 if {where!r} == "config.load":
     config.load = stop
-display.display_reachable = lambda: True
+window.display_reachable = lambda: True
 sys.argv = ["realtime-lrp", *{words!r}]
 process()
 """

@@ -23,10 +23,8 @@ from realtime_lrp.video.cameras import Camera
 from realtime_lrp.video.picture_process import FROM_CHILD, ChildSource, Facts, Given, Next
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.screen import Screen
 from realtime_lrp.video.source import Source, Timeline
-from realtime_lrp.video.sources import open_source
-from realtime_lrp.video.synthetic import Synthetic
+from realtime_lrp.video.sources import Screen, Synthetic, open_source
 
 
 @pytest.fixture
@@ -176,7 +174,7 @@ def test_sources_that_are_not_there_are_refused(stop):
 
 RED_WINDOW = """
 import numpy
-from realtime_lrp.view.window.window import Window
+from realtime_lrp.view.window import Window
 with Window() as window:
     print("open", flush=True)
     while True:

@@ -16,8 +16,7 @@ from realtime_lrp.config.keys import SECTIONS, legal_keys
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.view.colormaps import COLORMAPS, Colormap, colormap_named
-from realtime_lrp.view.look import LOOK_SETTINGS, Look
+from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
 from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)

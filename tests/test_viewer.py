@@ -11,7 +11,7 @@ from viewer import LOOK, Viewer, explained_frame
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
-from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import menus
 from realtime_lrp.view.arrangement import central_square
@@ -22,7 +22,7 @@ from realtime_lrp.view.hud import (
     Paragraph,
     Row,
 )
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
 BOX = (20, 0, 140, 120)

@@ -19,17 +19,16 @@ from program import (
     xdotool,
 )
 
-from realtime_lrp.view.window import full_screen
-from realtime_lrp.view.window.display import GONE, pygame
-from realtime_lrp.view.window.keyboard import Keyboard
+from realtime_lrp.view import full_screen
+from realtime_lrp.view.window import GONE, Keyboard, pygame
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
 SHOWING = """
 import select, sys, time
 import numpy as np
-from realtime_lrp.view.window.full_screen import FullScreen
-from realtime_lrp.view.window.window import Window
+from realtime_lrp.view.full_screen import FullScreen
+from realtime_lrp.view.window import Window
 
 kind, turn_s = sys.argv[1:3]
 with (FullScreen if kind == "exhibit" else Window)() as window:

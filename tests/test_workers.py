@@ -186,12 +186,12 @@ def test_what_ends_the_job_and_what_only_one_film(
     where, error, code, made, job, clips, tmp_path, monkeypatch
 ):
     """A full disk and a network that cannot be loaded end it; a fault of ours one film."""
-    from realtime_lrp.commands.video import worker
+    from realtime_lrp.commands.video import cluster
 
     def fail(*_, **__):
         raise error
 
-    worker._kept.clear()
+    cluster._kept.clear()
     monkeypatch.setattr(f"realtime_lrp.commands.video.{where}", fail)
     found, out, err, used = job(clips / "short.mkv", clips / "long.mp4", "-o", tmp_path)
     assert (found, len(used.made), out) == (code, made, ""), err

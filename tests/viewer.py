@@ -24,7 +24,7 @@ from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.keys import commands
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 LOOK = replace(Look.of(config.Config().overlay), opacity=1.0)
 """How maps are drawn."""

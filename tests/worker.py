@@ -8,8 +8,7 @@ import numpy as np
 from realtime_lrp.commands.video.recode import Recoder
 from realtime_lrp.commands.video.recoding import DrawableMap, Job, PictureBatch
 from realtime_lrp.config import Config
-from realtime_lrp.view.colormaps import colormap_named
-from realtime_lrp.view.look import Look
+from realtime_lrp.view.look import Look, colormap_named
 
 SIZE = (32, 32)
 

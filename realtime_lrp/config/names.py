@@ -202,7 +202,7 @@ HUB = "hub:"
 COLORMAPS = Names(
     "colormap",
     ("fire", "hot", "gray", "bwr", "coldnhot", "icefire"),
-    ("realtime_lrp.view.colormaps", "COLORMAPS"),
+    ("realtime_lrp.view.look", "COLORMAPS"),
     {"grey": "gray", "seismic": "bwr"},
 )
 

@@ -12,8 +12,7 @@ from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import Region, region_of
-from realtime_lrp.view.colormaps import Colormap
-from realtime_lrp.view.look import Look
+from realtime_lrp.view.look import Colormap, Look
 from realtime_lrp.view.overlay import (
     Overlay,
     Painter,

@@ -10,8 +10,8 @@ import numpy as np
 from realtime_lrp.errors import DamagedInputError, OutputError
 from realtime_lrp.system.files import atomic_file, read_limited
 from realtime_lrp.system.terminal import captured_stderr
-from realtime_lrp.video.content import why_unreadable
 from realtime_lrp.video.descriptions import description_in, xmp_packet
+from realtime_lrp.video.files import why_unreadable
 from realtime_lrp.video.libraries import cv2
 
 MOST_BYTES = 2**30

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, MissingInputError
-from realtime_lrp.video.content import why_unreadable
+from realtime_lrp.video.files import why_unreadable
 from realtime_lrp.video.frames import Colour, Deinterlacer, claimed_end, colour_of, range_read
 from realtime_lrp.video.libraries import av
 

@@ -4,23 +4,183 @@ Every source of this package is read by a child process, see `ChildSource`. A ne
 is a row in `SOURCES`.
 """
 
+import functools
 import re
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from realtime_lrp.errors import MissingInputError, masked
+import numpy as np
+
+from realtime_lrp.errors import MissingInputError, UnavailableError, first_line, masked
 from realtime_lrp.video import cameras
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+from realtime_lrp.video.libraries import av, cv2
 from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.playback import Playback
-from realtime_lrp.video.screen import Screen
-from realtime_lrp.video.source import Source
-from realtime_lrp.video.stream import Stream
-from realtime_lrp.video.synthetic import Synthetic
+from realtime_lrp.video.reader import FORMATS, MOST_BAD_PACKETS, MOST_PIXELS
+from realtime_lrp.video.source import Source, number_in
+
+SCREEN_FPS = 30
+OPEN_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 5.0
+STREAMS = f"{FORMATS},rtsp,rtp,jpeg_pipe,png_pipe"
+"""Container formats of streams, by FFmpeg's names."""
+
+
+class Synthetic(Source):
+    """A disc that circles over a moving gradient, 640 x 480; `more` says how often a second."""
+
+    size = (480, 640)
+    described = "synthetic"
+
+    def __init__(self, more: str, stop: threading.Event):
+        super().__init__(stop)
+        self.fps = number_in("synthetic", more, usual=30, least=1)
+        self._start = time.monotonic()
+        self._count = 0
+
+    def read(self) -> np.ndarray | None:
+        due = self._start + self._count / self.fps
+        if self.stop.wait(max(0.0, due - time.monotonic())):
+            return None
+        self._count += 1
+        return moving_picture(self._count, self.size, self.fps)
+
+
+@functools.cache
+def _slope(size: tuple[int, int]) -> np.ndarray:
+    rows, columns = np.indices(size)
+    return ((rows + columns) // 5 % 256).astype(np.uint8)
+
+
+def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
+    """A frame by its number, uint8 [*size, 3] RGB; the disc moves by one radian a second."""
+    grey, turn = _slope(size) + np.uint8(number % 256), number / fps
+    picture = cv2.merge([grey, 255 - grey, np.full_like(grey, 128)])
+    rows, columns = size
+    y, x = rows * (0.5 + 0.23 * np.sin(turn)), columns * (0.5 + 0.23 * np.cos(turn))
+    radius = round(0.15 * min(size))
+    return cv2.circle(picture, (int(x), int(y)), radius, (235, 80, 40), -1, cv2.LINE_AA)
+
+
+class Screen(Source):
+    """Gives what is on a screen, `SCREEN_FPS` times a second at most; `more` is its number."""
+
+    steady = True
+
+    def __init__(self, more: str, stop: threading.Event):
+        super().__init__(stop)
+        number = number_in("screen", more, usual=1, least=0)
+        self.described = f"screen {number}"
+        import mss
+
+        try:
+            self._grabber = mss.MSS()
+        except (mss.ScreenShotError, OSError) as error:
+            raise UnavailableError(
+                f"No screen can be read ({first_line(error)}). "
+                "Start it in a graphical session, or choose another --source."
+            ) from None
+        try:
+            self._area = self._area_of(number)
+        except (mss.ScreenShotError, UnavailableError):
+            self._grabber.close()
+            raise
+        self._due = time.monotonic()
+
+    def read(self) -> np.ndarray | None:
+        if self.stop.wait(max(0.0, self._due - time.monotonic())):
+            return None
+        self._due = max(self._due, time.monotonic()) + 1 / SCREEN_FPS
+        shot = self._grabber.grab(self._area)
+        picture = np.frombuffer(shot.raw, np.uint8).reshape(shot.height, shot.width, 4)
+        return cv2.cvtColor(picture, cv2.COLOR_BGRA2RGB)
+
+    def close(self) -> None:
+        self._grabber.close()
+
+    def _area_of(self, number: int) -> dict[str, int]:
+        """Where a screen lies within the pixels of all screens."""
+        together, *screens = self._grabber.monitors
+        screens = screens or [together]
+        if not 1 <= number <= len(screens):
+            raise UnavailableError(
+                f"There is no screen {number}. There {'is' if len(screens) == 1 else 'are'} "
+                f"{len(screens)}, numbered from 1: --source screen:1."
+            )
+        return screens[number - 1]
+
+
+class Stream(Source):
+    """A network stream; a read returns after `READ_TIMEOUT_S` at the latest."""
+
+    steady = alive = True
+
+    def __init__(self, url: str, stop: threading.Event):
+        super().__init__(stop)
+        self.described = masked(url)
+        # a playlist names other addresses: it is accepted only if the URL asks for one
+        asks = urlsplit(url).path.lower().endswith((".m3u8", ".m3u", ".mpd"))
+        formats = {} if asks else {"format_whitelist": STREAMS}
+        try:
+            self._container = av.open(
+                url,
+                timeout=(OPEN_TIMEOUT_S, READ_TIMEOUT_S),
+                options={
+                    "fflags": "nobuffer",
+                    "fpsprobesize": "0",
+                    "analyzeduration": "0",
+                    "max_redirects": "0",
+                    **formats,
+                },
+            )
+            stream = self._container.streams.video[0]
+            if stream.codec_context is None:
+                raise ValueError("a codec that nothing here decodes")
+            stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
+            self._frames = self._decoded(stream)
+        except (av.FFmpegError, OSError, ValueError, IndexError) as error:
+            reason = getattr(error, "strerror", None) or "no video in it"
+            if isinstance(error, av.ExitError):  # how FFmpeg reports our timeout
+                reason = "no answer"
+            raise UnavailableError(
+                f"The stream {masked(url)} cannot be opened ({reason}). "
+                "Check that its server runs, and the address: playlists must end in .m3u8, .m3u or "
+                ".mpd, and redirections are not followed."
+            ) from None
+        self._to_rgb = av.video.reformatter.VideoReformatter()
+
+    def read(self) -> np.ndarray | None:
+        try:
+            frame = next(self._frames, None)
+        except (av.FFmpegError, OSError):
+            return None
+        if frame is None:
+            return None
+        return self._to_rgb.reformat(frame, format="rgb24").to_ndarray()
+
+    def close(self) -> None:
+        self._container.close()
+
+    def _decoded(self, stream: "av.VideoStream") -> Iterator["av.VideoFrame"]:
+        """Yields frames, skipping damaged ones; ends after many of them in a row."""
+        bad_in_a_row = 0
+        for packet in self._container.demux(stream):
+            try:
+                frames = packet.decode()
+            except av.FFmpegError:
+                bad_in_a_row += 1
+                if bad_in_a_row > MOST_BAD_PACKETS:
+                    return
+                continue
+            bad_in_a_row = 0
+            yield from frames
 
 
 def open_source(words: str, stop: threading.Event, camera: CameraSettings | None = None) -> Source:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.view.colormaps import Colormap, colormap_named
+from realtime_lrp.view.look import Colormap, colormap_named
 from realtime_lrp.view.text import (
     WHITE,
     darken,

@@ -16,7 +16,6 @@ from realtime_lrp.view.boxes import Outline, draw_outlines
 from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Decals
-from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.hud import (
     Block,
     Legend,
@@ -29,7 +28,7 @@ from realtime_lrp.view.hud import (
     notice_height,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Overlay, lay_into, make_overlay
+from realtime_lrp.view.overlay import Follower, Overlay, lay_into, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.boxes import Outline, draw_outlines
-from realtime_lrp.view.colormaps import colormap_named
+from realtime_lrp.view.look import colormap_named
 from realtime_lrp.view.overlay import SOFTNESS, Overlay, lay_over
 from realtime_lrp.view.text import draw_lines, text_size
 

@@ -43,7 +43,7 @@ from realtime_lrp.system.files import check_output
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.terminal import new_table, rendered
-from realtime_lrp.view.window.display import display_reachable
+from realtime_lrp.view.window import display_reachable
 
 WIDTH = 120
 

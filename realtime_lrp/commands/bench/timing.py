@@ -29,14 +29,12 @@ from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
 from realtime_lrp.relevance.rules.sharing import positive
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.synthetic import moving_picture
+from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.video.writer import VideoWriter
-from realtime_lrp.view.follow import Follower
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import intensity, lay_over
+from realtime_lrp.view.overlay import Follower, intensity, lay_over
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
-from realtime_lrp.view.window.display import display_reachable
-from realtime_lrp.view.window.window import Window
+from realtime_lrp.view.window import Window, display_reachable
 
 Row = dict[str, Any]
 Status = Callable[[str], None]

@@ -265,10 +265,10 @@ def display(settings: Settings) -> Iterator[Row]:
         return
     import numpy as np
 
-    from realtime_lrp.view.window.display import display_reachable
+    from realtime_lrp.view.window import display_reachable
 
     if display_reachable():
-        from realtime_lrp.view.window.window import Window
+        from realtime_lrp.view.window import Window
 
         try:
             with Window() as window:
@@ -401,7 +401,7 @@ def _try_codec(path: Path, codec: str) -> None:
     import numpy as np
 
     from realtime_lrp.video.reader import VideoReader
-    from realtime_lrp.video.synthetic import moving_picture
+    from realtime_lrp.video.sources import moving_picture
     from realtime_lrp.video.writer import VideoWriter
 
     pictures = [moving_picture(number, (240, 320), 30) for number in range(8)]

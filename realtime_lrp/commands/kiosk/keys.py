@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.exhibit import key_boxes
-from realtime_lrp.view.window.window import Mouse
+from realtime_lrp.view.window import Mouse
 
 PRIVACY_S = 20.0
 """Seconds for which the privacy card is shown."""

@@ -27,12 +27,12 @@ from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.system import machine
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
+from realtime_lrp.view.full_screen import FullScreen, NullWindow
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02

@@ -21,7 +21,7 @@ from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import ExplainedFrame
-from realtime_lrp.realtime.viewer.concept_view import described_layers
+from realtime_lrp.realtime.viewer.maps import described_layers
 from realtime_lrp.view.exhibit import (
     ACCENT,
     SOFT,

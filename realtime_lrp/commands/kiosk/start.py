@@ -23,7 +23,7 @@ from realtime_lrp.system.program import __version__
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.system.terminal import PlainFormatter
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.view.window.full_screen import FullScreen, NullWindow
+from realtime_lrp.view.full_screen import FullScreen, NullWindow
 
 LOG_BYTES, OLDER_LOGS = 256 * 1024, 4
 """Size of the log and of each previous one, and how many of these are kept."""

@@ -44,8 +44,7 @@ from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.sources import opener_of
 from realtime_lrp.view.exhibit import draw_card
-from realtime_lrp.view.window.display import require_display
-from realtime_lrp.view.window.window import Mouse, Window
+from realtime_lrp.view.window import Mouse, Window, require_display
 
 if TYPE_CHECKING:
     from realtime_lrp.commands.serve.web_page import WebPage

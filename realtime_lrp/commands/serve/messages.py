@@ -32,10 +32,9 @@ from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
-from realtime_lrp.view.colormaps import colormap_named
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
 from realtime_lrp.view.hud import Bar, Entry, Headline, Legend, percent
-from realtime_lrp.view.look import LOOK_SETTINGS
+from realtime_lrp.view.look import LOOK_SETTINGS, colormap_named
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine

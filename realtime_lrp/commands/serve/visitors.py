@@ -21,7 +21,7 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.figures import answer_bars, legend_of, setting_rows
-from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.untrusted import ChildDecoder

@@ -1,7 +1,8 @@
 """Ray, started on this machine for one job, or a running cluster that is joined.
 
 The only file that imports Ray. Recordings are plain tasks of Ray's: it finds each one a worker, on
-whatever machine has room, and does it again where the worker is lost.
+whatever machine has room, and does it again where the worker is lost. A worker calls `make_film`,
+with a network that its process keeps; TensorFlow is imported there, not by the job.
 """
 
 import atexit
@@ -16,18 +17,23 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
+from logging.handlers import BufferingHandler
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psutil
 
 from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
-from realtime_lrp.commands.video.worker import make_film
 from realtime_lrp.config import Config
 from realtime_lrp.errors import TemporaryError, UnavailableError, UsageError, first_line, masked
+from realtime_lrp.system.child import Failed
 from realtime_lrp.system.files import remove_abandoned
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.system.signals import STOPS, stops_unchanged
+
+if TYPE_CHECKING:
+    from realtime_lrp.commands.video.overlay import Films
 
 PREFIX = "rlrp-ray-"
 """How the name of Ray's temporary folder begins; short, as names of sockets are limited."""
@@ -48,6 +54,13 @@ CONNECT_S = 5.0
 
 CLOSING_S = 2.0
 """Maximum wait for killed processes of Ray, in seconds."""
+
+
+THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
+"""Environment variables that say how many threads libraries compute with."""
+
+MOST_LINES = 10_000
+"""Of the log of a film, after which its earlier ones are left out."""
 
 
 class Cluster:
@@ -223,3 +236,52 @@ def share_of(workers: int, cpus: Sequence[int], gpus: int) -> tuple[float, float
         if sum(count // threads for count in cpus) >= workers:
             return threads, gpu, threads
     return sum(cpus) / workers / 2, gpu, 1  # more workers than cores
+
+
+_kept: dict[str, "Films"] = {}
+"""The network of this process, by the settings that it was loaded with."""
+
+
+def make_film(
+    config: Config,
+    options: VideoOptions,
+    task: Task,
+    threads: int,
+    cwd: Path,
+    temporary: Path | None,
+    level: int,
+) -> Outcome:
+    """Makes a film, and says what was logged at this level and above.
+
+    Relative paths count from `cwd`; temporary folders go into `temporary`, or where the machine has
+    them.
+    """
+    for name in THREADS:  # read when TensorFlow is imported
+        os.environ[name] = str(threads)
+    with suppress(OSError):  # another machine may lack it
+        os.chdir(cwd)
+    if temporary:
+        tempfile.tempdir = str(temporary)
+    ours, lines = logging.getLogger("realtime_lrp"), BufferingHandler(MOST_LINES)
+    logging.getLogger().setLevel(level)
+    ours.addHandler(lines)
+    try:
+        outcome = _films(config, options).make(task)
+    finally:
+        ours.removeHandler(lines)
+    outcome.log = [record.getMessage() for record in lines.buffer]
+    if isinstance(outcome.error, Exception):
+        outcome.error = Failed.by(outcome.error)
+    if outcome.report:
+        outcome.report = msgspec.structs.replace(outcome.report, thumbnails=[])
+    return outcome
+
+
+def _films(config: Config, options: VideoOptions) -> "Films":
+    from realtime_lrp.commands.video.overlay import Films
+
+    wanted = f"{config.model_dump_json()} {options.exact} {options.sidecar}"
+    if wanted not in _kept:
+        _kept.clear()
+        _kept[wanted] = Films(config, options)
+    return _kept[wanted]

@@ -35,8 +35,7 @@ from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.reader import TimedFrame, VideoReader
 from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
-from realtime_lrp.view.follow import Follower
-from realtime_lrp.view.overlay import Painter
+from realtime_lrp.view.overlay import Follower, Painter
 from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3

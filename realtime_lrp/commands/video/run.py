@@ -4,8 +4,8 @@
     this process:          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
 This file goes through the files, `task` knows what is there of each, `overlay` makes it, `recoding`
-talks to the child, and `recode` is the child. With --workers and --ray Ray (`cluster`) runs
-`worker` for each file. `stored` finds the files, which may be in object stores.
+talks to the child, and `recode` is the child. With --workers and --ray, `cluster` has Ray make each
+film. `stored` finds the files, which may be in object stores.
 """
 
 import logging

@@ -4,7 +4,7 @@
     state + newest frame + newest maps -> scene -> Artist -> canvas
 
 `state` and `events` are plain data. `handle` and the `actions` that it calls are pure functions.
-`scaling` makes the newest maps ready for drawing; `network_view` and `figures` turn state and maps
+`maps` makes the newest maps ready for drawing; `network_view` and `figures` turn state and maps
 into a `Scene` for each network (several stand side by side). `view` runs the step of the render
 loop. What has to happen outside (pause the source, save a snapshot, ...) is a `Command` in the
 state, which whoever runs the loop carries out.

@@ -21,7 +21,6 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
-from realtime_lrp.realtime.viewer.concept_view import described_layers, followed_caption
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
 from realtime_lrp.realtime.viewer.figures import (
     Rates,
@@ -33,7 +32,7 @@ from realtime_lrp.realtime.viewer.figures import (
     rate_rows,
     setting_rows,
 )
-from realtime_lrp.realtime.viewer.scaling import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapScaler, described_layers, followed_caption
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
 from realtime_lrp.view.look import Look

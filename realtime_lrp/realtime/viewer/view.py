@@ -16,8 +16,8 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.concept_view import ConceptView
 from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.maps import ConceptView
 from realtime_lrp.realtime.viewer.network_view import (
     FIGURES_S,
     Columns,

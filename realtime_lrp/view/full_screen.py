@@ -8,8 +8,7 @@ import time
 
 import numpy as np
 
-from realtime_lrp.view.window.display import pygame
-from realtime_lrp.view.window.window import TITLE, Mouse, Window, screen_size
+from realtime_lrp.view.window import TITLE, Mouse, Window, pygame, screen_size
 
 TEND_S = 0.75  # how often the window is checked. A lost window is back within 1 s.
 

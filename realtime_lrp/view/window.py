@@ -1,0 +1,319 @@
+"""A window, made by SDL (package pygame-ce): its display, the names of keys, the mouse.
+
+Import `pygame` from here: what has to be set before it is set. Call all on the main thread only.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from realtime_lrp.errors import Error, UnavailableError
+from realtime_lrp.system.files import remove_temporary_folders
+from realtime_lrp.system.geometry import Box, contains
+from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.keys import UNNAMED
+
+SETTINGS = {
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+    "SDL_FRAMEBUFFER_ACCELERATION": "0",  # pixels go to the window as they are, without OpenGL
+    "SDL_MOUSE_FOCUS_CLICKTHROUGH": "1",  # a click that brings the window to the front counts too
+    "SDL_NO_SIGNAL_HANDLERS": "1",
+    "SDL_VIDEO_X11_NET_WM_BYPASS_COMPOSITOR": "0",  # else the whole desktop loses its effects
+    "SDL_VIDEO_X11_WMCLASS": "realtime_lrp",
+    "XMODIFIERS": "@im=none",  # an input method would take the letters, which are commands here
+}
+"""Environment variables of SDL and X11, set unless the user has set them."""
+
+for _variable, _value in SETTINGS.items():
+    os.environ.setdefault(_variable, _value)
+import pygame  # noqa: E402
+
+DRIVERS = {"x11": "DISPLAY", "wayland": "WAYLAND_DISPLAY"}
+"""SDL's drivers on Linux -> the variable that names their display. Others would draw nowhere, or
+on the console."""
+
+GONE = "The display is gone. Start again when there is one, or with --display none."
+
+
+def require_display() -> None:
+    """Connects to the display, for the rest of the process; an error where there is none."""
+    problem = UnavailableError(
+        "There is no display to open a window on. Set DISPLAY to a running one, "
+        "or add --display none."
+    )
+    if sys.platform == "linux" and "SDL_VIDEODRIVER" not in os.environ:
+        found = [driver for driver, name in DRIVERS.items() if os.environ.get(name)]
+        if not found:
+            raise problem
+        os.environ["SDL_VIDEODRIVER"] = ",".join(found)
+    try:
+        pygame.display.init()
+    except pygame.error:
+        raise problem from None
+
+
+def display_reachable() -> bool:
+    """Whether a window can be opened."""
+    try:
+        require_display()
+    except UnavailableError:
+        return False
+    return True
+
+
+def end_if_lost(finish: Callable[[], object]) -> object:
+    """Has the process end with exit code 69 when the X server goes, which Xlib cannot survive.
+
+    `finish` completes files before. What is returned has to be kept while the window is open.
+    """
+    if pygame.display.get_driver() != "x11":
+        return None
+
+    def lost(_: object) -> int:
+        try:
+            print(GONE, file=sys.stderr, flush=True)
+            finish()
+        except Error as error:
+            print(error, file=sys.stderr, flush=True)
+        finally:
+            remove_temporary_folders()
+            os._exit(UnavailableError.exit_code)
+
+    handler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lost)
+    ctypes.CDLL("libX11.so.6").XSetIOErrorHandler(handler)
+    return handler
+
+
+NAMED = {
+    pygame.K_BACKSPACE: "BackSpace", pygame.K_TAB: "Tab", pygame.K_RETURN: "Return",
+    pygame.K_KP_ENTER: "Return", pygame.K_ESCAPE: "Escape", pygame.K_DELETE: "Delete",
+    pygame.K_INSERT: "Insert", pygame.K_HOME: "Home", pygame.K_END: "End",
+    pygame.K_PAGEUP: "Page_Up", pygame.K_PAGEDOWN: "Page_Down", pygame.K_LEFT: "Left",
+    pygame.K_RIGHT: "Right", pygame.K_UP: "Up", pygame.K_DOWN: "Down",
+    **{pygame.K_F1 + number: f"F{number + 1}" for number in range(12)},
+}  # fmt: skip
+"""Keys that write nothing, by the names of `view.keys`."""
+
+KEYPAD = {
+    pygame.K_KP0: "Insert", pygame.K_KP1: "End", pygame.K_KP2: "Down", pygame.K_KP3: "Page_Down",
+    pygame.K_KP4: "Left", pygame.K_KP6: "Right", pygame.K_KP7: "Home", pygame.K_KP8: "Up",
+    pygame.K_KP9: "Page_Up", pygame.K_KP_PERIOD: "Delete",
+}  # fmt: skip
+"""Keys of the keypad that write something only with Num Lock."""
+
+NOT_CHARACTERS = 1 << 30  # SDL's key codes from here on are not characters
+
+MODIFIERS = {pygame.KSCAN_CAPSLOCK, pygame.KSCAN_SCROLLLOCK, pygame.KSCAN_NUMLOCKCLEAR}
+MODIFIERS |= {*range(pygame.KSCAN_LCTRL, pygame.KSCAN_RGUI + 1), pygame.KSCAN_MODE}
+
+US = dict(enumerate("abcdefghijklmnopqrstuvwxyz1234567890", pygame.KSCAN_A))
+US |= dict(enumerate("-=[]\\", pygame.KSCAN_MINUS))
+US |= dict(enumerate(";'`,./", pygame.KSCAN_SEMICOLON))
+"""Place on the keyboard -> the US keyboard's key there."""
+
+
+class Keyboard:
+    """Gives the keys that are pressed the names of `view.keys`.
+
+    A key that writes something is named by what it writes in the user's layout, so that "?" and "["
+    are found on every keyboard; what is not Latin-1, by the US keyboard's key at the same place.
+    """
+
+    def __init__(self) -> None:
+        self.repeated = False  # whether the last name came because its key is held
+        self._held: dict[int, str] = {}
+
+    @property
+    def held(self) -> set[str]:
+        return set(self._held.values())
+
+    def name(self, event: pygame.Event) -> str | None:
+        """The name of the key that an event of SDL reports as pressed, or None.
+
+        None as well for keys that only change others, such as Shift, and for combinations with
+        Control, Alt or Super. `UNNAMED` for keys without a name.
+        """
+        if event.type == pygame.KEYUP:
+            self._held.pop(event.scancode, None)
+        name = _name(event) if event.type == pygame.KEYDOWN else None
+        if name:
+            self.repeated = event.scancode in self._held
+            self._held[event.scancode] = name
+        return name
+
+
+def _name(event: pygame.Event) -> str | None:
+    text = event.unicode
+    if _is_shortcut(event) or event.scancode in MODIFIERS:
+        return None
+    if event.key in KEYPAD and not event.mod & pygame.KMOD_NUM:
+        return KEYPAD[event.key]
+    if event.key in NAMED:
+        return NAMED[event.key]
+    if not text:  # such as an accent that waits for its letter
+        return None if event.key < NOT_CHARACTERS else UNNAMED
+    if text == " ":
+        return "space"
+    if len(text) == 1 and (" " < text < "\x7f" or "\xa0" <= text <= "\xff"):
+        return text.lower()
+    return US.get(event.scancode, UNNAMED)
+
+
+def _is_shortcut(event: pygame.Event) -> bool:
+    alone = pygame.KMOD_CTRL | pygame.KMOD_LALT | pygame.KMOD_GUI
+    return bool(event.mod & alone) and not event.mod & pygame.KMOD_RALT
+
+
+TITLE = "realtime_lrp"
+SIZE = (720, 1280)  # rows and columns of a new window, where the screen has room for them
+TITLE_BAR = 48  # rows that a window's title bar may take, in pixels
+
+MIN_CANVAS, MAX_CANVAS = 240, 4096
+"""Limits of the canvas's sides in pixels, whatever the size of the window."""
+
+REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
+
+BUTTONS = {1: "left", 3: "right"}
+ENDS = "Escape", "q"  # what ends the program at its second press
+
+
+@dataclass(frozen=True)
+class Mouse:
+    """The mouse on the canvas."""
+
+    x: int  # pixels of the canvas
+    y: int
+    button: str  # which button is down: "left", "right" or ""
+
+    def over(self, boxes: Mapping[str, Box]) -> str:
+        """The name of the box that the mouse is in, "" for none."""
+        return next((name for name, box in boxes.items() if contains(box, self.x, self.y)), "")
+
+
+def new_size(screen: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of a new window: `SIZE`, smaller where the screen is too small for it."""
+    rows, columns = screen
+    scale = min(1.0, (rows - TITLE_BAR) / SIZE[0], columns / SIZE[1])
+    return round(scale * SIZE[0]), round(scale * SIZE[1])
+
+
+def screen_size() -> tuple[int, int]:
+    """Rows and columns of the first screen."""
+    columns, rows = pygame.display.get_desktop_sizes()[0]
+    return rows, columns
+
+
+class Window:
+    """A window that shows pictures and collects keys and mouse events."""
+
+    def __init__(self) -> None:
+        require_display()
+        self.closed = False  # by the user; `events` notices it
+        self.on_lost: Callable[[], object] = lambda: None  # completes files when the X server goes
+        self._kept = end_if_lost(lambda: self.on_lost())
+        self._keyboard, self._stretched = Keyboard(), Buffers()
+        pygame.key.set_repeat(*REPEAT_MS)
+        self._canvas = SIZE
+        try:
+            self._window = self._opened()
+        except pygame.error as error:
+            raise UnavailableError(f"The display opens no window: {error}.") from None
+        self._window.set_icon(_icon())
+
+    def _opened(self) -> pygame.Window:
+        rows, columns = new_size(screen_size())
+        return pygame.Window(TITLE, (columns, rows), resizable=True)
+
+    def show(self, picture: np.ndarray) -> None:
+        """Shows uint8 [H, W, 3] RGB; a picture of another size than the window is stretched."""
+        surface = self._window.get_surface()
+        size = surface.get_size()
+        self._canvas = picture.shape[:2]
+        if size != self._canvas[::-1]:
+            room = self._stretched.get((size[1], size[0], 3))
+            picture = cv2.resize(picture, size, dst=room)
+        pixels = np.ascontiguousarray(picture).data
+        surface.blit(pygame.image.frombuffer(pixels, size, "RGB"), (0, 0))
+        self._window.flip()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns of the canvas: those of the window, within the limits."""
+        columns, rows = self._window.size
+        scale = min(1.0, MAX_CANVAS / max(rows, columns))
+        return max(round(rows * scale), MIN_CANVAS), max(round(columns * scale), MIN_CANVAS)
+
+    @property
+    def held(self) -> set[str]:
+        return self._keyboard.held
+
+    def events(self) -> list[str | Mouse]:
+        """What happened since the last call: key names (see `view.keys`) and the mouse, in order.
+
+        No key is lost, however long ago the last call was.
+        """
+        happened: list[str | Mouse] = []
+        for event in pygame.event.get():
+            if name := self._keyboard.name(event):
+                if self._is_wanted(name):
+                    happened.append(name)
+            elif mouse := self._mouse(event):
+                last = happened[-1] if happened else None
+                if isinstance(last, Mouse) and not (last.button or mouse.button):
+                    happened.pop()  # without a button only the last of several moves counts
+                happened.append(mouse)
+            elif event.type == pygame.WINDOWCLOSE:
+                self.closed = True
+            elif event.type == pygame.WINDOWEXPOSED:
+                self._window.get_surface()  # there is none to flip before the first picture
+                self._window.flip()
+        return happened
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether a key counts: a held one repeats, but not where the second press ends."""
+        return not (self._keyboard.repeated and name in ENDS)
+
+    def _mouse(self, event: pygame.Event) -> Mouse | None:
+        if event.type == pygame.MOUSEMOTION:
+            left, _, right = event.buttons
+            return self._at(event.pos, "left" if left else "right" if right else "")
+        if event.type == pygame.MOUSEBUTTONDOWN and event.button in BUTTONS:
+            return self._at(event.pos, BUTTONS[event.button])
+        if event.type == pygame.MOUSEBUTTONUP and event.button in BUTTONS:
+            return self._at(event.pos, "")
+        return None
+
+    def _at(self, place: tuple[int, int], button: str) -> Mouse:
+        rows, columns = self._canvas
+        x, y = (int(at * side / max(1, whole)) for at, side, whole in zip(
+            place, (columns, rows), self._window.size, strict=True
+        ))  # fmt: skip
+        return Mouse(x, y, button)
+
+    def fill_screen(self, on: bool) -> None:
+        if on:
+            self._window.set_fullscreen(desktop=True)
+        else:
+            self._window.set_windowed()
+
+    def close(self) -> None:
+        self._window.destroy()
+        pygame.event.pump()
+
+    def __enter__(self) -> "Window":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _icon() -> pygame.Surface:
+    icon = pygame.Surface((64, 64), pygame.SRCALPHA)
+    for radius, colour in ((31, (90, 0, 0)), (22, (200, 40, 0)), (12, (255, 210, 80))):
+        pygame.draw.circle(icon, colour, (32, 32), radius)
+    return icon

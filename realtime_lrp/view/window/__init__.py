@@ -1,1 +1,0 @@
-"""Windows, made by SDL (package pygame-ce): an ordinary one, and one that fills the screen."""

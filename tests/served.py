@@ -11,11 +11,10 @@ from faults import clock
 from websockets.sync.client import connect
 
 from realtime_lrp.commands.serve import server
+from realtime_lrp.commands.serve.access import Role, Tokens
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.exchange import Exchange
-from realtime_lrp.commands.serve.guard import Guard
-from realtime_lrp.commands.serve.server import Server, listen
-from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.commands.serve.server import Guard, Server, listen
 from realtime_lrp.video import untrusted
 from realtime_lrp.video.pictures import encode_picture
 

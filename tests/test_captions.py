@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, wrong_captions
+from realtime_lrp.commands.kiosk.settings import load_captions, opening_text, wrong_captions
 from realtime_lrp.config import Config
 from realtime_lrp.config.problems import problems_of
 from realtime_lrp.models.drawings import CLASSES

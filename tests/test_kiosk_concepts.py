@@ -10,7 +10,6 @@ from test_kiosk_parts import Thread
 from viewer import engine_of
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.pages import (
     ANSWER_S,
     CONCEPT_S,
@@ -21,6 +20,7 @@ from realtime_lrp.commands.kiosk.pages import (
     Moment,
     ShownConcept,
 )
+from realtime_lrp.commands.kiosk.settings import load_captions
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult

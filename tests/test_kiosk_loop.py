@@ -20,9 +20,8 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk import loop, network, pages, screen, start
 from realtime_lrp.commands.kiosk.camera import ClipSource
 from realtime_lrp.commands.kiosk.loop import Kiosk
-from realtime_lrp.commands.kiosk.report import Report
 from realtime_lrp.commands.kiosk.settings import load
-from realtime_lrp.commands.kiosk.start import single_instance
+from realtime_lrp.commands.kiosk.start import Report, single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import UnavailableError

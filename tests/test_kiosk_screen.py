@@ -8,11 +8,11 @@ import pytest
 from viewer import LOOK
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.answer import KEEP, Answer, SmoothedAnswer
-from realtime_lrp.commands.kiosk.captions import load_captions
 from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
+from realtime_lrp.commands.kiosk.network import KEEP, Answer, SmoothedAnswer
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
+from realtime_lrp.commands.kiosk.settings import load_captions
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, draw_page, layout_of

@@ -3,6 +3,7 @@
 import json
 import socket
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,8 +18,12 @@ from websockets.sync.client import connect
 
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
-from realtime_lrp.commands.serve import server
-from realtime_lrp.commands.serve.web_page import moved, nearest_box
+from realtime_lrp.commands.serve import messages, server
+from realtime_lrp.realtime.explaining import first_request
+from realtime_lrp.realtime.latest import Item
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.realtime.viewer.state import first_state
 
 
 class Client:
@@ -109,13 +114,11 @@ def test_the_window_goes_on_when_the_server_has_ended(monkeypatch, caplog, tiny_
 
 def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():
     """Whatever the sizes of the two canvases, and also where it leaves the picture."""
-    page, window = (0, 0, 640, 480), (320, 0, 1280, 720)
-    assert [moved(point, page, window) for point in ((0, 0), (640, 480), (320, 120))] == [
-        (320, 0), (1280, 720), (800, 180),
-    ]  # fmt: skip
-    assert moved((-64, 480), page, window) == (224, 720)
-    boxes = (0, 0, 10, 10), (20, 0, 30, 10)
-    assert [nearest_box(boxes, point) for point in ((5, 5), (25, 5), (16, 5), (12, 5))] == [
-        0, 1, 1, 0,
-    ]  # fmt: skip
-    assert nearest_box((), (1, 1)) is None
+    chosen = config.load(command="live").config
+    state = first_state(chosen, first_request(chosen))
+    picture = Item(np.zeros((480, 640, 3), np.uint8), 1, 0.0)
+    state = replace(state, shown=picture, pictures=((320, 0, 1280, 720),))
+    stroke = messages.Stroke((-64, 480), (320, 120))
+    there = handle(state, messages.event_of(stroke, None, ((0, 0, 640, 480),))).mask
+    here = handle(state, events.Painted((224, 720), (800, 180), cover=True)).mask
+    assert (there & here).sum() > 100 and (there ^ here).sum() < 0.02 * here.sum()

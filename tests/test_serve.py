@@ -24,8 +24,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from realtime_lrp import config
 from realtime_lrp.commands import serve
 from realtime_lrp.commands.serve import app, messages
+from realtime_lrp.commands.serve.access import Tokens, read_token
 from realtime_lrp.commands.serve.messages import choices, event_of, read_message
-from realtime_lrp.commands.serve.tokens import Tokens, read_token
 from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
 from realtime_lrp.realtime.explaining import first_request
@@ -433,7 +433,7 @@ def test_a_port_in_use_is_an_error_that_says_so(run, tiny_model):
 def test_without_the_extra_the_message_names_it(run, tiny_model, monkeypatch):
     """The exit code is that of things that are missing."""
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    for module in ("app", "guard", "server", "web_page"):
+    for module in ("app", "server", "web_page"):
         monkeypatch.delitem(sys.modules, f"{serve.__name__}.{module}", raising=False)
         monkeypatch.delattr(serve, module, raising=False)
     for words in (["serve"], ["live", "--serve", "--display", "none"]):

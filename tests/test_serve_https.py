@@ -15,12 +15,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from served import TOKEN, serving_pages
 
-from realtime_lrp.commands.serve import certificate
-from realtime_lrp.commands.serve.addresses import qr_lines
-from realtime_lrp.commands.serve.certificate import (
+from realtime_lrp.commands.serve import access
+from realtime_lrp.commands.serve.access import (
     context_of_files,
     make_certificate,
     own_context,
+    qr_lines,
 )
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError
 
@@ -88,7 +88,7 @@ def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch
         fourth = own_context(["192.168.7.8"])[1]
         assert fourth != third and file.stat().st_mode & 0o777 == 0o600
         third = fourth
-    monkeypatch.setattr(certificate, "RENEWED", certificate.VALID)
+    monkeypatch.setattr(access, "RENEWED", access.VALID)
     assert own_context(["192.168.7.8"])[1] != third, "it ends soon"
 
 

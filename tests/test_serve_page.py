@@ -408,7 +408,7 @@ class TestTheAudience:
         assert watching.locator("button:visible").count() == 1
 
     def test_a_phone_explains_what_is_before_its_own_camera(self, page, watching):
-        """Its video is shown with its own map, also to who only watches; then the view is back.
+        """Its video is shown with its own map, also to who only watches; then the frozen view.
 
         The view's channels are hidden on the phone meanwhile, and only there.
         """
@@ -425,9 +425,13 @@ class TestTheAudience:
         before = pixel(phone, 320, 240)
         until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
         expect(phone.locator("#concept-rows")).to_be_hidden()
+        page.click("#freeze")
+        pressed(page, "freeze").to_have_count(1)
         phone.tap("#camera")
-        expect(phone.locator("#figures")).to_contain_text("from camera to screen")
+        until(phone, lambda: np.array_equal(middle(phone), middle(page)))
         expect(phone.locator("#concept-rows button")).to_have_count(4)
+        page.click("#freeze")
+        expect(phone.locator("#figures")).to_contain_text("from camera to screen")
         page.click("#concepts")
         expect(phone.locator("#concept-rows")).to_be_hidden()
 

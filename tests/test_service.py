@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.report import Report, unit
+from realtime_lrp.commands.kiosk.start import Report, unit
 
 
 @pytest.fixture(params=["path", "abstract"])

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from realtime_lrp import config
-from realtime_lrp.commands.live.run import Loop
-from realtime_lrp.commands.live.sources import Sources
+from realtime_lrp.commands.live.run import Loop, Sources
 from realtime_lrp.engine.result import MapKind, ResultMap
 from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.realtime.capture import Capture

@@ -34,6 +34,12 @@ FILM_FPS = 8
 SETTLING_S = 20.0
 """Seconds after the start until film or photographs begin; by then the network is loaded."""
 
+SLOWNESS = 3
+"""How many times longer each second of a script takes, for maps to keep up on a busy machine."""
+
+FILM_BEGINS = 230
+"""The picture of the clip with which the film begins: a fish comes, then a star."""
+
 PHOTO = "photo"
 
 
@@ -44,8 +50,8 @@ def typed(second: float, words: str) -> list[tuple[float, str]]:
 
 
 VIEWS = (
-    (0.0, PHOTO), (0.5, "u"), (2.0, PHOTO), (2.2, "p"), (12.0, PHOTO), (12.1, "p"),
-    (12.3, "v"), *typed(12.4, "what this method shows"), (22.0, PHOTO), (22.1, "q"), (22.2, "q"),
+    (0.0, PHOTO), (0.5, "u"), (5.0, PHOTO), (5.2, "p"), (15.0, PHOTO), (15.1, "p"),
+    (15.3, "v"), *typed(15.4, "what this method shows"), (25.0, PHOTO), (25.1, "q"), (25.2, "q"),
 )  # fmt: skip
 """Keys of the photographs of the live viewer, each with its second. Maps need some seconds."""
 
@@ -61,8 +67,13 @@ PANEL, PANEL_FRAME, PANEL_SIZE = ((15.0, PHOTO), (15.1, "q"), (15.2, "q")), 190,
 VIEW_SIZE = (540, 960)
 """Rows and columns of each of them."""
 
+STEPS = (4.3, 7.6, 10.4, 13.0, 16.4)
+"""The second of the film at which each further step of the lecture begins."""
+
+FILM_ENDS = 19.4
+
 PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
-"""Where the film's last scene clicks: shares of the picture's width and height."""
+"""Where its second step covers the star: shares of the picture's width and height."""
 
 CONCEPT_FRAME = 200
 """The picture of the clip that the exhibit's page of a channel is photographed with: a house."""
@@ -84,21 +95,23 @@ ANSWERS = {"attract": "house", "active": "heart", "card (camera)": "star"}
 
 
 def film_script() -> list[tuple[float, str | Mouse]]:
-    """The keys and clicks of the film, each with its second.
+    """The keys and clicks of the film, each with its second: a clicker plays the lecture.
 
-    Those before its beginning prepare the maps that stand side by side later.
+    Before the film begins it goes to the end and back: all maps are prepared then.
     """
     clip = (480, 640)
     (picture,) = arrange(FILM_SIZE, clip, None, 0, True, figure_size(*FILM_SIZE)).pictures
+    before = [-8.0 * number for number in range(len(STEPS) + 1, 1, -1)]
     clicks = [
         Mouse(*scaled_box((round(x * clip[1]), round(y * clip[0])) * 2, clip, picture)[:2], "left")
         for x, y in PATCHES
     ]
     return [
-        (-12.0, "p"), (-4.0, "p"), (3.0, "p"), (5.5, "p"), (8.4, "a"), (11.5, "a"),
-        (12.0, "space"), *typed(12.1, "larger brush"), *typed(12.2, "larger brush"),
-        *((12.5 + 0.7 * number, click) for number, click in enumerate(clicks)),
-        (17.5, "q"), (17.6, "q"),
+        *((second, "Page_Down") for second in before), *((-3.0, "Page_Up") for _ in STEPS),
+        (STEPS[0], "Page_Down"),
+        *((STEPS[0] + 0.5 + 0.55 * number, click) for number, click in enumerate(clicks)),
+        *((second, "Page_Down") for second in STEPS[1:]),
+        (FILM_ENDS, "q"), (FILM_ENDS + 0.1, "q"),
     ]  # fmt: skip
 
 
@@ -108,7 +121,7 @@ class ScriptedWindow:
     Args:
       size: rows and columns.
       script: seconds from the beginning, and what happens then.
-      settling_s: seconds until the beginning.
+      settling_s: seconds of the script until the beginning.
 
     Attributes:
       canvas: what is shown.
@@ -122,7 +135,7 @@ class ScriptedWindow:
         self.size = size
         self.canvas = np.zeros((*size, 3), np.uint8)
         self._waiting = list(script)
-        self._begins = time.monotonic() + settling_s
+        self._begins = time.monotonic() + SLOWNESS * settling_s
 
     def __enter__(self) -> "ScriptedWindow":
         return self
@@ -132,8 +145,8 @@ class ScriptedWindow:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the beginning."""
-        return time.monotonic() - self._begins
+        """Seconds of the script from the beginning."""
+        return (time.monotonic() - self._begins) / SLOWNESS
 
     def show(self, canvas: np.ndarray) -> None:
         """Keeps the canvas."""
@@ -148,7 +161,7 @@ class ScriptedWindow:
 
 
 def film_viewer(folder: Path) -> None:
-    """Films the live viewer into `live.webp`."""
+    """Films the lecture into `live.webp`."""
     canvases: list[np.ndarray] = []
     with VideoReader(folder / "demo.mp4") as reader:
         clip = [frame.picture for frame in reader]
@@ -173,13 +186,14 @@ def film_viewer(folder: Path) -> None:
         described = "clip"
 
         def read(self) -> np.ndarray | None:
-            time.sleep(1 / CLIP_FPS)
+            time.sleep(SLOWNESS / CLIP_FPS)
             seconds = window.seconds if window else 0.0
-            return clip[int(seconds * CLIP_FPS) % len(clip)]
+            return clip[(FILM_BEGINS + int(seconds * CLIP_FPS)) % len(clip)]
 
     SOURCES["clip"] = lambda _, stop: Clip(stop)
-    settings = config.load(options={"--model": "shapes", "--source": "clip"}, command="live").config
-    run_live(settings, window=lambda: Film(FILM_SIZE, film_script(), SETTLING_S))
+    options = {"--model": "shapes", "--source": "clip", "--lecture": "en"}
+    settings = config.load(options=options, command="live").config
+    run_live(settings, window=lambda: Film(FILM_SIZE, film_script(), 3 * SETTLING_S))
     _write_webp(folder / "live.webp", canvases)
 
 

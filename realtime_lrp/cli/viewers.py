@@ -248,7 +248,7 @@ def _load_for_kiosk(
 
 def _print_unit(settings: config.Settings) -> None:
     """Prints the systemd unit, if the configuration can be used by it."""
-    from realtime_lrp.commands.kiosk.report import unit
+    from realtime_lrp.commands.kiosk.start import unit
 
     file, *others = settings.given
     if settings.complaint:

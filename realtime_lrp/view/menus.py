@@ -9,7 +9,7 @@ import numpy as np
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.hud import DIM, STEP, WARNING, Part, draw_parts, height_of, line, percent
 from realtime_lrp.view.keys import COMMANDS, MOUSE, Command, find, key_text
-from realtime_lrp.view.text import WHITE, darken
+from realtime_lrp.view.text import WHITE
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
 WIDTH = 34  # greatest width of a list, in heights of a letter
@@ -32,7 +32,7 @@ class Menu:
     cursor: int = 0  # its position among the entries found
 
     least = WIDTH  # letters that the column needs beside the picture
-    head = ("", "")  # lines above the entries, in which keys are told
+    head: tuple[str, ...] = ()  # lines above the entries, in which keys are told
 
     def found(self) -> Sequence[Any]:
         """The entries that fit what was typed."""
@@ -74,14 +74,14 @@ class Menu:
         return replace(self, cursor=number) if inside else None
 
     def draw(self, canvas: np.ndarray, size: int, free: Box) -> None:
-        """Draws the list in a darkened column, in place; letters are `size` pixels high.
+        """Draws the list in a black column, in place; letters are `size` pixels high.
 
-        The column is the free area where that is wide enough, else in the middle.
+        The column is the free area where that is wide enough, else in the middle, else everywhere.
         """
         found = self.found()
         place = self._place(canvas.shape[:2], size, free, len(found))
-        darken(canvas, place.column, 0.06)
-        x0, _, x1, _ = place.column
+        x0, y0, x1, y1 = place.column
+        canvas[y0:y1, x0:x1] = 0
         entries = []
         for number in place.shown:
             colour = WARNING if number == self.cursor else WHITE
@@ -104,6 +104,8 @@ class Menu:
         x, top = (columns - width) // 2, height_of(self._head(size, count))
         if free[2] - free[0] >= self.least * size and free[3] - free[1] >= rows // 2:
             x, width = free[0], min(free[2] - free[0], WIDTH * size)
+        elif width > columns // 2:
+            x, width = 0, columns
         fits = max(1, (rows - top - size) // round(STEP * size) - len(self.foot()))
         first = max(0, min(self.cursor - fits // 2, count - fits))  # the cursor is in sight
         return _Place((x, 0, x + width, rows), top, range(first, min(first + fits, count)))
@@ -118,7 +120,7 @@ class ClassList(Menu):
     # float32 [classes], the present ones
     scores: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
-    least, head = 13, ("Enter: explain it    Esc: back", "Tab: against the present class")
+    least, head = 13, ("Enter: explain it", "Tab: compare with it", "Esc: back")
 
     def with_scores(self, scores: np.ndarray, labels: Sequence[str]) -> "ClassList":
         """The list with other scores; an empty list gets its entries."""
@@ -138,7 +140,7 @@ class ClassList(Menu):
 
     def texts(self, entry: tuple[int, str]) -> tuple[str, str]:
         index, label = entry
-        return f"{index}  {label.replace('_', ' ')}", percent(float(self.scores[index]))
+        return f"{label.replace('_', ' ')} ({index})", percent(float(self.scores[index]))
 
     def empty(self) -> str:
         return "no class of this name" if self.entries else "the classes come with the first map"

@@ -19,14 +19,9 @@ from realtime_lrp.video.sources import open_files, open_source
 
 CLIP = ASSETS / "demo.mp4"
 
-RETRY_S = 2.0
-"""Seconds that the card of a camera counts down before its first picture has come."""
-
-OPENING_S = 10.0
-"""Seconds that a camera may take for its first picture before a card says so."""
-
-GONE_S = 60.0
-"""Seconds without the camera after which the card asks for the staff."""
+RETRY_S = 2.0  # seconds that the card of a camera counts down before its first picture has come
+OPENING_S = 10.0  # seconds that a camera may take for its first picture before a card says so
+GONE_S = 60.0  # seconds without the camera after which the card asks for the staff
 
 log = logging.getLogger(__name__)
 

@@ -14,29 +14,17 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.exhibit import key_boxes
 from realtime_lrp.view.window import Mouse
 
-PRIVACY_S = 20.0
-"""Seconds for which the privacy card is shown."""
+PRIVACY_S = 20.0  # seconds for which the privacy card is shown
 
 CHOICE_S = 60.0
 """A language that is chosen while nobody is there is forgotten after this many seconds."""
 
-HOLD_S = 5.0
-"""Seconds for which the key or the corner has to be held."""
-
-CORNER = 0.12
-"""Side of the corner as a share of the canvas's shorter side."""
-
-PAD_TIMEOUT_S = 20.0
-"""The PIN pad disappears after this many seconds without input."""
-
-TRIES = 3
-"""Wrong PINs before the next try has to wait."""
-
-WAIT_S, MAX_WAIT_S = 60.0, 900.0
-"""Seconds of the first wait, doubled each time, and of the longest."""
-
-PIN_DIGITS = 4, 12
-"""The least and the most digits of a PIN."""
+HOLD_S = 5.0  # seconds for which the key or the corner has to be held
+CORNER = 0.12  # side of the corner as a share of the canvas's shorter side
+PAD_TIMEOUT_S = 20.0  # the PIN pad disappears after this many seconds without input
+TRIES = 3  # wrong PINs before the next try has to wait
+WAIT_S, MAX_WAIT_S = 60.0, 900.0  # seconds of the first wait, doubled each time, and of the longest
+PIN_DIGITS = 4, 12  # the least and the most digits of a PIN
 
 _PAD_KEYS = {"BackSpace": "back", "Delete": "back", "Return": "enter", "Escape": "leave"}
 _PAD_KEYS |= {digit: digit for digit in "0123456789"}
@@ -179,7 +167,6 @@ class ExitLock:
         return self._corner != "none" and max(x, y) < side
 
     def _check_hold(self, now: float) -> None:
-        """Opens the lock, or the PIN pad, when the hold is done."""
         since = now if self._held_since is None else self._held_since
         self.held = min(1.0, (now - since) / HOLD_S)
         if self.held == 1.0:

@@ -9,17 +9,16 @@ from datetime import datetime
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.answer import SmoothedAnswer, knows_nothing
 from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_opener
-from realtime_lrp.commands.kiosk.captions import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
-from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
+from realtime_lrp.commands.kiosk.network import Heat, RelevancePart, SmoothedAnswer, knows_nothing
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import (
     Screen,
     ScreenArtist,
     canvas_size,
 )
+from realtime_lrp.commands.kiosk.settings import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
@@ -35,8 +34,7 @@ from realtime_lrp.view.full_screen import FullScreen, NullWindow
 from realtime_lrp.view.look import Look
 
 CLOSED_FPS = 2.0
-POLL_S = 0.02
-"""Seconds that a turn waits for a picture, or until the next drawing."""
+POLL_S = 0.02  # seconds that a turn waits for a picture, or until the next drawing
 
 MAX_CLIP_LAG_S = 2.0
 """A clip's picture is shown together with its own map, unless that is further behind than this."""
@@ -47,8 +45,7 @@ SYMBOL_S = 300.0
 AWAKE_S = 30.0
 """Seconds after a key or touch for which a screen that is switched off while closed stays on."""
 
-SWAP_S = 600.0
-"""Seconds after which picture and page change sides while nobody is there."""
+SWAP_S = 600.0  # seconds after which picture and page change sides while nobody is there
 
 BLIND = ("starting", "camera", "staff", "frozen", "dark")
 """Cards during which the camera cannot see anybody."""
@@ -193,11 +190,9 @@ class Kiosk:
 
     @property
     def _is_cooling(self) -> bool:
-        """Whether the network rests because the processor is too hot."""
         return self._fault is not None and self._fault.card == "hot"
 
     def _decide(self, now: float) -> None:
-        """Decides what is shown: state, card, sides."""
         self._fault = self._find_fault(now) if self._open else None
         card = self._fault.card if self._fault else ""
         before = self.state, self.card
@@ -322,7 +317,6 @@ class Kiosk:
         self._window.switch_screen(self._is_closed and not used)
 
     def _newest_map(self) -> ExplainedFrame | None:
-        """The newest map of the source that is shown."""
         explained = None if self._is_cooling else self.network.newest(self._maps_after)
         if explained is None or self._shown_source == "camera":
             return explained
@@ -330,7 +324,6 @@ class Kiosk:
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
     def _screen(self, moment: Moment) -> Screen:
-        """What is shown."""
         explained, lock, words = moment.explained, self._lock, moment.captions["leave"]
         maps = self._scale_maps(explained, self._look)
         # A clip's pictures are too far apart for a map to follow the motion between them.
@@ -350,7 +343,6 @@ class Kiosk:
         )
 
     def _card(self, moment: Moment) -> tuple[str, str] | None:
-        """Title and text of the card over picture and page."""
         captions = moment.captions
         if self._is_closed:
             if self._config.kiosk.closed != "card":

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from realtime_lrp.commands.kiosk.answer import Answer
-from realtime_lrp.commands.kiosk.captions import Captions, label, with_seconds
+from realtime_lrp.commands.kiosk.network import Answer
+from realtime_lrp.commands.kiosk.settings import Captions, label, with_seconds
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
@@ -39,32 +39,18 @@ from realtime_lrp.view.text import WHITE
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-SHORT_NAME = 12
-"""Names of up to this many letters are set in the largest type."""
-
-CAPTION_S = 6.0
-"""Seconds for which each caption is shown."""
-
-HINT_S = 12.0
-"""Seconds for which each thing to try is shown."""
-
-ANSWER_S = 12.0
-"""Seconds of the same answer after which the page about channels is due."""
+SHORT_NAME = 12  # names of up to this many letters are set in the largest type
+CAPTION_S = 6.0  # seconds for which each caption is shown
+HINT_S = 12.0  # seconds for which each thing to try is shown
+ANSWER_S = 12.0  # seconds of the same answer after which the page about channels is due
 
 CONCEPT_S, CHANNELS = 8.0, 2
 """Seconds for which each channel is shown, and how many are shown in a turn."""
 
-AHEAD_S = 2.0
-"""Channels are computed from this many seconds before that."""
-
-WAIT_S = 6.0
-"""If no channel can be shown for this long, the page is left out until its next turn."""
-
-FORGIVEN_S = 1.5
-"""The page about channels stays if the answer is gone for less than this."""
-
-PICTURES = 6
-"""Pictures of the gallery, at most."""
+AHEAD_S = 2.0  # channels are computed from this many seconds before that
+WAIT_S = 6.0  # if no channel can be shown for this long, the page is left out until its next turn
+FORGIVEN_S = 1.5  # the page about channels stays if the answer is gone for less than this
+PICTURES = 6  # pictures of the gallery, at most
 
 REST_S = 600.0
 """If computing channels fails, or explaining while they are, none are computed for this long."""

@@ -27,19 +27,16 @@ from realtime_lrp.view.exhibit import (
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
 
-MAX_ROWS = 1080
-"""Pixels of the canvas's shorter side, at most; it is stretched to larger screens."""
+MAX_ROWS = 1080  # pixels of the canvas's shorter side, at most; it is stretched to larger screens
 
 DRIFT, CARD_DRIFT = 0.008, 0.06
 """How far pages and cards move against burn-in, as a share of the canvas's shorter side."""
 
-DRIFT_PERIOD_S = 420.0, 660.0
-"""Seconds of one cycle across and down."""
+DRIFT_PERIOD_S = 420.0, 660.0  # seconds of one cycle across and down
 
 BLACK = 0, 0, 0
 
-HOLD_SHOWN = 0.2
-"""The bar of a held key or corner appears after this share of the hold."""
+HOLD_SHOWN = 0.2  # the bar of a held key or corner appears after this share of the hold
 
 
 @dataclass(frozen=True, eq=False)

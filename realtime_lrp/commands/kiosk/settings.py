@@ -1,29 +1,218 @@
-"""The exhibit's settings: what the schema cannot see is checked, and what worked is kept.
+"""The exhibit's captions and settings: checked at the start, and kept if they worked.
+
+The captions are one YAML file for each language. assets/captions/en.yaml is their schema: other
+languages have its keys, its lists and, in the same texts, its placeholders, such as {seconds}. All
+values are read as text ("no" is a word, not false); spaces and line ends become one space.
 
 A configuration that worked is saved with its captions. If a later version of the file is wrong,
 what was saved is used and the error reported, so that the exhibit starts after a typing error.
 Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
 """
 
+import functools
 import hashlib
 import json
 import logging
+import math
 import os
+import re
 import tempfile
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from platformdirs import user_state_path
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.captions import Captions, missing_in_font, wrong_captions
-from realtime_lrp.config import Config, KeyPath, Problem, Settings, as_error, errors_of, wrong_names
-from realtime_lrp.errors import Error, first_line
+from realtime_lrp.config import (
+    Config,
+    KeyPath,
+    Problem,
+    Settings,
+    as_error,
+    errors_of,
+    key_of,
+    read_file,
+    wrong_names,
+)
+from realtime_lrp.config.problems import showable
+from realtime_lrp.config.schema import Kiosk
+from realtime_lrp.errors import ConfigError, Error, first_line, nearest
 from realtime_lrp.models.gallery import read_names
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
+
+log = logging.getLogger(__name__)
+
+Captions = Mapping[str, Any]
+"""The captions of one language: texts, lists of texts and sections, by the keys of en.yaml."""
+
+INCLUDED = config.ASSETS / "captions"
+
+TRANSLATIONS = ("labels", "names")  # sections whose keys are free: names of what the network knows
+
+OPTIONAL = [name for name, field in Kiosk.model_fields.items() if field.annotation is bool]
+"""Sections that have to be there only if the key of `kiosk` with their name is true."""
+
+
+def load_captions(languages: Sequence[str], folder: str | None = None) -> tuple[Captions, ...]:
+    """The captions of some languages, such as "en", in the same order.
+
+    A folder is searched first for LANGUAGE.yaml; languages that it lacks are the included ones.
+
+    Raises:
+      ConfigError: a language or a text cannot be used; the message lists what is wrong with it.
+    """
+    return tuple(_captions(code, folder) for code in languages)
+
+
+def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
+    """Yields what is wrong with a configuration's captions: the key, and the error."""
+    folder = chosen.kiosk.captions
+    if folder and not (Path(folder).is_dir() and os.access(folder, os.R_OK | os.X_OK)):
+        yield (
+            ("kiosk", "captions"),
+            ConfigError(f"expected a folder that can be read; received {folder}"),
+        )
+        return
+    for number, code in enumerate(chosen.kiosk.languages):
+        try:
+            found = _captions(code, folder)
+            for name in OPTIONAL:
+                if getattr(chosen.kiosk, name) and name not in found:
+                    raise ConfigError(
+                        f"the captions {code!r} have no section {name!r}, which kiosk.{name} "
+                        "needs; copy it from en.yaml"
+                    )
+        except Error as error:
+            yield ("kiosk", "languages", number), error
+
+
+def label(captions: Captions, name: str) -> str:
+    """A class name in this language; untranslated ones as they are, underscores as spaces."""
+    return captions["labels"].get(name, name.replace("_", " "))
+
+
+def with_seconds(text: str, seconds: float) -> str:
+    """Replaces `{seconds}` by a number: whole, rounded up, at least 1.
+
+    A no-break space keeps the number and its unit in one line.
+    """
+    number = str(max(1, math.ceil(seconds)))
+    return text.replace("{seconds} ", f"{number}\xa0").replace("{seconds}", number)
+
+
+def opening_text(captions: Captions, opens: datetime | None, now: datetime) -> str:
+    """When the exhibit opens again, with the day if that is not today; "" if it never does."""
+    if opens is None:
+        return ""
+    closed, time = captions["closed"], f"{opens:%H:%M}"
+    if opens.date() == now.date():
+        return closed["today"].format(time=time)
+    return closed["later"].format(day=closed["days"][opens.weekday()], time=time)
+
+
+def missing_in_font(text: str) -> str:
+    """The characters that the font cannot draw; OpenCV, which knows, is imported only here."""
+    from realtime_lrp.view.text import undrawable
+
+    return undrawable(text)
+
+
+def _captions(code: str, folder: str | None) -> Captions:
+    folders = [Path(folder), INCLUDED] if folder else [INCLUDED]
+    if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
+        raise ConfigError(f"expected letters, digits, - and _; received {code!r}")
+    files = [searched / f"{code}.yaml" for searched in folders]
+    file = next(filter(Path.is_file, files), None)
+    if not file:
+        known = sorted({path.stem for searched in folders for path in searched.glob("*.yaml")})
+        raise ConfigError(f"there is no {code}.yaml in {folders[0]}; there are {', '.join(known)}")
+    tree = read_file(file, texts=True)
+    captions: Any = _in_one_line(tree.values)
+    # A test checks that the font draws the included texts, so OpenCV is not imported for them.
+    for at, wrong in () if tree.problems else _wrong(captions, _english(), file.parent != INCLUDED):
+        around = (at[:length] for length in range(len(at), -1, -1))
+        where = next((tree.locations[one] for one in around if one in tree.locations), str(file))
+        tree.problems.append(Problem(where, f"{key_of(at)}: {wrong}" if at else wrong))
+    if tree.problems:
+        raise as_error(tree.problems)
+    return {"labels": {}, **captions}
+
+
+@functools.cache
+def _english() -> Any:
+    return read_file(INCLUDED / "en.yaml", texts=True).values
+
+
+def _in_one_line(value: Any) -> Any:
+    """The same with one space for each run of spaces and line ends."""
+    if isinstance(value, dict):
+        return {key: _in_one_line(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_in_one_line(one) for one in value]
+    return re.sub(r"[ \t\n]+", " ", value).strip(" ") if isinstance(value, str) else value
+
+
+def _wrong(
+    value: Any, english: Any, check_font: bool, at: KeyPath = ()
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yields what does not fit what stands there in English: the key, and a sentence."""
+    if isinstance(english, str):
+        yield from ((at, text) for text in _wrong_in_text(value, english, check_font))
+    elif isinstance(english, list):
+        if not isinstance(value, list) or not value:
+            yield at, "expected a list of texts, each in a line that begins with a dash"
+        elif at[-1] == "days" and len(value) != 7:
+            yield at, f"expected 7 days, from Monday to Sunday; there are {len(value)}"
+        else:
+            allowed = " ".join(english)
+            for number, one in enumerate(value):
+                yield from _wrong(one, allowed, check_font, (*at, number))
+    elif not isinstance(value, dict):
+        yield at, "expected lines such as 'title: Closed'"
+    elif at and at[-1] in TRANSLATIONS:
+        for key, one in value.items():
+            yield from _wrong(one, "", check_font, (*at, key))
+    else:
+        optional = TRANSLATIONS if at else (*TRANSLATIONS, *OPTIONAL)
+        for key in english:
+            if key not in value and key not in optional:
+                yield (*at, key), "is missing"
+        for key in value:
+            if key in english:
+                yield from _wrong(value[key], english[key], check_font, (*at, key))
+            else:
+                close = nearest(key, english)
+                meant = f"did you mean {close!r}?" if close else f"there are {', '.join(english)}"
+                yield (*at, key), f"there is no such key; {meant}"
+
+
+def _wrong_in_text(text: Any, english: str, check_font: bool) -> Iterator[str]:
+    """Yields what is wrong with a text; it may have the placeholders of the English one."""
+    if not isinstance(text, str) or not text:
+        yield "expected a text, in quotes where it has a colon or a # in it"
+        return
+    placeholders, rest = re.findall(r"{\w+}", english), text
+    for placeholder in placeholders:
+        rest = rest.replace(placeholder, "")
+    if re.search("[{}\uff5b\uff5d]", rest):
+        allowed = " other than " + " and ".join(placeholders) if placeholders else ""
+        yield f"expected no braces{allowed}; received {showable(text)}"
+    elif any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+        yield "text is drawn left to right; expected a script written that way"
+    elif check_font and (missing := missing_in_font(text)):
+        names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
+        yield f"the font cannot draw {names}; expected other characters"
+
+
+def _character(letter: str) -> str:
+    number = f"U+{ord(letter):04X}"
+    return f"{letter} ({number})" if letter.isprintable() else number
+
 
 TOLERATED = (
     ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names"),
@@ -32,8 +221,6 @@ TOLERATED = (
 
 Given = tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]]
 """File, assignments and options, as in `Settings.given`."""
-
-log = logging.getLogger(__name__)
 
 
 def load(
@@ -125,7 +312,6 @@ def restore(given: Given, complaint: str) -> Settings | None:
 
 
 def _folder(given: Given) -> Path:
-    """Where the copy is."""
     file, sets, options = given
     words = repr((file and str(Path(file).absolute()), sets, sorted(options.items())))
     return state_folder() / f"good-{hashlib.sha256(words.encode()).hexdigest()[:12]}"

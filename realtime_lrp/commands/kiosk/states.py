@@ -113,10 +113,3 @@ def broken(part: str, why: str) -> TemporaryError:
     return TemporaryError(
         f"The {part} is broken: {masked(why)}. The service manager starts the exhibit again."
     )
-
-
-def diagram() -> str:
-    """The state machine as a Mermaid diagram, for the documentation."""
-    arrows = [(source, way) for way in TRANSITIONS for source in way.sources]
-    lines = [f"    {source} --> {way.target}: {way.reason}" for source, way in arrows]
-    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.CARD}", *lines])

@@ -6,6 +6,7 @@ and makes events of what the other parts report.
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,21 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.commands.live.saver import Saver, snapshot_of
-from realtime_lrp.commands.live.sources import Sources
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.engine.measured import quicker_network
 from realtime_lrp.errors import Error, UnavailableError, UsageError, first_line, masked
 from realtime_lrp.models.gallery import load_gallery
-from realtime_lrp.realtime.capture import Capture
+from realtime_lrp.realtime.capture import Capture, OpenSource
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.networks import further_threads
 from realtime_lrp.realtime.stats import Stats, write_figures
 from realtime_lrp.realtime.viewer.events import (
     CanvasResized,
     Event,
+    FileSkipped,
     KeyPressed,
     MouseMoved,
     NoticeGiven,
+    SourceChanged,
 )
 from realtime_lrp.realtime.viewer.handle import show_step
 from realtime_lrp.realtime.viewer.lecture import load_lecture, with_networks
@@ -42,17 +44,18 @@ from realtime_lrp.system.files import check_output
 from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.video.sources import opener_of
+from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.video.sources import open_source, opener_of
 from realtime_lrp.view.exhibit import draw_card
 from realtime_lrp.view.window import Mouse, Window, require_display
 
 if TYPE_CHECKING:
     from realtime_lrp.commands.serve.web_page import WebPage
 
+log = logging.getLogger(__name__)
+
 PAUSE_S = 0.005  # pause of the render loop while nobody waits for a picture
 MAPS_FOR_PACE = 5  # after this many maps it is known how quick the network is
-
-log = logging.getLogger(__name__)
 
 
 def run(
@@ -111,7 +114,7 @@ def run(
         page = None
         if pages:
             kept = partial(snapshot_of, view)
-            page = pages(config.serve, view, kept, new_token, teacher)
+            page = stack.push(pages(config.serve, view, kept, new_token, teacher))  # it listens
         loop = Loop(view, saver, sources, shown, page, teacher)
         stack.enter_context(capture)
         loop.show_card()
@@ -294,3 +297,53 @@ def _event_of(event: str | Mouse) -> Event:
 
 def _show_nowhere(picture: np.ndarray) -> None:
     """Stands for the window where there is none."""
+
+
+Send = Callable[[Event], object]
+
+
+class Sources:
+    """`live.source`, then `live.sources`, through which a key goes round and round."""
+
+    def __init__(self, config: Config):
+        live = config.live
+        self.mirror = config.input.mirror
+        self._camera = CameraSettings.of(live)
+        self._names = list(dict.fromkeys([live.source, *live.sources]))
+        self._present = 0
+
+    def opener(self) -> OpenSource:
+        """What opens the present source."""
+        return functools.partial(open_source, self._names[self._present], camera=self._camera)
+
+    def turned(self, picture: np.ndarray) -> np.ndarray:
+        """The picture, mirrored while that is wanted; for the capture thread."""
+        return mirrored(picture, self.mirror)
+
+    def perform(self, command: Command | SeekTo | LoopFiles, capture: Capture, send: Send) -> bool:
+        """Carries out a command; False if it is not one for the source."""
+        source = capture.source
+        match command:
+            case Command.PAUSE | Command.RESUME:
+                source.control("pause", command is Command.PAUSE)
+            case Command.STEP:
+                source.control("step")
+            case Command.NEXT_FILE | Command.PREVIOUS_FILE if source.files < 2:
+                one, none = "there is only one file", "this source has no files to go through"
+                send(NoticeGiven(one if source.files else none))
+            case Command.NEXT_FILE | Command.PREVIOUS_FILE:
+                source.control("skip", 1 if command is Command.NEXT_FILE else -1)
+                send(FileSkipped())
+            case Command.NEXT_SOURCE if len(self._names) < 2:
+                send(NoticeGiven("there is one source; name others with live.sources"))
+            case Command.NEXT_SOURCE:
+                self._present = (self._present + 1) % len(self._names)
+                capture.switch(self.opener())
+                send(SourceChanged(f"source: {masked(self._names[self._present])}"))
+            case SeekTo(position):
+                source.control("seek", position)
+            case LoopFiles(on):
+                source.control("loop", on)
+            case _:
+                return False
+        return True

@@ -193,7 +193,6 @@ def _saved(film: Path, recorder: Recorder) -> str:
 
 
 def _provenance_of_view(view: View) -> Provenance | None:
-    """How the present view is made; None before the first map."""
     if view.first.explained is None:
         return None
     config = _config_of(view.state, view.first.explained)

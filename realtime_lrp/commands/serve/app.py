@@ -24,11 +24,10 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Scope, Send
 from starlette.websockets import WebSocket
 
-from realtime_lrp.commands.serve.addresses import qr_code
+from realtime_lrp.commands.serve.access import Role, Tokens, qr_code
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
-from realtime_lrp.commands.serve.guard import OPEN
 from realtime_lrp.commands.serve.messages import Shown, examples, read_message, view_message
-from realtime_lrp.commands.serve.tokens import Role, Tokens
+from realtime_lrp.commands.serve.server import OPEN
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
@@ -120,7 +119,6 @@ class App:
     async def _file(
         self, suffix: str, encode: Callable[[Snapshot], bytes], request: Request
     ) -> Response:
-        """What is shown now, as a file to download."""
         _check_control(request)
         snapshot = await self._exchange.in_render_loop(self._snapshot)
         if snapshot is None:

@@ -29,6 +29,7 @@ from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.state import Answer, ViewerState
 from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
@@ -103,25 +104,26 @@ def read_message(text: str) -> Message:
     return _decoder.decode(text)
 
 
-def event_of(message: Message, relevance: RelevanceThread) -> events.Event | None:
-    """The event that a message is; None if a page cannot ask for that."""
-    try:
-        return _event(message, relevance)
-    except Error as error:
-        return events.NoticeGiven(str(error))
+def event_of(
+    message: Message, relevance: RelevanceThread, pictures: tuple[Box, ...] = ()
+) -> events.Event | None:
+    """The event that a message is; None if a page cannot ask for that.
 
-
-def _event(message: Message, relevance: RelevanceThread) -> events.Event | None:
+    `pictures` are the boxes of the page's pictures if its canvas is not the window's.
+    """
     match message:
         case Do(name):
             command = commands_of_pages().get(name)
             return command_event(command, time.monotonic()) if command else None
         case Stroke(start, end, cover):
-            return events.Painted(start, end, cover)
+            return events.Painted(start, end, cover, pictures)
         case Hold(key, by):
             return events.Held(key, by)
         case Choice(what, value):
-            checked = _checked(what, value, relevance)
+            try:
+                checked = _checked(what, value, relevance)
+            except Error as error:
+                return events.NoticeGiven(str(error))
             return None if checked is None else events.Chosen(what, checked)
     return None
 
@@ -173,8 +175,7 @@ GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
 QUALITY = 80  # of JPEGs
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 
-VIEW = b"v"
-"""First byte of a picture of the view; other bytes are those of `join_message`."""
+VIEW = b"v"  # first byte of a picture of the view; other bytes are those of `join_message`
 
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""

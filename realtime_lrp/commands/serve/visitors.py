@@ -48,8 +48,7 @@ NO_MAP = "no map at the moment"
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[bytes], None]
-"""Takes what a visitor gets; may be called from any thread."""
+Answer = Callable[[bytes], None]  # takes what a visitor gets; may be called from any thread
 
 
 @dataclass(eq=False)
@@ -205,7 +204,6 @@ _Frame = tuple[Visitor, Item[np.ndarray]]
 def _answer_all(
     frames: list[_Frame], maps: list[ExplainedFrame | None], state: ViewerState
 ) -> None:
-    """Gives every visitor the map, or says that there is none."""
     for (visitor, frame), one in zip(frames, maps, strict=True):
         message = _no_map(frame.number, NO_MAP)
         try:

@@ -4,16 +4,20 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.serve.addresses import address_of, print_address
+from realtime_lrp.commands.serve.access import (
+    Role,
+    Tokens,
+    address_of,
+    print_address,
+    read_token,
+    tls_of,
+)
 from realtime_lrp.commands.serve.app import App
-from realtime_lrp.commands.serve.certificate import tls_of
 from realtime_lrp.commands.serve.exchange import Exchange
-from realtime_lrp.commands.serve.guard import Guard
 from realtime_lrp.commands.serve.messages import (
     NO_CONCEPTS,
     QUALITY,
@@ -22,13 +26,12 @@ from realtime_lrp.commands.serve.messages import (
     event_of,
     news,
 )
-from realtime_lrp.commands.serve.server import Server, listen
-from realtime_lrp.commands.serve.tokens import Role, Tokens, read_token
+from realtime_lrp.commands.serve.server import Guard, Server, listen
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.config.schema import Serve
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models.gallery import Gallery
-from realtime_lrp.realtime.viewer.events import Event, NoticeGiven, Painted
+from realtime_lrp.realtime.viewer.events import Event, NoticeGiven
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.results.snapshot import Snapshot
 from realtime_lrp.system.geometry import Box
@@ -64,7 +67,7 @@ class WebPage:
         with ExitStack() as stack:
             listening = stack.enter_context(listen(serve.host, serve.port))
             tls, fingerprint = tls_of(serve, new)  # it warns, so it comes after what may fail
-            stack.pop_all()
+            self._entered = stack.pop_all()
         self._visitors = Visitors(
             self._relevance, lambda: view.state, lambda: self._exchange.view_watched
         )
@@ -75,11 +78,11 @@ class WebPage:
         port = listening.getsockname()[1]
         self._server = Server(Guard(app.routes(), tokens, serve.names, port), listening, tls)
         self._address = address_of(serve, port, tokens[Role.CONTROL])  # "" once it is printed
-        self._host, self._entered = serve.host, ExitStack()
+        self._host = serve.host
         self._concepts: ConceptPanel | None = None
         self._concepts_due = 0.0
         self._artist = SplitArtist()
-        self._boxes: tuple[Box, ...] = ()
+        self._boxes: tuple[Box, ...] = ()  # of the pictures, if they lie elsewhere in the window
         self._offered: tuple[str, ...] | None = None  # classes that pages know of
         self._is_new = False  # whether something was drawn that is not published
         self._news_due = 0.0
@@ -108,10 +111,11 @@ class WebPage:
     def events(self) -> list[Event]:
         """What pages sent; UnavailableError if the server has ended and nothing else shows it."""
         self._exchange.turned = time.monotonic()
-        found = [event_of(message, self._relevance) for message in self._exchange.messages()]
-        if found:
+        messages = self._exchange.messages()
+        if messages:
             self._news_due = 0.0
-        return [*self._end_of_server(), *(self._on_canvas(event) for event in found if event)]
+        found = (event_of(message, self._relevance, self._boxes) for message in messages)
+        return [*self._end_of_server(), *filter(None, found)]
 
     def wants_picture(self) -> bool:
         """Whether somebody waits for a picture, or the news are due."""
@@ -134,10 +138,9 @@ class WebPage:
         wanted = exchange.picture_wanted and (self._is_new or exchange.picture is None)
         if wanted and view.frame and (canvas := self._canvas()) is not None:
             exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
-            self._is_new = False
+        self._is_new = False
 
     def _publish_news(self, now: float) -> None:
-        """Renews the news where they are due."""
         view, exchange = self._view, self._exchange
         if now < self._news_due:
             return
@@ -184,34 +187,3 @@ class WebPage:
         scene = view.split.pictures_alone(WebPage.canvas_size(view))
         self._boxes = scene.pictures
         return self._artist.draw(scene)
-
-    def _on_canvas(self, event: Event) -> Event:
-        """A stroke over the page's picture as one over the canvas of the view."""
-        if not isinstance(event, Painted) or not self._view.figures_in_picture:
-            return event
-        index = nearest_box(self._boxes, event.start)
-        if index is None or len(self._boxes) != len(self._view.state.pictures):
-            return event
-        own, other = self._boxes[index], self._view.state.pictures[index]
-        start, end = (moved(point, own, other) for point in (event.start, event.end))
-        return replace(event, start=start, end=end)
-
-
-def nearest_box(boxes: tuple[Box, ...], point: tuple[int, int]) -> int | None:
-    """The index of the box that a point is in, or nearest to; None if there is no box."""
-
-    def distance(index: int) -> float:
-        x0, y0, x1, y1 = boxes[index]
-        x, y = point
-        return max(x0 - x, 0, x - x1) ** 2 + max(y0 - y, 0, y - y1) ** 2
-
-    return min(range(len(boxes)), key=distance, default=None)
-
-
-def moved(point: tuple[int, int], source: Box, target: Box) -> tuple[int, int]:
-    """A point of a box at the same position of another box."""
-    (x, y), (x0, y0, x1, y1), (left, top, right, bottom) = point, source, target
-    return (
-        round(left + (x - x0) * (right - left) / (x1 - x0)),
-        round(top + (y - y0) * (bottom - top) / (y1 - y0)),
-    )

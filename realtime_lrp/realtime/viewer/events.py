@@ -61,11 +61,15 @@ class MouseMoved(Event):
 
 @dataclass(frozen=True, eq=False)
 class Painted(Event):
-    """The brush went straight from one position of the canvas to another."""
+    """The brush went straight from one position of the canvas to another.
+
+    `pictures` are the boxes of the pictures if that is another canvas than the window's.
+    """
 
     start: tuple[int, int]
     end: tuple[int, int]
     cover: bool
+    pictures: tuple[Box, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,8 +83,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             moved = move_mouse(state, (x, y), button, now)
             pressed = button == "left" and not state.pointer.button
             return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
-        case events.Painted(start, end, cover):
-            return paint_on_canvas(state, start, end, cover)
+        case events.Painted(start, end, cover, pictures):
+            return paint_on_canvas(state, start, end, cover, pictures or state.pictures)
         case events.FrameDrawn():
             return _frame_drawn(state, event)
         case events.CanvasResized(size):

@@ -41,9 +41,13 @@ def move_mouse(
 
 
 def paint_on_canvas(
-    state: ViewerState, start: tuple[int, int], end: tuple[int, int], cover: bool
+    state: ViewerState,
+    start: tuple[int, int],
+    end: tuple[int, int],
+    cover: bool,
+    pictures: tuple[Box, ...],
 ) -> ViewerState:
-    """Covers or uncovers the picture along a straight stroke over the canvas.
+    """Covers or uncovers the picture, drawn at some boxes, along a straight stroke over the canvas.
 
     Where the stroke leads out of a picture, or from one to another, each picture gets its part.
     """
@@ -51,7 +55,7 @@ def paint_on_canvas(
         return state
     shape, drawn = state.shown.value.shape, False
     mask = np.zeros(shape[:2], np.uint8) if state.mask is None else state.mask.astype(np.uint8)
-    for box in state.pictures:
+    for box in pictures:
         x0, y0, x1, y1 = box
         inside, first, last = cv2.clipLine((x0, y0, x1 - x0, y1 - y0), start, end)
         if inside:
@@ -117,7 +121,7 @@ def _paint_to_pointer(state: ViewerState, start: Pointer) -> ViewerState:
     The mouse moves far between two events, so that dabs alone would leave gaps.
     """
     end, cover = state.pointer, state.pointer.button == "left"
-    return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover)
+    return paint_on_canvas(state, (start.x, start.y), (end.x, end.y), cover, state.pictures)
 
 
 def _draw_stroke(

@@ -18,7 +18,7 @@ export function connect(canvas, heard) {
   let tries = 0;
   let ended = false; // whether the server said that it ends
   let holds = false;
-  let owed = false; // whether a picture was not drawn, and so not confirmed: no further one comes
+  let newest = null; // the last picture of the view, as `draw` takes it
 
   function take(data, from) {
     const head = new DataView(data);
@@ -32,11 +32,11 @@ export function connect(canvas, heard) {
   }
 
   async function draw(data, latency, from) {
+    newest = [data, latency, from];
     const jpeg = new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" });
     const picture = await createImageBitmap(jpeg).catch(() => null);
     requestAnimationFrame(() => {
-      owed = holds;
-      if (holds) return;
+      if (holds) return; // nor is it confirmed: no further one comes
       if (picture) { // else it cannot be decoded: the next one may be
         drawOn(canvas, picture, picture.width, picture.height);
         picture.close();
@@ -91,8 +91,7 @@ export function connect(canvas, heard) {
     },
     hold(on) {
       holds = on;
-      if (!on && owed) confirm(socket);
-      owed = false;
+      if (!on && newest) draw(...newest);
     },
   };
 }

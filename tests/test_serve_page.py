@@ -664,7 +664,8 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
             def heard():
                 served.messages.clear()
                 page.wait_for_timeout(500)  # longer than a tap, and than between two messages
-                return [*{one.key for one in served.messages if isinstance(one, Hold)}] == [*keys]
+                held = [one.key for one in served.messages if isinstance(one, Hold) and one.down]
+                return [*{*held}] == [*keys]
 
             until(page, heard)
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 from media import write_video
@@ -12,6 +14,7 @@ from realtime_lrp import config
 from realtime_lrp.commands import teach
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.drawings import drawings
+from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.teaching import CHANGES, Lesson
 from realtime_lrp.realtime.latest import Slot
@@ -73,16 +76,19 @@ def test_two_people_at_once_lose_nothing():
         "somebody else shows cup: wait until they are done"
     ]
     hold(teacher, ("1", "bob", 10.15), ("1", "ann", 10.2), ("2", "bob", 10.3))
-    assert taken(teacher, 10.4, 3) == "cup"
-    assert taken(teacher, 10.51, 1) == ""  # nothing came from ann since 10.2
-    hold(teacher, ("2", "bob", 10.6))
-    assert taken(teacher, 10.61, 2) == "pen"
-    press(teacher, ("1", 10.7))  # in the window
-    assert taken(teacher, 10.8, 2) == "pen"
+    assert taken(teacher, 11.6, 3) == "cup"
+    assert taken(teacher, 11.71, 1) == ""  # ann's page is gone: nothing came from it since 10.2
+    hold(teacher, ("2", "bob", 11.8))
+    assert taken(teacher, 11.9, 2) == "pen"
+    press(teacher, ("1", 12))  # in the window
+    assert taken(teacher, 12.1, 2) == "pen"
     assert teacher.fields() == {
         "classes": [("1", "cup", 3), ("2", "pen", 4), ("0", "nothing", 0)],
         "shown": "pen", "doing": "", "last": "pen",
     }  # fmt: skip
+    for by, name in (("ann", "pen"), ("bob", "")):
+        assert teacher.takes(Held("2", by, down=False, time=12.2))
+        assert taken(teacher, 12.3, 1) == name
 
 
 def hold(teacher, *holds):
@@ -101,6 +107,16 @@ def test_showings_are_undone_and_classes_taken_away():
     assert teacher.lesson.counts() == [10, 5, 0]
     press(teacher, ("Delete", 51))
     assert teacher.lesson.counts() == [0, 5, 0]
+
+
+def test_a_network_that_cannot_be_taught_ends_the_view():
+    """Once, as a wrong --model; the loop asks for it."""
+    model = keras.Sequential([keras.Input((16, 16, 3)), keras.layers.Conv2D(2, 3)])
+    engine = SimpleNamespace(network=Network("own", model), model=model)
+    with Teacher(Lesson(["nothing"]), Slot(), SimpleNamespace(engine=engine), None) as teacher:
+        teacher._thread.join()
+    with pytest.raises(UsageError, match="one vector"):
+        teacher.check()
 
 
 @pytest.mark.parametrize("classes", ["", "cup,cup", "a,b,c,d,e,f,g,h,i,j", "cup,"])

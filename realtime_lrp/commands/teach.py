@@ -187,8 +187,8 @@ def _figures(
 
 def _lines(figures: dict[str, Any]) -> Iterator[str]:
     for row in figures["classes"]:
-        line = f"{row['name']}: {row['pictures']} pictures, of the last {row['aside']} "
-        line += f"{row['right']} named rightly"
+        line = f"{row['name']}: {row['pictures']} pictures, "
+        line += f"{row['right']} of the last {row['aside']} named rightly"
         if row["verdict"]:
             line += f"; {row['on_thing']:.0%} of the relevance on what was shown, which takes "
             line += f"{row['area']:.0%} of the picture: {SENTENCES[row['verdict']]}"

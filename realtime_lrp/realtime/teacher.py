@@ -28,8 +28,9 @@ from realtime_lrp.video.pictures import write_picture
 EVERY_S = 0.1  # between two pictures that are taken
 MOST = 2000  # pictures of all classes
 IDLE_S = 0.05  # how often the thread looks for work
-HELD_S, RELEASED_S = 0.7, 0.3
-"""A key that comes again within the first is held; without it for the second, it is released."""
+HELD_S, RELEASED_S, GONE_S = 0.7, 0.3, 1.5
+"""A key that comes again within the first is held; without it for the second, it is released. A
+page that is not heard of for the third is gone, and so its button is released."""
 
 UNDO, FORGET = "BackSpace", "Delete"
 
@@ -50,6 +51,7 @@ class Teacher:
     ):  # fmt: skip
         self.lesson = lesson
         self.failure: Error | None = None
+        self._error: Exception | None = None
         self._frames, self._relevance, self._save, self._keep = frames, relevance, save, keep
         self.keys = {"0" if name == NOTHING else str(number): name
                      for number, name in enumerate(lesson.classes, 1)}  # fmt: skip
@@ -80,7 +82,9 @@ class Teacher:
             return False
         by = event.by if isinstance(event, Held) else ""
         with self._lock:
-            if self._shown and by != self._by:
+            if isinstance(event, Held) and not event.down:
+                self._shown = self._shown if by != self._by else ""
+            elif self._shown and by != self._by:
                 if self.keys.get(key) != self._shown:
                     told = f"somebody else shows {self._shown}: wait until they are done"
                     self.news.append(NoticeGiven(told))
@@ -121,14 +125,23 @@ class Teacher:
         last = self.lesson.classes[numbers[0]] if numbers else ""
         return {"classes": classes, "shown": self._shown, "doing": self._doing, "last": last}
 
+    def check(self) -> None:
+        """Raises why nothing can be taught with this network."""
+        if self._error:
+            raise self._error
+
     def _run(self) -> None:
-        features: Features | None = None
+        while not (engine := self._relevance.engine):
+            if self._stop.wait(IDLE_S):
+                return
+        try:
+            features = Features(replace(engine.network, model=engine.model))
+        except Exception as error:
+            self._error = error
+            return
         number, learning = 0, threading.Thread()
         while not self._stop.wait(IDLE_S):
-            if not (engine := self._relevance.engine):
-                continue
             with self._errors_told():
-                features = features or Features(replace(engine.network, model=engine.model))
                 showing = self._present(time.monotonic())
                 if showing and (frame := self._frames.newest(number)):
                     number = frame.number
@@ -151,8 +164,8 @@ class Teacher:
     def _present(self, now: float) -> Showing | None:
         """The showing that goes on; None while nothing is shown."""
         with self._lock:
-            released = self._held and now - self._pressed > RELEASED_S
-            if released or sum(self.lesson.counts()) >= MOST:
+            silent = now - self._pressed > (GONE_S if self._by else RELEASED_S)
+            if (self._held and silent) or sum(self.lesson.counts()) >= MOST:
                 self._shown, self._held = "", False
             return self.lesson.showings[-1] if self._shown else None
 

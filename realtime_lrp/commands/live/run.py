@@ -187,6 +187,8 @@ class Loop:
         view, page = self._view, self._page
         view.capture.check()
         view.check(patient=self._window is not None or page is not None)
+        if self._teacher:
+            self._teacher.check()
         self.handle_events(map(_event_of, self._window.events()) if self._window else ())
         self.handle_events(page.events() if page else ())
         if view.state.ended or (self._window and self._window.closed):

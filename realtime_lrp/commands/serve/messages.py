@@ -83,10 +83,11 @@ class Stroke(msgspec.Struct, tag="stroke", frozen=True):
 
 
 class Hold(msgspec.Struct, tag="hold", frozen=True):
-    """The button of a key of a lesson is down; `by` tells pages apart."""
+    """The button of a key of a lesson is down, or was let go; `by` tells pages apart."""
 
     key: Name
     by: Name
+    down: bool
 
 
 Message = Shown | Do | Choice | Stroke | Hold
@@ -117,8 +118,8 @@ def event_of(
             return command_event(command, time.monotonic()) if command else None
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover, pictures)
-        case Hold(key, by):
-            return events.Held(key, by)
+        case Hold(key, by, down):
+            return events.Held(key, by, down)
         case Choice(what, value):
             try:
                 checked = _checked(what, value, relevance)

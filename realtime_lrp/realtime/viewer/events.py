@@ -29,10 +29,11 @@ class KeyPressed(Event):
 
 @dataclass(frozen=True, eq=False)
 class Held(Event):
-    """A button of a lesson is held on a page, see `Teacher`; it comes until that is released."""
+    """A button of a lesson is down on a page, again and again, or was let go; see `Teacher`."""
 
     key: str
     by: str  # tells people apart
+    down: bool = True
 
 
 @dataclass(frozen=True, eq=False)

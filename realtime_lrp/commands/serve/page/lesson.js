@@ -17,7 +17,7 @@ export function lessonButtons(section, usable, send) {
   let since = 0;
   let timer = 0;
 
-  const say = (key) => send({ type: "hold", key, by });
+  const say = (key, still = true) => send({ type: "hold", key, by, down: still });
 
   function press(key) {
     const ends = down === key;
@@ -32,6 +32,7 @@ export function lessonButtons(section, usable, send) {
   function release(wanted) {
     if (!wanted && performance.now() - since < TAP_MS) return;
     clearInterval(timer);
+    if (down) say(down, false);
     down = null;
   }
 

@@ -124,27 +124,36 @@ def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> tf.Tensor:
 
 
 @contextmanager
-def assigned_without_copies(weights: Iterable[keras.Variable]) -> Iterator[None]:
-    """Within this context large float32 weights take over the memory of what is assigned."""
+def assigned_without_copies(
+    weights: Iterable[keras.Variable], most: float = math.inf
+) -> Iterator[None]:
+    """Within this context large float32 weights take over the memory of what is assigned.
+
+    At most `most` values are read from HDF5 files: Keras reads them before it compares shapes.
+    """
     large = [w for w in weights if w.dtype == "float32" and np.prod(w.shape) >= LARGE]
     for weight in large:
         weight.assign = partial(_assign, weight)
-    usual, h5py.Dataset.__array__ = h5py.Dataset.__array__, _read
+    left = most
+
+    def read(dataset: h5py.Dataset, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        nonlocal left
+        left -= dataset.size or 0
+        if left < 0:
+            raise ValueError("it holds far more values than the network has")
+        if (dtype or dataset.dtype) != np.float32 or not dataset.size:
+            return np.asarray(dataset[()], dtype)  # a single number is no array
+        values = aligned_empty(dataset.shape)
+        dataset.read_direct(values)
+        return values
+
+    usual, h5py.Dataset.__array__ = h5py.Dataset.__array__, read
     try:
         yield
     finally:
         h5py.Dataset.__array__ = usual
         for weight in large:
             del weight.assign
-
-
-def _read(dataset: h5py.Dataset, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    """What a file of weights holds; of float32 in an aligned array."""
-    if (dtype or dataset.dtype) != np.float32 or not dataset.size:
-        return np.asarray(dataset[()], dtype)  # a single number is no array
-    values = aligned_empty(dataset.shape)
-    dataset.read_direct(values)
-    return values
 
 
 def _assign(weight: keras.Variable, value: Any) -> Any:
@@ -159,6 +168,6 @@ def _assign(weight: keras.Variable, value: Any) -> Any:
 
 
 def _is_aligned(value: Any) -> bool:
-    """Whether it is an array of `_read`, which nobody else has."""
+    """Whether it is an array that was just read from a file, which nobody else has."""
     own = isinstance(value, np.ndarray) and value.dtype == np.float32 and value.flags.c_contiguous
     return own and value.ctypes.data % ALIGNMENT == 0

@@ -48,8 +48,7 @@ def examine(path: str, name: str) -> int:
     """The same, read in this process."""
     try:
         with h5py.File(path, "r") as file:
-            values = _count_values(file)
-            return values if path.endswith(".weights.h5") else _count_by_name(file)
+            return _count_values(file)
     except Exception as error:  # h5py raises anything on damaged files
         raise DamagedInputError(f"{name} is damaged ({first_line(error)}). {_EXPECTED}") from None
 
@@ -68,22 +67,6 @@ def _count_values(file: h5py.File) -> int:
         if data.chunks:
             data[()]  # compressed, or spread over the file: only reading shows whether it is intact
     return values
-
-
-def _count_by_name(file: h5py.File) -> int:
-    """How many numbers Keras reads from an .h5 file, which may name data more than once."""
-    root = file.get("model_weights", file)
-    layers = [root[name] for name in _names(root, "layer_names")]
-    layers += [root[name] for name in ("top_level_model_weights",) if name in root]
-    return sum(
-        math.prod(layer[name].shape) for layer in layers for name in _names(layer, "weight_names")
-    )
-
-
-def _names(group: h5py.Group, kind: str) -> list[str | bytes]:
-    """A list of names, which Keras splits over several attributes if it is long."""
-    parts = [key for key in group.attrs if re.fullmatch(rf"{kind}\d*", key)]
-    return [name for key in parts for name in group.attrs[key]]
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, h5py.Dataset]]:

@@ -43,8 +43,7 @@ MAX_EXPANSION = 100
 
 SMALL_BYTES = 256 << 20  # Weights up to this size may be unpacked whatever their compression
 
-SMALL_VALUES = 1 << 24
-"""Up to so many numbers are read for any network: Keras then tells which layer has others."""
+SMALL_VALUES = 1 << 16  # read for any network, so that Keras tells which layer has others
 
 _EXPECTED_MODEL = "Expected a file written by model.save('name.keras')."
 _EXPECTED_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
@@ -64,7 +63,8 @@ def load_model(path: Path) -> keras.Model:
                 name,
                 lambda model: _check_before_allocation(model, weights, path),
             )
-            _fill(model, weights)
+            with filling(model):
+                model.load_weights(weights)
     return model
 
 
@@ -210,28 +210,27 @@ def _check_before_allocation(model: keras.Model, weights: Path, file: Path) -> N
     really holds.
     """
     values = stored_values(weights, str(file), repr(str(file)))
-    _check_number(model, values, _values_by_path(model), file)
+    _check_number(model, values, file)
     initialise_with_zeros(model.weights)
 
 
 def _compare(model: keras.Model, weights: Path, file: Path) -> None:
-    """Loads weights into a model; Keras names the first layer that has others.
-
-    It reads them before it compares, so of a file with far more nothing is read.
-    """
+    """Loads weights into a model; Keras names the first layer that has others."""
     values = stored_values(weights, str(file), repr(str(file)))
-    by_path = weights.name.endswith(".weights.h5")
-    most = _values_by_path(model) if by_path else _values_by_layer(model)
-    if values > max(SMALL_VALUES, 2 * most):
-        _check_number(model, values, most, file)
-    _fill(model, weights)
-    if by_path:  # of which Keras leaves out further layers
-        _check_number(model, values, most, file)
-
-
-def _fill(model: keras.Model, weights: Path) -> None:
-    with warnings.catch_warnings(action="ignore"), assigned_without_copies(model.weights):
+    with filling(model):
         model.load_weights(weights)
+    if weights.name.endswith(".weights.h5"):  # of which Keras leaves out further layers
+        _check_number(model, values, file)
+
+
+@contextmanager
+def filling(model: keras.Model) -> Iterator[None]:
+    """Within it weights are loaded into a model; of a file with far more nothing is kept."""
+    # an .h5 file holds what layers share with each of them
+    values = sum(number_of_values(layer.weights) for layer in model.layers)
+    most = 2 * values + SMALL_VALUES
+    with warnings.catch_warnings(action="ignore"), assigned_without_copies(model.weights, most):
+        yield
 
 
 def number_of_values(weights: Iterable[keras.Variable]) -> int:
@@ -239,25 +238,14 @@ def number_of_values(weights: Iterable[keras.Variable]) -> int:
     return sum(math.prod(weight.shape) for weight in weights)
 
 
-def _values_by_path(model: keras.Model) -> int:
-    """How many numbers a .weights.h5 file holds: what layers share stands there several times.
-
-    SpectralNormalization, for instance, has the kernel of the layer that it wraps.
-    """
-    return sum(map(_own_values, model._flatten_layers()))
-
-
-def _values_by_layer(model: keras.Model) -> int:
-    """How many numbers an .h5 file holds, where models in the model stand with all they have."""
-    return _own_values(model) + sum(number_of_values(layer.weights) for layer in model.layers)
-
-
-def _own_values(layer: keras.Layer) -> int:
-    return number_of_values(layer._trainable_variables + layer._non_trainable_variables)
-
-
-def _check_number(model: keras.Model, values: int, most: int, file: Path) -> None:
-    if not (needed := number_of_values(model.weights)) <= values <= most:
+def _check_number(model: keras.Model, values: int, file: Path) -> None:
+    needed = number_of_values(model.weights)
+    # a file may hold some several times: SpectralNormalization has the kernel that it wraps
+    most = sum(
+        number_of_values(layer._trainable_variables + layer._non_trainable_variables)
+        for layer in model._flatten_layers()
+    )
+    if not needed <= values <= most:
         raise DamagedInputError(
             f"The weights {str(file)!r} do not fit {model.name}: it has {needed:,} values, the "
             f"file {values:,}. Expected those of the same network."

@@ -16,15 +16,12 @@ from typing import Any
 import keras
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.models.memory import (
-    assigned_without_copies,
-    build_within_memory,
-    initialise_with_zeros,
-)
+from realtime_lrp.models.memory import build_within_memory, initialise_with_zeros
 from realtime_lrp.models.untrusted.allowlist import check_description, parts_of
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.models.untrusted.loading import (
     MAX_DESCRIPTION_BYTES,
+    filling,
     naming_the_file,
     number_of_values,
     without_training,
@@ -83,8 +80,8 @@ def build_classifier(described: dict[str, Any], preset: str, weights: Weights) -
         model = build_within_memory(
             lambda: _deserialise(described), shown, lambda one: _check_weights(one, weights, shown)
         )
-        with assigned_without_copies(model.weights), warnings.catch_warnings(action="ignore"):
-            if weights:
+        if weights:
+            with filling(model):
                 model.backbone.load_weights(str(weights[0]))
                 model.load_task_weights(str(weights[1]))
     return model

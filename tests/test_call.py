@@ -46,6 +46,7 @@ def test_a_hang_is_told_of_the_file_that_the_user_named(tmp_path, monkeypatch):
         (time.sleep, [600], 0.01, "makes the decoder hang: nothing in 0.12 s"),
         (math.factorial, [10**7], 1, r"makes the decoder (crash \(SIGXCPU\)|hang)"),
         (os.abort, [], 9, r"makes the decoder crash \(SIGABRT\)"),
+        (os._exit, [3], 9, r"makes the decoder end early \(exit code 3\)"),
         (json.loads, ["no JSON"], 9, "makes the decoder fail"),
     ],
 )

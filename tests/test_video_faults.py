@@ -40,7 +40,7 @@ FAULTS = {
     "crash": ("os.kill(os.getpid(), signal.SIGSEGV)", 65, "makes the decoder crash (SIGSEGV)"),
     "killed": ("os.kill(os.getpid(), signal.SIGKILL)", 69, "(SIGKILL). The memory may have run"),
     "stopped": ("os.kill(os.getpid(), signal.SIGTERM)", 69, "was killed (SIGTERM). Try again."),
-    "ended": ("os._exit(1)", 70, "ended early (exit code 1)"),
+    "ended": ("os._exit(1)", 65, "makes the decoder end early (exit code 1)"),
     "memory": ("raise MemoryError", 69, "The memory does not suffice to decode"),
     "odd": ("raise ValueError('odd')", 65, "makes the decoder fail (ValueError: odd)"),
     "bug": ("raise TypeError('odd')", 70, "unexpected TypeError: odd\nThis is a bug"),

@@ -355,9 +355,9 @@ def death(file: str, ended: str) -> Error:
         return UnavailableError(
             f"The process that decodes {file!r} was killed ({ended}). {what_to_do}"
         )
-    if ended.startswith("exit code"):  # whatever it raises is reported
-        return InternalError(f"The process that decodes {file!r} ended early ({ended}).")
-    return DamagedInputError(f"{file!r} makes the decoder crash ({ended}).")
+    # of itself it ends with a report; a crafted file may have taken it over
+    how = "end early" if ended.startswith("exit code") else "crash"
+    return DamagedInputError(f"{file!r} makes the decoder {how} ({ended}).")
 
 
 def hang(file: str, seconds: float) -> Error:

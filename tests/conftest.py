@@ -111,10 +111,14 @@ def _one_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _whole_run(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What programs keep for their user is not kept for the one who runs the tests.
 
+    Matplotlib's list of fonts is: it takes seconds to make.
+
     Relevance threads freeze nothing: unfreezing it would let each search all of TensorFlow.
     Programs that tests start do freeze, as they do for users.
     """
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+    os.environ.setdefault("MPLCONFIGDIR", os.path.expanduser("~/.cache/matplotlib"))
+    for kind in ("STATE", "CACHE"):
+        os.environ[f"XDG_{kind}_HOME"] = str(tmp_path_factory.mktemp(kind.lower()))
     machine.leave_out_of_collection = lambda: None
 
 

@@ -95,6 +95,21 @@ def test_an_exported_network_is_explained_as_in_keras(exported, rng):
     assert list(files) == ["model", "weights"]
 
 
+def test_a_depthwise_convolution_with_a_border_and_a_bias_computes(tmp_path, rng):
+    """TensorFlow 2.21 joins the two on processors with AVX-512, and would end this process."""
+    kernel = rng.normal(size=(3, 3, 3, 1)).astype(np.float32)
+
+    def compute(module, x, padding=((0, 0), (1, 0), (1, 1), (0, 0))):
+        held = tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], padding)
+        return tf.reduce_mean(tf.nn.relu(tf.nn.bias_add(held, [0.1, 0.2, 0.3])), [1, 2])
+
+    x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
+    model = load_network(saved(tmp_path / "net", compute), preprocess="none").model
+    padded = np.pad(x, ((0, 0), (1, 0), (1, 1), (0, 0)))
+    np.testing.assert_allclose(model(x), compute(None, padded, "VALID"), atol=1e-6)
+    assert Explainer(model, output_activation="linear")(x).relevance.shape == x.shape
+
+
 def transformer(rng):
     """One block of attention between normalisations of all kinds, no weight of them 0."""
     x = keras.Input((8, 8, 3))

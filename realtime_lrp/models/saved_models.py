@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
@@ -67,6 +69,32 @@ def _picture_shape(
     return rows, columns, shape[3]
 
 
+def _with_borders_apart(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """The graph; an operation of its own adds the border of a depthwise convolution.
+
+    TensorFlow 2.21 joins the convolution with its bias on processors with AVX-512, misses the
+    border, and ends the process.
+    """
+    apart = graph_pb2.GraphDef(versions=graph.versions)
+    for node in graph.node:
+        convolution = node
+        if node.op == "DepthwiseConv2dNative" and node.attr["padding"].s == b"EXPLICIT":
+            border = np.reshape(node.attr["explicit_paddings"].list.i, (4, 2)).astype(np.int32)
+            sizes = apart.node.add(op="Const", name=f"{node.name}/border")
+            sizes.attr["dtype"].type = tf.int32.as_datatype_enum
+            sizes.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(border))
+            padded = apart.node.add(op="Pad", name=f"{node.name}/padded")
+            padded.input.extend([node.input[0], sizes.name])
+            padded.attr["T"].CopyFrom(node.attr["T"])
+            padded.attr["Tpaddings"].type = tf.int32.as_datatype_enum
+            convolution = node_def_pb2.NodeDef()
+            convolution.CopyFrom(node)
+            convolution.input[0], convolution.attr["padding"].s = padded.name, b"VALID"
+            del convolution.attr["explicit_paddings"]
+        apart.node.append(convolution)
+    return apart
+
+
 class SavedOperations(keras.layers.Layer):
     """The operations between the pictures and the output of a SavedModel.
 
@@ -78,6 +106,7 @@ class SavedOperations(keras.layers.Layer):
     ) -> None:
         super().__init__(name=name, dtype="float32", autocast=False)
         self._saved, self._names = saved, names
+        self._graph = _with_borders_apart(saved.graph)
         self._held = {
             key: self.add_weight(
                 shape=value.shape, dtype=value.dtype.name, trainable=False,
@@ -101,7 +130,7 @@ class SavedOperations(keras.layers.Layer):
         values[f"{saved.input}:0"] = pictures
         output = saved.output if ":" in saved.output else f"{saved.output}:0"
         (scores,) = tf.graph_util.import_graph_def(
-            saved.graph, input_map=values, return_elements=[output], name=""
+            self._graph, input_map=values, return_elements=[output], name=""
         )
         return scores
 

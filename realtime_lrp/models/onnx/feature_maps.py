@@ -95,12 +95,7 @@ def convolution(node: Node, inputs: Inputs) -> Value:
     padding = _padding(node, border, x.shape[2:], window) or [[0, 0], *border, [0, 0]]
     if depth == 1 < groups and dilations == [1, 1] and strides[0] == strides[1]:
         kernel = weights.reshape(groups, outputs // groups, *window).transpose(2, 3, 0, 1)
-        held = x.held
-        if padding not in ("SAME", "VALID"):
-            # A depthwise convolution with such a border and a bias ends the process on processors
-            # with AVX-512: TensorFlow 2.21 joins the two and then misses the border.
-            held, padding = tf.pad(held, padding), "VALID"
-        held = tf.nn.depthwise_conv2d(held, node.keep(kernel), [1, *strides, 1], padding)
+        held = tf.nn.depthwise_conv2d(x.held, node.keep(kernel), [1, *strides, 1], padding)
     else:
         kernel = weights.transpose(2, 3, 1, 0)
         held = tf.nn.conv2d(x.held, node.keep(kernel), strides, padding, dilations=dilations)

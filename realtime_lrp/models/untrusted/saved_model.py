@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
-from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
 from tensorflow.python.framework import op_def_registry
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted.loading import naming_the_file
-from realtime_lrp.models.untrusted.saved_variables import EXPECTED, read_variables
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.system.files import read_limited
 
@@ -56,6 +55,8 @@ DROPPED = ("Assert", "DisableCopyOnRead", "NoOp", "ReadVariableOp")
 variable."""
 
 DEFAULT_SIGNATURE = "serving_default"
+EXPECTED = "Expected what model.export(folder) of Keras or tf.saved_model.save writes."
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def read_saved_model(folder: Path) -> SavedGraph:
         input_type = tf.as_dtype(info.dtype)
         graph = _Flat(saved, shown).of(function, _output(name, described, shown))
     _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)), shown)
-    variables = read_variables(folder, saved, graph.variables, shown)
+    variables = _read_variables(folder, saved, graph.variables, shown)
     return SavedGraph(
         graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions),
         graph.input,
@@ -364,3 +365,66 @@ def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:
             f"The constants of the SavedModel {shown} claim {claimed:,} bytes. Expected at most "
             f"{limit:,}."
         )
+
+
+def _read_variables(
+    folder: Path, saved: Any, wanted: dict[str, int], shown: str
+) -> dict[str, np.ndarray]:
+    """The values of variables, by the names of the operations that stand for them.
+
+    `wanted` maps such a name to the number of the variable's object in the graph `saved`.
+    """
+    if not wanted:
+        return {}
+    for path in folder.glob("variables/variables.*"):
+        if not path.is_file():
+            raise DamagedInputError(
+                f"{path.name} of the SavedModel {shown} is no regular file. {EXPECTED}"
+            )
+    held = sum(path.stat().st_size for path in folder.glob("variables/variables.data-*"))
+    nodes = saved.object_graph_def.nodes
+    claimed = sum(_bytes(nodes[number].variable) for number in set(wanted.values()))
+    if claimed > held:
+        raise DamagedInputError(
+            f"The variables of the SavedModel {shown} claim {claimed:,} bytes, its files hold "
+            f"{held:,}. {EXPECTED}"
+        )
+    problem = f"The variables of the SavedModel {shown} are damaged or missing"
+    with naming_the_file(shown, problem, EXPECTED):
+        reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+        described = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+            reader.get_tensor(_OBJECT_GRAPH)
+        )
+        keys = _checkpoint_keys(nodes, described.nodes)
+        shapes = reader.get_variable_to_shape_map()
+        values = {}
+        for name, number in wanted.items():
+            shape = [one.size for one in nodes[number].variable.shape.dim]
+            if shapes[keys[number]] != shape:
+                raise ValueError(f"{nodes[number].variable.name} has another shape")
+            values[name] = reader.get_tensor(keys[number])
+    return values
+
+
+def _bytes(variable: Any) -> int:
+    sizes = [one.size for one in variable.shape.dim]
+    if any(size < 0 for size in sizes):
+        raise DamagedInputError(f"The variable {variable.name[:100]!r} has no fixed shape.")
+    return math.prod(sizes) * (tf.as_dtype(variable.dtype).size or 1)
+
+
+def _checkpoint_keys(objects: Sequence[Any], stored: Sequence[Any]) -> dict[int, str]:
+    """Number of a variable -> its key in the checkpoint, by the same path from the root in both."""
+    keys: dict[int, str] = {}
+    seen, left = {0}, [(0, 0)]
+    while left:
+        number, there = left.pop()
+        for attribute in stored[there].attributes:
+            if attribute.name == "VARIABLE_VALUE":
+                keys[number] = attribute.checkpoint_key
+        children = {child.local_name: child.node_id for child in stored[there].children}
+        for child in objects[number].children:
+            if child.local_name in children and child.node_id not in seen:
+                seen.add(child.node_id)
+                left.append((child.node_id, children[child.local_name]))
+    return keys

@@ -6,7 +6,7 @@ results needs none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +18,7 @@ from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.video.region import Region
 
 if TYPE_CHECKING:
+    from realtime_lrp.relevance.maps.boxes import DrawnBoxes
     from realtime_lrp.relevance.maps.compiled import ChannelOutput, Explained
 
 NOT_FINITE = "the maps of single channels hold NaN or Inf"
@@ -35,8 +36,6 @@ FAINT = 1e-3
 
 ROUNDING = 1e-6
 """A smaller difference is rounding, however little started."""
-
-SURE = 0.5  # boxes with a lower score are not drawn
 
 NO_SHARES = np.zeros(0, np.float32)
 
@@ -215,11 +214,14 @@ class ConceptResult:
 
 
 class FoundBox(NamedTuple):
-    """A box that a detector found."""
+    """A box that a detector found, with the maps of its score."""
 
     box: FloatBox  # in pixels of the picture
     label: int
     score: float
+    inside: float  # the share of the positive relevance of the first map that lies in the box
+    maps: tuple[ResultMap, ...]  # as of `Result`
+    number: int  # it keeps this number, and its colour, from picture to picture of a recording
 
 
 @dataclass(frozen=True)
@@ -230,14 +232,16 @@ class Result:
     # the scores that are explained: their sum, and the sum of their magnitudes
     explained: tuple[float, float]
     region: Region  # the part of the picture that the network saw
-    maps: tuple[ResultMap, ...]  # the map, followed by the additional ones of the engine
+    # the map, followed by the additional ones of the engine; of a detector those of all boxes
+    maps: tuple[ResultMap, ...]
     target: str | int  # what is explained
     # float32 [channels], the relevance of the first map in each channel of the engine's concept
     # layer; None where it has none
     by_channel: np.ndarray | None = None
     # the channels of a layer with their maps; None where they were not asked for
     concepts: ConceptResult | None = None
-    found: tuple[FoundBox, ...] = ()  # what a detector found, the surest first
+    # what a detector found, the surest first; None of other networks
+    found: tuple[FoundBox, ...] | None = None
 
     @property
     def relevance(self) -> np.ndarray:
@@ -268,44 +272,91 @@ def fetch_results(
     which picture it can be negative. `layer` is the one whose channels are in the output. Raises
     `tf.errors.OpError` where the device failed on the batch.
     """
+    found = output.found.pictures.numpy() if output.found else range(len(batch.pictures))
     by_map = [
-        _result_maps(*tensors)
+        _result_maps(*tensors, found)
         for tensors in zip(output.drawn, output.maps, output.accounts, kinds, strict=True)
     ]
+    maps: list[Any] = list(zip(*by_map, strict=True))
     nothing: list[Any] = [None] * len(batch.pictures)
     shares = concepts = nothing
     if output.of_layer and layer:
         concepts = fetch_concepts(layer, output.of_layer)
     elif output.of_layer:
         shares = output.of_layer.shares.numpy()
+    explained, boxes = list(map(tuple, output.explained.numpy().tolist())), nothing
+    if output.found:
+        by_picture = _by_picture(output, output.found, batch.regions, maps)
+        boxes, maps, explained = map(list, zip(*by_picture, strict=True))
     columns = (
-        output.scores.numpy(), map(tuple, output.explained.numpy().tolist()),
-        batch.regions, zip(*by_map, strict=True), batch.targets, shares, concepts,
-        found_boxes(output, batch.regions),
+        output.scores.numpy(), explained,
+        batch.regions, maps, batch.targets, shares, concepts, boxes,
     )  # fmt: skip
     return list(map(Result, *columns))
 
 
-def found_boxes(output: Explained, regions: Sequence[Region]) -> list[tuple[FoundBox, ...]]:
-    """The boxes of each picture of a batch that a detector is sure of; none of a classifier."""
-    if not output.found:
-        return [()] * len(regions)
-    boxes, labels, scores, _ = (one.numpy().tolist() for one in output.found)
-    return [
-        tuple(
-            FoundBox(region.in_picture((x0, y0, x1, y1)), label, score)
-            for (y0, x0, y1, x1), label, score in zip(*of_picture, strict=True)
-            if score >= SURE
-        )
-        for region, *of_picture in zip(regions, boxes, labels, scores, strict=True)
-    ]
+def _by_picture(
+    output: Explained,
+    drawn: DrawnBoxes,
+    regions: Sequence[Region],
+    rows: Sequence[tuple[ResultMap, ...]],
+) -> Iterator[tuple[tuple[FoundBox, ...], tuple[ResultMap, ...], tuple[float, float]]]:
+    """Of each picture its boxes, their maps as one, and what is explained; `rows` has all maps."""
+    pictures, boxes, labels, scores, sure, _ = (one.numpy() for one in drawn)
+    inside, explained = output.inside.numpy(), output.explained.numpy()
+    for picture, region in enumerate(regions):
+        of_picture = np.flatnonzero(pictures == picture).tolist()
+        found = tuple(
+            FoundBox(
+                region.in_picture(tuple(boxes[n, [1, 0, 3, 2]].tolist())), int(labels[n]),
+                float(scores[n]), float(inside[n]), rows[n], number,
+            )
+            for number, n in enumerate(of_picture)
+            if sure[n]
+        )  # fmt: skip
+        maps = zip(*(rows[n] for n in of_picture), strict=True)
+        together = tuple(_together(one) if found else _nothing(one[0]) for one in maps)
+        started = explained[of_picture].sum(0) if found else (0.0, 0.0)
+        yield found, together, (float(started[0]), float(started[1]))
+
+
+SUMS = "total", "magnitude", "started", "started_magnitude", "taken_by_biases"
+
+
+def _together(maps: Sequence[ResultMap]) -> ResultMap:
+    """The maps of several boxes as one: raw they add up, drawn each keeps its own scale."""
+    if len(maps) == 1:
+        return maps[0]
+    strengths = np.stack([one.strength for one in maps])
+    strongest = np.abs(strengths).argmax(0)[None]
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in maps) for name in SUMS}
+    return replace(
+        maps[0],
+        strength=np.take_along_axis(strengths, strongest, 0)[0],
+        scale=max(one.scale for one in maps),
+        _fetch=lambda: np.sum([one.relevance for one in maps], 0),
+        **sums,
+    )
+
+
+def _nothing(one: ResultMap) -> ResultMap:
+    """The map of a picture in which a detector found nothing."""
+    sums: dict[str, Any] = dict.fromkeys(SUMS, 0.0)
+    strength = np.zeros_like(one.strength)
+    return replace(one, strength=strength, scale=0.0, _fetch=lambda: 0 * one.relevance, **sums)
 
 
 def _result_maps(
-    processed: Sequence[Any], raw: Any, account: Any, kind: tuple[MapKind, Sequence[bool]]
+    processed: Sequence[Any],
+    raw: Any,
+    account: Any,
+    kind: tuple[MapKind, Sequence[bool]],
+    pictures: Sequence[int],
 ) -> list[ResultMap]:
+    """The maps in a row; `kind` says what they are, and of which picture they can be negative."""
     strengths, *figures = (tensor.numpy() for tensor in processed)
-    columns = [*(one.tolist() for one in figures), kind[1], account.numpy().tolist()]
+    signed = [kind[1][picture] for picture in pictures]
+    columns = [*(one.tolist() for one in figures), signed, account.numpy().tolist()]
     return [
         ResultMap(
             strength, scale, total, magnitude, partial(_fetch, raw, number),

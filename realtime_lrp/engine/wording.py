@@ -43,7 +43,7 @@ def outlines_of(engine: Engine, result: Result) -> tuple[Outline, ...]:
     """What is drawn of a detector's boxes: "star 93 %"."""
     return tuple(
         Outline(one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %")
-        for one in result.found
+        for one in result.found or ()
     )
 
 

@@ -13,10 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.boxes import best_of
-from realtime_lrp.relevance.maps.compiled import scores_or_nan
+from realtime_lrp.relevance.maps.boxes import at_boxes, best_of, share_inside, target_of_boxes
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Ends, Graph
 
 
@@ -29,6 +27,7 @@ class Found(NamedTuple):
     places: tf.Tensor
     maps: tf.Tensor
     taken: tf.Tensor
+    inside: tf.Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,23 +65,7 @@ class Detections:
                 for one in found
             )
         )
-        inside = share_inside(cleared.maps, cleared.boxes)
-        return cls(kept.sum(axis=1), **cleared._asdict(), inside=inside)
-
-
-def share_inside(maps: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """The share of positive relevance in boxes, float32 [...]; 0 where a map has none.
-
-    `maps` are [..., H, W, C], summed over the channels first; `boxes` [..., 4]. A pixel is inside
-    where its middle is.
-    """
-    positive = np.maximum(maps.sum(axis=-1), 0)
-    rows, columns = (np.arange(count) + 0.5 for count in positive.shape[-2:])
-    y0, x0, y1, x1 = np.moveaxis(boxes[..., None], -2, 0)
-    of_rows, of_columns = (rows >= y0) & (rows < y1), (columns >= x0) & (columns < x1)
-    inside = np.einsum("...hw,...h,...w->...", positive, of_rows, of_columns)
-    whole = positive.sum(axis=(-2, -1))
-    return np.divide(inside, whole, out=np.zeros_like(whole), where=whole > 0).astype(np.float32)
+        return cls(kept.sum(axis=1), **cleared._asdict())
 
 
 def ends_of(graph: Graph) -> Ends:
@@ -102,41 +85,30 @@ def check_detections(plan: Plan, top: int, threshold: float) -> None:
         raise UsageError(f"Expected top from 1 to {places} boxes. Received {top!r}.")
     if not 0 <= threshold <= 1:
         raise UsageError(f"Expected a threshold from 0 to 1. Received {threshold!r}.")
-    if plan.method.perturb:
-        raise UsageError(
-            "Methods that average over changed pictures do not explain boxes: there the boxes "
-            "change too. Expected LRP, gradient, guided_backprop or the like.",
-            "method",
-        )
 
 
 def detect_function(plan: Plan, top: int) -> Callable[[tf.Tensor], Found]:
     """Makes the function x -> the `top` best boxes of each picture, with their maps."""
     graph, ends = plan.graph, ends_of(plan.graph)
-    after = {node.output for node in graph.behind(ends.chosen)}
 
     def detect(x: tf.Tensor) -> Found:
         tensors = graph.forward(x)
         best = best_of(tensors, ends, top)
         places = best.places
 
-        each = {n: tf.repeat(a, top, 0) for n, a in tensors.items() if n not in after}
-        each[ends.chosen] = tf.reshape(places, [-1])
-        each = graph.forward(each[0], known=each)
-        classes = graph.output_shape[0]
-        target = Target(
-            tf.one_hot(tf.reshape(best.labels, [-1]), classes), tf.constant([[classes]]),
-            tf.constant([[False]]), tf.constant([[False]]),
-        )  # fmt: skip
+        pictures = tf.repeat(tf.range(tf.shape(x)[0]), top)
+        each = at_boxes(graph, ends, tensors, pictures, tf.reshape(places, [-1]))
+        target = target_of_boxes(tf.reshape(best.labels, [-1]), graph.output_shape[0])
         result = plan(each[0], each, target)
 
-        finite = tf.reduce_all(tf.math.is_finite(scores_or_nan([plan], each)), -1)
-        values = tf.where(tf.reshape(finite, tf.shape(places)), best.scores, np.nan)
-        shape = tf.concat([tf.shape(places), tf.shape(x)[1:]], 0)
+        maps = tf.cast(result.relevance, tf.float32)
+        inside = share_inside(maps, tf.reshape(best.boxes, [-1, 4]))
+        finite = True if plan.rules else tf.reshape(graph.finite(each), tf.shape(places))
         return Found(
-            best.boxes, best.labels, values, places,
-            tf.reshape(tf.cast(result.relevance, tf.float32), shape),
+            best.boxes, best.labels, tf.where(finite, best.scores, np.nan), places,
+            tf.reshape(maps, tf.concat([tf.shape(places), tf.shape(x)[1:]], 0)),
             tf.reshape(result.account[:, 2], tf.shape(places)),
+            tf.reshape(inside, tf.shape(places)),
         )  # fmt: skip
 
     return detect

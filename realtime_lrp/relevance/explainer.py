@@ -234,7 +234,7 @@ class Explainer(ConceptViews):
         self._run_shared = Lazy(several_targets, xla)
         self._pipelines: list[Lazy] = []
         self._detectors: dict[int, Lazy] = {}  # how many boxes -> its function
-        self._scores = Lazy(lambda x: graph.forward(x)[graph.output])
+        self._scores = Lazy(lambda x: graph.scores(graph.forward(x)))
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
         """Explains a batch.
@@ -290,7 +290,7 @@ class Explainer(ConceptViews):
         run = self._detectors.setdefault(top, Lazy(detect_function(self._plans[0], top), self._xla))
         most = max(1, self.pictures_at_once() // top)
         found = run_in_parts(lambda x: run(checks.to_float32(x)), [x], most)
-        self._check_finite(x, None, found.scores, found.maps)
+        self._check_finite(x, None, found.scores, found.boxes, found.maps)
         return Detections.of(found, threshold)
 
     def set_target(self, target: str | int) -> None:

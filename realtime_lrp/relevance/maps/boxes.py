@@ -1,14 +1,20 @@
-"""The best boxes of a detector's forward pass."""
+"""The best boxes of a detector's forward pass, and what is explained of each."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.graph import Ends
+from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.network.graph import Ends, Graph
 
 OVERLAP = 0.5
 """Of two boxes with a larger intersection over union only the one with the better score stays."""
+
+DRAWN = 8
+"""How many boxes of a picture are drawn at most, each with a map of its own."""
+
+SURE = 0.5  # boxes with a lower score are not drawn
 
 
 class Best(NamedTuple):
@@ -20,12 +26,71 @@ class Best(NamedTuple):
     places: tf.Tensor  # int32 [B, top]
 
 
+class DrawnBoxes(NamedTuple):
+    """The boxes of a batch that are drawn, those of a picture in a row, the best first.
+
+    Of a picture without any there is the best one, not `sure`: no map is asked of nothing.
+    """
+
+    pictures: tf.Tensor  # int32 [N], the picture of each
+    boxes: tf.Tensor  # float32 [N, 4]
+    labels: tf.Tensor  # int32 [N]
+    scores: tf.Tensor  # float32 [N]
+    sure: tf.Tensor  # bool [N]
+    places: tf.Tensor  # int32 [N]
+
+
 def best_of(tensors: Mapping[int, tf.Tensor], ends: Ends, top: int) -> Best:
     """The `top` best boxes that do not overlap, at most one for each place."""
     boxes, scores = (tf.cast(tensors[n], tf.float32) for n in (ends.boxes, ends.scores))
-    places, values = best_boxes(boxes, tf.reduce_max(scores, -1), top)
+    places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
     return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
+
+
+def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: Target) -> DrawnBoxes:
+    """The boxes that are drawn: where the target names classes, those of these classes alone."""
+    best = best_of(tensors, ends, DRAWN)
+    weights = target.weights * tf.ones_like(best.scores[:, :1])
+    wanted = tf.gather(weights, best.labels, batch_dims=1) != 0
+    sure = (best.scores >= SURE) & wanted & tf.reduce_all(tf.math.is_finite(best.boxes), -1)
+    first = tf.range(tf.shape(sure)[1]) == 0
+    rows = tf.where(sure | (first & ~tf.reduce_any(sure, -1, keepdims=True)))
+    boxes, labels, scores, places, sure = (tf.gather_nd(a, rows) for a in (*best, sure))
+    return DrawnBoxes(tf.cast(rows[:, 0], tf.int32), boxes, labels, scores, sure, places)
+
+
+def at_boxes(
+    graph: Graph,
+    ends: Ends,
+    tensors: Mapping[int, tf.Tensor],
+    pictures: tf.Tensor,
+    places: tf.Tensor,
+) -> dict[int, tf.Tensor]:
+    """The tensors of a batch with a row for each box [N], which end in the scores at its place."""
+    after = {node.output for node in graph.behind(ends.chosen)}
+    each = {n: tf.gather(a, pictures) for n, a in tensors.items() if n not in after}
+    each[ends.chosen] = places
+    return graph.forward(each[0], known=each)
+
+
+def target_of_boxes(labels: tf.Tensor, classes: int | None) -> Target:
+    """Each box, int32 [N], is explained by the score of its own class."""
+    no = tf.constant([[False]])
+    return Target(tf.one_hot(labels, classes), tf.constant([[classes]]), no, no)
+
+
+def target_of_drawn(found: DrawnBoxes, target: Target) -> Target:
+    """As `target_of_boxes`, or by the classes that the target of its picture names."""
+    own = target_of_boxes(found.labels, target.weights.shape[1])
+    batch = tf.reduce_max(found.pictures) + 1
+    asked = Target(*(tf.gather(tf.repeat(a, batch // tf.shape(a)[0], 0), found.pictures)
+                     for a in target))  # fmt: skip
+    named = tf.reduce_any(asked.weights != 1, -1, keepdims=True)
+    return Target(
+        tf.where(named, asked.weights, own.weights), own.top,
+        named & asked.rest, named & asked.by_probability,
+    )  # fmt: skip
 
 
 def best_boxes(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -50,3 +115,20 @@ def intersection_over_union(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     shared = tf.reduce_prod(tf.maximum(high - low, 0), -1)
     areas = [tf.reduce_prod(tf.maximum(a[..., 2:] - a[..., :2], 0), -1) for a in (one, other)]
     return tf.math.divide_no_nan(shared, areas[0] + areas[1] - shared)
+
+
+def share_inside(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
+    """The share of positive relevance in boxes, float32 [N]; 0 where a map has none.
+
+    `maps` are [N, H, W, C], summed over the channels first; `boxes` [N, 4]. A pixel is inside where
+    its middle is.
+    """
+    positive = tf.maximum(tf.reduce_sum(maps, -1), 0)
+    rows, columns = (tf.range(count, dtype=tf.float32) + 0.5 for count in positive.shape[1:])
+    y0, x0, y1, x1 = tf.unstack(boxes[:, None], axis=-1)
+    of_rows, of_columns = (
+        tf.cast((middle >= low) & (middle < high), tf.float32)
+        for middle, low, high in ((rows, y0, y1), (columns, x0, x1))
+    )
+    inside = tf.einsum("nhw,nh,nw->n", positive, of_rows, of_columns)
+    return tf.math.divide_no_nan(inside, tf.reduce_sum(positive, [1, 2]))

@@ -15,15 +15,18 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.relevance.maps.boxes import Best, best_of
+from realtime_lrp.relevance.maps.boxes import (
+    DrawnBoxes,
+    at_boxes,
+    drawn_of,
+    share_inside,
+    target_of_drawn,
+)
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.system.machine import available_bytes, gib
-
-DRAWN_BOXES = 8
-"""How many boxes of a detector are drawn at most."""
 
 
 class ChannelOutput(NamedTuple):
@@ -36,16 +39,20 @@ class ChannelOutput(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """What a compiled function gives for a batch; what was not asked for is empty."""
+    """What a compiled function gives for a batch; what was not asked for is empty.
 
-    scores: tf.Tensor  # float32 [B, classes]
+    With the `found` boxes of a detector, whatever is of maps has a row for each box instead.
+    """
+
+    scores: tf.Tensor  # float32 [B, classes]; of a detector the best of each class
     # float32 [B, 2]: what is explained, its sum over the classes and the sum of its magnitude
     explained: tf.Tensor
     maps: list[tf.Tensor]  # float32 [B, H, W, C] each
     accounts: list[tf.Tensor]  # float32 [B, 3] each, see `MethodResult`
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
-    found: Best | tuple[()]  # a detector's best boxes, where maps are drawn
+    found: DrawnBoxes | tuple[()]  # a detector's boxes, where maps are drawn
+    inside: Any  # float32 [N], the share of positive relevance of the first map in each box
 
 
 class Lazy:
@@ -103,18 +110,24 @@ def explain_function(
         if shared:
             tensors = _repeated(tensors, tf.shape(target.weights)[0])
             x = tensors[0]
-        results = [plan(x, tensors, target) for plan in plans]
+        each, aims, found = tensors, target, None
+        if after and graph.ends:
+            found = drawn_of(tensors, graph.ends, target)
+            each = at_boxes(graph, graph.ends, tensors, found.pictures, found.places)
+            aims = target_of_drawn(found, target)
+        results = [plan(each[0], each, aims) for plan in plans]
         maps = [tf.cast(result.relevance, tf.float32) for result in results]
-        scores = scores_or_nan(plans, tensors)
-        start = start_of_relevance(scores, target)
+        start = start_of_relevance(each[graph.output], aims)
+        parts = plans[0].parts(tensors, target) if found and of_layer else results[0].parts
         return Explained(
-            scores,
+            scores_or_nan(plans, tensors),
             tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1),
             maps,
             [result.account for result in results],
             [after(relevance) for relevance in maps] if after else [],
-            of_layer(tensors, results[0].parts, *further) if of_layer else (),
-            best_of(tensors, graph.ends, DRAWN_BOXES) if after and graph.ends else (),
+            of_layer(tensors, parts, *further) if of_layer else (),
+            found or (),
+            share_inside(maps[0], found.boxes) if found else (),
         )
 
     return explain
@@ -123,7 +136,7 @@ def explain_function(
 def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Tensor:
     """The scores; NaN where an activation is not finite, unless a map by rules is NaN there."""
     graph = plans[0].graph
-    scores = tensors[graph.output]
+    scores = graph.scores(tensors)
     if any(plan.rules for plan in plans):
         return scores
     return tf.where(graph.finite(tensors)[:, None], scores, np.nan)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
+from realtime_lrp.relevance.maps.boxes import DRAWN
 from realtime_lrp.relevance.maps.compiled import (
     Lazy,
     pictures_at_once,
@@ -140,7 +141,8 @@ class LayerViews:
 
     def pictures_at_once(self) -> int:
         """How many pictures of a batch are explained together, as the free memory allows now."""
-        return pictures_at_once(self._plans[0].activations, len(self._plans))
+        maps = len(self._plans) * (DRAWN if self._graph.ends else 1)
+        return pictures_at_once(self._plans[0].activations, maps)
 
     def not_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None = None

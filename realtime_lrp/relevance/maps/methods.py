@@ -141,6 +141,15 @@ def _last_maps(graph: Graph, options: Options) -> int:
     raise UsageError("grad_cam needs a network with convolutions before its last layers.", "method")
 
 
+def _without_boxes(graph: Graph, options: Options) -> None:
+    if graph.ends:
+        raise UsageError(
+            "Methods that average over changed pictures do not explain boxes: there the boxes "
+            "change too. Expected LRP, gradient, guided_backprop or the like.",
+            "method",
+        )
+
+
 def _at_input(plan: Plan, x: tf.Tensor, tensors: Numbered, parts: Parts) -> tf.Tensor:
     return total(parts[0])
 
@@ -168,13 +177,14 @@ METHODS: dict[str, Method] = {
     ),
     "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, _last_maps, signed=False),
     "smoothgrad": Method(
-        start_of_gradient, _gradient, _at_input, perturb=noisy, absolute=True, cancels=True
+        start_of_gradient, _gradient, _at_input, _without_boxes,
+        perturb=noisy, absolute=True, cancels=True,
     ),
     "excitation_backprop": Method(
         start_of_gradient, _relevance, _at_input, by_rules=True, composite=EXCITATION
     ),
     "integrated_gradients": Method(
-        start_of_gradient, _gradient, _times_input,
+        start_of_gradient, _gradient, _times_input, _without_boxes,
         perturb=on_path, samples=50, from_baseline=True, cancels=True,
     ),
     "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),

@@ -280,6 +280,14 @@ class Graph:
         ]
         return tf.reduce_all(tf.math.is_finite(sums), 0)
 
+    def scores(self, tensors: Mapping[int, tf.Tensor]) -> tf.Tensor:
+        """The scores [B, classes]; of a detector the best of each class at any place."""
+        if self.ends is None:
+            return tensors[self.output]
+        everywhere = tensors[self.ends.scores]
+        finite = tf.reduce_all(tf.math.is_finite(everywhere), [1, 2])
+        return tf.where(finite[:, None], tf.reduce_max(everywhere, 1), float("nan"))
+
     def activations(self, size: tuple[int, int]) -> int:
         """How many numbers the tensors of one picture of (rows, columns) hold."""
         picture = tf.TensorSpec([1, *size, self.input_shape[-1]], tf.float32)

@@ -1,10 +1,19 @@
 """A detector's boxes: where they lie in the picture, and their outlines."""
 
-import numpy as np
+from dataclasses import replace
+from types import SimpleNamespace
 
+import cv2
+import numpy as np
+from viewer import LOOK
+
+from realtime_lrp.engine.boxes import KEPT, BoxNumbers, drawn_map, outlines_of
+from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.region import region_of
-from realtime_lrp.view.boxes import Outline, draw_outlines
+from realtime_lrp.view.boxes import COLOURS, Outline, draw_outlines
+from realtime_lrp.view.overlay import Follower, Overlay
+from realtime_lrp.view.text import WHITE
 
 
 def test_a_box_of_a_letterboxed_mirrored_picture():
@@ -28,30 +37,87 @@ def test_a_box_of_a_cropped_picture():
 
 
 def test_an_outline_changes_the_four_sides_alone():
-    """Beside its text, which stands above it. The tile is twice the picture."""
+    """The tile is twice the picture."""
     before = np.full((400, 600, 3), 128, np.uint8)
     tile = before.copy()
-    draw_outlines(tile, [Outline((50, 60, 150, 160), "")], (200, 300))
+    draw_outlines(tile, [Outline((50, 60, 150, 160), "", "", (9, 200, 30))], (200, 300))
     changed = (tile != before).any(-1)
     near = np.zeros_like(changed)
     near[116:325, 96:305] = True  # the box is at 100, 120, 300, 320 there
     near[125:316, 105:296] = False
-    label = np.zeros_like(changed)
-    label[90:120, 90:130] = True
-    assert not (changed & ~near & ~label).any()
+    assert not (changed & ~near).any()
     for side in (tile[120, 100:301], tile[320, 100:301], tile[120:321, 100], tile[120:321, 300]):
-        assert (side == 255).all()
-
-
-def test_the_first_outline_is_the_brightest_and_thickest():
-    tile = np.full((400, 600, 3), 128, np.uint8)
-    draw_outlines(tile, [Outline((50, 60, 150, 160), ""), Outline((350, 60, 450, 160), "")])
-    first, second = tile[110, 40:60], tile[110, 340:360]
-    assert first.max() == 255 > second.max() > 128
-    assert (first > 128).any(-1).sum() > (second > 128).any(-1).sum()  # the light line
+        assert (side == (9, 200, 30)).all()
 
 
 def test_boxes_beyond_the_picture_are_closed_at_its_edge():
     tile = np.full((100, 100, 3), 128, np.uint8)
-    draw_outlines(tile, [Outline((-20, -30, 140, 130), "star 93 %")])
-    assert (tile[99] == 255).all() and (tile[50:, 0] == 255).all()
+    draw_outlines(tile, [Outline((-20, -30, 140, 130), "star 93 %", "71 % inside", WHITE)])
+    assert (tile[99, 90:] == 255).all() and (tile[30:60, 0] == 255).all()
+
+
+def result_of(*boxes, strengths=None):
+    """What a detector found: boxes of class 1, each with a map of its own."""
+    kind = MapKind("zplus")
+    drawn = strengths or [np.full((4, 6), 10 * n, np.int8) for n, _ in enumerate(boxes, 1)]
+    maps = [ResultMap(one, 1.0, 0, 0, lambda: None, kind, False, 0, 0, 0) for one in drawn]
+    found = tuple(
+        FoundBox(box, 1, 0.9, 0.71, (one,), number)
+        for number, (box, one) in enumerate(zip(boxes, maps, strict=True))
+    )
+    region = region_of((40, 60), (4, 6), "squash")
+    return Result(np.zeros(3), (0.9, 0.9), region, (maps[0],), "top1", found=found)
+
+
+def numbers_of(result):
+    return [one.number for one in result.found]
+
+
+def test_a_box_keeps_its_number_by_its_overlap():
+    """Two boxes move and swap their ranks; one goes, comes back, and is forgotten in the end."""
+    left, right, below = (10, 10, 30, 30), (100, 10, 120, 30), (10, 100, 40, 140)
+    number = BoxNumbers()
+    assert numbers_of(number(result_of(left, right))) == [0, 1]
+    assert numbers_of(number(result_of((104, 12, 124, 32), (12, 10, 32, 30), below))) == [1, 0, 2]
+    assert numbers_of(number(result_of(below))) == [2]
+    assert numbers_of(number(result_of(left, below))) == [0, 2]
+    for _ in range(KEPT + 1):
+        number(result_of(below))
+    again = numbers_of(number(result_of(left, right, below)))
+    assert again[2] == 2 and len({one % 8 for one in again}) == 3 and min(again[:2]) > 2
+    assert not {*again} & {*numbers_of(number(result_of(left, below), "another file"))}
+
+
+def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
+    """Where maps overlap the brightest is seen; negative relevance has no colour."""
+    one, other = np.zeros((2, 4, 6), np.int8)
+    one[0, :2], other[0, 1:3], other[3, 3] = 100, (40, 127), -90
+    result = result_of((0, 0, 9, 9), (20, 0, 30, 9), strengths=[one, other])
+    drawn, scale = drawn_map(result, LOOK)
+    first, second = (np.array(COLOURS[n]) / 255 for n in range(2))
+    assert scale == 1.0
+    np.testing.assert_allclose(drawn[0, 0], 100 * first, atol=0.5)
+    np.testing.assert_allclose(drawn[0, 1], np.maximum(100 * first, 40 * second), atol=0.5)
+    np.testing.assert_allclose(drawn[0, 2], 127 * second, atol=0.5)
+    assert not drawn[3, 3].any()
+    assert drawn_map(result, LOOK, alone=1)[0] is other
+    assert drawn_map(result, replace(LOOK, colormap="fire"))[0] is one  # of the whole result
+    texts = outlines_of(SimpleNamespace(label="abc".__getitem__), result, alone=1)
+    assert [(text.above, text.below) for text in texts] == [("", ""), ("b 90 %", "71 % inside")]
+
+
+def test_boxes_move_with_the_picture():
+    """As the map does: a textured square moves by 14 and 9 pixels, its box with it."""
+    rng = np.random.default_rng(4)
+    texture = cv2.GaussianBlur(rng.integers(0, 256, (60, 60, 3), np.uint8), (0, 0), 2)
+
+    def picture(x, y):
+        result = np.full((240, 320, 3), 90, np.uint8)
+        result[y : y + 60, x : x + 60] = texture
+        return result
+
+    blank = Overlay(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
+    follower = Follower(picture(100, 80), [blank])
+    assert follower.box((100, 80, 160, 140)) == (100, 80, 160, 140)
+    follower(picture(114, 89))
+    np.testing.assert_allclose(follower.box((100, 80, 160, 140)), (114, 89, 174, 149), atol=2)

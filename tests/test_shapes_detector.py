@@ -1,12 +1,17 @@
 """The embedded network `shapes_detector`: what it finds, and where its maps lie."""
 
+import json
+
 import numpy as np
 import pytest
 from detecting import average_precision, right_ones
 from drawing.scene import draw_scene
+from media import write_picture
 from train_detector import answers, draw_scenes
 
-from realtime_lrp import Explainer, fit, load_network
+from realtime_lrp import Explainer, config, fit, load_network
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.video.pictures import read_picture
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +29,49 @@ def test_it_finds_symbols_and_its_maps_lie_in_their_boxes(network):
     there = int((symbols[..., 4] >= 0).sum())
     assert 2 * right / (found.count.sum() + there) > 0.8
     assert found.inside[found.scores > 0].mean() > 0.7
+
+
+def test_commands_write_every_box(run, tmp_path):
+    """Against `Explainer.detections`: in the raw map, whose parts add up, and in the sidecar."""
+    scene = draw_scene(np.random.default_rng(5), 640, empty=0).pixels
+    write_picture(tmp_path / "in.png", scene), write_picture(tmp_path / "no.png", 0 * scene)
+    words = "--model", "shapes_detector", "--composite", "zplus", "--sidecar"
+    out = tmp_path / "out.npz"
+    assert run("image", tmp_path / "in.png", "-o", out, *words)[0] == 0
+    network = load_network("shapes_detector")
+    x, region = fit(scene, network)
+    found = Explainer(network, composite="zplus").detections(x, top=8)
+    data, count = np.load(out), found.count[0]
+    assert count > 1
+    y0, x0, y1, x1 = found.boxes[0, :count].T
+    expected = [region.in_picture(one) for one in np.stack([x0, y0, x1, y1], 1)]
+    np.testing.assert_allclose(data["found_box"], expected, atol=0.02)
+    np.testing.assert_allclose(data["found_score"], found.scores[0, :count], atol=1e-5)
+    np.testing.assert_allclose(data["found_inside"], found.inside[0, :count], atol=1e-4)
+    np.testing.assert_allclose(data["found_maps"], found.maps[0, :count], atol=1e-5)
+    np.testing.assert_allclose(data["relevance"], found.maps[0].sum(0), atol=1e-5)
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    labels = [network.labels[label] for label in found.labels[0, :count]]
+    assert [one["label"] for one in row["boxes"]] == labels == data["found_label"].tolist()
+
+    code, _, err = run("image", tmp_path / "no.png", "-o", tmp_path / "no-out.png", *words)
+    assert code == 0 and "nothing found; nothing is drawn" in err
+    drawn = read_picture(tmp_path / "no-out.png")
+    assert drawn.shape == scene.shape and not drawn.any()
+
+
+def test_a_class_as_target_shows_its_boxes_alone(network):
+    """And one class against another those of both."""
+    scene = draw_scene(np.random.default_rng(5), 640, empty=0).pixels
+    chosen = config.load(sets=["model.name=shapes_detector", "lrp.composite=zplus"]).config
+    engine = Engine(chosen)
+    (every,) = engine.explain([scene])
+    labels = [one.label for one in every.found]
+    first, last = engine.label(labels[0]), engine.label(labels[-1])
+    for target, kept in ((first, labels[:1]), (f"{last} - {first}", [labels[0], labels[-1]])):
+        (some,) = engine.explain([scene], [engine.explainer.canonical(target)])
+        assert [one.label for one in some.found] == [one for one in labels if one in kept]
+    assert some.found[0].maps[0].started < 0 < some.found[-1].maps[0].started
 
 
 def test_it_sees_the_whole_of_a_wide_picture(network):

@@ -7,7 +7,7 @@ import pytest
 from viewer import COMMANDS, answer, event_named
 
 from realtime_lrp import config
-from realtime_lrp.engine.result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest, FoundBox
 from realtime_lrp.errors import ConfigError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
@@ -50,6 +50,55 @@ def pressed(state, names):
         else:
             state = handle(state, event_named(key, time=5.0))
     return state
+
+
+def with_boxes(*boxes):
+    """A viewer with a detector's boxes in the picture, which fills the canvas."""
+    found = tuple(FoundBox(box, 1, 0.9, 0.7, (), number) for number, box in enumerate(boxes, 4))
+    state = started()
+    return replace(state, size=(120, 160), answer=replace(state.answer, found=found))
+
+
+def mouse(state, *events_):
+    """The state after the mouse was at (x, y, button)."""
+    for x, y, button in events_:
+        state = handle(state, events.MouseMoved(x, y, button, time=9.0))
+    return state
+
+
+def test_a_click_on_a_box_shows_it_alone_and_a_movement_paints():
+    """The smallest box at the pointer; again, or Esc: all. The right button uncovers."""
+    state = with_boxes((10, 10, 150, 110), (20, 20, 60, 60))
+    click = lambda x, y: ((x, y, "left"), (x + 1, y, "left"), (x + 1, y, ""))  # noqa: E731
+    inner, outer = mouse(state, *click(30, 30)), mouse(state, *click(100, 80))
+    assert (inner.box, outer.box, inner.mask) == (5, 4, None)
+    assert mouse(inner, *click(30, 30)).box is None
+    assert mouse(inner, *click(100, 80)).box == 4
+    assert pressed(inner, "Escape").box is None
+    painted = mouse(state, (30, 30, "left"), (50, 30, "left"), (50, 30, ""))
+    assert painted.box is None and painted.mask[30, 40]
+    assert mouse(painted, (40, 30, "right"), (40, 30, "")).box is None
+    beside = mouse(state, *click(3, 3))
+    assert beside.box is None and beside.mask[3, 3]
+
+
+def test_a_click_on_a_page_shows_a_box_alone():
+    """A finger that taps beside it paints nothing."""
+    state = with_boxes((20, 20, 60, 60))
+    assert handle(state, events.Clicked((30, 30), paints=False)).box == 4
+    assert handle(state, events.Clicked((90, 90), paints=False)) is state
+    assert handle(state, events.Clicked((90, 90), paints=True)).mask[90, 90]
+
+
+def test_arrow_keys_go_through_the_boxes():
+    """And then all; where there is none, or no detector, a notice or the method changes."""
+    state = with_boxes((0, 0, 9, 9), (20, 20, 60, 60))
+    assert [pressed(state, "Right " * n).box for n in (1, 2, 3)] == [4, 5, None]
+    assert pressed(state, "Left").box == 5
+    gone = replace(state, box=99)
+    assert pressed(gone, "Right").box is None
+    assert pressed(with_boxes(), "Right").notice.text == "nothing found"
+    assert pressed(started(), "Right").request.choice.method != "lrp"
 
 
 def described(state):
@@ -99,6 +148,7 @@ KEYS = [
     ("", "method:grad_cam", {"method": "grad_cam"}),
     ("", "p", {"tiled": True, "also": ALSO}),
     ("p", "p", {"tiled": False, "also": ()}),
+    ("", "next_box", {}),
     ("", "c", {"concepts": ConceptRequest()}),
     ("c", "lower_layer", {}),
     ("", "higher_layer", {"concepts": ConceptRequest()}),

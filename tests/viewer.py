@@ -163,6 +163,7 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
         concepts=SimpleNamespace(layers=("conv1", "conv2")),
         concept_layer="conv2",
         gallery=None,
+        detects=False,
     )
 
 
@@ -177,7 +178,7 @@ def explained_frame(
     kind = MapKind(engine.name, tolerance=tolerance)
     drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
     result = SimpleNamespace(
-        found=(),
+        found=None,
         scores=np.array(scores, np.float32),
         explained=score,
         concepts=concepts,

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.boxes import outlines_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
+    NOTHING_FOUND,
     Losses,
     best_label,
-    outlines_of,
     passes_note,
     score_list,
     top_scores,
@@ -242,7 +243,8 @@ class Job:
         (result,) = self._engine.explain([picture])
         lost_in = self._losses.add(result.region.extract(picture), result)
         if not result.maps[0].scale:
-            log.warning("%s: the map is zero everywhere; nothing is drawn", target.name)
+            why = NOTHING_FOUND if result.found == () else "the map is zero everywhere"
+            log.warning("%s: %s; nothing is drawn", target.name, why)
         self._write(part, target.suffix.lower(), picture, result)
         if self._companions.parts:
             self._add_to_companions(name, picture, result, lost_in)
@@ -288,7 +290,7 @@ class Job:
         record = map_record(self._engine, self._config.lrp.target, result)
         record["lost_in"] = lost_in
         self._companions.write({"file": name, **record})
-        self._companions.keep(result, name)
+        self._companions.keep(result, record, name)
         if "summary" in self._companions.parts:
             best = best_label(top_scores(self._engine, result.scores, 1))
             thumbnail = _thumbnail(self._overlaid(picture, result))

@@ -67,14 +67,19 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         seen = region.extract(picture)
         x = engine.network.prepare(seen[None]).numpy()
         (result,), records = engine.explain([picture]), engine.explainer.layers(x)
+        relevance = result.relevance[None]
+        if engine.detects:  # the layers are those of one box
+            relevance = engine.explainer(x).relevance
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         provenance = engine.provenance().as_json()
-        write_run(part, records, x, result.relevance[None], conserving, provenance)
+        write_run(part, records, x, relevance, conserving, provenance)
     if result.maps[0].vanished:
         losses = Losses(engine)
         losses.add(seen, result)
         log.warning("%s", *losses.notes)
     best = score_list(top_scores(engine, result.scores, 3))
+    if engine.detects:
+        best += ", of which the surest box is explained"
     return [
         *layer_table(records, conserving),
         *max_pool_lines(records, conserving, config.lrp.pool == "average"),

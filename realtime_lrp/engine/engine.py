@@ -66,6 +66,7 @@ class Engine:
 
     Attributes:
       config: the configuration that it was built for; `lrp.composite` is what `auto` became.
+      detects: whether the network is a detector, which explains each box by itself.
       auto_composite: what `lrp.composite: auto` is here.
       files: what the network was read from.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
@@ -127,6 +128,7 @@ class Engine:
 
     def _prepare(self, graph: Graph, on: Device) -> None:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
+        self.detects = graph.boxes is not None
         self.auto_composite = str(composite_for(AUTO, graph, self._otherwise))
         if self.config.lrp.composite == AUTO:
             self.config = self.config.changed(lrp={"composite": self.auto_composite})

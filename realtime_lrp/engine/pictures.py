@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.boxes import drawn_map
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.maps.strength import strength
@@ -132,9 +133,9 @@ def look_of(engine: Engine) -> Look:
 
 def painted(engine: Engine, result: Result) -> Overlay:
     """The first map of a result, coloured by its own scale, for its region of the picture."""
-    one, region = result.maps[0], result.region
-    painter = Painter(engine.explainer.signed, look_of(engine), 0.0)
-    return painter(one.strength, one.scale, region.box, region.inner)
+    look, region = look_of(engine), result.region
+    painter = Painter(engine.explainer.signed, look, 0.0)
+    return painter(*drawn_map(result, look), region.box, region.inner)
 
 
 def _check_picture(picture: np.ndarray) -> None:

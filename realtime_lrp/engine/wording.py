@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.view.boxes import Outline
-
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
 
+NOTHING_FOUND = "nothing found"
+"""What is said where a detector is sure of no box."""
 
 TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 
@@ -39,16 +39,10 @@ def score_list(top: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{name} {score:.3g}" for name, score in top)
 
 
-def outlines_of(engine: Engine, result: Result) -> tuple[Outline, ...]:
-    """What is drawn of a detector's boxes: "star 93 %"."""
-    return tuple(
-        Outline(one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %")
-        for one in result.found or ()
-    )
-
-
 def answer_line(engine: Engine, result: Result) -> str:
     """The line under a recording's picture: best label, score, number of perturbed passes."""
+    if result.found is not None and not result.found:
+        return NOTHING_FOUND
     best = best_label(top_scores(engine, result.scores, 1))
     return f"{best}   {note}" if (note := passes_note(engine, result)) else best
 
@@ -74,6 +68,8 @@ def describe_target(
 
     With `scores`, which `top_scores` returns, "top1" names the class.
     """
+    if engine.detects and str(target) in TARGETS:
+        return "each box"
     if target == "top1" and scores:
         return f"the best: {scores[0][0]}"
     if known := TARGETS.get(str(target)):

@@ -21,6 +21,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
+from realtime_lrp.engine.boxes import BoxNumbers
 from realtime_lrp.engine.in_flight import share_cores
 from realtime_lrp.engine.result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores
@@ -170,7 +171,7 @@ class RelevanceThread:
         self._in_flight: deque[tuple[Callable[[], bool], Callable[[], float]]] = deque()
         self._number = 0
         self._last: tuple[int, MapRequest, Engine] | None = None  # what was started last
-        self._shares = SteadyShares()
+        self._shares, self._number_boxes = SteadyShares(), BoxNumbers()
         self.failing, self.waiting = "", Meter()  # seconds that it waits for frames
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._probe = Probe()
@@ -317,6 +318,7 @@ class RelevanceThread:
 
         def finish() -> float:
             (result,) = begun()
+            result = self._number_boxes(result, (engine.network.name, frame.source))
             found, uncovered = result.concepts, None
             if picture is not frame.value:
                 best = np.argsort(-result.scores)[:TOP]

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.engine.result import Result, shares_of
+from realtime_lrp.engine.result import FoundBox, Result, shares_of
 from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.system.files import (
     atomic_file,
@@ -65,7 +65,8 @@ class Companions:
     [n, h, w], the maps at the network's input divided by their scale; scale, float32 [n], powers of
     two, because raw relevance is too small for float16; names, frame numbers or file names; times,
     seconds (0 for pictures); box, [n, 4], the region of the picture: x0, y0, x1, y1; provenance,
-    how the maps were made, JSON. `parts` says what is wanted -> its temporary path.
+    how the maps were made, JSON; of a detector also `box_arrays`. `parts` says what is wanted ->
+    its temporary path.
     """
 
     def __init__(self, paths: Mapping[str, Path], stack: ExitStack, replace: bool):
@@ -82,7 +83,7 @@ class Companions:
         if "sidecar" in self.parts:
             lines = self.parts["sidecar"].open("w", encoding="utf-8", errors="backslashreplace")
             self._lines = stack.enter_context(lines)
-        self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int]]] = []
+        self._held: list[tuple[np.ndarray, float, Any, float, Sequence[int], Any]] = []
         self._saved = 0
 
     def describe(self, provenance: Provenance, concepts: Mapping[str, Any] | None = None) -> None:
@@ -97,14 +98,18 @@ class Companions:
             self._lines.write(json.dumps({**row, **self._first_row}, ensure_ascii=False) + "\n")
             self._first_row = {}
 
-    def keep(self, result: Result, name: int | str, seconds: float = 0.0) -> None:
+    def keep(
+        self, result: Result, record: Mapping[str, Any], name: int | str, seconds: float = 0.0
+    ) -> None:
+        """Keeps the raw map of a result; `record` is what the sidecar says of it."""
         if "maps" not in self.parts:
             return
         relevance = result.relevance.sum(-1, dtype=np.float32)
         largest = float(np.abs(relevance).max())
         scale = float(2.0 ** np.ceil(np.log2(largest))) if largest > 0 else 1.0
         small = (relevance / np.float32(scale)).astype(np.float16)
-        self._held.append((small, scale, name, seconds, result.region.box))
+        boxes = record.get("boxes")
+        self._held.append((small, scale, name, seconds, result.region.box, boxes))
         if len(self._held) == CHUNK:
             self._save_maps()
 
@@ -116,15 +121,16 @@ class Companions:
             self._lines.close()
 
     def _save_maps(self) -> None:
-        relevance, scale, names, times, boxes = zip(*self._held, strict=True)
+        relevance, scale, names, times, regions, boxes = zip(*self._held, strict=True)
         np.savez(
             self.parts["maps"] / f"{MAPS_PREFIX}{self._saved:06d}.npz",
             relevance=np.stack(relevance),
             scale=np.array(scale, np.float32),
             names=np.array(names),
             times=np.array(times),
-            box=np.array(boxes),
+            box=np.array(regions),
             provenance=np.array(self._provenance),
+            **({} if None in boxes else box_arrays(boxes)),
         )
         self._saved += len(self._held)
         self._held = []
@@ -142,7 +148,9 @@ def map_record(
     relevance_sum is that of the raw map, started the relevance at the output, taken_by_biases what
     biases took of it, lost the rest (started and lost are None for maps without an account). centre
     is the mean position [x, y] of absolute relevance, spread its root mean square distance from
-    there, in pixels of the picture; None if the map is zero everywhere.
+    there, in pixels of the picture; None if the map is zero everywhere. Of a detector there are the
+    boxes: where each is in the picture, and the share of its positive relevance inside. A box keeps
+    its number through a recording.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
@@ -160,6 +168,8 @@ def map_record(
         "centre": centre,
         "spread": spread,
     }
+    if result.found is not None:
+        record["boxes"] = box_records(engine, result.found)
     if result.by_channel is not None:
         record["concepts"] = concept_records(result.by_channel, names or {})
     return record
@@ -188,15 +198,50 @@ def raw_map_arrays(
     """The arrays in an .npz file of one map.
 
     relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the five
-    best; box: x0, y0, x1, y1 of the region in the picture; provenance: JSON.
+    best; box: x0, y0, x1, y1 of the region in the picture; provenance: JSON. Of a detector
+    also `box_arrays`, and found_maps, float32 [n, h, w, 3], the map of each box.
     """
-    return {
+    arrays = {
         "relevance": result.relevance,
         "scores": result.scores,
         "labels": np.array([name for name, _ in top_scores(engine, result.scores)]),
         "target": np.array(target),
         "box": np.array(result.region.box),
         KEY: np.array(provenance.as_json()),
+    }
+    if result.found is not None:
+        arrays |= box_arrays([box_records(engine, result.found)])
+        maps = [one.maps[0].relevance for one in result.found]
+        arrays["found_maps"] = np.array(maps, np.float32).reshape(-1, *result.relevance.shape)
+    return arrays
+
+
+def box_records(engine: Engine, found: Sequence[FoundBox]) -> list[dict[str, Any]]:
+    """What a sidecar says of the boxes that a detector found, the surest first."""
+    return [
+        {
+            "box": [round(side, 2) for side in one.box],
+            "label": engine.label(one.label),
+            "score": round(one.score, 6),
+            "inside": round(one.inside, 6),
+            "number": one.number,
+        }
+        for one in found
+    ]
+
+
+def box_arrays(of_maps: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """The boxes of several maps as arrays: found_in, int [n], which map each belongs to; the rest.
+
+    found_box is float64 [n, 4], the others are named after the keys of `box_records`.
+    """
+    rows = [(n, one) for n, of_map in enumerate(of_maps) for one in of_map]
+    types = {"box": float, "label": str, "score": float, "inside": float, "number": int}
+    return {"found_in": np.array([n for n, _ in rows], int)} | {
+        f"found_{key}": np.array([one[key] for _, one in rows], kind).reshape(
+            (-1, 4) if key == "box" else -1
+        )
+        for key, kind in types.items()
     }
 
 

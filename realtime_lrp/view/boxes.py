@@ -7,36 +7,58 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import FloatBox
-from realtime_lrp.view.text import WHITE, darken, draw_text, text_size, text_width
+from realtime_lrp.view.text import darken, draw_text, text_size, text_width
 
-PALE = (170, 170, 170)
+COLOURS = (
+    (255, 150, 30), (60, 170, 255), (90, 220, 90), (255, 90, 170),
+    (250, 230, 60), (170, 120, 255), (60, 225, 215), (255, 85, 70),
+)  # fmt: skip
+"""RGB; a box with the number n has colour n, modulo 8."""
+
+PALE = (150, 150, 150)  # of a box whose map is not shown
 
 
 class Outline(NamedTuple):
-    """A box with the text that stands at it."""
+    """A box with what stands above and below it."""
 
     box: FloatBox  # in pixels of the picture
-    text: str
+    above: str
+    below: str
+    colour: tuple[int, int, int]
 
 
 def draw_outlines(
     tile: np.ndarray, outlines: Sequence[Outline], shape: Sequence[int] | None = None
 ) -> None:
-    """Draws outlines in place, the first, whose map is shown, the brightest and thickest.
+    """Draws outlines in place, the first on top.
 
     `shape` is that of the picture which fills the tile, if it has another size.
     """
     rows, columns = tile.shape[:2]
     down, across = (rows / shape[0], columns / shape[1]) if shape else (1, 1)
-    thin, size = max(1, round(min(rows, columns) / 360)), text_size(rows)
-    for number, (box, text) in reversed(list(enumerate(outlines))):
+    thick, size = max(1, round(min(rows, columns) / 240)), text_size(rows)
+    high = round(1.35 * size)
+    for box, above, below, colour in reversed(outlines):
         x0, x1 = (round(min(max(x * across, 0), columns - 1)) for x in box[::2])
         y0, y1 = (round(min(max(y * down, 0), rows - 1)) for y in box[1::2])
-        colour, thick = (PALE, thin) if number else (WHITE, thin + 1)
         cv2.rectangle(tile, (x0, y0), (x1, y1), (0, 0, 0), thick + 2)
         cv2.rectangle(tile, (x0, y0), (x1, y1), colour, thick)
-        wide, high = text_width(text, size) + size // 2, round(1.35 * size)
-        left = max(0, min(x0, columns - wide))
-        top = y0 - high if y0 >= high else min(y0, rows - high)
-        darken(tile, (left, top, left + wide, top + high))
-        draw_text(tile, text, (left + size // 4, top + size), size, colour)
+        tops = y0 - high if y0 >= high else y0, y1 if y1 + high <= rows else y1 - high
+        for text, top in zip((above, below), tops, strict=True):
+            if text:
+                wide = text_width(text, size) + size // 2
+                left, top = max(0, min(x0, columns - wide)), max(0, min(top, rows - high))
+                darken(tile, (left, top, left + wide, top + high))
+                draw_text(tile, text, (left + size // 4, top + size), size, colour)
+
+
+def tinted(strengths: Sequence[np.ndarray], colours: Sequence[tuple[int, int, int]]) -> np.ndarray:
+    """The positive strength of several maps, each in its colour: int8 [h, w] of each to [h, w, 3].
+
+    Where maps overlap the brightest is seen.
+    """
+    drawn = np.zeros((*strengths[0].shape, 3), np.float32)
+    for strength, colour in zip(strengths, colours, strict=True):
+        one = np.maximum(strength, 0)[..., None] * (np.float32(1 / 255) * np.array(colour))
+        drawn = np.maximum(drawn, one)
+    return np.rint(drawn).astype(np.int8)

@@ -64,8 +64,8 @@ KEYED = _commands(
 """Those that have keys of their own."""
 
 CLICKER = _commands(
-    ("clicker_next", "clicker: next step, method or file", "Page_Down Right Down"),
-    ("clicker_previous", "clicker: previous step, method or file", "Page_Up Left Up"),
+    ("clicker_next", "clicker: next step, box, method or file", "Page_Down Right Down"),
+    ("clicker_previous", "clicker: previous step, box, method or file", "Page_Up Left Up"),
 )
 """The keys that a presenter's clicker sends."""
 
@@ -73,6 +73,7 @@ TYPED = (
     *_commands(
         ("networks", "the first network alone, or all side by side", ""),
         ("about", "what this method shows, and what not", ""),
+        ("next_box", "next box of a detector alone; after the last: all", ""),
         ("next_method", "next method", ""),
         ("previous_method", "previous method", ""),
         ("lower_layer", "concepts of the layer before, nearer the picture", ""),
@@ -104,6 +105,7 @@ MOUSE = (
     ("left button", "cover a part of the picture"),
     ("right button", "uncover it"),
     ("click on a channel", "its map alone; again or Esc: the whole map"),
+    ("click on a box", "its map alone; again or Esc: all boxes"),
     ("moving", "shows buttons, and for films a bar to seek"),
 )
 """What the mouse does."""

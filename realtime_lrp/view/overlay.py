@@ -13,7 +13,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, FloatBox
 from realtime_lrp.view.look import Look
 
 FULL = 127  # the largest strength
@@ -239,13 +239,15 @@ class Follower:
     def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):
         self._overlays = overlays
         self._then = _small(picture)
+        self._moved = np.zeros((*self._then.shape, 2), np.float32)
         self._prepare_coordinates(picture.shape[:2], overlays[0])
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def __call__(self, picture: np.ndarray) -> list[Overlay]:
         """The overlays, moved to a later picture of the same size."""
         now = _small(picture)
-        flow = self._flow.calc(now, self._then, None)  # from each pixel now to where it was then
+        # from each pixel now to where it was then
+        self._moved = flow = self._flow.calc(now, self._then, None)
         at_x, at_y = self._at
         moved = _sampled(flow, at_x, at_y) * self._scale
         found = _sampled(self._found(now, flow), at_x, at_y)
@@ -258,6 +260,18 @@ class Follower:
             )
             for overlay in self._overlays
         ]
+
+    def box(self, box: FloatBox) -> FloatBox:
+        """A box of the explained picture, where it lies in the picture of the last call."""
+        at, shift = np.array(box, np.float32).reshape(2, 2) / self._steps, np.zeros(2, np.float32)
+        for _ in range(2):  # the flow is known where the box is now
+            low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)
+            part = self._moved[low[1] : high[1], low[0] : high[0]]
+            if part.size:
+                step = max(1, min(part.shape[:2]) // 16)
+                shift = -np.median(part[::step, ::step].reshape(-1, 2), axis=0)
+        x0, y0, x1, y1 = ((at + shift) * self._steps).ravel().tolist()
+        return x0, y0, x1, y1
 
     def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
         """Whether the flow leads to what was there then: float32 [h, w] from 0, no, to 1, yes.
@@ -276,7 +290,7 @@ class Follower:
         x0, y0, x1, y1 = overlay.box
         rows, columns = overlay.alpha.shape
         small = self._then.shape
-        steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
+        self._steps = steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
         scale = np.array([(x1 - x0) / columns, (y1 - y0) / rows], np.float32)
         x, y = np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32)
         at_x = ((x + 0.5) * scale[0] + x0) / steps[0] - 0.5

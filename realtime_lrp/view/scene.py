@@ -56,6 +56,7 @@ class ExplainedPicture:
     picture: np.ndarray  # uint8 [H, W, 3] RGB, the one that was explained
     box: Box  # the explained region in it
     panels: tuple[Panel, ...]  # the maps, the chosen one first
+    outlines: tuple[Outline, ...] = ()  # a detector's boxes; on each picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,6 @@ class Scene:
     awaited: tuple[str, ...] = ()
     # what the faithfulness probe flips, or None; outlined on the first picture
     patches: Patches | None = None
-    outlines: tuple[Outline, ...] = ()  # a detector's boxes; on each picture
     network: str = ""  # the name that stands above the map where there are several networks, or ""
     title: str = ""  # what stands above the map where it is not the whole one, or ""
     titled: bool = False  # whether a line above the picture is kept for the title
@@ -242,7 +242,8 @@ class Artist:
         boxes = scene.arrangement.pictures
         if boxes != ((0, 0, *scene.size[::-1]),):
             canvas.fill(BACKGROUND)
-        overlays = self._overlays_for(scene) if scene.look.style != "off" else []
+        overlays, outlines = self._drawn_for(scene)
+        overlays = overlays if scene.look.style != "off" else []
         picture = self._working_picture(scene, overlays, boxes[0])
         shown: list[Overlay | None] = [
             _scaled_overlay(one, scene.picture.shape, picture.shape) for one in overlays
@@ -254,7 +255,7 @@ class Artist:
         for box, overlay in zip(boxes[: len(shown)], shown, strict=True):
             self._draw_tile(canvas, box, picture, overlay)
         for x0, y0, x1, y1 in boxes[: len(shown)]:
-            draw_outlines(canvas[y0:y1, x0:x1], scene.outlines, scene.picture.shape)
+            draw_outlines(canvas[y0:y1, x0:x1], outlines, scene.picture.shape)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:
@@ -316,11 +317,11 @@ class Artist:
             area = scene.notice_area(scene.notice)
             draw(canvas, draw_notice, scene.notice, area, scene.letters)
 
-    def _overlays_for(self, scene: Scene) -> list[Overlay]:
-        """The coloured maps, moved to where they belong on the picture of the scene."""
+    def _drawn_for(self, scene: Scene) -> tuple[list[Overlay], Sequence[Outline]]:
+        """The coloured maps and the boxes, moved to where they belong on the scene's picture."""
         explained, look = scene.explained, scene.look
-        if explained is None:
-            return []
+        if explained is None or (look.style == "off" and not explained.outlines):
+            return [], ()
         if explained is not self._explained or look != self._look:
             self._explained, self._look, self._follower = explained, look, None
             self._overlays = [
@@ -328,9 +329,11 @@ class Artist:
                 for panel in explained.panels
             ]
         if look.follow != "flow" or scene.picture is explained.picture:
-            return self._overlays
-        self._follower = self._follower or Follower(explained.picture, self._overlays)
-        return self._follower(scene.picture)
+            return self._overlays, explained.outlines
+        self._follower = follower = self._follower or Follower(explained.picture, self._overlays)
+        overlays = follower(scene.picture)
+        moved = [one._replace(box=follower.box(one.box)) for one in explained.outlines]
+        return overlays, moved
 
 
 class SplitArtist:

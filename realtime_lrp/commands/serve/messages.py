@@ -90,7 +90,14 @@ class Hold(msgspec.Struct, tag="hold", frozen=True):
     down: bool
 
 
-Message = Shown | Do | Choice | Stroke | Hold
+class Click(msgspec.Struct, tag="click", frozen=True):
+    """A click, or a tap, on the canvas."""
+
+    at: tuple[Position, Position]
+    paints: bool  # whether it covers the picture where it hits no box
+
+
+Message = Shown | Do | Choice | Stroke | Hold | Click
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # of a picture of a visitor's camera, which comes as it is, as JPEG
@@ -120,6 +127,8 @@ def event_of(
             return events.Painted(start, end, cover, pictures)
         case Hold(key, by, down):
             return events.Held(key, by, down)
+        case Click(at, paints):
+            return events.Clicked(at, paints, pictures)
         case Choice(what, value):
             try:
                 checked = _checked(what, value, relevance)

@@ -26,11 +26,12 @@ from realtime_lrp.commands.video.recoding import (
 from realtime_lrp.commands.video.stored import at_hand
 from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions
 from realtime_lrp.config import Config
+from realtime_lrp.engine.boxes import BoxNumbers, drawn_map, outlines_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.pictures import look_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import Losses, answer_line, best_label, outlines_of, top_scores
+from realtime_lrp.engine.wording import Losses, answer_line, best_label, top_scores
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.names import begin_hashing
 from realtime_lrp.realtime.stats import Stats
@@ -40,6 +41,7 @@ from realtime_lrp.system.files import KEPT_FREE, atomic_file, check_room
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.region import Region
+from realtime_lrp.view.look import Look
 
 log = logging.getLogger(__name__)
 
@@ -109,14 +111,16 @@ def _explain(
 
     `records` gets every frame but those after the last explained batch.
     """
-    region = engine.region(recoding.opened.size)
+    region, look = engine.region(recoding.opened.size), look_of(engine)
+    number_boxes = BoxNumbers()
     begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
 
     def finish_oldest() -> None:
         batch, begin, results = begun.popleft()
-        done = _finite(engine, region, batch, results, records)
+        finite = _finite(engine, region, batch, results, records)
+        done = [one and number_boxes(one) for one in finite]
         stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
-        recoding.answer([_drawable(engine, result) for result in done])
+        recoding.answer([_drawable(engine, look, result) for result in done])
         records.add(batch.times, batch.pictures, done)
         if progress and done[-1]:
             progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
@@ -229,16 +233,16 @@ class Records:
         record = map_record(self._engine, self._target, result, self._names)
         record["lost_in"] = lost_in
         self.timeline.add(seconds, record)
-        self._opened.keep(result, self._frame, seconds)
+        self._opened.keep(result, record, self._frame, seconds)
         return record
 
 
-def _drawable(engine: Engine, result: Result | None) -> DrawableMap:
+def _drawable(engine: Engine, look: Look, result: Result | None) -> DrawableMap:
     """What is drawn over a picture; without a result only a line that says so."""
     if result is None:
         return DrawableMap(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
     line, boxes = answer_line(engine, result), outlines_of(engine, result)
-    return DrawableMap(result.maps[0].strength, result.maps[0].scale, line, boxes)
+    return DrawableMap(*drawn_map(result, look), line, boxes)
 
 
 class Films:

@@ -222,7 +222,10 @@ class _Drawer:
             self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
         else:
             (overlay,) = self._follower(picture)
-        return lay_out(picture, overlay, self._line, job.layout, self._outlines)
+        outlines = self._outlines
+        if follower := self._follower:
+            outlines = tuple(one._replace(box=follower.box(one.box)) for one in outlines)
+        return lay_out(picture, overlay, self._line, job.layout, outlines)
 
 
 class _Thumbnails:

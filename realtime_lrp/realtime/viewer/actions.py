@@ -10,7 +10,7 @@ import numpy as np
 
 from realtime_lrp.config.names import METHODS
 from realtime_lrp.engine.result import ConceptRequest
-from realtime_lrp.engine.wording import TARGETS, name_classes
+from realtime_lrp.engine.wording import NOTHING_FOUND, TARGETS, name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
     END_S,
@@ -177,6 +177,29 @@ def follow_none(state: ViewerState, now: float) -> ViewerState:
     return state.with_notice("the whole map", now)
 
 
+# The boxes of a detector
+
+
+def choose_box(state: ViewerState, number: int | None, now: float) -> ViewerState:
+    """Shows one box alone; None, or that box again: all of them."""
+    found = {one.number: one for one in (state.answer and state.answer.found) or ()}
+    if number == state.box or number not in found:
+        return replace(state, box=None).with_notice("all boxes", now)
+    name = state.answer.labels[found[number].label] if state.answer else ""
+    text = f"{name.replace('_', ' ')} alone; a click on it, or Esc: all boxes"
+    return replace(state, box=number).with_notice(text, now)
+
+
+def _next_box(state: ViewerState, now: float, by: int = 1) -> ViewerState:
+    """One box after the other, and then all of them."""
+    found = state.answer.found if state.answer else None
+    if not found:
+        text = "this network finds no boxes" if found is None else NOTHING_FOUND
+        return state.with_notice(text, now)
+    numbers = (None, *sorted(one.number for one in found))
+    return choose_box(state, next_of(numbers, state.box, by), now)
+
+
 # What is explained
 
 
@@ -282,6 +305,8 @@ def _loop(state: ViewerState, now: float) -> ViewerState:
 def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
     if state.config.live.clicker == "files":
         return state.with_command(Command.NEXT_FILE if by > 0 else Command.PREVIOUS_FILE)
+    if state.answer and state.answer.found is not None:
+        return _next_box(state, now, by)
     return _next_method(state, now, by)
 
 
@@ -313,9 +338,11 @@ def _full_screen(state: ViewerState, now: float) -> ViewerState:
 
 
 def _escape(state: ViewerState, now: float) -> ViewerState:
-    """Ends following a channel, or leaves full screen; else the second of two presses ends."""
+    """Shows the whole map, or leaves full screen; else the second of two presses ends."""
     if (whole := follow_none(state, now)) is not state:
         return whole
+    if state.box is not None:
+        return choose_box(state, None, now)
     return _full_screen(state, now) if state.full_screen else _quit(state, now)
 
 
@@ -337,6 +364,7 @@ ACTIONS: dict[str, Action] = {
     "concepts": toggle_concepts,
     "lower_layer": partial(change_layer, by=-1),
     "higher_layer": partial(change_layer, by=1),
+    "next_box": _next_box,
     "random": lambda state, now: state.with_choice(random=not state.request.choice.random),
     "probe": lambda state, now: state.with_request(probe=not state.request.probe),
     "lock": _lock,

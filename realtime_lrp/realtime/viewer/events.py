@@ -61,6 +61,15 @@ class MouseMoved(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class Clicked(Event):
+    """A click, or a tap, on the canvas of a page."""
+
+    at: tuple[int, int]
+    paints: bool  # whether it covers the picture where it hits no box
+    pictures: tuple[Box, ...] = ()  # as of `Painted`
+
+
+@dataclass(frozen=True, eq=False)
 class Painted(Event):
     """The brush went straight from one position of the canvas to another.
 

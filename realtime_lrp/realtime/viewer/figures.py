@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from realtime_lrp.engine.result import TINY, ResultMap
-from realtime_lrp.engine.wording import describe_target
+from realtime_lrp.engine.wording import NOTHING_FOUND, describe_target
 from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
@@ -57,6 +57,8 @@ class Rates:
 
 def presented(explained: ExplainedFrame, legend: Legend | None, problem: str) -> list[Block]:
     """The presenter view: the answer and what is explained in large letters, and three bars."""
+    if explained.result.found == ():
+        return [(Paragraph(NOTHING_FOUND, ""),)]
     bars = answer_bars(explained)
     best = bars[0]
     if not isinstance(best, Bar):  # a value, which is no share of anything
@@ -81,7 +83,7 @@ def _why(explained: ExplainedFrame) -> str:
     if sides := _sides(explained):
         other = sides[1] if str(target).endswith(" - rest") else f"“{sides[1]}”"
         return f"why: “{sides[0]}”, not {other}"
-    if str(target) == "top1":
+    if str(target) == "top1" and not engine.detects:
         return f"why: “{explained.scores[0][0]}”".replace("_", " ")
     quote = "“{}”" if target_classes(explained) else "{}"
     return f"why: {quote.format(describe_target(engine, target))}".replace("_", " ")

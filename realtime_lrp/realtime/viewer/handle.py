@@ -23,7 +23,12 @@ from realtime_lrp.realtime.viewer.actions import (
     set_look,
     toggle_panel,
 )
-from realtime_lrp.realtime.viewer.pointing import move_mouse, paint_on_canvas, seek
+from realtime_lrp.realtime.viewer.pointing import (
+    click_on_picture,
+    move_mouse,
+    paint_on_canvas,
+    seek,
+)
 from realtime_lrp.realtime.viewer.state import (
     NOTICE_S,
     WARNING_S,
@@ -36,7 +41,7 @@ from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 from realtime_lrp.view.menus import ClassList, CommandBox, Menu
 
-INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted
+INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted, events.Clicked
 """What the user does, apart from the mouse."""
 
 
@@ -85,6 +90,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
         case events.Painted(start, end, cover, pictures):
             return paint_on_canvas(state, start, end, cover, pictures or state.pictures)
+        case events.Clicked(at, paints, pictures):
+            return click_on_picture(state, at, paints, now, pictures or state.pictures)
         case events.FrameDrawn():
             return _frame_drawn(state, event)
         case events.CanvasResized(size):
@@ -112,7 +119,7 @@ def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
     state = replace(
         state, step=number, request=start.request, look=start.look, figures=start.figures,
         presenting=start.presenting, panels=start.panels, brush=start.brush, tiled=False,
-        about=False, alone=True, menu=None,
+        about=False, alone=True, box=None, menu=None,
     )  # fmt: skip
     for command in state.lecture[number].commands:
         state = handle(state, command_event(command, now))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from realtime_lrp.engine.boxes import drawn_map, outlines_of
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
@@ -191,8 +192,9 @@ def followed_caption(explained: ExplainedFrame) -> str:
 class MapScaler:
     """Scales the maps of one explained frame after the other, and averages them.
 
-    Scale and average follow the last maps of the same engine, target, file (or camera) and followed
-    channel; a change starts anew. Of pairs of a picture and its map each is scaled by itself.
+    Scale and average follow the last maps of the same engine, target, file (or camera), followed
+    channel and box that is shown alone; a change starts anew. Of pairs of a picture and its map
+    each is scaled by itself.
     """
 
     def __init__(self) -> None:
@@ -201,7 +203,9 @@ class MapScaler:
         self._previous: list[np.ndarray] = []
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
-    def __call__(self, explained: ExplainedFrame | None, look: Look) -> ExplainedPicture | None:
+    def __call__(
+        self, explained: ExplainedFrame | None, look: Look, alone: int | None = None
+    ) -> ExplainedPicture | None:
         """The maps to draw; the same object as long as the same frame is given."""
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
@@ -210,6 +214,7 @@ class MapScaler:
         series = (
             explained.engine, explained.request.target, explained.frame.source,
             one and (explained.request.concepts, one.channel), look.paired, look.average,
+            alone, look.colormap,
         )  # fmt: skip
         if series != self._series:
             self._series, self._last, self._previous = series, None, []
@@ -217,12 +222,18 @@ class MapScaler:
             self._scales = [Scale(smoothing) for _ in explained.result.maps]
         if self._last is None or self._last[0] is not explained:
             average = 0.0 if look.paired else look.average
-            self._last = explained, self._scaled(explained, average)
+            self._last = explained, self._scaled(explained, look, average, alone)
         return self._last[1]
 
-    def _scaled(self, explained: ExplainedFrame, average: float) -> ExplainedPicture:
+    def _scaled(
+        self, explained: ExplainedFrame, look: Look, average: float, alone: int | None
+    ) -> ExplainedPicture:
         result, names = explained.result, explained.names
-        maps = [(one.strength, one.scale, one.scale * one.shortfall) for one in result.maps]
+        drawn = (drawn_map(result, look, n, alone) for n in range(len(result.maps)))
+        maps = [
+            (strength, scale, scale * one.shortfall)
+            for (strength, scale), one in zip(drawn, result.maps, strict=True)
+        ]
         one, found = followed_map(explained), result.concepts
         if one and found:
             least = found.scale if found.lacks(one) else one.scale  # noise is not drawn as a map
@@ -237,4 +248,5 @@ class MapScaler:
             new = [average * old + (1 - average) * now for old, now in pairs]
         self._previous = new
         panels = tuple(map(Panel, names, new, (one.signed for one in result.maps)))
-        return ExplainedPicture(explained.picture, result.region.box, panels)
+        outlines = outlines_of(explained.engine, result, alone)
+        return ExplainedPicture(explained.picture, result.region.box, panels, outlines)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config.names import ABOUT
-from realtime_lrp.engine.wording import outlines_of
+from realtime_lrp.engine.wording import NOTHING_FOUND
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -35,7 +35,6 @@ from realtime_lrp.realtime.viewer.figures import (
 from realtime_lrp.realtime.viewer.maps import MapScaler, described_layers, followed_caption
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
-from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
 
 if TYPE_CHECKING:
@@ -78,9 +77,9 @@ class NetworkView:
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
 
-    def take(self, newest: ExplainedFrame | None, look: Look) -> None:
+    def take(self, newest: ExplainedFrame | None, state: ViewerState) -> None:
         """Makes the newest maps, if there are any, ready for drawing."""
-        self.newest, self.maps = newest, self._scale_maps(newest, look)
+        self.newest, self.maps = newest, self._scale_maps(newest, state.look, state.box)
 
     def measure(self) -> None:
         """Notes how many maps there are, and whether they are old."""
@@ -134,18 +133,22 @@ class NetworkView:
             left=self.columns.left,
             right=self.columns.right,
             legends=self.columns.legends if state.tiled and drawn else (),
-            notice="" if self.further else self._capture.trouble,
+            notice=self._notice(explained if drawn else None),
             with_figures=state.with_figures,
             text_size=state.text_size,
             awaited=_awaited(state, drawn, explained),
             patches=_flipped_patches(state, explained),
-            outlines=outlines_of(explained.engine, explained.result) if explained and drawn else (),
             network="" if state.alone else self.name,
             title=followed_caption(explained) if explained and drawn else "",
         )
         self.explained = self.newest
         self.has_map = bool(self.newest) and drawn is self.maps
         return self.scene
+
+    def _notice(self, explained: ExplainedFrame | None) -> str:
+        """The line that recordings have too."""
+        trouble = "" if self.further else self._capture.trouble
+        return trouble or (NOTHING_FOUND if explained and explained.result.found == () else "")
 
     def _renew_columns(self, state: ViewerState, version: int, frame: Item[np.ndarray]) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.
@@ -236,6 +239,7 @@ class NetworkView:
                     concept_layers=engine.concepts.layers,
                     described_layers=described_layers(engine, engine.gallery),
                     concept_layer=engine.concept_layer or "",
+                    found=explained.result.found,
                 ),
             )
         return self._answer[1]
@@ -339,7 +343,7 @@ def _awaited(
 def _without_maps(drawn: ExplainedPicture, picture: np.ndarray) -> ExplainedPicture:
     """The same panels, empty, on the first picture of another file: they get its maps soon."""
     panels = (replace(one, intensity=np.zeros_like(one.intensity)) for one in drawn.panels)
-    return ExplainedPicture(picture, drawn.box, tuple(panels))
+    return ExplainedPicture(picture, drawn.box, tuple(panels))  # and no boxes
 
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:

@@ -6,7 +6,7 @@ import cv2
 import msgspec
 import numpy as np
 
-from realtime_lrp.realtime.viewer.actions import ACTIONS, follow_channel
+from realtime_lrp.realtime.viewer.actions import ACTIONS, choose_box, follow_channel
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, SeekTo, ViewerState
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
@@ -15,6 +15,8 @@ from realtime_lrp.view.controls import Progress
 SETTLED_S = 0.2
 """Buttons can be pressed once they have been shown for so long: a touch that makes them appear
 presses none."""
+
+DRAG = 4  # pixels of the canvas that the mouse moves at least to paint over a box
 
 
 def move_mouse(
@@ -37,6 +39,8 @@ def move_mouse(
     state = replace(state, pointer=pointer)
     if pointer.holds == "bar":
         return _seek(state, now)
+    if before.holds == "box":
+        return _on_box(state, before, now)
     return _paint_to_pointer(state, before) if pointer.holds == "picture" else state
 
 
@@ -63,6 +67,46 @@ def paint_on_canvas(
             _draw_stroke(mask, *ends, brush_radius(state), int(cover))
         drawn = drawn or inside
     return state.with_mask(mask.astype(bool) if mask.any() else None) if drawn else state
+
+
+def click_on_picture(
+    state: ViewerState,
+    at: tuple[int, int],
+    paints: bool,
+    now: float,
+    pictures: tuple[Box, ...],
+) -> ViewerState:
+    """Shows the box that was clicked on alone, or all boxes again; beside boxes it may paint."""
+    number = _box_at(state, at, pictures)
+    if number is not None:
+        return choose_box(state, number, now)
+    return paint_on_canvas(state, at, at, True, pictures) if paints else state
+
+
+def _box_at(state: ViewerState, position: tuple[int, int], pictures: tuple[Box, ...]) -> int | None:
+    """The number of the smallest box that is drawn there, or None."""
+    if not (state.shown and state.answer and state.answer.found):
+        return None
+    hit = [
+        ((x1 - x0) * (y1 - y0), one.number)
+        for picture in pictures
+        if contains(picture, *position)
+        for x, y in [_pixel(state.shown.value.shape, picture, position)]
+        for one in state.answer.found
+        for x0, y0, x1, y1 in [one.box]
+        if x0 <= x < x1 and y0 <= y < y1
+    ]
+    return min(hit, default=(0, None))[1]
+
+
+def _on_box(state: ViewerState, before: Pointer, now: float) -> ViewerState:
+    """The mouse went down on a box: up again is a click, and a movement begins to paint."""
+    end = state.pointer
+    if not end.button:
+        return click_on_picture(state, (end.x, end.y), True, now, state.pictures)
+    if max(abs(end.x - before.x), abs(end.y - before.y)) < DRAG:
+        return replace(state, pointer=replace(end, x=before.x, y=before.y))
+    return _paint_to_pointer(_holding(state, "picture"), before)
 
 
 def brush_radius(state: ViewerState) -> int:
@@ -108,6 +152,9 @@ def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
     for box, channel in state.concept_rows:
         if contains(box, state.pointer.x, state.pointer.y):
             return follow_channel(_holding(state, "button"), channel, now)
+    at = state.pointer.x, state.pointer.y
+    if state.pointer.button == "left" and _box_at(state, at, state.pictures) is not None:
+        return _holding(state, "box")
     return _paint_to_pointer(_holding(state, "picture"), state.pointer)
 
 

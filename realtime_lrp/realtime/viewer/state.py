@@ -8,7 +8,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import AUTO
-from realtime_lrp.engine.result import ConceptRequest
+from realtime_lrp.engine.result import ConceptRequest, FoundBox
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
@@ -97,6 +97,7 @@ class Answer:
     # those of them whose channels have pictures or names; all where none have
     described_layers: tuple[str, ...] = ()
     concept_layer: str = ""  # the one that is shown first, or ""
+    found: tuple[FoundBox, ...] | None = None  # the boxes of a detector; None without one
 
     def best(self, count: int) -> list[int]:
         return np.argsort(-self.scores)[:count].tolist()
@@ -120,6 +121,7 @@ class ViewerState:
     step: int = 0  # which step of it is shown
     alone: bool = False  # whether of several networks the first one is shown alone
     tiled: bool = False  # whether all maps stand side by side
+    box: int | None = None  # the number of a detector's box that is shown alone
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side

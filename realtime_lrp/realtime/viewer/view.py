@@ -108,11 +108,11 @@ class View:
         before = self.frame.number if self.frame else self._first_number
         with self.first.rates.drawing_waits:
             fresh, newest = self._newest(before)
-        self.first.take(newest, self.state.look)
+        self.first.take(newest, self.state)
         for network in self._further:
             network.follow(self.state)
             item = network.relevance.maps.newest()
-            network.take(item.value if item else None, self.state.look)
+            network.take(item.value if item else None, self.state)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored

@@ -1,6 +1,7 @@
 // Drawing on canvases; painting patches on the picture, with mouse or finger.
 
 const STROKE_MS = 15; // at least between two strokes: the server limits messages
+const DRAG = 4; // pixels that the pointer moves at least to paint; less is a click
 
 /** Draws a picture, or as much of it from `x` on, on a canvas that gets this size. */
 export function drawOn(canvas, picture, width, height, x = 0) {
@@ -18,22 +19,32 @@ export function paintOn(canvas, allowed, outline, radius, send) {
   let pointer = null; // the last event of a pointer over the picture
   let last = null; // where the brush is, while it is down
   let strokeAt = 0;
+  let moved = false;
   let covers = true;
 
   canvas.addEventListener("pointerdown", (event) => {
-    if (!allowed() || (event.pointerType === "touch" && !canvas.classList.contains("painting"))) return;
+    if (!allowed() || touches(event)) return;
     last = position(event);
+    moved = false;
+    covers = event.button !== 2;
     canvas.setPointerCapture(event.pointerId);
-    stroke(event, last);
   });
   canvas.addEventListener("pointermove", (event) => {
     pointer = event;
     showOutline();
-    if (last && performance.now() - strokeAt > STROKE_MS) stroke(event, position(event));
+    if (!last || performance.now() - strokeAt <= STROKE_MS) return;
+    const end = position(event);
+    moved ||= Math.hypot(end[0] - last[0], end[1] - last[1]) >= DRAG;
+    if (moved) stroke(end);
   });
   canvas.addEventListener("pointerup", (event) => {
-    if (last) stroke(event, position(event));
+    const clicks = covers && event.pointerType !== "touch"; // on a box it shows that one alone
+    if (last && !moved && clicks) send({ type: "click", at: last, paints: true });
+    else if (last) stroke(position(event));
     last = null;
+  });
+  canvas.addEventListener("click", (event) => {
+    if (allowed() && touches(event)) send({ type: "click", at: position(event), paints: false });
   });
   canvas.addEventListener("pointercancel", () => { last = null; });
   canvas.addEventListener("pointerleave", () => {
@@ -42,8 +53,12 @@ export function paintOn(canvas, allowed, outline, radius, send) {
   });
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
 
-  function stroke(event, end) {
-    if (event.type === "pointerdown") covers = event.button !== 2;
+  /** Whether a finger touches the picture, and does not paint. */
+  function touches(event) {
+    return event.pointerType === "touch" && !canvas.classList.contains("painting");
+  }
+
+  function stroke(end) {
     send({ type: "stroke", start: last, end, cover: covers });
     last = end;
     strokeAt = performance.now();

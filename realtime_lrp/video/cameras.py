@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from realtime_lrp.config.schema import Live
 
 LINUX = sys.platform.startswith("linux")
-SYSTEM = Path("/sys/class/video4linux")
-"""Where Linux lists its cameras."""
+SYSTEM = Path("/sys/class/video4linux")  # where Linux lists its cameras
 
 BUFFERS = 2
 """Of the driver: one is filled while the other is decoded. With one, every second frame is lost."""

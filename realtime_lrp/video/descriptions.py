@@ -16,8 +16,7 @@ from realtime_lrp.system.program import __version__
 from realtime_lrp.video.libraries import av
 
 MAX_CPU_S = 5.0
-MAX_BYTES = 1 << 22
-"""Longest description, or packet of XMP, that is read."""
+MAX_BYTES = 1 << 22  # longest description, or packet of XMP, that is read
 
 KEPT_METADATA = ("title", "artist", "date", "creation_time", "location", "copyright")
 

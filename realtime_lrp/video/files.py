@@ -15,8 +15,7 @@ PICTURES = (
     ".tif", ".tiff", ".bmp", ".dib", ".ppm", ".pgm", ".pbm", ".pnm", ".hdr", ".pic", ".ras", ".sr",
 )  # fmt: skip
 """Endings of pictures that OpenCV's wheel reads."""
-MOST_NAMED = 4
-"""How many inputs or outputs are named that collide."""
+MOST_NAMED = 4  # how many inputs or outputs are named that collide
 VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
 
 
@@ -34,8 +33,7 @@ KNOWN = (
 )
 """Where which bytes stand, what they say, and whether that is read: as a picture or a video."""
 
-HEAD = 1024
-"""Bytes that are looked at."""
+HEAD = 1024  # bytes that are looked at
 
 
 def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[Path]:

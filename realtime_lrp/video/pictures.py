@@ -18,10 +18,8 @@ MOST_BYTES = 2**30
 """Maximum size of a file; the largest picture that is decoded has half of it with 4 x 16 bits."""
 
 JPEG = (".jpg", ".jpeg")
-JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"
-"""How a segment of a JPEG begins that holds XMP."""
-MAX_SEGMENT = 65_533
-"""Maximum number of bytes in it."""
+JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"  # how a segment of a JPEG begins that holds XMP
+MAX_SEGMENT = 65_533  # maximum number of bytes in it
 WRONG_COLOURS = (b"P7", b"PF", b"Pf")
 """How files begin (PAM, PFM) that OpenCV reads with red and blue swapped, or nearly black."""
 

@@ -15,14 +15,11 @@ from realtime_lrp.video.pictures import read_pages, read_picture
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
 from realtime_lrp.video.source import MOST_SECONDS, Action, Source, Timeline
 
-PICTURE_S = 3.0
-"""How long a picture is shown."""
+PICTURE_S = 3.0  # how long a picture is shown
 ANIMATIONS = (".gif", ".apng")
 """Endings of pictures that are played, at their own speed, if they are animated."""
-BEHIND_S = 1.0
-"""If playback is later than this, it does not catch up."""
-POLL_S = 0.05
-"""How often a wait checks whether it has to stop."""
+BEHIND_S = 1.0  # if playback is later than this, it does not catch up
+POLL_S = 0.05  # how often a wait checks whether it has to stop
 SEEK_S = 0.5
 """A seek that takes longer than this gives way to a newer one, with the frame that it reached."""
 

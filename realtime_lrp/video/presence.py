@@ -4,27 +4,18 @@ import numpy as np
 
 from realtime_lrp.video.libraries import cv2
 
-SIZE = (96, 72)
-"""(columns, rows) of the small pictures that are compared."""
+SIZE = (96, 72)  # (columns, rows) of the small pictures that are compared
 
-PERIOD_S = 0.2
-"""Time between two pictures that are compared."""
+PERIOD_S = 0.2  # time between two pictures that are compared
 
 LEARNING, BACKGROUND = 0.002, 0.7
 """Weight of a new picture in the model of the room, and the share of that model that is background:
 what stands still becomes part of the room after about 40 seconds."""
 
-FIRST = 10
-"""The first pictures, which are taken to show the empty room."""
-
-SHARE = 0.02
-"""Share of the picture that has to differ, in two successive comparisons."""
-
-MIDDLE = 110.0
-"""Median that all pictures are scaled to, so that clouds and lamps do not count."""
-
-DEVIATIONS = 25.0
-"""Squared standard deviations from the empty room at which a pixel differs."""
+FIRST = 10  # the first pictures, which are taken to show the empty room
+SHARE = 0.02  # share of the picture that has to differ, in two successive comparisons
+MIDDLE = 110.0  # median that all pictures are scaled to, so that clouds and lamps do not count
+DEVIATIONS = 25.0  # squared standard deviations from the empty room at which a pixel differs
 
 
 class Presence:

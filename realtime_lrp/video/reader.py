@@ -30,11 +30,8 @@ FORMATS = (
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
 
-NO_TIMES = 0x80
-"""FFmpeg's flag of formats that have no times."""
-
-SOUND_BEHIND_S = 2.0
-"""How far after the last frame of a span its sound may be in the file."""
+NO_TIMES = 0x80  # FFmpeg's flag of formats that have no times
+SOUND_BEHIND_S = 2.0  # how far after the last frame of a span its sound may be in the file
 
 LEAST_MISSING_S = Fraction(1, 10)
 """A recording counts as complete if it ends by less than this before its claimed end."""

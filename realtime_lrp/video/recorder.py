@@ -44,23 +44,15 @@ from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
 log = logging.getLogger(__name__)
 
-KEPT_FREE = 500 * 2**20
-"""Bytes of the disk that stay free."""
-
-MOST_BYTES = 60 * 720 * 1280 * 3
-"""Of pictures that wait for the encoder: two seconds at 720p."""
+KEPT_FREE = 500 * 2**20  # bytes of the disk that stay free
+MOST_BYTES = 60 * 720 * 1280 * 3  # of pictures that wait for the encoder: two seconds at 720p
 
 QUALITY = 20
 NOMINAL_FPS = 30
-SECOND = 90_000
-"""Units of time in the file for each second."""
-LEAST_STEP = SECOND // 1000
-"""Minimum time between two frames; Matroska counts milliseconds."""
-
-DRAIN_S = 1.0
-"""How long `finish` lets waiting pictures be encoded."""
-CLOSING_S = 10.0
-"""How long it then waits for the file to be finished."""
+SECOND = 90_000  # units of time in the file for each second
+LEAST_STEP = SECOND // 1000  # minimum time between two frames; Matroska counts milliseconds
+DRAIN_S = 1.0  # how long `finish` lets waiting pictures be encoded
+CLOSING_S = 10.0  # how long it then waits for the file to be finished
 
 _sync = getattr(os, "fdatasync", os.fsync)
 

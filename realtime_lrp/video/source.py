@@ -13,8 +13,7 @@ import numpy as np
 
 from realtime_lrp.errors import MissingInputError, masked
 
-MOST_SECONDS = 1e9
-"""Limit of a timeline: what claims to last longer has none."""
+MOST_SECONDS = 1e9  # limit of a timeline: what claims to last longer has none
 
 
 class Timeline(msgspec.Struct, frozen=True):

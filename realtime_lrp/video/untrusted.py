@@ -23,20 +23,11 @@ from realtime_lrp.video.source import Pictures
 HANGS_S = 60.0
 """A child that needs longer for a file, or for the next frame of a recording, is killed."""
 
-MOST_NOTES = 5
-"""How much is logged about a recording."""
-
-MOST_PIXELS = 640 * 640
-"""Largest JPEG; checked before it is decoded."""
-
-DECODING_S = 1.0
-"""Maximum time for a JPEG; then the child is killed."""
-
-STARTING_S = 20.0
-"""The same for the first picture of a child, which has to start."""
-
-MOST_SCANS = 4
-"""Scans of a baseline JPEG: one, or one for each component."""
+MOST_NOTES = 5  # how much is logged about a recording
+MOST_PIXELS = 640 * 640  # largest JPEG; checked before it is decoded
+DECODING_S = 1.0  # maximum time for a JPEG; then the child is killed
+STARTING_S = 20.0  # the same for the first picture of a child, which has to start
+MOST_SCANS = 4  # scans of a baseline JPEG: one, or one for each component
 
 _BASELINE, _SCAN = 0xC0, 0xDA
 _SEGMENTS = frozenset((*range(0xE0, 0xF0), 0xFE, 0xDB, 0xC4, 0xDD, _BASELINE, _SCAN))

@@ -38,29 +38,22 @@ if TYPE_CHECKING:
 PREFIX = "rlrp-ray-"
 """How the name of Ray's temporary folder begins; short, as names of sockets are limited."""
 
-OBJECTS = 128 << 20
-"""Memory for what travels between workers and the job, in bytes."""
-
-RETRIES = 3
-"""How often Ray does a recording again whose worker was lost."""
+OBJECTS = 128 << 20  # memory for what travels between workers and the job, in bytes
+RETRIES = 3  # how often Ray does a recording again whose worker was lost
 
 FEWEST_CORES = 4
 """Without --workers a cluster gets a worker for this number of cores, or for each GPU."""
 
 ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
 
-CONNECT_S = 5.0
-"""Maximum wait for a server of Ray's to answer, in seconds."""
-
-CLOSING_S = 2.0
-"""Maximum wait for killed processes of Ray, in seconds."""
+CONNECT_S = 5.0  # maximum wait for a server of Ray's to answer, in seconds
+CLOSING_S = 2.0  # maximum wait for killed processes of Ray, in seconds
 
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 """Environment variables that say how many threads libraries compute with."""
 
-MOST_LINES = 10_000
-"""Of the log of a film, after which its earlier ones are left out."""
+MOST_LINES = 10_000  # of the log of a film, after which its earlier ones are left out
 
 
 class Cluster:

@@ -45,11 +45,8 @@ from realtime_lrp.view.look import Look
 
 log = logging.getLogger(__name__)
 
-BITS_A_PIXEL = 0.2
-"""Estimate of a film's size. Recordings take half of it, noise takes more."""
-
-LEAST_BYTES = 8
-"""Fewest bytes that a frame takes in a recording."""
+BITS_A_PIXEL = 0.2  # estimate of a film's size. Recordings take half of it, noise takes more.
+LEAST_BYTES = 8  # fewest bytes that a frame takes in a recording
 
 
 def overlay_file(

@@ -38,10 +38,8 @@ from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.overlay import Follower, Painter
 from realtime_lrp.view.tiles import lay_out
 
-AHEAD = 3
-"""Maximum number of batches that are decoded and not yet written."""
-MOST_BYTES = 2**30
-"""Maximum number of bytes of decoded pictures that wait to be drawn."""
+AHEAD = 3  # maximum number of batches that are decoded and not yet written
+MOST_BYTES = 2**30  # maximum number of bytes of decoded pictures that wait to be drawn
 THUMBNAILS, THUMBNAIL_WIDTH = 12, 320
 WRITTEN_EVERY_S = 0.2
 

@@ -18,8 +18,7 @@ from realtime_lrp.video.reader import Span
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
 
-STALLED_S = 60.0
-"""A child that shows no sign of life for this long is killed."""
+STALLED_S = 60.0  # a child that shows no sign of life for this long is killed
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]

@@ -38,8 +38,7 @@ from realtime_lrp.system.progress import Progress
 
 TICK_S = 0.5
 MOST_S = 1e7
-LEAVING_S = 10.0
-"""Maximum wait for workers that end because Ray has, in seconds."""
+LEAVING_S = 10.0  # maximum wait for workers that end because Ray has, in seconds
 
 log = logging.getLogger(__name__)
 

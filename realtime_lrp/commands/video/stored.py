@@ -27,8 +27,7 @@ from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored,
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, refuse_collisions, skipped_in
 from realtime_lrp.video.writer import CONTAINERS
 
-MOST_MANIFEST = 1 << 20
-"""Bytes of the largest manifest that is read."""
+MOST_MANIFEST = 1 << 20  # bytes of the largest manifest that is read
 
 log = logging.getLogger(__name__)
 

@@ -351,11 +351,6 @@ def test_the_answer_shows_what_patches_change_and_a_locked_class():
     assert figures.answer_bars(locked)[5] == Bar("g", pytest.approx(0.01))
 
 
-def asked_for(target, mask=None):
-    """What the probe reads of a request."""
-    return SimpleNamespace(target=target, mask=mask, frame=None)
-
-
 def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     """A network that sees only the upper left: its probability falls there and nowhere else."""
     view = np.zeros((140, 140, 3), np.uint8)
@@ -376,13 +371,13 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
         maps=[SimpleNamespace(strength=drawn)],
         region=SimpleNamespace(extract=lambda picture: picture),
     )
-    flipped = Probe().of_map(engine, view, result, asked_for("top1"))
+    flipped = Probe().of_map(engine, view, result, "top1", None, False)
     assert asked == [4]
     assert (flipped.class_, flipped.whole) == (0, 1.0)
     probe = Probe()
     for mask, whole in ((None, 1.0), (None, 0.8), (Mask(np.ones((2, 2), bool)), 0.0)):
         result.scores = np.array([1.0 if whole == 1.0 else 0.0, 0.0])
-        found = probe.of_map(engine, view, result, asked_for(0, mask))
+        found = probe.of_map(engine, view, result, 0, mask, False)
         assert found.whole == pytest.approx(whole), "a mean until the patches change"
     # of 196 patches of 10 x 10 pixels 20 are flipped: the 16 inside the square, and 4 of those on
     # its border, of whose pixels a fifth is white

@@ -331,9 +331,7 @@ class RelevanceThread:
                 engine=engine,
                 result=result,
                 uncovered=uncovered,
-                probed=(
-                    self._probe.of_map(engine, picture, result, request) if request.probe else None
-                ),
+                probed=self._probed(engine, picture, result, request),
                 shares=None if found is None else self._shares.add(series, found, start),
                 loss=self._loss_of(engine, picture, result),
             )
@@ -347,6 +345,14 @@ class RelevanceThread:
             return now - start
 
         return begun.done, finish
+
+    def _probed(
+        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
+    ) -> ProbeResult | None:
+        if not request.probe:
+            return None
+        still = request.frame is not None
+        return self._probe.of_map(engine, picture, result, request.target, request.mask, still)
 
     def _loss_of(self, engine: Engine, picture: np.ndarray, result: Result) -> Loss | None:
         """Where a map loses most relevance, looked for every few seconds."""

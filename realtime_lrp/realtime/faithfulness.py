@@ -16,7 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
-    from realtime_lrp.realtime.explaining import MapRequest
 
 COVER = 128  # the grey of a painted patch
 GRID = 14  # patches along a side of what the network sees
@@ -73,17 +72,23 @@ class Probe:
         self._series: tuple[Engine, int, Mask | None] | None = None
 
     def of_map(
-        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
+        self,
+        engine: Engine,
+        picture: np.ndarray,
+        result: Result,
+        target: str | int,
+        mask: Mask | None,
+        still: bool,
     ) -> ProbeResult:
-        """Probes the first map of a picture, uint8 [H, W, 3] RGB with the painted patches.
+        """Probes the first map of a picture, uint8 [H, W, 3] RGB with the patches of the mask.
 
         Only the positive part of the map counts. The means start anew where engine, class or
         patches change; a still picture has its own.
         """
-        first = str(engine.explainer.canonical(request.target)).split(" - ")[0]
+        first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
-        series = engine, class_, request.mask  # each stroke makes a new mask
-        if request.frame or series != self._series:
+        series = engine, class_, mask  # each stroke makes a new mask
+        if still or series != self._series:
             self._means = None
         self._series = series
         strength = result.maps[0].strength.astype(np.float32)

@@ -30,8 +30,8 @@ from contextlib import contextmanager, suppress
 
 PR_SET_CHILD_SUBREAPER = 36
 MODULES = [
-    "realtime_lrp.commands.video.recode", "realtime_lrp.system.call",
-    "realtime_lrp.video.picture_child",
+    "realtime_lrp.commands.video.recoding", "realtime_lrp.system.call",
+    "realtime_lrp.video.picture_process",
 ]  # fmt: skip
 """What child processes run; each is imported with its libraries, and run anew in the child."""
 FOR_SCRIPTS = ["realtime_lrp.cli", "realtime_lrp.view.window"]

@@ -35,7 +35,7 @@ def shown(folder):
 
 FAULTY = """
 import os, signal, time
-from realtime_lrp.video import picture_child, untrusted
+from realtime_lrp.video import picture_process, untrusted
 read = untrusted.read_pages
 def crash(): os.kill(os.getpid(), signal.SIGSEGV)
 def killed(): os.kill(os.getpid(), signal.SIGKILL)
@@ -45,7 +45,7 @@ def faulty(path, first_only):
     globals().get(path.stem, int)()
     return read(path, first_only)
 untrusted.read_pages = faulty
-picture_child.main()
+picture_process.main()
 """
 
 

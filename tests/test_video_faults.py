@@ -131,7 +131,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
 def scripted(monkeypatch, tmp_path, code):
     """Makes the decoding process run some lines first."""
     script = tmp_path / "process.py"
-    script.write_text(f"from realtime_lrp.commands.video import recode\n{code}\nrecode.main()")
+    script.write_text(f"from realtime_lrp.commands.video import recoding\n{code}\nrecoding.main()")
     monkeypatch.setattr(recoding, "child_command", lambda: [sys.executable, str(script)])
 
 

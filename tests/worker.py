@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from realtime_lrp.commands.video.recode import Recoder
-from realtime_lrp.commands.video.recoding import DrawableMap, Job, PictureBatch
+from realtime_lrp.commands.video.recoding import DrawableMap, Job, PictureBatch, Recoder
 from realtime_lrp.config import Config
 from realtime_lrp.view.look import Look, colormap_named
 

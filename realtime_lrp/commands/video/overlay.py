@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.video.recode import THUMBNAILS
 from realtime_lrp.commands.video.recoding import (
+    THUMBNAILS,
     DrawableMap,
     Job,
     Opened,

@@ -2,22 +2,44 @@
 
 A file that makes a decoder crash or hang takes that process with it and nothing else. Only what the
 network sees of a picture, and the map that it computes, travels between the two, in the messages
-below; `recode` is the child.
+below. `Recoding` is the parent's side, `main` the child's, which has no TensorFlow:
+
+    decode (a thread) -> pending frames and sound, in the order of the file -> draw, encode (main)
+    maps from the parent (a thread) -------------------------------------------^
+
+`AHEAD` and `MOST_BYTES` limit how far decoding runs ahead.
 """
 
+import os
+import queue
+import shutil
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.child import Child, Failed, module_command
-from realtime_lrp.video.reader import Span
+from realtime_lrp.system.child import Channel, Child, Failed, module_command, parent_channel
+from realtime_lrp.system.files import check_room
+from realtime_lrp.video.descriptions import film_metadata
+from realtime_lrp.video.libraries import av
+from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
+from realtime_lrp.video.region import Region, region_of, resize
+from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
+from realtime_lrp.view.overlay import Follower, Painter
+from realtime_lrp.view.tiles import lay_out
 
+AHEAD = 3  # maximum number of batches that are decoded and not yet written
+MOST_BYTES = 2**30  # maximum number of bytes of decoded pictures that wait to be drawn
+THUMBNAILS, THUMBNAIL_WIDTH = 12, 320
+WRITTEN_EVERY_S = 0.2
 STALLED_S = 60.0  # a child that shows no sign of life for this long is killed
 
 Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
@@ -116,7 +138,7 @@ FROM_CHILD = Opened | PictureBatch | Written | Report | Failed
 
 def child_command() -> list[str]:
     """The command line of the child process."""
-    return module_command("realtime_lrp.commands.video.recode")
+    return module_command("realtime_lrp.commands.video.recoding")
 
 
 class Recoding:
@@ -181,3 +203,206 @@ class Recoding:
             self.written = max(self.written, message.frames)
             self._child.shows_life()
         return isinstance(message, Written)
+
+
+Pending: TypeAlias = "TimedFrame | av.Packet | BaseException | None"
+"""What is decoded, in its order; why decoding ended, or None at the end."""
+
+
+def main() -> None:
+    """Does what the parent asks for and sends the outcome."""
+    channel = parent_channel(TO_CHILD)
+    job = channel.receive()
+    maps: queue.SimpleQueue[DrawableMap] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
+    try:
+        channel.send(Recoder(job, channel, maps).run())
+    except Exception as error:
+        with suppress(OSError):  # the parent is gone
+            channel.send(Failed.by(error))
+    os._exit(0)  # decoder threads of a damaged file may never end
+
+
+def _listen(channel: Channel, job: Job, maps: "queue.SimpleQueue[DrawableMap]") -> None:
+    """Queues the maps; removes what is unfinished and ends if the parent is gone."""
+    with suppress(Exception):
+        while isinstance(answer := channel.receive(), Answer):
+            for one in answer.maps:
+                maps.put(one)
+    for part in job.parts:
+        shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
+    os._exit(1)
+
+
+class Recoder:
+    """Does a job; `maps` gets one map for each picture of the batches that are sent."""
+
+    def __init__(self, job: Job, channel: Channel, maps: "queue.SimpleQueue[DrawableMap]"):
+        self._job, self._channel, self._maps = job, channel, maps
+        self._pending: queue.SimpleQueue[Pending] = queue.SimpleQueue()
+        self._room = threading.Semaphore(0)
+        self._reader: VideoReader | None = None
+        self._frames, self._all_decoded = 0, False
+        self._ended = threading.Event()
+        self._times: list[float] = []
+        self._thumbnails = _Thumbnails()
+
+    def run(self) -> Report:
+        job = self._job
+        threading.Thread(target=self._tell_progress, daemon=True).start()
+        try:
+            # Not closed: that may hang while a decoder is at work, and the process ends anyway.
+            self._reader = reader = VideoReader(job.source, job.span)
+            threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
+            lost, notes = self._encode(reader)
+            verify(job.film, self._frames)
+        finally:
+            self._ended.set()
+        return Report(
+            self._frames, reader.expected, tuple(self._times), reader.bad_packets, lost,
+            tuple(notes), self._thumbnails.kept,
+        )  # fmt: skip
+
+    def _decode(self, reader: VideoReader) -> None:
+        try:
+            for item in self._decoded(reader):
+                self._pending.put(item)
+            self._pending.put(None)  # the end
+        except OSError as error:  # a failed write is one of the other thread
+            source, why = str(self._job.source), error.strerror or error
+            damaged = DamagedInputError(f"{source!r} cannot be read to its end ({why}).")
+            damaged.__cause__ = error
+            self._pending.put(damaged)
+        except BaseException as error:
+            self._pending.put(error)
+        self._all_decoded = True
+
+    def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
+        job, batch, count = self._job, [], 0
+        region: Region | None = None
+        for item in reader.with_sound() if job.sound else reader:
+            if not isinstance(item, TimedFrame):
+                yield item
+                continue
+            picture = mirrored(item.picture, job.mirror)
+            if region is None:
+                region = self._begin(reader, picture)
+            self._room.acquire()
+            self._times.append(float(item.pts * reader.time_base))
+            yield TimedFrame(picture, item.pts, item.duration)
+            if count % job.stride == 0:
+                batch.append(region.extract(picture))
+            count += 1
+            if len(batch) == self._batch:
+                self._send(batch)
+        if batch:
+            self._send(batch)
+
+    def _begin(self, reader: VideoReader, picture: np.ndarray) -> Region:
+        job, size = self._job, picture.shape[:2]
+        room = min(AHEAD * job.batch * job.stride, max(2, MOST_BYTES // picture.nbytes))
+        # A batch must fill before the room does, or all would wait for each other.
+        self._batch = min(job.batch, max(1, room // (2 * job.stride)))
+        self._room.release(room)
+        self._channel.send(Opened(size, reader.frames))
+        return region_of(size, job.size, job.fit)
+
+    def _send(self, batch: list[np.ndarray]) -> None:
+        times, self._times = self._times, []
+        self._channel.send(PictureBatch(np.stack(batch), tuple(times)))
+        batch.clear()
+
+    def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
+        """Draws and writes every frame, and the sound between them.
+
+        Returns how many packets of sound are lost, and what was not kept as it was.
+        """
+        job, draw, early = self._job, _Drawer(self._job, self._maps), []
+        with ExitStack() as stack:
+            writer, notes = None, []
+            while (item := self._pending.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                if not isinstance(item, TimedFrame):
+                    writer.sound(item) if writer else early.append(item)
+                    continue
+                if writer is None:
+                    writer = stack.enter_context(self._writer(reader))
+                    notes = writer.add_sound(reader.sound) if job.sound else []
+                result = draw(self._frames, item.picture)
+                writer.write(result, item.pts, item.duration)
+                for packet in early:
+                    writer.sound(packet)
+                early = []
+                self._room.release()
+                self._frames += 1
+                self._thumbnails.add(float(item.pts * reader.time_base), result)
+                check_room(job.film.parent)
+        return writer.lost_sound if writer else 0, notes
+
+    def _writer(self, reader: VideoReader) -> VideoWriter:
+        job = self._job
+        return VideoWriter(
+            job.film, job.container, reader.fps, reader.time_base,
+            codec=job.codec, quality=job.quality, colour=reader.colour, aspect=reader.aspect,
+            metadata=film_metadata(reader.metadata, job.comment), description=job.provenance,
+        )  # fmt: skip
+
+    def _tell_progress(self) -> None:
+        """Sends how many frames are written, at once and while anything is read or written.
+
+        The parent tells slow work by it from a decoder that hangs. Once all is decoded nothing can
+        hang any more.
+        """
+        before = None
+        with suppress(OSError, ValueError):
+            while not self._ended.is_set():
+                done = self._frames, self._reader.packets if self._reader else 0
+                if self._all_decoded or done != before:
+                    self._channel.send(Written(self._frames))
+                before = done
+                self._ended.wait(WRITTEN_EVERY_S)
+
+
+class _Drawer:
+    """Draws the maps: a frame's own, or that of the last explained frame, carried along."""
+
+    def __init__(self, job: Job, maps: "queue.SimpleQueue[DrawableMap]"):
+        self._job, self._maps = job, maps
+        self._painter = Painter(False, job.look)
+        self._follower: Follower | None = None
+
+    def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
+        job = self._job
+        if self._follower is None or number % job.stride == 0:
+            newest = self._maps.get()
+            region = region_of(picture.shape[:2], job.size, job.fit)
+            overlay = self._painter(newest.strength, newest.scale, region.box, region.inner)
+            self._line, self._outlines = newest.line, newest.outlines
+            self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
+        else:
+            (overlay,) = self._follower(picture)
+        outlines = self._outlines
+        if follower := self._follower:
+            outlines = tuple(one._replace(box=follower.box(one.box)) for one in outlines)
+        return lay_out(picture, overlay, self._line, job.layout, outlines)
+
+
+class _Thumbnails:
+    """Keeps small pictures of the result, evenly spaced: at most twice `THUMBNAILS`."""
+
+    def __init__(self) -> None:
+        self._step, self._count = 1, 0
+        self.kept: list[tuple[float, np.ndarray]] = []
+
+    def add(self, seconds: float, picture: np.ndarray) -> None:
+        if self._count % self._step == 0:
+            rows = round(picture.shape[0] * THUMBNAIL_WIDTH / picture.shape[1])
+            self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))
+            if len(self.kept) == 2 * THUMBNAILS:
+                self.kept, self._step = self.kept[::2], 2 * self._step
+        self._count += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -4,8 +4,8 @@
     this process:          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
 This file goes through the files, `task` knows what is there of each, `overlay` makes it, `recoding`
-talks to the child, and `recode` is the child. With --workers and --ray, `cluster` has Ray make each
-film. `stored` finds the files, which may be in object stores.
+is the child and talks to it. With --workers and --ray, `cluster` has Ray make each film. `stored`
+finds the files, which may be in object stores.
 """
 
 import logging

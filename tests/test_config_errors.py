@@ -115,6 +115,15 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     assert code == 78 and "16: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
 
 
+def test_problems_of_one_file_stand_together():
+    """In the order of its lines; what has no line comes last."""
+    places = ["b.yaml:9", "--set", "a.yaml:10", "b.yaml:2", "a.yaml:3"]
+    told = str(config.as_error([config.Problem(place, "wrong") for place in places]))
+    assert told.replace(": wrong", "").split("\n") == [
+        "a.yaml:3", "a.yaml:10", "b.yaml:2", "b.yaml:9", "--set",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("key", "advice"),
     [

@@ -128,12 +128,12 @@ def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
 
 
 def as_error(problems: list[Problem]) -> Error:
-    """All problems as one error with a line for each, those of files by line.
+    """All problems as one error with a line for each, those of files by file and line.
 
     Its kind decides the exit code: MissingInputError or UnavailableError where only files are
     missing, UsageError where only options are wrong, else ConfigError.
     """
-    problems = sorted(problems, key=_line)
+    problems = sorted(problems, key=_place)
     kind: type[Error] = ConfigError
     kinds = {problem.kind for problem in problems}
     if kinds <= {MissingInputError, UnavailableError}:
@@ -150,10 +150,10 @@ def as_error(problems: list[Problem]) -> Error:
     return error
 
 
-def _line(problem: Problem) -> float:
-    """The line of a problem; what has none comes last."""
-    number = problem.location.rpartition(":")[2]
-    return int(number) if number.isdecimal() else float("inf")
+def _place(problem: Problem) -> tuple[bool, str, int]:
+    """File and line of a problem; what has none comes last, as it came."""
+    file, _, line = problem.location.rpartition(":")
+    return (False, file, int(line)) if line.isdecimal() else (True, "", 0)
 
 
 def showable(value: Any) -> str:

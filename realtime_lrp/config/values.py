@@ -4,6 +4,7 @@ The JSON Schema may accept more than the check, never less; tests/test_config_fu
 """
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
@@ -20,6 +21,8 @@ _NUMBER = "[1-9][0-9]{0,3}"
 _PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
 _HIDDEN = r"^\*\*\*@|:/[\s\S]*\*\*\*"
 _NO_TARGET = r"^\s*(top0+|-[0-9]+)?\s*$"
+_CAMERA_FORMAT = "^[ -~]{4}$"
+_PIN = "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"
 
 
 def _is_integer(value: Any) -> bool:
@@ -50,33 +53,25 @@ def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [*([number] if one_is_enough else []), text, {"type": "null"}]})
 
 
-def _read_camera_format(value: str) -> str:
-    """A pixel format in capitals."""
-    if not re.fullmatch(r"[ -~]{4}", value):
-        raise ValueError("expected four characters, such as MJPG or YUYV")
-    return value.upper()
+def _refuse(wrong: Callable[[Any], object], message: str) -> AfterValidator:
+    """Refuses values of which `wrong` is true."""
+
+    def check(value: Any) -> Any:
+        if wrong(value):
+            raise ValueError(message)
+        return value
+
+    return AfterValidator(check)
 
 
-def _check_text(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("expected a text without the character U+0000")
-    if len(value) > MAX_LETTERS:
-        raise ValueError(f"expected at most {MAX_LETTERS} characters")
-    return value
+def _reads(parse: Callable[[Any], object]) -> AfterValidator:
+    """Refuses values that cannot be parsed."""
 
+    def check(value: Any) -> Any:
+        parse(value)
+        return value
 
-def _check_address(value: str) -> str:
-    if re.search(_HIDDEN, value):
-        raise ValueError("*** hides a part of the address here; write the whole address")
-    if not value.strip():
-        raise ValueError("expected a text that is not empty")
-    return value
-
-
-def _check_target(value: str) -> str:
-    if re.search(_NO_TARGET, value):
-        raise ValueError("expected all, top1, top5, a class by name or an index from 0")
-    return value
+    return AfterValidator(check)
 
 
 def _read_batch(value: Any) -> Any:
@@ -87,23 +82,8 @@ def _read_batch(value: Any) -> Any:
     return value
 
 
-def _check_days(value: str) -> str:
-    parse_hours({value: "00:00-24:00"})
-    return value
-
-
-def _check_times(value: str) -> str:
-    parse_hours({"daily": value})
-    return value
-
-
-def _check_hours(value: Any) -> Any:
-    parse_hours(value)
-    return value
-
-
 def _check_pin(value: Any) -> Any:
-    if not isinstance(value, str) or not re.fullmatch(r"scrypt:[0-9a-f]{32}:[0-9a-f]{64}", value):
+    if not isinstance(value, str) or not re.fullmatch(_PIN, value):
         raise ValueError("expected the value that realtime-lrp kiosk --hash-pin prints")
     return value
 
@@ -126,7 +106,11 @@ Option = Annotated[_Value, OptionName()]
 """The value of a key that --key sets."""
 
 _TEXT_OR_INTEGER = {"type": ["string", "integer"]}
-Text = Annotated[str, AfterValidator(_check_text)]
+Text = Annotated[
+    str,
+    _refuse(lambda text: "\0" in text, "expected a text without the character U+0000"),
+    _refuse(lambda text: len(text) > MAX_LETTERS, f"expected at most {MAX_LETTERS} characters"),
+]
 """A text, perhaps the name of a file."""
 
 TextOrNumber = Annotated[
@@ -138,16 +122,23 @@ TextOrNumber = Annotated[
 
 Address = Annotated[
     TextOrNumber,
-    AfterValidator(_check_address),
+    _refuse(
+        re.compile(_HIDDEN).search,
+        "*** hides a part of the address here; write the whole address",
+    ),
+    _refuse(lambda text: not text.strip(), "expected a text that is not empty"),
     WithJsonSchema(
-        {**_TEXT_OR_INTEGER, "pattern": r"\S", "not": {"type": "string", "pattern": _HIDDEN}},
+        {**_TEXT_OR_INTEGER, "pattern": r"\S", "not": {"type": "string", "pattern": _HIDDEN}}
     ),
 ]
 """A camera, a file or a URL; URLs may contain passwords."""
 
 Target = Annotated[
     TextOrNumber,
-    AfterValidator(_check_target),
+    _refuse(
+        re.compile(_NO_TARGET).search,
+        "expected all, top1, top5, a class by name or an index from 0",
+    ),
     WithJsonSchema(
         {**_TEXT_OR_INTEGER, "minimum": 0, "not": {"type": "string", "pattern": _NO_TARGET}}
     ),
@@ -156,8 +147,12 @@ Target = Annotated[
 
 CameraFormat = Annotated[
     str,
-    AfterValidator(_read_camera_format),
-    WithJsonSchema({"type": "string", "pattern": "^[ -~]{4}$"}),
+    _refuse(
+        lambda text: not re.fullmatch(_CAMERA_FORMAT, text),
+        "expected four characters, such as MJPG or YUYV",
+    ),
+    AfterValidator(str.upper),
+    WithJsonSchema({"type": "string", "pattern": _CAMERA_FORMAT}),
 ]
 CameraSize = Annotated[
     tuple[int, int] | None,
@@ -183,12 +178,13 @@ Batch = Annotated[
     ),
 ]
 Hours = Annotated[
-    dict[Annotated[str, AfterValidator(_check_days)], Annotated[str, AfterValidator(_check_times)]],
-    AfterValidator(_check_hours),
+    dict[
+        Annotated[str, _reads(lambda days: parse_hours({days: "00:00-24:00"}))],
+        Annotated[str, _reads(lambda times: parse_hours({"daily": times}))],
+    ],
+    _reads(parse_hours),
 ]
 Pin = Annotated[
-    str,
-    BeforeValidator(_check_pin),
-    WithJsonSchema({"type": "string", "pattern": "^scrypt:[0-9a-f]{32}:[0-9a-f]{64}$"}),
+    str, BeforeValidator(_check_pin), WithJsonSchema({"type": "string", "pattern": _PIN})
 ]
 Rules = Annotated[dict[Text, Annotated[Text, RULES]], BeforeValidator(_check_rules)]

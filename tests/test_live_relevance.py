@@ -250,6 +250,20 @@ def test_an_engine_that_is_wanted_again_is_prepared_once(engine, monkeypatch):
     cache.stop()
 
 
+def test_of_layers_the_last_that_was_asked_for_is_prepared(engine, monkeypatch):
+    """Not one that waits from before."""
+    first = first_request(settings()).choice
+    cache, compiled = engine_caches.EngineCache(settings(), engine, first), []
+    monkeypatch.setattr(engine.concepts, "compile", compiled.append)
+    monkeypatch.setattr(engine.concepts, "is_ready", lambda wanted: False)
+    older, newer = ConceptRequest("older"), ConceptRequest("newer")
+    assert not cache.has_concepts(engine, older) and not cache.has_concepts(engine, newer)
+    cache.start()
+    until(lambda: compiled)
+    cache.stop()
+    assert compiled == [newer]
+
+
 def test_a_frozen_frame_is_explained_once_for_each_request(frames, engine):
     """And again when the request changes; live frames do not count meanwhile."""
     with Running(settings(), engine) as running:

@@ -125,7 +125,8 @@ class EngineCache:
         if engine.concepts.is_ready(wanted):
             return True
         with self._changed:
-            if self.preparing != wanted and not self._next:
+            waits_for_engine = self._next and isinstance(self._next[0], EngineChoice)
+            if self.preparing != wanted and not waits_for_engine:
                 self._next = wanted, partial(engine.concepts.compile, wanted)
                 self._changed.notify()
         return False

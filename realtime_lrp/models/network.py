@@ -13,7 +13,7 @@ from keras.applications import imagenet_utils
 
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.notebook import html
-from realtime_lrp.relevance.reading.building import DETECTOR_OUTPUTS
+from realtime_lrp.relevance.reading.building import finds_boxes
 
 PREPROCESSING = {
     "caffe": "BGR minus ImageNet's mean",
@@ -121,9 +121,8 @@ class Network:
         if self.preprocess not in PREPROCESSING and self.scaling is None:
             raise unknown("preprocess", self.preprocess, PREPROCESSING)
         object.__setattr__(self, "channels", self.channels or _channels(self.model))
-        outputs = getattr(self.model, "output", None)
-        finds_boxes = isinstance(outputs, dict) and sorted(outputs) == DETECTOR_OUTPUTS
-        object.__setattr__(self, "detects", self.detects or finds_boxes)
+        found = self.model is not None and finds_boxes(self.model)
+        object.__setattr__(self, "detects", self.detects or found)
 
     @property
     def fit(self) -> str:

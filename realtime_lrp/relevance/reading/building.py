@@ -79,7 +79,7 @@ def _graph_of_functional(
             f"The model {model.name!r} has {len(model.inputs)} inputs. Expected one picture in."
         )
     names = output_names(model)
-    detects = output is None and sorted(names) == DETECTOR_OUTPUTS
+    detects = output is None and finds_boxes(model)
     chosen = choose_output("scores" if detects else output, names, model.name)
     picture = tuple(model.inputs[0].shape)[1:]
     scores = tuple(model.outputs[chosen].shape)[1:]
@@ -120,6 +120,11 @@ def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, in
 def note_compared(model: keras.Model) -> None:
     """Leaves the comparison of a model's layers with their steps out: it was done before."""
     _COMPARED.add(model)
+
+
+def finds_boxes(model: keras.Model) -> bool:
+    """Whether a model is a detector: it has the outputs `DETECTOR_OUTPUTS`."""
+    return is_functional(model) and sorted(output_names(model)) == DETECTOR_OUTPUTS
 
 
 def output_names(model: keras.Model) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Menu:
     cursor: int = 0  # its position among the entries found
 
     least = WIDTH  # letters that the column needs beside the picture
-    head: tuple[str, ...] = ()  # lines above the entries, in which keys are told
+    head: ClassVar[tuple[str, ...]] = ()  # lines above the entries, in which keys are told
 
     def found(self) -> Sequence[Any]:
         """The entries that fit what was typed."""

@@ -9,19 +9,13 @@ from test_kiosk_loop import LABELS, Turns
 from test_kiosk_parts import Thread
 from viewer import engine_of
 
-from realtime_lrp import config
 from realtime_lrp.commands.kiosk.pages import (
     ANSWER_S,
     CONCEPT_S,
     FORGIVEN_S,
-    WAIT_S,
-    ConceptPage,
     ConceptTurns,
-    Moment,
     ShownConcept,
 )
-from realtime_lrp.commands.kiosk.settings import load_captions
-from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.engine import gallery as gallery_module
 from realtime_lrp.engine.result import ConceptMap, ConceptRequest, ConceptResult
 from realtime_lrp.view.exhibit import Pictures, TextBlock
@@ -67,12 +61,10 @@ def test_a_channel_stays_while_others_overtake_it():
 
 def test_without_channels_the_page_is_left_out_until_its_next_turn():
     """None come, none speaks for the answer, or none has a name or pictures."""
-    long = ANSWER_S + WAIT_S + 1
     for channels, describe in (((), shown_channel), (((5, -0.4),), shown_channel),
                                (CHANNELS, lambda channel: None)):  # fmt: skip
         turns = ConceptTurns(describe)
-        assert course(turns, long, channels=channels) == [(0.0, None)]
-        assert not turns.wanted(long)
+        assert course(turns, 3 * ANSWER_S, channels=channels) == [(0.0, None)]
 
 
 def test_another_answer_ends_the_page_and_a_short_gap_does_not():
@@ -94,34 +86,6 @@ def test_another_answer_ends_the_page_and_a_short_gap_does_not():
 def texts_of(elements):
     """The texts above the buttons."""
     return [one.text for one in elements if isinstance(one, TextBlock)]
-
-
-def test_the_page_says_what_the_channel_answers_to():
-    """By its name, or by its pictures; a curator's captions translate names."""
-    page = ConceptPage(config.load(command="kiosk").config)
-    english, german = load_captions(["en", "de"], None)
-    translated = {**german["concepts"], "names": {"round strokes": "runde Striche"}}
-    german = {**german, "concepts": translated}
-    engine = SimpleNamespace(label=lambda index: ("heart", "star")[index])
-    page._turns.answer = 1
-
-    def words(captions, name):
-        page._turns.shown = shown_channel(5, name)
-        moment = Moment(0.0, State.ACTIVE, 0.0, 0.0, "camera", captions, engine)
-        return texts_of(page.elements(moment))
-
-    assert words(english, "round strokes") == [
-        "This part of the network usually answers to:",
-        "round strokes",
-        "It took part in the answer “star”.",
-        "The bright colours show where in your picture.",
-    ]
-    assert words(english, "")[1] == "what these pictures have in common"
-    assert words(german, "round strokes")[1:3] == [
-        "runde Striche", "Er hat bei der Antwort „Stern“ mitgewirkt.",
-    ]  # fmt: skip
-    untranslated = {key: text for key, text in english["concepts"].items() if key != "names"}
-    assert words({**english, "concepts": untranslated}, "round strokes")[1] == "round strokes"
 
 
 def own_map(channel, share, column):

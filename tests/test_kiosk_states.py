@@ -212,12 +212,8 @@ def test_days(key, days):
     ("written", "message"),
     [
         ({"monday": "09:00-10:00"}, "instead of 'monday'"),
-        ({"mon-": "09:00-10:00"}, "instead of 'mon-'"),
-        ({"": "09:00-10:00"}, "instead of ''"),
         ({"mon": "9-10"}, "instead of '9-10'"),
         ({"mon": "09:00-09:00"}, "instead of '09:00-09:00'"),
-        ({"mon": "24:00-10:00"}, "instead of '24:00-10:00'"),
-        ({"mon": "09:60-10:00"}, "instead of '09:60-10:00'"),
         ({"mon": "09:00-10:00, "}, "instead of ''"),
         ({"mon-wed": "09:00-10:00", "tue": "11:00-12:00"}, "tue is there twice"),
     ],

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from base64 import b64encode
 from pathlib import Path
 
@@ -56,12 +55,6 @@ SECRETS = ("s3cret", "s3%63ret", "t0ken", b64encode(b"me:s3cret").decode())
 """A password as it is, percent-encoded, in a query, and as the HTTP header has it."""
 
 
-def told(process):
-    """All that a process wrote, once it has ended: stdout and stderr."""
-    out, err = process.communicate(timeout=300)
-    return f"{out}\n{err}"
-
-
 def secret_in(folder, *texts):
     """The files and texts that hold a secret."""
     found = [text for text in texts if any(secret in text for secret in SECRETS)]
@@ -74,15 +67,6 @@ def secret_in(folder, *texts):
             data = data.replace(b"\0", b"")
         found += [str(file) for secret in SECRETS if secret.encode() in data]
     return found
-
-
-def program(*words, cwd, **environment):
-    """The program in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "realtime_lrp", *map(str, words)],
-        cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "DISPLAY": "", **environment},
-    )  # fmt: skip
 
 
 QUERY = "?user=me&pwd=t0ken"
@@ -171,54 +155,8 @@ def test_an_address_in_any_place_of_the_command_line_is_masked(run, tmp_path, mo
     assert secret_in(tmp_path, out, err) == []
 
 
-@pytest.mark.release
-@pytest.mark.gui
-def test_the_exhibit_keeps_no_secrets(tiny_model, tmp_path, display):
-    """Its health file, log and the service manager's line, with a camera that refuses."""
-    environment = {
-        "DISPLAY": display,
-        "STATE_DIRECTORY": str(tmp_path / "state"),
-        "RUNTIME_DIRECTORY": str(tmp_path / "run"),
-    }
-    (tmp_path / "run").mkdir()
-    with serving(refused) as (web, asked):
-        source = address(web.split(":")[-1])
-        words = ("--source", source, "--model", tiny_model, "--preprocess", "tf", "-vv")
-        child = program("kiosk", *words, cwd=tmp_path, **environment)
-        health = tmp_path / "run" / "health.json"
-        until = time.monotonic() + 300
-        while time.monotonic() < until and not (health.exists() and "***" in health.read_text()):
-            assert child.poll() is None, told(child)
-            time.sleep(0.1)
-        shown = health.read_text()
-        child.terminate()
-        text = told(child)
-    assert asked
-    assert child.returncode == 0, text
-    assert "***@127.0.0.1" in shown
-    assert (tmp_path / "state" / "kiosk.log").stat().st_size
-    assert secret_in(tmp_path, text, shown) == []
-
-
 # --- Network
 
-
-WATCH = """
-import os, sys
-
-def watch(event, words):
-    if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
-        inside = words[0].family.name == "AF_UNIX"
-    else:
-        inside = event not in ("socket.getaddrinfo", "socket.gethostbyname", "urllib.Request")
-    if not inside:
-        with open(os.environ["WATCHED"], "a") as file:
-            print(event, words, file=file)
-        raise OSError("the network is unplugged")
-
-sys.addaudithook(watch)
-"""
-"""Every interpreter that is started, children too, writes down and refuses to reach out."""
 
 ALL = """
 import sys
@@ -248,24 +186,20 @@ OFFLINE = (
 
 @pytest.mark.release
 def test_nothing_reaches_out_by_itself(tmp_path):
-    """By Python's own account, in each of its processes, and by the system's where strace works."""
+    """By the system's own account, in each of its processes."""
     media.write_picture(tmp_path / "p.png", media.plain())
     media.write_video(tmp_path / "v.mp4", media.numbered(4))
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(WATCH)
-    trace, watched = tmp_path / "calls", tmp_path / "watched"
+    trace = tmp_path / "calls"
     command = [sys.executable, "-c", ALL.format(commands=OFFLINE)]
     done = subprocess.run(
         traced(trace, *command), cwd=tmp_path, capture_output=True, text=True, timeout=400,
-        env={**os.environ, "DISPLAY": "", "WATCHED": str(watched),
-             "PYTHONPATH": f"{tmp_path / 'site'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        env={**os.environ, "DISPLAY": ""},
     )  # fmt: skip
     assert [line for line in done.stdout.splitlines() if re.fullmatch(r"[a-z]+ \d+", line)] == [
         f"{words[0]} 0" for words in OFFLINE
     ], done.stdout + done.stderr
-    assert not watched.exists(), watched.read_text()
     if reached(trace) is None:
-        pytest.skip("strace is not there or not allowed: Python's own account alone was looked at")
+        pytest.skip("strace is not there or not allowed")
     assert reached(trace) == set()
 
 

@@ -76,19 +76,13 @@ def test_a_token_comes_from_the_file_else_the_environment_else_it_is_kept(state,
     assert state.stat().st_mode & 0o777 == 0o700
     renewed = read_token(None, new=True)
     assert renewed != kept and read_token(None) == renewed
-
-
-@pytest.mark.parametrize("harm", ["others can read it", "it is damaged", "it is empty"])
-def test_a_kept_token_that_cannot_be_trusted_is_replaced(state, harm):
-    """The next start has a good one again."""
-    kept = read_token(None)
-    if harm == "others can read it":
-        (state / "token").chmod(0o644)
-    else:
-        (state / "token").write_text("" if harm == "it is empty" else "x\x00y")
-    renewed = read_token(None)
-    assert renewed != kept and read_token(None) == renewed
-    assert (state / "token").stat().st_mode & 0o777 == 0o600
+    for harm in (
+        lambda: (state / "token").chmod(0o644),
+        lambda: (state / "token").write_text("x\0"),
+    ):
+        harm()  # others may have read it, or it is damaged
+        kept, renewed = renewed, read_token(None)
+        assert renewed != kept and (state / "token").stat().st_mode & 0o777 == 0o600
 
 
 def test_where_nothing_can_be_kept_there_is_a_token_for_now(state, caplog):
@@ -119,15 +113,6 @@ def test_a_token_that_others_can_read_or_guess_is_refused(tmp_path, text, mode, 
     assert not text or text not in str(raised.value)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are no named pipes")
-def test_a_token_file_that_is_a_pipe_or_a_folder_is_refused(tmp_path):
-    """Nobody waits for somebody to write."""
-    os.mkfifo(tmp_path / "pipe", 0o600)
-    for file in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(MissingInputError, match="is not a file"):
-            read_token(str(file))
-
-
 def test_the_watch_token_is_made_from_the_other_and_lets_only_watch():
     """It is the same at each start with the same token; case counts."""
     tokens = Tokens(TOKEN)
@@ -152,14 +137,6 @@ def test_without_the_token_all_but_healthz_answers_401(served):
         status, _, body = served.get(path)
         assert status == 404 and b"root" not in body and len(body) < 100, path
     assert served.get("/healthz", "")[::2] == (200, b"ok\n")
-
-
-@pytest.mark.parametrize("query", ["&" * 500, "a=b&" * 300, "token", "=", "token=%ff%fe"])
-def test_queries_and_cookies_without_a_token_are_refused(served, query):
-    """However they look; with a cookie beside them they are let through."""
-    assert served.get(f"/?{query}", "")[0] == 401
-    assert served.get("/", "", Cookie=query + "; =; ;;a;" + "b=" * 50)[0] == 401
-    assert served.get(f"/?{query}")[0] == 200
 
 
 @pytest.mark.parametrize("cookie", ['prefs={"a":1}', "a b=1", "d=Sun, 22 Nov", "\xe9=1", "=", '"'])

@@ -77,25 +77,6 @@ def test_the_pictures_of_a_channel_are_answered_to_all_who_have_a_token(served):
         assert (status, body[:4]) == (404, b"404:"), query
 
 
-def test_a_viewer_gets_the_newest_channels_once_it_has_shown_the_picture():
-    """Those in between are never sent: a slow connection gets fewer."""
-    with serving_pages() as served, served.socket() as viewer:
-        viewer.recv(timeout=300)
-        served.publish(50)
-        assert viewer.recv(timeout=300)[:1] == b"v"
-        for number in range(5):
-            served.exchange.say("concepts", b"%d" % number)
-        with pytest.raises(TimeoutError):
-            viewer.recv(timeout=0.2)
-        viewer.send('{"type": "shown"}')
-        assert viewer.recv(timeout=300) == b"4"
-        with pytest.raises(TimeoutError):
-            viewer.recv(timeout=0.2)
-        with served.socket() as later:
-            later.recv(timeout=300)
-            assert later.recv(timeout=300) == b"4"
-
-
 def test_a_row_and_a_layer_that_are_chosen_are_events():
     """Numbers that no channel has are no message."""
     explainer = SimpleNamespace(channel_counts=lambda: {"conv": 18, "top": 8})

@@ -20,7 +20,7 @@ pytest.importorskip("playwright", reason="the extra test is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from axe_playwright_python.sync_playwright import Axe
-from galleries import gallery_file, gallery_of
+from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
 from served import TOKEN, Role, StandIn, serving_pages
@@ -564,18 +564,6 @@ def test_the_bar_seeks_in_a_film_that_stands_still_or_runs(page):
     pressed(page, "freeze").to_have_count(0)
 
 
-def test_maps_are_chosen_that_stand_side_by_side(page):
-    """By typing; with none of the others the main one stands alone."""
-    panels = ("guided_backprop", "grad_cam", "gradient")
-    done(page, "beside gradient")
-    pressed(page, "tiled").to_have_count(1)
-    until(page, lambda: size(page) == [1280, 720])
-    for name in panels:
-        done(page, f"beside {name}")
-    pressed(page, "tiled").to_have_count(0)
-    until(page, lambda: size(page) == [640, 480])
-
-
 def test_a_film_is_recorded_in_the_browser(page):
     """It is downloaded when the recording ends; FFmpeg reads it."""
     page.keyboard.press("r")
@@ -620,26 +608,6 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
         until(phone, lambda: len(served.visitors.pictures) > 5)
         expect(phone.locator("#camera-notice")).to_contain_text("no map")
     phone.close()
-
-
-def test_pictures_of_another_gallery_replace_the_former_ones(visit):
-    """A server that was started again may have one; the page stays open."""
-    row = {
-        "channel": 5, "name": "round strokes", "bar": 0.5, "against": False, "percent": "50 %",
-        "examples": True, "followed": False,
-    }  # fmt: skip
-    fields = {"type": "concepts", "shown": True, "layer": "conv", "layers": ["conv"], "why": ""}
-    fields |= {"without_pictures": [], "with_pictures": True, "rows": [row]}
-    offered = {kind: [] for kind in ("methods", "composites", "look", "targets", "commands")}
-    width = "document.querySelector('#concept-rows img')?.naturalWidth"
-    with serving_pages() as served:
-        page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
-        for few in (6, 2):
-            served.gallery = gallery_of("conv", 16, few=few)
-            served.exchange.say("choices", json.dumps({"type": "choices", **offered, "few": few}))
-            served.exchange.say("concepts", join_message({**fields, "few": few}, b""))
-            until(page, lambda few=few: page.evaluate(width) == 100 * few)
-        page.context.close()
 
 
 def test_buttons_of_a_lesson_are_held_or_tapped(visit):

@@ -37,7 +37,7 @@ SETTLING_S = 20.0
 SLOWNESS = 3
 """How many times longer each second of a script takes, for maps to keep up on a busy machine."""
 
-FILM_BEGINS = 230
+FILM_BEGINS = 245
 """The picture of the clip with which the film begins: a fish comes, then a star."""
 
 PHOTO = "photo"
@@ -67,10 +67,10 @@ PANEL, PANEL_FRAME, PANEL_SIZE = ((15.0, PHOTO), (15.1, "q"), (15.2, "q")), 190,
 VIEW_SIZE = (540, 960)
 """Rows and columns of each of them."""
 
-STEPS = (4.3, 7.6, 10.4, 13.0, 16.4)
+STEPS = (3.8, 7.0, 9.6, 11.8, 14.8)
 """The second of the film at which each further step of the lecture begins."""
 
-FILM_ENDS = 19.4
+FILM_ENDS = 17.6
 
 PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
 """Where its second step covers the star: shares of the picture's width and height."""
@@ -110,7 +110,7 @@ def film_script() -> list[tuple[float, str | Mouse]]:
         *((second, "Page_Down") for second in before), *((-3.0, "Page_Up") for _ in STEPS),
         (STEPS[0], "Page_Down"),
         *((STEPS[0] + 0.5 + 0.55 * number, click) for number, click in enumerate(clicks)),
-        *((second, "Page_Down") for second in STEPS[1:]),
+        (STEPS[1] - 0.2, Mouse(0, 0, "")), *((second, "Page_Down") for second in STEPS[1:]),
         (FILM_ENDS, "q"), (FILM_ENDS + 0.1, "q"),
     ]  # fmt: skip
 
@@ -359,7 +359,7 @@ def _write_webp(path: Path, canvases: list[np.ndarray]) -> None:
     animation = cv2.Animation()
     animation.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
     animation.durations = [1000 // FILM_FPS] * len(canvases)
-    quality = [cv2.IMWRITE_WEBP_QUALITY, 75]
+    quality = [cv2.IMWRITE_WEBP_QUALITY, 62]
     with atomic_file(path, overwrite=True) as part:
         done, data = cv2.imencodeanimation(".webp", animation, quality)
         if not done:

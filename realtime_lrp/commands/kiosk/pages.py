@@ -44,11 +44,9 @@ CAPTION_S = 6.0  # seconds for which each caption is shown
 HINT_S = 12.0  # seconds for which each thing to try is shown
 ANSWER_S = 12.0  # seconds of the same answer after which the page about channels is due
 
-CONCEPT_S, CHANNELS = 8.0, 2
-"""Seconds for which each channel is shown, and how many are shown in a turn."""
-
+CONCEPT_S = 8.0  # seconds for which each channel is shown
+TURN_S = ANSWER_S + 2 * CONCEPT_S  # seconds of a turn: the answer, then two channels
 AHEAD_S = 2.0  # channels are computed from this many seconds before that
-WAIT_S = 6.0  # if no channel can be shown for this long, the page is left out until its next turn
 FORGIVEN_S = 1.5  # the page about channels stays if the answer is gone for less than this
 PICTURES = 6  # pictures of the gallery, at most
 
@@ -204,15 +202,14 @@ class ConceptTurns:
         self.start_over(None, 0.0)
 
     def start_over(self, answer: int | None, now: float) -> None:
-        """Shows the page of an answer, and no channel before `ANSWER_S`."""
+        """Begins with the page of an answer."""
+        self.answer, self._since = answer, now
+        self._chosen: dict[int, ShownConcept] = {}  # place in this turn -> its channel
         self.shown: ShownConcept | None = None
-        self.answer, self._done = answer, set[int]()
-        self._next_at = now + ANSWER_S
 
     def wanted(self, now: float) -> bool:
         """Whether channels have to be computed."""
-        due = self.answer is not None and now >= self._next_at - AHEAD_S
-        return due or self.shown is not None
+        return self.answer is not None and (now - self._since) % TURN_S >= ANSWER_S - AHEAD_S
 
     def update(self, answer: int | None, channels: Iterable[tuple[int, float]], now: float) -> None:
         """Takes in the answer, and number and share of the newest map's channels, largest first."""
@@ -222,23 +219,19 @@ class ConceptTurns:
             answer = self.answer
         if answer != self.answer:
             self.start_over(answer, now)
-        if answer is not None and now >= self._next_at:
-            self._take_turn(channels, now)
-
-    def _take_turn(self, channels: Iterable[tuple[int, float]], now: float) -> None:
-        """Shows the next channel; the answer again if all were shown or none can be."""
-        found = self._next_channel(channels) if len(self._done) < CHANNELS else None
-        if found:
-            self.shown = found
-            self._done.add(found.channel)
-            self._next_at = now + CONCEPT_S
-        elif self._done or now - self._next_at > WAIT_S:
-            self.start_over(self.answer, now)
+        place = int(((now - self._since) % TURN_S - ANSWER_S) // CONCEPT_S)
+        if place < 0:
+            self._chosen = {}
+        elif answer is not None and place not in self._chosen:
+            found = self._next_channel(channels)
+            self._chosen |= {place: found} if found else {}
+        self.shown = self._chosen.get(place)
 
     def _next_channel(self, channels: Iterable[tuple[int, float]]) -> ShownConcept | None:
         """The first channel that speaks for the answer, was not shown in this turn, and can be."""
         for channel, share in channels:
-            if share > 0 and channel not in self._done and (found := self._describe(channel)):
+            known = any(channel == one.channel for one in self._chosen.values())
+            if share > 0 and not known and (found := self._describe(channel)):
                 return found
         return None
 
@@ -332,7 +325,7 @@ class ConceptPage(ExhibitPage):
     def _rest(self, why: str, until: float) -> None:
         """Computes no channels until then; says so once while the reason stays the same."""
         self._rests_until = until
-        self._turns.start_over(None, until)
+        self._turns.start_over(None, 0.0)
         if why != self._problem:
             span = "" if until == math.inf else f" for {REST_S:.0f} s"
             log.warning("concepts: the page is left out%s: %s", span, why)

@@ -80,7 +80,6 @@ class WebPage:
         self._address = address_of(serve, port, tokens[Role.CONTROL])  # "" once it is printed
         self._host = serve.host
         self._concepts: ConceptPanel | None = None
-        self._concepts_due = 0.0
         self._artist = SplitArtist()
         self._boxes: tuple[Box, ...] = ()  # of the pictures, if they lie elsewhere in the window
         self._offered: tuple[str, ...] | None = None  # classes that pages know of
@@ -134,11 +133,10 @@ class WebPage:
         self._is_new |= drawn
         exchange.run_jobs()
         self._publish_news(time.monotonic())
-        self._publish_concepts(time.monotonic())
         wanted = exchange.picture_wanted and (self._is_new or exchange.picture is None)
         if wanted and view.frame and (canvas := self._canvas()) is not None:
             exchange.publish(encode_picture(".jpg", canvas, quality=QUALITY), view.frame.time)
-        self._is_new = False
+            self._is_new = False
 
     def _publish_news(self, now: float) -> None:
         view, exchange = self._view, self._exchange
@@ -152,22 +150,13 @@ class WebPage:
         if answer and answer.labels != self._offered:
             self._offered = answer.labels
             exchange.say("choices", choices(view.state, answer))
-
-    def _publish_concepts(self, now: float) -> None:
-        """Renews the channels where they are due: at once when they appear or go."""
-        panel, exchange = self._view.concepts, self._exchange
-        as_before = (panel is None) == (self._concepts is None)
-        if panel is self._concepts or (as_before and now < self._concepts_due):
-            return
-        if not exchange.view_watched and panel:
-            return
-        self._concepts, self._concepts_due = panel, now + NEWS_S
-        engine = self._relevance.engine
+        engine, panel = self._relevance.engine, view.concepts
         if panel is None or engine is None:
             exchange.say("concepts", NO_CONCEPTS)
-            return
-        layers = engine.concepts.layers
-        exchange.say("concepts", concepts_message(panel, engine.gallery, layers))
+        elif panel is not self._concepts and exchange.view_watched:
+            layers = engine.concepts.layers
+            exchange.say("concepts", concepts_message(panel, engine.gallery, layers))
+            self._concepts = panel
 
     def _end_of_server(self) -> list[Event]:
         """A notice, once, when the server has ended."""

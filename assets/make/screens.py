@@ -109,8 +109,8 @@ def film_script() -> list[tuple[float, str | Mouse]]:
     return [
         *((second, "Page_Down") for second in before), *((-3.0, "Page_Up") for _ in STEPS),
         (STEPS[0], "Page_Down"),
-        *((STEPS[0] + 0.5 + 0.55 * number, click) for number, click in enumerate(clicks)),
-        (STEPS[1] - 0.2, Mouse(0, 0, "")), *((second, "Page_Down") for second in STEPS[1:]),
+        *((STEPS[0] + 0.3 + 0.5 * number, click) for number, click in enumerate(clicks)),
+        *((second, "Page_Down") for second in STEPS[1:]),
         (FILM_ENDS, "q"), (FILM_ENDS + 0.1, "q"),
     ]  # fmt: skip
 
@@ -359,7 +359,7 @@ def _write_webp(path: Path, canvases: list[np.ndarray]) -> None:
     animation = cv2.Animation()
     animation.frames = [cv2.cvtColor(canvas, cv2.COLOR_RGB2BGR) for canvas in canvases]
     animation.durations = [1000 // FILM_FPS] * len(canvases)
-    quality = [cv2.IMWRITE_WEBP_QUALITY, 62]
+    quality = [cv2.IMWRITE_WEBP_QUALITY, 55]
     with atomic_file(path, overwrite=True) as part:
         done, data = cv2.imencodeanimation(".webp", animation, quality)
         if not done:

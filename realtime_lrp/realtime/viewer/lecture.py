@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from realtime_lrp.config import ASSETS, Config, read_as
 from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.wording import TARGETS
-from realtime_lrp.errors import nearest
+from realtime_lrp.errors import MissingInputError, nearest
 from realtime_lrp.view import keys
 
 INCLUDED = {file.stem: file for file in (ASSETS / "lecture").glob("*.yaml")}
@@ -51,12 +51,17 @@ def load_lecture(config: Config) -> tuple[Step, ...]:
 
     Raises:
       ConfigError: the file is wrong; the message names each line and what was expected.
+      MissingInputError: there is none.
     """
     name = config.live.lecture
     if not name:
         return ()
+    file = INCLUDED.get(name) or Path(name)
+    if not file.is_file():
+        known = " or ".join(sorted(INCLUDED))
+        raise MissingInputError(f"There is no lecture {name!r}: expected {known}, or a file.")
     steps, _ = read_as(
-        INCLUDED.get(name) or Path(name),
+        file,
         Annotated[list[Step], Field(min_length=1)],
         "expected steps, each with 'say:' in a line that begins with a dash",
         Step,

@@ -4,7 +4,6 @@ import { made } from "./figures.js";
 import { drawOn } from "./painting.js";
 
 const MOST_KEPT = 200; // channels whose row is kept, with its pictures
-const MOST_EXAMPLES = 6; // pictures of a channel
 const TILE = 100 / 96; // width of one with the gap behind it, as a part of its height
 const RETRY_MS = 2000; // until pictures that did not come are asked for again
 
@@ -88,7 +87,7 @@ function pictures(layer, channel, failed) {
   const src = `gallery.jpg?${new URLSearchParams({ layer, channel, asked: asked += 1 })}`;
   const image = made("img", { className: "examples", alt: "Pictures that it answers to", src });
   image.onload = () => {
-    image.style.width = `${(100 * image.naturalWidth) / (MOST_EXAMPLES * image.naturalHeight * TILE)}%`;
+    image.style.setProperty("--pictures", image.naturalWidth / (image.naturalHeight * TILE));
   };
   image.onerror = () => setTimeout(failed, RETRY_MS);
   return image;

@@ -18,7 +18,7 @@ HOME = Path(__file__).parents[1]
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
 NAME = f"realtime_lrp-{PROJECT['version']}"
 READ = {  # what the program reads of assets
-    "config.schema.json", "demo.mp4", "drawings.npz", "realtime-lrp.service.in",
+    "config.schema.json", "demo.mp4", "drawings.npz", "scenes.mp4", "realtime-lrp.service.in",
     "shapes.concepts", "shapes.keras", "shapes.names.yaml",
     "shapes_detector.keras", "shapes_vit.concepts", "shapes_vit.keras",
     *(f"captions/{code}.yaml" for code in ("de", "en", "es", "fr", "zh")),

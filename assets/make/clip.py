@@ -1,4 +1,4 @@
-"""The demo clip: somebody in a living room holds up one drawing after another.
+"""The demo's clips: somebody in a living room holds up one drawing after another, or two at once.
 
 Frames are uint8 [h, w, 3] RGB. All of them are drawn, so it is known exactly where the symbol is.
 """
@@ -86,6 +86,65 @@ def render_clip(
         yield _resized(frame, size), _resized(mask, size) > 127, label
 
 
+HELD = (
+    (Turn("star", Pen((36, 62, 150), 22), (250, 249, 244), "plain"),
+     Turn("cup", Pen((30, 30, 34), 18), (250, 250, 248), "squared")),
+    (Turn("heart", Pen((196, 34, 44), 20), (248, 244, 232), "lined"),
+     Turn("fish", Pen((255, 196, 60), 20, detail=(255, 196, 60)), (24, 30, 46), "screen")),
+)  # fmt: skip
+"""The sheets in both hands, one pair after the other."""
+
+PINNED = (
+    (Turn("house", Pen((40, 110, 60), 20), (252, 250, 240), "plain"), (0.5, 180, 190)),
+    (Turn("moon", Pen((120, 60, 130), 20), (250, 246, 250), "plain"), (0.42, 622, 210)),
+)
+"""Sheets on the wall: their size and where their middle is in the room."""
+
+IN_HAND = (0.62, (-180, 22), (180, 22))
+"""Size of the sheets in both hands, and where they are held, from where a single one would be."""
+
+
+def render_scenes(seed: int = 8, fps: float = 30, seconds: float = 6) -> Iterator[np.ndarray]:
+    """Draws the clip of several sheets at once: two are held up, two hang on the wall."""
+    rng = np.random.default_rng(seed)
+    room = living_room(rng)
+    for turn, (scale, *middle) in PINNED:
+        outline = (_corners() / OVERSAMPLING - np.array(SHEET) / 2) * scale + middle
+        _lay(room, _draw_sheet(rng, turn), _view(outline))
+    pairs = [[_draw_sheet(rng, turn) for turn in pair] for pair in HELD]
+    sway = rng.uniform(0, 2 * np.pi, (2, 12))
+    sway[1, :6] = sway[0, :6]  # one camera and one person, two hands
+    count = round(fps * seconds)
+    for k in range(count):
+        position = k / count * len(pairs)
+        pair = pairs[int(position)]
+        yield _photograph(rng, _two_held(room, pair, sway, k / fps, position % 1))
+
+
+def _two_held(
+    room: np.ndarray, sheets: list[tuple[np.ndarray, np.ndarray]], sway: np.ndarray, time: float,
+    share: float,
+) -> np.ndarray:  # fmt: skip
+    """One frame, as `_frame`."""
+    scale, *places = IN_HAND
+    lowered = _lowered(share)
+    outlines = [
+        (_outline(time, phases, 0) - (320, 318)) * scale + np.add(place, (320, 318 + lowered))
+        for phases, place in zip(sway, places, strict=True)
+    ]
+    lean, nod = _posture(time, sway[0])
+    frame = _panned(room, time, sway[0])
+    presenter(frame, lean, nod)
+    edges = outlines[0][[3, 0]], outlines[1][[2, 1]]  # the outer ones, from below
+    grips = np.array([0.7 * low + 0.3 * high for low, high in edges])
+    arms(frame, grips, lean)
+    for sheet, outline in zip(sheets, outlines, strict=True):
+        _cast_shadow(frame, outline)
+        _lay(frame, sheet, _view(outline))
+    thumbs(frame, grips)
+    return frame
+
+
 def _resized(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     if picture.shape[1::-1] == tuple(size):
         return picture
@@ -140,18 +199,31 @@ def _frame(
     share: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """One frame at `time` seconds, `share` (0..1) of the way through the turn of the sheet."""
-    lowered = 330 * (1 - _eased(share / ENTRY) * _eased((1 - share) / ENTRY))
-    lean, nod = 9 * np.sin(0.9 * time + sway[0]), 3 * np.sin(2.1 * time + sway[1])
+    lean, nod = _posture(time, sway)
     frame = _panned(room, time, sway)
     presenter(frame, lean, nod)
-    outline = _outline(time, sway, lowered)
+    outline = _outline(time, sway, _lowered(share))
     grips = outline[[3, 2]] * 0.7 + outline[[0, 1]] * 0.3
     arms(frame, grips, lean)
-    view = cv2.getPerspectiveTransform(_corners(), outline.astype(np.float32))
     _cast_shadow(frame, outline)
-    mask = _lay(frame, sheet, view)
+    mask = _lay(frame, sheet, _view(outline))
     thumbs(frame, grips)
     return frame, mask
+
+
+def _lowered(share: float) -> float:
+    """How far sheets are below where they are held, in pixels."""
+    return 330 * (1 - _eased(share / ENTRY) * _eased((1 - share) / ENTRY))
+
+
+def _posture(time: float, sway: np.ndarray) -> tuple[float, float]:
+    """How far the presenter leans and nods."""
+    return 9 * np.sin(0.9 * time + sway[0]), 3 * np.sin(2.1 * time + sway[1])
+
+
+def _view(outline: Points) -> np.ndarray:
+    """The homography from a sheet to its four corners in a picture."""
+    return cv2.getPerspectiveTransform(_corners(), outline.astype(np.float32))
 
 
 def _panned(room: np.ndarray, time: float, sway: np.ndarray) -> np.ndarray:

@@ -10,8 +10,16 @@ from measuring import note
 from train_detector import Plan, draw_scenes, train
 
 from realtime_lrp import Explainer, load_network
+from realtime_lrp.config import load
+from realtime_lrp.engine.boxes import outlines_of
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.pictures import painted
 from realtime_lrp.models.drawings import NOTHING
 from realtime_lrp.relevance.detections import Detections
+from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.view.boxes import draw_outlines
+from realtime_lrp.view.overlay import lay_over
 
 SEED, COUNT = 2027, 1000
 """Of the scenes that are measured on."""
@@ -20,6 +28,9 @@ TOP, SURE = 12, 0.5
 """How many boxes of a scene are counted; the score from which on one is shown."""
 
 BATCH = 10
+
+FRAMES = {50: None, 140: 0}
+"""Frame of the clip -> which of its boxes is drawn alone, the surest first."""
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +42,21 @@ def make_detector(folder: Path) -> None:
     training = {**asdict(plan), "seconds": round(time.monotonic() - start)}
     note(folder, "shapes_detector", {"training": training})
     measure_detector(folder)
+
+
+def draw_boxes(folder: Path) -> None:
+    """Draws what it finds in two frames of `scenes.mp4` into `detector.jpg`; of one a box alone."""
+    settings = {"model.name": "shapes_detector", "lrp.composite": "epsilon_plus_flat"}
+    engine = Engine(load(sets=[f"{key}={value}" for key, value in settings.items()]).config)
+    with VideoReader(folder / "scenes.mp4") as reader:
+        frames = [frame.picture for frame in reader]
+    drawn = []
+    for number, place in FRAMES.items():
+        (result,) = engine.explain([frames[number]])
+        alone = None if place is None else result.found[place].number
+        drawn.append(lay_over(frames[number], painted(engine, result, alone)))
+        draw_outlines(drawn[-1], outlines_of(engine, result, alone))
+    write_picture(folder / "detector.jpg", np.hstack(drawn), overwrite=True)
 
 
 def measure_detector(folder: Path) -> None:

@@ -137,15 +137,20 @@ def _save_trained(
 
 
 def make_clip(folder: Path) -> None:
-    """Draws the demo clip into `demo.mp4`."""
-    from clip import render_clip
+    """Draws the demo's clips into `demo.mp4` and, of several drawings at once, `scenes.mp4`."""
+    from clip import render_clip, render_scenes
 
-    with (
-        atomic_file(folder / "demo.mp4", overwrite=True) as part,
-        VideoWriter(part, ".mp4", Fraction(CLIP_FPS), Fraction(1, CLIP_FPS)) as writer,
-    ):
-        for number, (frame, _, _) in enumerate(render_clip(fps=CLIP_FPS)):
-            writer.write(frame, number)
+    clips = {
+        "demo.mp4": (frame for frame, _, _ in render_clip(fps=CLIP_FPS)),
+        "scenes.mp4": render_scenes(fps=CLIP_FPS),
+    }
+    for name, frames in clips.items():
+        with (
+            atomic_file(folder / name, overwrite=True) as part,
+            VideoWriter(part, ".mp4", Fraction(CLIP_FPS), Fraction(1, CLIP_FPS)) as writer,
+        ):
+            for number, frame in enumerate(frames):
+                writer.write(frame, number)
 
 
 def save_drawings(file: Path, pixels: np.ndarray, masks: np.ndarray, quality: int) -> None:

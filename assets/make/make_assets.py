@@ -23,6 +23,7 @@ STEPS = {
     "views": ("screens", "photograph_viewer"),
     "panel": ("screens", "photograph_panel"),
     "kiosk": ("screens", "photograph_exhibit"),
+    "boxes": ("detecting", "draw_boxes"),
     "page": ("pages", "photograph_page"),
     "lesson": ("lesson", "make_picture"),
     "gallery": ("gallery", "make_strips"),

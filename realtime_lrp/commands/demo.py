@@ -19,7 +19,9 @@ from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.writer import CONTAINERS
 from realtime_lrp.view.tiles import contact_sheet
 
-CLIP = ASSETS / "demo.mp4"
+CLIP, SCENES = ASSETS / "demo.mp4", ASSETS / "scenes.mp4"
+"""One drawing after another, and several at once for the detector."""
+
 SHEET_PICTURES = 12
 
 NO_PANEL = (
@@ -30,9 +32,16 @@ NO_PANEL = (
 log = logging.getLogger(__name__)
 
 
+def clip_for(config: Config) -> Path:
+    """The clip that shows what the network can do."""
+    return SCENES if config.model.name == "shapes_detector" else CLIP
+
+
 def in_window(config: Config, duration_s: float | None) -> list[str]:
     """Plays the clip in a loop in a window; returns what `live` returns."""
-    return run_live(config.changed(live={"source": str(CLIP), "also_models": []}), duration_s)
+    return run_live(
+        config.changed(live={"source": str(clip_for(config)), "also_models": []}), duration_s
+    )
 
 
 def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
@@ -43,12 +52,12 @@ def to_file(config: Config, target: Path, overwrite: bool) -> list[str]:
     for path in (target, sheet):
         check_output(path, overwrite)
     if config.live.concepts:
-        log.warning(NO_PANEL, CLIP)
+        log.warning(NO_PANEL, clip_for(config))
     engine = Engine(config, moving=True, otherwise=VIEWER_COMPOSITE)
     if config.concepts.gallery or config.concepts.names:
         gallery_of(engine)  # a broken one is refused here as in the window
     figures = Stats(engine.device, engine.precision)
-    report = overlay_file(engine, config, Film(CLIP, target, overwrite), figures)
+    report = overlay_file(engine, config, Film(clip_for(config), target, overwrite), figures)
     thumbnails = [picture for _, picture in report.thumbnails]
     count = min(SHEET_PICTURES, len(thumbnails))
     chosen = np.linspace(0, len(thumbnails) - 1, count).round().astype(int)

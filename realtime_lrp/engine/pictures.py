@@ -131,11 +131,14 @@ def look_of(engine: Engine) -> Look:
     return replace(Look.of(engine.config.overlay), style="heat")
 
 
-def painted(engine: Engine, result: Result) -> Overlay:
-    """The first map of a result, coloured by its own scale, for its region of the picture."""
+def painted(engine: Engine, result: Result, alone: int | None = None) -> Overlay:
+    """The first map of a result, coloured by its own scale, for its region of the picture.
+
+    `alone` is the number of a detector's box whose map is wanted alone.
+    """
     look, region = look_of(engine), result.region
     painter = Painter(engine.explainer.signed, look, 0.0)
-    return painter(*drawn_map(result, look), region.box, region.inner)
+    return painter(*drawn_map(result, look, alone=alone), region.box, region.inner)
 
 
 def _check_picture(picture: np.ndarray) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.commands.serve.messages import entry_fields, join_message
+from realtime_lrp.engine.boxes import BoxNumbers
+from realtime_lrp.engine.wording import NOTHING_FOUND
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
@@ -25,6 +27,7 @@ from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.untrusted import ChildDecoder
+from realtime_lrp.view.hud import Paragraph
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
 BATCH = 16  # pictures that are explained at once, at most
@@ -57,6 +60,7 @@ class Visitor:
 
     answer: Answer
     scaler: MapScaler
+    boxes: BoxNumbers  # of a detector, from picture to picture
     number: int = 0  # of the picture that came last; the first one is 1
     newest: float = -ACTIVE_S  # `time.monotonic()` when it came
     harmful: bool = False  # a picture has ended the decoder: no further one is taken
@@ -98,7 +102,7 @@ class Visitors:
 
     def join(self, answer: Answer) -> Visitor:
         """A new visitor, whose maps `answer` takes; has to `leave`."""
-        visitor = Visitor(answer, MapScaler())
+        visitor = Visitor(answer, MapScaler(), BoxNumbers())
         with self._changed:
             self._visitors.add(visitor)
         return visitor
@@ -193,8 +197,8 @@ class Visitors:
         each_s = (time.monotonic() - started) / len(frames)
         self._batch = max(1, min(BATCH, round(BATCH_S / max(each_s, 1e-6))))
         return [
-            ExplainedFrame(frame, frame.value, state.request, engine, result)
-            for (_, frame), result in zip(frames, results, strict=True)
+            ExplainedFrame(frame, frame.value, state.request, engine, visitor.boxes(result))
+            for (visitor, frame), result in zip(frames, results, strict=True)
         ]
 
 
@@ -220,6 +224,17 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
     rows, columns = explained.picture.shape[:2]
     blocks = [answer_bars(explained), setting_rows(explained, account=False)]
     box, layer = (0.0, 0.0, 1.0, 1.0), b""
+    outlines = [
+        {
+            "box": (x0 / columns, y0 / rows, x1 / columns, y1 / rows),
+            "texts": (one.above, one.below),
+            "colour": f"rgb{one.colour}",
+        }
+        for one in (drawn.outlines if drawn else ())
+        for x0, y0, x1, y1 in [one.box]
+    ]
+    if explained.result.found == ():
+        blocks.insert(0, (Paragraph(NOTHING_FOUND, ""),))
     if drawn and state.look.style != "off":
         panel = drawn.panels[0]
         overlay = make_overlay(panel.intensity, panel.signed, state.look, drawn.box)
@@ -229,7 +244,8 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
             blocks[-1] = (*blocks[-1], legend)
     figures = [[entry_fields(one) for one in block] for block in blocks]
     number = explained.frame.number
-    return join_message({"type": "map", "number": number, "box": box, "blocks": figures}, layer)
+    fields = {"number": number, "box": box, "outlines": outlines, "blocks": figures}
+    return join_message({"type": "map"} | fields, layer)
 
 
 def encode_layer(overlay: Overlay) -> bytes:

@@ -25,7 +25,7 @@ export async function openCamera(canvas, sendPicture, ended) {
   let sent = new Map(); // number of a picture -> when it was taken
   let count = 0; // pictures that this connection has sent
   let sentAt = -Infinity; // when the last one was taken
-  let map = null; // {picture, box, at, until}
+  let map = null; // {picture, box, outlines, at, until}
 
   async function sendNext() {
     const scale = Math.min(1, LONGER_SIDE / Math.max(video.videoWidth, video.videoHeight));
@@ -48,9 +48,27 @@ export async function openCamera(canvas, sendPicture, ended) {
     if (map && now < map.until) {
       const [x0, y0, x1, y1] = map.box;
       context.drawImage(map.picture, x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
+      for (const outline of map.outlines) drawOutline(outline, width, height);
     }
     if (width && now - sentAt > RENEW_MS) sendNext();
     requestAnimationFrame(draw);
+  }
+
+  /** A box of a detector, with what stands above and below it. */
+  function drawOutline({ box: [x0, y0, x1, y1], texts, colour }, width, height) {
+    const size = Math.max(11, Math.round(height / 26));
+    const [left, top, right, bottom] = [x0 * width, y0 * height, x1 * width, y1 * height];
+    context.font = `600 ${size}px sans-serif`;
+    for (const [style, line] of [["black", 4], [colour, 2]]) {
+      Object.assign(context, { strokeStyle: style, lineWidth: line });
+      context.strokeRect(left, top, right - left, bottom - top);
+      const rows = [Math.max(size, top - size / 3), Math.min(height - 4, bottom + size)];
+      context.fillStyle = colour;
+      texts.forEach((text, n) => {
+        if (style === "black") context.strokeText(text, left, rows[n]);
+        else context.fillText(text, left, rows[n]);
+      });
+    }
   }
 
   async function take(fields, png) {
@@ -60,7 +78,8 @@ export async function openCamera(canvas, sendPicture, ended) {
     const picture = png.byteLength ? await createImageBitmap(new Blob([png])) : null;
     if (stopped) return;
     map?.picture.close();
-    map = picture && { picture, box: fields.box, at, until: performance.now() + OLD_MS };
+    const { box, outlines } = fields;
+    map = picture && { picture, box, outlines, at, until: performance.now() + OLD_MS };
   }
 
   function restart() {

@@ -139,22 +139,3 @@ def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
         assert plain in config.as_yaml(config.load(sets=(f"live.source={plain}",)))
     plain = "live.source=C:/clips/a@b?.mp4"
     assert "source: 'C:/clips/a@b?.mp4'  #" in config.as_yaml(config.load(sets=(plain,)))
-
-
-def test_rules_for_layers_survive_the_way_through_yaml(tmp_path):
-    """A mapping of patterns and a list of patterns, in a file, on the line and back."""
-    file = tmp_path / "my.yaml"
-    file.write_text("lrp:\n  layers:\n    block1_*: flat\n    '*_conv': gamma(0.1)\n    a: zplus\n")
-    settings = config.load(file, ("lrp.guided=[block5_*]", "lrp.keep=1"))
-    in_order = [("block1_*", "flat"), ("*_conv", "gamma(0.1)"), ("a", "zplus")]
-    assert list(settings.config.lrp.layers.items()) == in_order
-    assert settings.config.lrp.guided == ["block5_*"]
-    again = tmp_path / "again.yaml"
-    again.write_text(config.as_yaml(settings))
-    assert list(config.load(again).config.lrp.layers.items()) == in_order
-    with pytest.raises(ConfigError, match=r"lrp.layers.*quote"):
-        config.load(sets=("lrp.layers={*_conv: flat}",))
-    with pytest.raises(ConfigError, match=r"quotes around a rule .*'alpha_beta\(1, 0\)'"):
-        config.load(sets=("lrp.layers={Conv2D: alpha_beta(1, 0)}",))
-    with pytest.raises(ConfigError, match=r"lrp.keep"):
-        config.load(sets=("lrp.keep=0",))

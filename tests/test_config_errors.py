@@ -15,7 +15,7 @@ from realtime_lrp.errors import ConfigError, UsageError
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
-from realtime_lrp.relevance.rules.rules import RULES, rule_named
+from realtime_lrp.relevance.rules.rules import RULES
 from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.look import COLORMAPS
 from realtime_lrp.view.window import NAMED
@@ -286,29 +286,6 @@ def test_each_rule_takes_the_listed_numbers():
         assert tuple(vars(rule)) == parameters
         for parameter, default in names._DEFAULTS.get(name, {}).items():
             assert getattr(rule, parameter) == default
-
-
-RULE_TEXTS = [
-    "zplus", " flat ", "epsilon(0.01)", "alpha_beta(1, 0)", "alpha_beta(3)", "epsilon(-1)",
-    "epsilon(1, 2)", "epsilon(x)", "epsilon(nan)", "zplus(1)", "flt", "w_square", "",
-]  # fmt: skip
-
-
-def outcome(check, text):
-    """The message of a refusal, or None."""
-    try:
-        check(text)
-    except UsageError as error:
-        return str(error).replace("AlphaBeta", "alpha_beta").replace("Epsilon", "epsilon")
-    return None
-
-
-@pytest.mark.parametrize("text", RULE_TEXTS)
-def test_rules_are_judged_alike_with_and_without_their_classes(text, monkeypatch):
-    """The same ones are refused, in the same words."""
-    expected = outcome(rule_named, text)
-    monkeypatch.delitem(sys.modules, names.RULES.table[0])
-    assert outcome(names.check_rule, text) == expected
 
 
 def test_rows_that_a_program_adds_are_known(monkeypatch):

@@ -164,17 +164,6 @@ def printed_and_read_back(found, file):
         assert config.load(file).config == found.config
 
 
-def test_the_schema_is_the_one_that_is_installed(run):
-    """What `config --schema` prints is the file that the first line of a configuration names."""
-    code, printed, _ = run("config", "--schema")
-    installed = (config.ASSETS / "config.schema.json").read_text()
-    assert code == 0 and json.loads(printed) == json.loads(installed)
-    jsonschema.Draft7Validator.check_schema(json.loads(printed))
-    first = run("config")[1].splitlines()[0]
-    address = first.removeprefix("# yaml-language-server: $schema=")
-    assert address == (config.ASSETS / "config.schema.json").resolve().as_uri()
-
-
 @pytest.mark.parametrize(
     ("text", "valid"),
     [

@@ -5,16 +5,11 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import media
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from realtime_lrp import config
-from realtime_lrp.commands.evaluate.measuring import Evaluation
-from realtime_lrp.commands.evaluate.samples import drawn_samples
-from realtime_lrp.commands.video.overlay import overlay_file
-from realtime_lrp.commands.video.task import Film
 from realtime_lrp.engine import in_flight
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import NotFiniteError
@@ -22,7 +17,6 @@ from realtime_lrp.realtime.explaining import RelevanceThread, first_request
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.relevance.maps import compiled as functions
-from realtime_lrp.video.reader import VideoReader
 
 
 @pytest.fixture
@@ -161,39 +155,6 @@ def test_no_map_in_flight_grows_old_while_others_get_their_time(engines, monkeyp
         frames.put(np.full((32, 32, 3), number, np.uint8), float(number))
         thread._go_on(thread.request, beside)
     assert steps == [1, 2, "rest", 3, 4, "rest"]
-
-
-def test_a_film_is_the_same(engines, tmp_path, monkeypatch):
-    """Frame by frame; and how many maps were in flight is among its figures."""
-    sizes, begin = [], Engine.begin
-    noted = lambda self, p, **more: sizes.append(len(p)) or begin(self, p, **more)  # noqa: E731
-    monkeypatch.setattr(Engine, "begin", noted)
-    source, films = media.recording(tmp_path / "in.mp4", count=14), []
-    for number, engine in enumerate(engines):
-        film, stats = Film(source, tmp_path / f"{number}.mp4"), Stats("CPU", "float32")
-        assert overlay_file(engine, engine.config, film, stats).frames == 14 == stats.maps
-        stats.note_engine(engine)
-        assert stats.as_dict(live=False)["maps_in_flight"] == 1 + number
-        with VideoReader(tmp_path / f"{number}.mp4") as reader:
-            films.append(np.stack([frame.picture for frame in reader]).astype(np.float32))
-    assert sizes == [8, 6] * 2
-    differences = np.abs(films[0][:, None] - films[1]).mean((2, 3, 4))
-    assert differences.diagonal().max() < 1 < differences[~np.eye(14, dtype=bool)].min()
-
-
-def test_an_evaluation_measures_the_same(monkeypatch):
-    """Whether the cores share each batch or each map."""
-    samples, chosen = drawn_samples(3, 0), config.load().config.changed(model={"name": "shapes"})
-    monkeypatch.setattr("realtime_lrp.engine.engine.core_count", lambda: 2)
-    rows = []
-    for threads in (None, ThreadPoolExecutor(2)):
-        monkeypatch.setattr(in_flight, "_pool", threads)
-        evaluation = Evaluation(Engine(chosen), samples, 0, forgetting=False)
-        rows += [evaluation.measure("zplus").values, evaluation.measure("gradient").values]
-    for alone, beside in zip(rows[:2], rows[2:], strict=True):
-        assert alone.keys() == beside.keys()
-        for key in alone:
-            np.testing.assert_allclose(alone[key], beside[key], atol=1e-5)
 
 
 def test_a_function_is_compiled_once_however_many_threads_call_it(compiled):

@@ -224,16 +224,6 @@ def test_traced_layers_of_keras_are_allowed(tmp_path, rng):
     np.testing.assert_array_equal(*maps)
 
 
-def test_nothing_that_is_allowed_runs_code_or_reads_files():
-    """No class on the list takes code, a file or a module as an argument."""
-    for module, kinds in allowlist.ALLOWED_CLASSES.items():
-        assert module is None or module.startswith("keras")
-        assert not kinds & {
-            "Lambda", "StringLookup", "IntegerLookup", "TextVectorization", "TorchModuleWrapper",
-            "JaxLayer", "FlaxLayer", "TFSMLayer", "FeatureSpace", "Hashing", "Wrapper", "RNN",
-        }  # fmt: skip
-
-
 def test_what_keras_writes_around_layers_is_allowed(tmp_path):
     """Expressions, constants, regularisers, policies, nested and compiled models, augmentation."""
     x = keras.Input((8, 8, 3))
@@ -264,9 +254,6 @@ def test_a_file_of_another_keras_says_so(changed, parts):
         DamagedInputError, match=f"Keras '9.9.9', this is Keras {keras.__version__}"
     ):
         load_model(path)
-    parts["metadata.json"] = b"[]"
-    with pytest.raises(DamagedInputError, match=r"loaded \(Error when|loaded \(<class"):
-        load_model(changed(lambda described: described[1]["config"].update(unheard_of=1)))
 
 
 # --- The archive and its weights
@@ -292,14 +279,6 @@ def test_a_member_that_stands_there_twice_is_refused(parts, tmp_path, name):
     path = archived(tmp_path / "m.keras", [*parts.items(), (name, parts[name])])
     with pytest.raises(DamagedInputError, match=f"{name} twice"):
         load_model(path)
-
-
-@pytest.mark.parametrize("missing", ["config.json", "model.weights.h5"])
-def test_a_missing_member_is_named(parts, tmp_path, missing):
-    """The description or the weights."""
-    del parts[missing]
-    with pytest.raises(DamagedInputError, match=missing):
-        load_model(archived(tmp_path / "m.keras", parts))
 
 
 @pytest.mark.parametrize("kind", ["text", "empty", "zip", "truncated", "bits", "deep"])

@@ -12,13 +12,12 @@ from web import sends, serving
 
 from realtime_lrp.errors import (
     DamagedInputError,
-    MissingInputError,
     UnavailableError,
     UsageError,
 )
 from realtime_lrp.models import downloads, included, labels
 from realtime_lrp.models.downloads import Download, fetch
-from realtime_lrp.models.labels import imagenet_labels, read_labels
+from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.network import (
     COLOUR_ONLY,
     PREPROCESSING,
@@ -96,18 +95,6 @@ def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
     assert (told.preprocess, told.warning, caplog.text) == ("tf", "", "")
 
 
-def test_unknown_models_are_refused(tmp_path):
-    """A wrong name, a missing file, a file of another kind."""
-    with pytest.raises(UsageError, match="'vgg16'"):
-        load_network("vgg6")
-    with pytest.raises(MissingInputError, match=r"none\.keras"):
-        load_network(str(tmp_path / "none.keras"))
-    path = tmp_path / "old.h5"
-    path.touch()
-    with pytest.raises(DamagedInputError, match="save"):
-        load_network(str(path))
-
-
 def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
     """No download, not even of labels; kernels fill the Glorot range, biases are 0."""
 
@@ -174,17 +161,6 @@ def folder(tmp_path, monkeypatch):
 def names(folder):
     """The names of the files in the folder."""
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-
-
-def test_the_right_file_is_downloaded_once(folder, caplog, capsys):
-    """The first time the log gives the path; the second time the server is not asked."""
-    with serving(sends(BODY)) as (address, asked):
-        for _ in range(2):
-            assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
-    assert asked == ["/w.h5"]
-    assert names(folder) == ["w.h5"]
-    assert caplog.text.count("w.h5 once") == 1
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -280,21 +256,3 @@ def test_weights_without_a_checksum_that_are_damaged_are_removed(folder, monkeyp
     with pytest.raises(UnavailableError, match="next start"):
         load_network("mobilenet_v2")
     assert names(folder) == []
-
-
-def test_a_class_index_with_another_checksum_is_not_used(folder, monkeypatch, caplog):
-    """A file that was changed on the way is refused; classes are then shown by number."""
-    with serving(sends(b'["forged"]')) as (address, _):
-        monkeypatch.setattr(labels, "CLASS_INDEX", Download(f"{address}/index.json", MD5))
-        assert imagenet_labels(download=True) is None
-    assert "by number" in caplog.text
-
-
-def test_offline_the_message_says_where_the_file_belongs(folder, small):
-    """Two lines with the path of the file and the option --weights."""
-    small()
-    with pytest.raises(UnavailableError) as refusal:
-        load_network("mobilenet_v2")
-    assert str(folder / NAME) in str(refusal.value)
-    assert "--weights" in str(refusal.value)
-    assert len(str(refusal.value).splitlines()) == 2

@@ -4,7 +4,6 @@ import os
 import shutil
 
 import keras
-import media
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -385,19 +384,6 @@ def test_an_operation_with_a_row_is_taken_only_if_it_does_nothing_but_compute(mo
         if saved_model._computes(saved_model.node_def_pb2.NodeDef(op=name))
     }
     assert taken == {*OPERATIONS, *OF_CONSTANTS}.difference(dangerous.split())
-
-
-def test_the_command_line_takes_a_folder(run, exported, tmp_path):
-    """With labels and preprocessing that the user gives."""
-    media.write_picture(tmp_path / "a.png", media.plain())
-    (tmp_path / "names.txt").write_text("a\nb\nc\n")
-    words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--preprocess", "tf")
-    code, out, err = run(*words, "--model", exported[1], "--labels", tmp_path / "names.txt")
-    assert code == 0, err
-    assert sorted(out.split("->")[0].split()[1::2]) == ["a", "b", "c"]
-    code, _, err = run(*words, "--overwrite", "--model", tmp_path)
-    assert code == 65
-    assert "holds no saved_model.pb" in err
 
 
 def normalised(rng):

@@ -35,8 +35,6 @@ program.end_process(lambda: program.run(command))
         ("return 0", 0),
         ("raise ValueError('a bug')", 70),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)", 143),
-        ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(20)", 129),
-        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(20)", 130),
     ],
 )
 def test_a_folder_that_a_thread_holds_is_gone_at_the_end(ending, code, tmp_path, monkeypatch):

@@ -117,14 +117,10 @@ def test_single_whole_numbers_are_read(tmp_path):
 
 
 def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
-    """Another shape, a damaged file, a missing file, a network without imagenet weights."""
-    other = keras.Sequential([keras.Input((3,)), layers.Dense(2)])
-    other.save_weights(tmp_path / "o.weights.h5")
-    other.save(tmp_path / "o.keras")
+    """No HDF5, a missing file, a network without imagenet weights."""
     (tmp_path / "bad.h5").write_bytes(b"nothing")
-    for name in ("o.weights.h5", "o.keras", "bad.h5"):
-        with pytest.raises(DamagedInputError, match=name):
-            load_network(str(tiny_model), str(tmp_path / name), preprocess="tf")
+    with pytest.raises(DamagedInputError, match=r"bad\.h5"):
+        load_network(str(tiny_model), str(tmp_path / "bad.h5"), preprocess="tf")
     with pytest.raises(UnavailableError, match="no weights"):
         load_network(str(tiny_model), str(tmp_path / "none.h5"), preprocess="tf")
     with pytest.raises(UsageError, match="imagenet"):

@@ -1,4 +1,4 @@
-"""`--model hub:...`: image classifiers of KerasHub, by name and from folders that it has saved."""
+"""`--model hub:...`: networks of KerasHub, by name and from folders that it has saved."""
 
 import json
 import shutil
@@ -15,6 +15,7 @@ from realtime_lrp.models import hub
 from realtime_lrp.models.names import model_files
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.models.untrusted.presets import BACKBONE_WEIGHTS, HEAD_WEIGHTS, TASK
+from realtime_lrp.relevance.maps.boxes import best_boxes
 
 SCALE, OFFSET = [0.017, 0.0175, 0.0174], [-2.1, -2.0, -1.8]
 
@@ -151,7 +152,7 @@ def test_without_a_connection_the_message_says_what_to_do(monkeypatch, tmp_path)
         ("hub:nothing at all", UsageError, "Expected a name such as"),
         ("hub:hf://keras/vit", UsageError, "There is no preset"),
         ("hub:kaggle://keras/vit", UsageError, "kaggle://OWNER/MODEL/keras/VARIATION"),
-        ("hub:bert_base_en", UsageError, "no image classifier"),
+        ("hub:bert_base_en", UsageError, "no classifier or detector"),
         ("hub:./none", MissingInputError, "There is no folder './none'"),
     ],
 )
@@ -169,7 +170,7 @@ def test_a_folder_without_a_classifier_is_refused(transformer, tmp_path):
     with pytest.raises(DamagedInputError, match=r"is no preset of KerasHub"):
         load_network(f"hub:{tmp_path}")
     shutil.copy(transformer / "config.json", tmp_path)
-    with pytest.raises(DamagedInputError, match="has no classifier head"):
+    with pytest.raises(DamagedInputError, match="has no head"):
         load_network(f"hub:{tmp_path}")
     shutil.copy(transformer / TASK, tmp_path)
     with pytest.raises(DamagedInputError, match=r"has no file model\.weights\.h5"):
@@ -204,12 +205,12 @@ UNKNOWN = "in a way that is not known here"
 HOSTILE = {
     "code": (lambda b, d: b.update(activation=LAMBDA), "Lambda code, which is never run"),
     "a tokenizer, which reads files": (
-        lambda b, d: b.update(x=TOKENIZER), "does not belong in an image classifier"),
+        lambda b, d: b.update(x=TOKENIZER), "does not belong in a classifier or detector"),
     "another class": (
         lambda b, d: b.update(x={"module": "os", "class_name": "system", "config": {}}),
         "needs code that is not in Keras",
     ),
-    "another task": (_other_task, "is no image classifier of KerasHub, but 'BertTextClassifier'"),
+    "another task": (_other_task, "is no classifier or detector of KerasHub, but 'BertText"),
     "endless layers": (lambda b, d: b.update(num_layers=10**9), "Expected at most 1,000"),
     "a huge size": (lambda b, d: b.update(mlp_dim=10**9), "Expected at most 131,072"),
     "quantised": (
@@ -262,29 +263,108 @@ def test_a_model_file_cannot_name_what_reads_files(tmp_path):
         load_model(archived(tmp_path / "b.keras", parts))
 
 
+def retina_net(keras_hub):
+    """A small RetinaNet of random weights, for pictures of any size; boxes are x0, y0, x1, y1."""
+    keras.utils.set_random_seed(3)
+    shape, models = {"image_shape": (None, None, 3)}, keras_hub.models
+    encoder = models.ResNetBackbone([64], [7], [64] * 3, [1] * 3, [1, 2, 2], "basic_block", **shape)
+    backbone = models.RetinaNetBackbone(encoder, 3, 4, use_p5=False, **shape)
+    detector = models.RetinaNetObjectDetector(
+        backbone, 80, "xyxy", pre_logits_num_conv_layers=1,
+        preprocessor=models.RetinaNetObjectDetectorPreprocessor(
+            keras_hub.layers.RetinaNetImageConverter((64, 64), 1 / 255)
+        ),
+    )  # fmt: skip
+    detector.box_head.prediction_layer.bias.assign(np.zeros(36))
+    return detector
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory, keras_hub):
+    """A preset of a detector; its name speaks of COCO."""
+    folder = tmp_path_factory.mktemp("preset") / "retinanet_coco"
+    retina_net(keras_hub).save_to_preset(str(folder))
+    return folder
+
+
+def predicted(keras_hub, folder, x, top):
+    """What KerasHub itself predicts: its best boxes, y0, x0, y1, x1, with labels and scores."""
+    task = keras_hub.models.ObjectDetector.from_preset(str(folder), preprocessor=None)
+    task.prediction_decoder = keras_hub.layers.NonMaxSuppression(
+        task.bounding_box_format, True, confidence_threshold=0.0, max_detections=top
+    )
+    found = task.predict(x, verbose=0)
+    if task.bounding_box_format == "xyxy":
+        found["boxes"] = found["boxes"][..., [1, 0, 3, 2]]
+    return found
+
+
+def test_a_saved_detector_has_the_boxes_of_keras_hub(detector, keras_hub, rng):
+    """In pixels of its pictures, whose size the preset says; its classes are those of COCO."""
+    network = load_network(f"hub:{detector}")
+    assert network.detects and network.fit == "letterbox"
+    assert network.model.input_shape == (None, 64, 64, 3)
+    assert (network.labels[0], network.labels[11], network.labels[79]) == (
+        "person", "stop sign", "toothbrush",
+    )  # fmt: skip
+    x = network.prepare(rng.integers(0, 256, (2, 64, 64, 3), np.uint8)).numpy()
+    found = network.model(x)
+    scores = tf.reduce_max(found["scores"], -1)
+    places, values = best_boxes(found["boxes"], scores, 5)
+    expected = predicted(keras_hub, detector, x, 5)
+    labels = tf.gather(tf.argmax(found["scores"], -1), places, batch_dims=1)
+    boxes = tf.gather(found["boxes"], places, batch_dims=1)
+    np.testing.assert_array_equal(labels, expected["labels"])
+    np.testing.assert_allclose(values, expected["confidence"], atol=1e-4)
+    np.testing.assert_allclose(boxes, expected["boxes"], atol=1e-4 * 64)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"min_level": -20}, "more than 1,048,576 places"),
+        ({"min_level": 2}, "The boxes of .* cannot be computed"),
+        ({"max_level": 10**5}, "has no size that fits"),
+        ({"num_scales": 4}, "values, the network has"),
+    ],
+)
+def test_a_hostile_detector_is_refused(detector, tmp_path, change, expected):
+    """One that asks for more places than a picture has, or for others than its heads have."""
+    folder = shutil.copytree(detector, tmp_path / "changed")
+    described = json.loads((folder / TASK).read_text())
+    described["config"]["anchor_generator"]["config"].update(change)
+    described["config"]["label_encoder"] = LAMBDA  # is for training alone, and never read
+    (folder / TASK).write_text(json.dumps(described))
+    with pytest.raises(DamagedInputError, match=expected):
+        load_network(f"hub:{folder}")
+
+
 @pytest.mark.release
-def test_a_d_fine_is_explained_at_a_query(keras_hub, rng):
-    """Scores and gradients are those of Keras; relevance is accounted for; queries are choices."""
-    detector = d_fine(keras_hub)
-    x = rng.uniform(size=(1, 160, 160, 3)).astype(np.float32)
-    with tf.GradientTape() as tape:
+@pytest.mark.parametrize("family", ["retina_net", "d_fine"])
+def test_a_detector_is_explained_box_by_box(keras_hub, tmp_path, rng, family):
+    """Boxes are KerasHub's, gradients the tape's, and relevance is accounted for to 5 %."""
+    globals()[family](keras_hub).save_to_preset(str(tmp_path))
+    network = load_network(f"hub:{tmp_path}")
+    x = network.prepare(rng.integers(0, 256, (1, *network.model.input_shape[1:]), np.uint8)).numpy()
+    expected = predicted(keras_hub, tmp_path, x, 3)
+    gradients = Explainer(network, method="gradient").detections(x, top=3, threshold=0)
+    relevance = Explainer(network, composite="cp_lrp").detections(x, top=3, threshold=0)
+    for found in (gradients, relevance):
+        assert found.labels.tolist() == expected["labels"].tolist()
+        np.testing.assert_allclose(found.scores, expected["confidence"], atol=1e-4)
+        np.testing.assert_allclose(found.boxes, expected["boxes"], atol=1e-4 * x.shape[1])
+    with tf.GradientTape(persistent=True) as tape:
         watched = tf.constant(x)
         tape.watch(watched)
-        logits = detector(watched)["logits"][0]
-        query, label = np.unravel_index(np.argmax(logits), logits.shape)
-        logit = logits[query, label]
-    explainer = Explainer(
-        detector, composite="cp_lrp", also=["gradient"], output="logits", at=int(query),
-        output_activation="sigmoid", target=int(label), start="logit",
-    )  # fmt: skip
-    explanation = explainer(x)
-    assert explanation.scores[0, label] == pytest.approx(1 / (1 + np.exp(-float(logit))), rel=1e-4)
-    expected = tape.gradient(logit, watched).numpy()
-    difference = np.linalg.norm(explanation.maps["gradient"] - expected)
-    assert difference < 1e-3 * np.linalg.norm(expected)
-    account = explanation.accounts["cp_lrp"]
-    assert account.started == pytest.approx(float(logit), rel=1e-3)
-    assert np.abs(account.lost) < 0.05 * np.abs(account.started)
+        scores = network.model(watched)["scores"][0]
+        best = [scores[pair] for pair in zip(found.places[0], found.labels[0], strict=True)]
+        logits = [tf.math.log(one / (1 - one)) for one in best]
+    for computed, logit in zip(gradients.maps[0], logits, strict=True):
+        one = tape.gradient(logit, watched).numpy()[0]
+        assert np.linalg.norm(computed - one) < 1e-3 * np.linalg.norm(one)
+    signs = np.where(relevance.scores < 0.5, -1, 1)
+    reached = relevance.maps.sum((2, 3, 4)) + relevance.taken
+    np.testing.assert_allclose(reached, signs * relevance.scores, rtol=0.05)
 
 
 def d_fine(keras_hub):
@@ -301,7 +381,7 @@ def d_fine(keras_hub):
         use_lightweight_conv_block=[False, False, True, True], use_learnable_affine_block=True,
         **kept,
     )  # fmt: skip
-    detector = keras_hub.models.DFineBackbone(
+    backbone = keras_hub.models.DFineBackbone(
         backbone, decoder_in_channels=[32, 32], encoder_hidden_dim=32, num_denoising=0,
         num_labels=5, hidden_dim=32, learn_initial_query=False, num_queries=60,
         anchor_image_size=(160, 160), feat_strides=[16, 32], num_feature_levels=2,
@@ -310,4 +390,8 @@ def d_fine(keras_hub):
         eval_idx=-1, num_decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=64,
         decoder_n_points=[3, 3], lqe_hidden_dim=16, num_lqe_layers=2, **kept,
     )  # fmt: skip
-    return keras_hub.models.DFineObjectDetector(detector, 5)
+    return keras_hub.models.DFineObjectDetector(
+        backbone, 5, preprocessor=keras_hub.models.DFineObjectDetectorPreprocessor(
+            keras_hub.layers.DFineImageConverter((160, 160), 1 / 255)
+        ),
+    )  # fmt: skip

@@ -10,7 +10,7 @@ OTHERS = {
     "FILE.keras": "a file that model.save('name.keras') wrote",
     "FILE.onnx": "a network of PyTorch and others, as torch.onnx.export writes it",
     "FOLDER": "a SavedModel, as model.export(folder) writes it",
-    "hub:NAME": "an image classifier of KerasHub, such as hub:vit_base_patch16_224_imagenet",
+    "hub:NAME": "a classifier or detector of KerasHub, such as hub:vit_base_patch16_224_imagenet",
     "hub:FOLDER": "one that classifier.save_to_preset(folder) of KerasHub wrote",
 }
 

@@ -1,4 +1,4 @@
-"""Image classifiers of KerasHub: built-in presets by name, and folders that KerasHub has saved.
+"""Classifiers and detectors of KerasHub: presets by name, and folders that it has saved.
 
 Downloading and caching are KerasHub's own work. What comes back is checked in
 `untrusted/presets.py`. Import this file only when such a network is loaded: KerasHub takes a
@@ -9,11 +9,14 @@ import importlib
 import logging
 import os
 import re
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -27,16 +30,17 @@ from realtime_lrp.models.downloads import reason
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import imagenet_labels
 from realtime_lrp.models.network import NO_PREPROCESSING, Network, Scaling
+from realtime_lrp.models.untrusted.allowlist import parts_of
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.presets import (
-    A_CLASSIFIER,
+    A_PRESET,
     BACKBONE_WEIGHTS,
     CONFIG,
     EXPECTED,
     HEAD_WEIGHTS,
     TASK,
-    build_classifier,
-    describe_classifier,
+    build_preset,
+    describe_preset,
 )
 from realtime_lrp.system.terminal import captured_stderr
 
@@ -49,6 +53,19 @@ HEADLESS = "_imagenet21k"
 
 IMAGENET_CLASSES = 1000
 
+COCO_CLASSES, COCO_NUMBERS = 80, 91
+"""How many classes a detector of COCO has: those that are there, or all that were planned."""
+
+COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
+"""The numbers below 91 of which COCO has no boxes."""
+
+LOGITS = ("logits", "cls_logits")
+"""What the scores of detectors are called before the sigmoid: in D-FINE, in RetinaNet."""
+
+MAX_PLACES = 1 << 20
+"""The most places of a detector. They are computed while it is built, and a file may ask for any
+number."""
+
 TOLERANCE = 1e-5
 """Largest difference between our input and that of the preset's converter, relative to its largest
 value."""
@@ -59,24 +76,25 @@ log = logging.getLogger(__name__)
 
 
 def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) -> Network:
-    """Loads an image classifier of KerasHub."""
+    """Loads an image classifier or an object detector of KerasHub."""
     hub = _keras_hub()
     source, about = _source(preset, hub)
     task = _file(source, TASK, preset)
-    described = describe_classifier(preset, task, hub)
-    _fix_size(described, size)
-    files = None
-    if weights is None:
-        files = _file(source, BACKBONE_WEIGHTS, preset), _file(source, HEAD_WEIGHTS, preset)
-    model = build_classifier(described, preset, files)
+    described = describe_preset(preset, task, hub)
     shown = f"The preset {preset!r}"
+    with naming_the_file(repr(preset), f"{shown} has no size that fits", EXPECTED):
+        _fix_size(described, size)
+        _check_places(described, shown)
+    find = cache(partial(_file, source, preset=preset)) if weights is None else None
+    model = build_preset(described, preset, find)
     with naming_the_file(repr(preset), f"{shown} prepares pictures wrongly", EXPECTED):
         scaling = _scaling(model, shown)
     if weights not in (None, "random"):
         model = with_weights(model, weights)
-    labels = None
-    if re.search("imagenet|in1k", about, re.IGNORECASE) and model.num_classes == IMAGENET_CLASSES:
-        labels = imagenet_labels(download=weights != "random")
+    labels = _labels(about, model.num_classes, weights, hub)
+    if isinstance(model, hub.models.ObjectDetector):
+        with naming_the_file(repr(preset), f"The boxes of {preset!r} cannot be computed", EXPECTED):
+            model = _with_boxes(model, shown)
     if scaling is None:
         return Network(preset, model, labels=labels, warning=NO_PREPROCESSING)
     return Network(preset, model, "preset", labels, scaling=scaling)
@@ -107,10 +125,11 @@ def _keras_hub() -> ModuleType:
 def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
     """Where a preset is, an address or a folder, and what its name says about its classes."""
     known = hub.models.Backbone.presets
+    presets = [*hub.models.ImageClassifier.presets, *hub.models.ObjectDetector.presets]
     if preset in known:
-        if preset not in hub.models.ImageClassifier.presets:
+        if preset not in presets:
             raise UsageError(
-                f"The preset {preset!r} of KerasHub is no image classifier.\n{A_CLASSIFIER}",
+                f"The preset {preset!r} of KerasHub is no classifier or detector.\n{A_PRESET}",
                 "model",
             )
         entry = known[preset]
@@ -119,7 +138,7 @@ def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
         return preset, preset
     if os.path.isdir(preset):
         return os.path.abspath(preset), Path(preset).resolve().name
-    names = [one for one in hub.models.ImageClassifier.presets if not one.endswith(HEADLESS)]
+    names = [one for one in presets if not one.endswith(HEADLESS)]
     within = [name for name in names if preset.lower() in name]
     near = within[:3] or get_close_matches(preset.lower(), names, n=3, cutoff=0.5)
     hint = (
@@ -158,8 +177,8 @@ def _lacks(name: str, preset: str, is_preset: bool) -> DamagedInputError:
         return DamagedInputError(f"{preset!r} is no preset of KerasHub. {EXPECTED}")
     if name == TASK:
         return DamagedInputError(
-            f"The preset {preset!r} has no classifier head ({TASK} is missing): it is a backbone "
-            f"alone.\n{A_CLASSIFIER}"
+            f"The preset {preset!r} has no head ({TASK} is missing): it is a backbone alone.\n"
+            f"{A_PRESET}"
         )
     return DamagedInputError(f"The preset {preset!r} has no file {name}. {EXPECTED}")
 
@@ -181,18 +200,86 @@ def _cached(source: str, name: str) -> Path | None:
 
 
 def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
-    """Gives a backbone without a fixed input size the one for which pictures are prepared."""
+    """Gives backbones without a fixed input size the one for which pictures are prepared."""
     try:
         backbone = described["config"]["backbone"]["config"]
         key = next(one for one in ("image_shape", "input_shape") if one in backbone)
-        rows, columns, channels = backbone[key]
+        _, _, channels = backbone[key]
         if size is None:
             converter = described["config"]["preprocessor"]["config"]["image_converter"]
             size = tuple(converter["config"]["image_size"])
     except (KeyError, StopIteration, TypeError, ValueError):
         return  # the explainer asks for the size
-    if (rows, columns) == (None, None):
-        backbone[key] = [*size, channels]
+    for part in parts_of(backbone):
+        if part.get(key) == [None, None, channels]:
+            part[key] = [*size, channels]
+    if "anchor_image_size" in backbone:
+        backbone["anchor_image_size"] = backbone[key][:2]
+
+
+def _check_places(described: dict[str, Any], shown: str) -> None:
+    """Refuses a detector whose feature maps have more places than any picture needs."""
+    config = described["config"]
+    backbone, anchors = config["backbone"]["config"], config.get("anchor_generator")
+    if anchors:
+        levels = range(anchors["config"]["min_level"], anchors["config"]["max_level"] + 1)
+        strides = [2.0**level for level in levels]
+    else:
+        strides = backbone.get("feat_strides", [])
+    rows, columns = backbone.get("image_shape", [0, 0])[:2]
+    if strides and None in (rows, columns):
+        raise UsageError(f"{shown} has no fixed input size. Say which: --size 640.", "size")
+    if strides and not sum(rows * columns / one**2 for one in strides) <= MAX_PLACES:
+        raise DamagedInputError(
+            f"{shown} looks at more than {MAX_PLACES:,} places of a picture of {rows} x {columns}. "
+            "Expected strides of 8 pixels and more."
+        )
+
+
+class _EveryPlace:
+    """Takes the place of KerasHub's choice among boxes: keeps all of them."""
+
+    bounding_box_format = "yxyx"
+
+    def __call__(self, boxes: Any, logits: Any, images: Any) -> dict[str, Any]:
+        return {"boxes": boxes}
+
+
+class _Boxes(keras.layers.Layer):
+    """The boxes that a detector's own function decodes of its outputs."""
+
+    def __init__(self, decode: Callable[..., dict[str, Any]]) -> None:
+        super().__init__(name="boxes", dtype="float32")
+        self._decode = decode
+
+    def call(self, outputs: dict[str, Any], pictures: tf.Tensor) -> tf.Tensor:
+        """Boxes [B, places, 4], y0, x0, y1, x1 in pixels."""
+        return self._decode(outputs, pictures)["boxes"]
+
+
+def _with_boxes(detector: Any, shown: str) -> keras.Model:
+    """A detector with the outputs boxes and scores, at all of its places."""
+    logits = next((name for name in LOGITS if name in detector.output), None)
+    if logits is None:
+        raise DamagedInputError(
+            f"{shown} has the outputs {', '.join(map(repr, detector.output))}. Expected one named "
+            f"{' or '.join(map(repr, LOGITS))}, as D-FINE and RetinaNet have it."
+        )
+    detector.bounding_box_format, detector.prediction_decoder = "yxyx", _EveryPlace()
+    boxes = _Boxes(detector.decode_predictions)(detector.output, detector.input)
+    scores = keras.layers.Activation("sigmoid", name="scores")(detector.output[logits])
+    return keras.Model(detector.input, {"boxes": boxes, "scores": scores}, name=detector.name)
+
+
+def _labels(about: str, classes: int, weights: str | None, hub: ModuleType) -> list[str] | None:
+    """Class names of ImageNet or COCO, if what is said about a preset speaks of them."""
+    if re.search("imagenet|in1k", about, re.IGNORECASE) and classes == IMAGENET_CLASSES:
+        return imagenet_labels(download=weights != "random")
+    if not re.search("coco", about, re.IGNORECASE) or classes not in (COCO_CLASSES, COCO_NUMBERS):
+        return None
+    left_out = COCO_UNUSED if classes == COCO_CLASSES else ()
+    numbers = [one for one in range(COCO_NUMBERS) if one not in left_out]
+    return [hub.utils.coco_id_to_name(one).replace("_", " ") for one in numbers]
 
 
 def _scaling(model: Any, shown: str) -> Scaling | None:

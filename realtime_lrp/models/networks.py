@@ -34,7 +34,7 @@ def load_network(
 
     Args:
       name: a name in `NETWORKS`, upper or lower case, the path of a .keras or .onnx file, the
-        folder of a SavedModel, or an image classifier of KerasHub: "hub:NAME" for a preset,
+        folder of a SavedModel, or a classifier or detector of KerasHub: "hub:NAME" for a preset,
         "hub:FOLDER" for one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
       labels: class names in order, or the path of a file of them.

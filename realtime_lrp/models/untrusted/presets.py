@@ -1,7 +1,8 @@
-"""Builds an image classifier from the files of a KerasHub preset, which may come from an attacker.
+"""Builds a network from the files of a KerasHub preset, which may come from an attacker.
 
-A preset is a folder: `task.json` describes the classifier with its preprocessing, two HDF5 files
-hold the weights of backbone and head. They are checked as a .keras file is, in the same order: the
+A preset is a folder: `task.json` describes an image classifier or an object detector with its
+preprocessing, two HDF5 files hold the weights of backbone and head; where the head has none of its
+own there is no second file. They are checked as a .keras file is, in the same order: the
 description (allowlist.py, and the kinds of classes of KerasHub below), memory, the weights. The
 preset's tokenizers, which read further files, are never built.
 """
@@ -9,6 +10,7 @@ preset's tokenizers, which read further files, are never built.
 import json
 import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,20 +44,27 @@ numbers of classes reach 21 843."""
 
 MAX_REPEATS = 1000  # The most layers or blocks that one entry of a description may ask for
 
-A_CLASSIFIER = "Expected a classifier of pictures, such as hub:vit_base_patch16_224_imagenet."
+A_PRESET = (
+    "Expected a classifier or a detector, such as hub:vit_base_patch16_224_imagenet or "
+    "hub:dfine_nano_coco."
+)
 EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
-_REPEATS = re.compile("num_(layers|blocks|repeats|stages)|depths?$")
+UNUSED = ("label_encoder", "labels", "prediction_decoder")
+"""Parts of detectors that are for training, or chosen otherwise here."""
+
+_REPEATS = re.compile(r"num_(\w+_)?(layers|levels|blocks|repeats|stages)|depths?$|_points$")
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "mixed_float16", "mixed_bfloat16")
 
 
-Weights = tuple[Path, Path] | None
-"""The files of the backbone's weights and of the head's; None for random ones."""
+Weights = Callable[[str], Path] | None
+"""Finds the files of the weights by their names; None for random ones."""
 
 
-def describe_classifier(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
-    """The checked description of a classifier, with every layer in float32.
+def describe_preset(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
+    """The checked description of a network, with every layer in float32.
 
-    Refused are damage, classes that are not allowed, and what is no image classifier.
+    Refused are damage, classes that are not allowed, and what is neither an image classifier nor an
+    object detector.
     """
     shown = repr(preset)
     data = read_limited(task, MAX_DESCRIPTION_BYTES, "the description of a preset")
@@ -64,6 +73,9 @@ def describe_classifier(preset: str, task: Path, hub: ModuleType) -> dict[str, A
         if not isinstance(described, dict) or not isinstance(described.get("config"), dict):
             raise DamagedInputError(f"The preset {shown} describes no model. {EXPECTED}")
         _refuse_other_tasks(described, hub, shown)
+        for part in parts_of(described):
+            for key in UNUSED:
+                part.pop(key, None)
         _require_floats(described, shown)
         _check_classes(described, hub, shown)
         check_description(described, f"The preset {shown}")
@@ -72,8 +84,8 @@ def describe_classifier(preset: str, task: Path, hub: ModuleType) -> dict[str, A
     return described
 
 
-def build_classifier(described: dict[str, Any], preset: str, weights: Weights) -> keras.Model:
-    """Builds what `describe_classifier` checked, with weights; random ones are always the same."""
+def build_preset(described: dict[str, Any], preset: str, weights: Weights) -> keras.Model:
+    """Builds what `describe_preset` checked, with weights; random ones are always the same."""
     shown = repr(preset)
     with naming_the_file(shown, f"The preset {shown} cannot be loaded", EXPECTED):
         keras.utils.set_random_seed(0)
@@ -82,14 +94,21 @@ def build_classifier(described: dict[str, Any], preset: str, weights: Weights) -
         )
         if weights:
             with filling(model):
-                model.backbone.load_weights(str(weights[0]))
-                model.load_task_weights(str(weights[1]))
+                model.backbone.load_weights(str(weights(BACKBONE_WEIGHTS)))
+                if _head(model):
+                    model.load_task_weights(str(weights(HEAD_WEIGHTS)))
     return model
 
 
 def _deserialise(described: dict[str, Any]) -> keras.Model:
     with warnings.catch_warnings(action="ignore"):
         return keras.saving.deserialize_keras_object(described, safe_mode=True)
+
+
+def _head(model: keras.Model) -> list[keras.Variable]:
+    """The weights that are not the backbone's."""
+    of_backbone = {id(weight) for weight in model.backbone.weights}
+    return [weight for weight in model.weights if id(weight) not in of_backbone]
 
 
 def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
@@ -99,11 +118,12 @@ def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
     """
     if not files:
         return
-    of_backbone = {id(weight) for weight in model.backbone.weights}
-    of_head = [weight for weight in model.weights if id(weight) not in of_backbone]
-    for path, weights in zip(files, (model.backbone.weights, of_head), strict=True):
+    of_head = _head(model)
+    for file, weights in ((BACKBONE_WEIGHTS, model.backbone.weights), (HEAD_WEIGHTS, of_head)):
+        if not weights:
+            continue
         needed = number_of_values(weights)
-        name = f"{path.name} of the preset {shown}"
+        path, name = files(file), f"{file} of the preset {shown}"
         stored = stored_values(path, name, name)
         if needed > stored or (weights is not of_head and needed < stored):
             raise DamagedInputError(
@@ -115,18 +135,20 @@ def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
 def _refuse_other_tasks(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
     name = described.get("registered_name")
     found = keras.saving.get_registered_object(name) if isinstance(name, str) else None
-    if not (isinstance(found, type) and issubclass(found, hub.models.ImageClassifier)):
+    tasks = hub.models.ImageClassifier, hub.models.ObjectDetector
+    if not (isinstance(found, type) and issubclass(found, tasks)):
         raise DamagedInputError(
-            f"The preset {shown} is no image classifier of KerasHub, but "
-            f"{str(described.get('class_name'))[:100]!r}.\n{A_CLASSIFIER}"
+            f"The preset {shown} is no classifier or detector of KerasHub, but "
+            f"{str(described.get('class_name'))[:100]!r}.\n{A_PRESET}"
         )
 
 
 def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
-    """Refuses classes of KerasHub that do not belong in an image classifier."""
+    """Refuses classes of KerasHub that do not belong in a classifier or detector."""
     allowed = (
-        hub.models.ImageClassifier, hub.models.Backbone,
-        hub.models.ImageClassifierPreprocessor, hub.layers.ImageConverter,
+        hub.models.ImageClassifier, hub.models.ObjectDetector, hub.models.Backbone,
+        hub.models.ImageClassifierPreprocessor, hub.models.ObjectDetectorPreprocessor,
+        hub.layers.ImageConverter, hub.layers.AnchorGenerator,
     )  # fmt: skip
     for part in parts_of(described):
         name = part.get("registered_name")
@@ -135,8 +157,8 @@ def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> No
         found = keras.saving.get_registered_object(name)
         if not (isinstance(found, type) and issubclass(found, allowed)):
             raise DamagedInputError(
-                f"The preset {shown} names {name[:100]!r}, which does not belong in an image "
-                f"classifier. {EXPECTED}"
+                f"The preset {shown} names {name[:100]!r}, which does not belong in a "
+                f"classifier or detector. {EXPECTED}"
             )
 
 

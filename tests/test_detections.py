@@ -99,6 +99,21 @@ def test_the_gradient_of_a_box_is_that_of_its_logit(model, pictures):
         np.testing.assert_allclose(found.maps[:, box], tape.gradient(logits, x), atol=1e-4)
 
 
+def test_grad_cam_weights_what_boxes_and_scores_share(model, pictures):
+    """As Selvaraju et al. 2017 at the last convolution before both heads."""
+    found = Explainer(model, method="grad_cam").detections(pictures, top=1, threshold=0)
+    shared = [one for one in model.layers if one.output.shape[-1] == 12][-1].output
+    with tf.GradientTape() as tape:
+        maps, scores = keras.Model(model.input, [shared, model.output["scores"]])(pictures)
+        score = tf.gather(scores, found.places[:, 0], batch_dims=1)
+        score = tf.gather(score, found.labels[:, 0], batch_dims=1)
+        logit = tf.math.log(score / (1 - score))
+    weights = tf.reduce_mean(tape.gradient(logit, maps), [1, 2], keepdims=True)
+    cam = tf.image.resize(tf.nn.relu(tf.reduce_sum(weights * maps, -1, True)), pictures.shape[1:3])
+    np.testing.assert_allclose(found.maps[:, 0].sum(-1), cam[..., 0], atol=1e-5)
+    assert cam.numpy().max() > 0
+
+
 def test_a_call_explains_the_surest_box(model, pictures):
     """So that whatever explains classifiers explains the best box of a detector."""
     explanation = Explainer(model, target="top1")(pictures)

@@ -12,11 +12,13 @@ from tables import METHODS_OF_ALL
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import measuring, report, samples
+from realtime_lrp.commands.evaluate.boxes import drawn_scenes
 from realtime_lrp.commands.evaluate.measuring import layers_with_weights, randomised
 from realtime_lrp.commands.evaluate.metrics import METRICS, best_of, compared, intervals
 from realtime_lrp.commands.evaluate.samples import BoxEntry
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
+from realtime_lrp.relevance.maps.boxes import intersection_over_union
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 ONE_ROW = "--only", "zplus"
@@ -319,8 +321,35 @@ def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
     assert rows["configured"]["mass"] == 1
 
 
+def test_a_detector_is_measured_box_by_box(run, tmp_path):
+    """On scenes of drawings: relevance lies in the box, and its patches make the score."""
+    file = tmp_path / "r.json"
+    words = ("--model", "shapes_detector", "--count", 3, "--only", "epsilon_plus_flat,grad_cam")
+    code, out, err = run("evaluate", *words, "--json", file, "--picture", tmp_path / "p.png")
+    assert (code, err) == (0, "") and "the inside of the box of each drawing" in out
+    report, rows = json.loads(file.read_text()), by_name(file)
+    assert list(rows) == ["epsilon_plus_flat", "grad_cam", "chance"]
+    ours, chance = rows["epsilon_plus_flat"], rows["chance"]
+    assert report["pictures"] == ours["n"]["mass"] >= 2 and "last_layer" not in ours
+    assert ours["pointing"] == 1 and ours["mass"] > 0.5 > 4 * chance["mass"]
+    assert ours["deletion"] < chance["deletion"] and ours["insertion"] > chance["insertion"]
+    assert ours["insertion_curve"][-1] > 0.5 > ours["deletion_curve"][-1]
+
+
+def test_scenes_show_every_drawing_in_its_box():
+    """Each once, apart from the others."""
+    scenes = drawn_scenes(20, 3, (192, 256))
+    assert sorted(np.concatenate([one.labels for one in scenes])) == sorted(drawings(20, 3).labels)
+    for scene in scenes:
+        for number, (y0, x0, y1, x1) in enumerate(scene.boxes):
+            assert 0 <= y0 < y1 <= 192 and 0 <= x0 < x1 <= 256
+            others = np.delete(scene.boxes, number, 0)
+            assert not intersection_over_union(scene.boxes[number], others).numpy().any()
+
+
 OK = '{"a.png": {"box": [8, 0, 24, 32]}}'
 BAD = {
+    "search of a detector": ("--search --model shapes_detector", OK, 2, "not for detectors"),
     "files of a search": ("--search --json r.json", OK, 2, "-o"),
     "photos of a search": ("--search --images none", OK, 66, "no folder"),
     "photos without boxes": ("--images photos", OK, 2, "--boxes"),

@@ -11,7 +11,7 @@ from shapes import build_shapes
 
 from realtime_lrp import config
 from realtime_lrp.commands.evaluate import search
-from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.measuring import AnswerEvaluation
 from realtime_lrp.commands.evaluate.samples import Samples, photo_samples
 from realtime_lrp.commands.evaluate.search import (
     FOUND,
@@ -204,7 +204,8 @@ def test_the_settings_measure_what_was_reported(
         engine = Engine(config.load(settings, options=options).config, keep_model=True)
         photos = photo_samples(folder_of_photos, None, engine, None, 0)
         _, to_report = search.halves(photos, 0)
-        return Evaluation(engine, photos, 0, forgetting=False).faithfulness(to_report, {})[GAIN]
+        evaluation = AnswerEvaluation(engine, photos, 0, forgetting=False)
+        return evaluation.faithfulness(to_report, {})[GAIN]
 
     expected = report["rows"][0]["values"]["gain"]
     np.testing.assert_allclose(gains(str(tmp_path / "out" / "settings.yaml")), expected, atol=1e-6)

@@ -16,6 +16,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
 from realtime_lrp.models.drawings import NOTHING
 from realtime_lrp.relevance.detections import Detections
+from realtime_lrp.relevance.maps.boxes import intersection_over_union
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.boxes import draw_outlines
@@ -96,18 +97,11 @@ def right_ones(found: Detections, picture: int, symbols: np.ndarray) -> list[boo
     for box, label in zip(found.boxes[picture], found.labels[picture], strict=True):
         if len(right) == found.count[picture]:
             break
-        near = [overlap(box, one[:4]) if one[4] == label else 0.0 for one in left]
+        near = [float(intersection_over_union(box, one[:4])) * (one[4] == label) for one in left]
         right.append(bool(near) and max(near) >= 0.5)
         if right[-1]:
             del left[int(np.argmax(near))]
     return right
-
-
-def overlap(one: np.ndarray, other: np.ndarray) -> float:
-    """Intersection over union of two boxes, y0, x0, y1, x1."""
-    sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
-    shared = float(np.prod(np.maximum(sides, 0)))
-    return shared / float(np.prod(one[2:] - one[:2]) + np.prod(other[2:] - other[:2]) - shared)
 
 
 def average_precision(right: np.ndarray, scores: np.ndarray, there: int) -> float:

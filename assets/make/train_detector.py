@@ -22,6 +22,7 @@ from shapes_detector import COLUMNS, ROWS, STRIDE, build_shapes_detector, centre
 from train_shapes import varied
 
 from realtime_lrp.models.drawings import NOTHING
+from realtime_lrp.relevance.maps.boxes import intersection_over_union
 
 logger = logging.getLogger(__name__)
 
@@ -157,20 +158,12 @@ def naming_loss(scores: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
     return -tf.reduce_sum(right + wrong) / (tf.reduce_sum(middle) + 1)
 
 
-def overlap(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    """Intersection over union of boxes [..., 4]."""
-    low, high = tf.maximum(one[..., :2], other[..., :2]), tf.minimum(one[..., 2:], other[..., 2:])
-    shared = tf.reduce_prod(tf.maximum(high - low, 0), -1)
-    areas = [tf.reduce_prod(tf.maximum(a[..., 2:] - a[..., :2], 0), -1) for a in (one, other)]
-    return shared / (areas[0] + areas[1] - shared + 1e-6)
-
-
 def box_loss(boxes: tf.Tensor, wanted: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:
     """1 - overlap, and the distances of the sides in proportion to the box, at places nearby."""
     weight = tf.where(weight > NEAR, weight, 0)
     size = tf.maximum(wanted[..., 2:] - wanted[..., :2], STRIDE)
     apart = tf.reduce_mean(tf.abs(boxes - wanted) / tf.concat([size, size], -1), -1)
-    each = 1 - overlap(boxes, wanted) + tf.minimum(apart, 2)
+    each = 1 - intersection_over_union(boxes, wanted) + tf.minimum(apart, 2)
     return tf.reduce_sum(weight * each) / (tf.reduce_sum(weight) + 1)
 
 

@@ -149,10 +149,10 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     Every composite and every method is measured; so is your own composite if you give rules for
     layers (lrp.layers).
 
-    Without --images the embedded network is measured on symbols drawn for it. With --images DIR and
-    --boxes FILE photos are used. FILE holds for each photo a box, or a list of boxes, in pixels:
-    {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}. Without a label the network's answer
-    is explained.
+    Without --images the embedded network is measured on symbols drawn for it, shapes_detector on
+    scenes of them. With --images DIR and --boxes FILE photos are used. FILE holds for each photo a
+    box, or a list of boxes, in pixels: {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}.
+    Without a label the network's answer is explained.
 
     --search tries composites with different rules and numbers on half of the photos,
     measures on the other half whether the best one beats the defaults, and prints its settings.

@@ -65,26 +65,39 @@ log = logging.getLogger(__name__)
 
 
 class Evaluation:
-    """Measures one network on one set of samples, row by row.
+    """Measures one network on one set of samples, row by row; subclasses say what is explained.
 
-    `forgetting`: maps are compared with those of randomised copies of the network.
-
-    Attributes:
-      classes: int [N], the class that is explained of each sample.
+    `scores` makes of pictures float32 [N, ...]; `classes`, int [N], says which of them is that of
+    each sample, and `labels` what it is called.
     """
 
-    def __init__(self, engine: Engine, samples: Samples, seed: int, forgetting: bool = True):
+    def __init__(
+        self,
+        engine: Engine,
+        samples: Samples,
+        seed: int,
+        scores: Callable[[np.ndarray], np.ndarray],
+        classes: np.ndarray,
+        labels: Sequence[str],
+    ):
         self._engine, self._samples, self._seed = engine, samples, seed
-        scores = np.concatenate([engine.scores(batch) for batch in _batches(samples.pictures)])
-        self.classes, self._others = choose_classes(samples, scores, engine.network.labels)
-        probabilities = scores[np.arange(len(scores)), self._others]
-        self._other_has_relevance = probabilities >= LEAST_PROBABILITY
-        self._curves = CurveMeter(engine.scores, samples.pictures, self.classes)
+        self.classes, self._labels = classes, labels
+        self._curves = CurveMeter(scores, samples.pictures, classes)
         self._on_part: Callable[[], None] = lambda: None  # called after each part of a row
-        self._compared = np.arange(min(len(self.classes), COMPARED))
         self._randomised: Mapping[str, keras.Model] = {}
-        if forgetting:
-            self._randomised = randomised(engine.model, seed, self._knows_classes)
+
+    def measure(self, name: str) -> MeasuredRow:
+        """Measures a composite or a method."""
+        explainer, rng = self._explainer(name), self._rng(name)
+
+        def figures(samples: np.ndarray) -> Values:
+            return self._figures(self._maps(explainer, name, samples), samples, rng)
+
+        return MeasuredRow(name, *self._measured(figures))
+
+    def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
+        """What counts of the maps of some samples, float32 [n, h, w]."""
+        raise NotImplementedError
 
     def run(self, names: Sequence[str]) -> Measurement:
         """Measures rows, then chance; rows that cannot be measured are left out and named."""
@@ -107,14 +120,77 @@ class Evaluation:
                 raise DamagedInputError("No row could be measured. The lines above say why.")
             begin(len(names), CHANCE)
             rows.append(self.chance())
-        samples, classes = self._samples, [self._engine.label(index) for index in self.classes]
+        samples, network = self._samples, self._engine.network.name
         return Measurement(
-            self._engine.network.name, self._seed, samples.object, samples.names, classes,
-            REPLACED, rows,
-        )  # fmt: skip
+            network, self._seed, samples.object, samples.names, self._labels, REPLACED, rows
+        )
+
+    def chance(self) -> MeasuredRow:
+        """What noise would score: the object's share of the area, and a random patch order."""
+        rng = self._rng(CHANCE)
+
+        def figures(samples: np.ndarray) -> Values:
+            return self._figures(np.zeros(self._samples.masks[samples].shape), samples, rng)
+
+        return MeasuredRow(CHANCE, *self._measured(figures))
+
+    def maps_of(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
+        return self._maps(self._explainer(name), name, np.asarray(samples))
+
+    def _figures(self, maps: np.ndarray, samples: np.ndarray, rng: np.random.Generator) -> Values:
+        """Where the maps of some samples lie, and their curves."""
+        ranks = measures.patch_ranks(maps, GRID, rng)
+        masks = self._samples.masks[samples]
+        located = {key: measure(maps, masks) for key, measure in OF_MAPS}
+        return located | self._curves.measure(ranks, samples)
+
+    def _measured(
+        self, figures: Callable[[np.ndarray], Values]
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The values of all samples, the areas of the curves among them, and the curves."""
+        parts = []
+        for samples in batches(np.arange(len(self.classes))):
+            parts.append(figures(samples))
+            self._on_part()
+        found = _joined(parts)
+        curves = {key: found[key] for key in CURVES}
+        return found | areas(curves), curves
+
+    def _rng(self, name: str) -> np.random.Generator:
+        """The random numbers of a row; they do not depend on which rows were measured before."""
+        return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
+
+    def _explainer(self, name: str, model: keras.Model | None = None) -> Explainer:
+        return self._engine.variant(model, target="top1", **explainer_settings(name))
+
+    def _in_parts(
+        self, function: Callable[[np.ndarray], Any], samples: np.ndarray, explainer: Explainer
+    ) -> list[Any]:
+        """A function of samples: one by one if each has many copies, so that Ctrl-C ends soon."""
+        if explainer.passes:
+            return each(function, np.split(samples, range(1, len(samples))))
+        return self._engine.for_each_part(function, samples)
+
+
+class AnswerEvaluation(Evaluation):
+    """Measures the maps of a network's answers, or of the classes that samples name.
+
+    `forgetting`: maps are compared with those of randomised copies of the network.
+    """
+
+    def __init__(self, engine: Engine, samples: Samples, seed: int, forgetting: bool = True):
+        scores = np.concatenate([engine.scores(batch) for batch in batches(samples.pictures)])
+        classes, self._others = choose_classes(samples, scores, engine.network.labels)
+        labels = [engine.label(index) for index in classes]
+        super().__init__(engine, samples, seed, engine.scores, classes, labels)
+        probabilities = scores[np.arange(len(scores)), self._others]
+        self._other_has_relevance = probabilities >= LEAST_PROBABILITY
+        self._compared = np.arange(min(len(classes), COMPARED))
+        if forgetting:
+            self._randomised = randomised(engine.model, seed, self._knows_classes)
 
     def measure(self, name: str) -> MeasuredRow:
-        """Measures a composite or a method."""
         explainer, rng = self._explainer(name), self._rng(name)
         explain = explainer.compile_for_targets(2)
         compared: list[np.ndarray] = []
@@ -137,13 +213,8 @@ class Evaluation:
             compared.append(maps[: max(0, COMPARED - samples[0])])
             other = measures.spearman(maps, others)
             other[~self._other_has_relevance[samples]] = np.nan
-            ranks = measures.patch_ranks(maps, GRID, rng)
-            return {
-                **{key: measure(maps, self._samples.masks[samples]) for key, measure in OF_MAPS},
-                **self._curves.measure(ranks, samples),
-                "other_class": other,
-                "flooded": floods,
-            }
+            located = self._figures(maps, samples, rng)
+            return {**located, "other_class": other, "flooded": floods}
 
         values, curves = self._measured(figures)
         flooded = int(values.pop("flooded").sum())
@@ -155,19 +226,6 @@ class Evaluation:
         of_rules = name in COMPOSITES or name == CONFIGURED
         return MeasuredRow(name, values, curves, flooded if of_rules else 0)
 
-    def chance(self) -> MeasuredRow:
-        """What noise would score: the object's share of the area, and a random patch order."""
-        rng = self._rng(CHANCE)
-
-        def figures(samples: np.ndarray) -> Values:
-            masks = self._samples.masks[samples]
-            area = masks.mean(axis=(1, 2))
-            ranks = measures.patch_ranks(np.zeros(masks.shape), GRID, rng)
-            return {key: area for key, _ in OF_MAPS} | self._curves.measure(ranks, samples)
-
-        values, curves = self._measured(figures)
-        return MeasuredRow(CHANCE, values, curves)
-
     def faithfulness(self, samples: Sequence[int], arguments: Mapping[str, Any]) -> Values:
         """Deletion, insertion and `GAIN` of LRP with some arguments of `Explainer`."""
         gc.collect()  # frees the explainer before and its copy of the weights
@@ -178,24 +236,8 @@ class Evaluation:
             ranks = measures.patch_ranks(self._maps(explainer, "lrp", batch), GRID, rng)
             return self._curves.measure(ranks, batch)
 
-        found = areas(_joined(map(figures, _batches(np.asarray(samples)))))
+        found = areas(_joined(map(figures, batches(np.asarray(samples)))))
         return {**found, GAIN: found["insertion"] - found["deletion"]}
-
-    def maps_of(self, name: str, samples: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The maps of the classes of some samples, float32 [n, h, w]; only the part that counts."""
-        return self._maps(self._explainer(name), name, np.asarray(samples))
-
-    def _measured(
-        self, figures: Callable[[np.ndarray], Values]
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """The values of all samples, the areas of the curves among them, and the curves."""
-        parts = []
-        for samples in _batches(np.arange(len(self.classes))):
-            parts.append(figures(samples))
-            self._on_part()
-        found = _joined(parts)
-        curves = {key: found[key] for key in CURVES}
-        return found | areas(curves), curves
 
     def _knows_classes(self, model: keras.Model) -> bool:
         """Whether a model gives the classes that are compared enough probability."""
@@ -204,31 +246,14 @@ class Evaluation:
         probabilities = scores[self._compared, self.classes[self._compared]]
         return bool(probabilities.min() >= LEAST_PROBABILITY)
 
-    def _rng(self, name: str) -> np.random.Generator:
-        """The random numbers of a row; they do not depend on which rows were measured before."""
-        return np.random.default_rng([self._seed, zlib.crc32(name.encode())])
-
-    def _explainer(self, name: str, model: keras.Model | None = None) -> Explainer:
-        return self._engine.variant(model, target="top1", **explainer_settings(name))
-
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
         def maps_of(few: np.ndarray) -> np.ndarray:
             x = self._engine.network.prepare(self._samples.pictures[few])
             relevance = explainer(x, self.classes[few]).relevance
             return measures.supporting_relevance(relevance, name)
 
-        batches = _batches(samples)
-        return np.concatenate([
-            maps for batch in batches for maps in self._in_parts(maps_of, batch, explainer)
-        ])  # fmt: skip
-
-    def _in_parts(
-        self, function: Callable[[np.ndarray], Any], samples: np.ndarray, explainer: Explainer
-    ) -> list[Any]:
-        """A function of samples: one by one if each has many copies, so that Ctrl-C ends soon."""
-        if explainer.passes:
-            return each(function, np.split(samples, range(1, len(samples))))
-        return self._engine.for_each_part(function, samples)
+        parts = (self._in_parts(maps_of, batch, explainer) for batch in batches(samples))
+        return np.concatenate([maps for part in parts for maps in part])
 
 
 def choose_classes(
@@ -250,7 +275,8 @@ def choose_classes(
     return classes, np.where(order[:, 0] == classes, order[:, 1], order[:, 0])
 
 
-def _batches(array: np.ndarray) -> list[np.ndarray]:
+def batches(array: np.ndarray) -> list[np.ndarray]:
+    """What is measured together."""
     return np.split(array, range(BATCH, len(array), BATCH))
 
 
@@ -284,7 +310,7 @@ class CurveMeter:
         self._whole, self._all_blurred = (
             np.concatenate([
                 self._probabilities(np.bool_(blurred), part)
-                for part in _batches(np.arange(len(pictures)))
+                for part in batches(np.arange(len(pictures)))
             ])
             for blurred in (False, True)
         )  # fmt: skip

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.evaluate.measuring import Evaluation
+from realtime_lrp.commands.evaluate.boxes import BoxEvaluation, BoxSamples, box_samples
+from realtime_lrp.commands.evaluate.measuring import AnswerEvaluation, Evaluation
 from realtime_lrp.commands.evaluate.metrics import CHANCE, rows_to_measure
 from realtime_lrp.commands.evaluate.plots import SHOWN, Captions, best_and_worst, map_sheet
 from realtime_lrp.commands.evaluate.report import FILES, summary, table_lines, write_report
@@ -26,8 +27,11 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.realtime.stats import write_figures
+from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.system.files import atomic_folder, check_output
 from realtime_lrp.video.pictures import write_picture
+
+DETECTOR = "shapes_detector"  # the network that is measured on scenes of drawn symbols
 
 DRAWN_PICTURES = 60
 """How many drawn pictures are used unless --count says otherwise: four of each symbol."""
@@ -89,8 +93,15 @@ def _measure(
 ) -> list[str]:
     """Measures the rows, writes what is asked for, and returns the table."""
     if options.only is None:
-        names = [name for name in names if name not in engine.explainer.unsuited]
-    evaluation = Evaluation(engine, samples, options.seed, options.forgetting)
+        left_out = {*engine.explainer.unsuited}
+        if isinstance(samples, BoxSamples):
+            left_out |= {name for name, method in METHODS.items() if method.perturb}
+        names = [name for name in names if name not in left_out]
+    evaluation: Evaluation
+    if isinstance(samples, BoxSamples):
+        evaluation = BoxEvaluation(engine, samples, options.seed)
+    else:
+        evaluation = AnswerEvaluation(engine, samples, options.seed, options.forgetting)
     measurement = evaluation.run(names)
     report = summary(measurement)
     if options.json:
@@ -129,9 +140,15 @@ def _check_options(options: EvaluateOptions) -> None:
 
 def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
     if not options.images:
+        count = options.count or DRAWN_PICTURES
+        if config.model.name.lower() == DETECTOR:
+            if options.search:
+                raise UsageError("--search is for networks that name pictures, not for detectors.")
+            engine = Engine(config, keep_model=True)
+            return engine, box_samples(engine, count, options.seed)
         known = "photos with --images DIR --boxes FILE.json, or leave --model out"
         check_known(config.model.name, known)
-        samples = drawn_samples(options.count or DRAWN_PICTURES, options.seed)
+        samples = drawn_samples(count, options.seed)
         return Engine(config, keep_model=True), samples
     if not options.images.is_dir():
         raise MissingInputError(f"There is no folder {str(options.images)!r}.")

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from realtime_lrp.commands.evaluate.measuring import GAIN, Evaluation
+from realtime_lrp.commands.evaluate.measuring import GAIN, AnswerEvaluation
 from realtime_lrp.commands.evaluate.metrics import (
     FEWEST_PHOTOS,
     Values,
@@ -224,7 +224,7 @@ def run_search(
     If ctrl-C interrupts the search, they are those of the best so far; what did is given as well.
     """
     to_search, to_report = halves(samples, seed)
-    evaluation = Evaluation(engine, samples, seed, forgetting=False)
+    evaluation = AnswerEvaluation(engine, samples, seed, forgetting=False)
     tried: list[Candidate] = []
     rows: dict[str, Values] = {}
     interrupted: KeyboardInterrupt | SystemExit | None = None
@@ -259,7 +259,9 @@ def run_search(
     return search_lines(report, best_first(tried)[0]), interrupted
 
 
-def search(evaluation: Evaluation, samples: Sequence[int], tried: Sequence[Candidate]) -> None:
+def search(
+    evaluation: AnswerEvaluation, samples: Sequence[int], tried: Sequence[Candidate]
+) -> None:
     """Compares candidates on some samples. What was measured is in `tried`, even if interrupted."""
     left = list(tried)
     for count in search_rounds(len(samples), len(tried)):

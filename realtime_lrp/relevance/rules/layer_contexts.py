@@ -142,7 +142,10 @@ def feature_maps(graph: Graph, layer: str) -> int:
 
 
 def spatial_maps(graph: Graph) -> list[int]:
-    """The numbers of the tensors with rows and columns, but of pools of other ones."""
+    """The numbers of the tensors with rows and columns, but of pools of other ones.
+
+    Of a detector they are those that both its boxes and its scores are computed from.
+    """
     spatial, found = {0}, []
     scoring = graph.scoring()
     for node in graph.nodes:
@@ -155,4 +158,7 @@ def spatial_maps(graph: Graph) -> list[int]:
         passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
         if rows * columns > 1 and not passes_on:
             found.append(node.output)
+    if ends := graph.ends:
+        shared = graph.leading_to({ends.boxes}) & graph.leading_to({ends.scores})
+        found = [number for number in found if number in shared]
     return found

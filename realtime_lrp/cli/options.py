@@ -220,7 +220,7 @@ STATS = option("--stats FILE", "write speed, ages and counts as JSON at the end"
 NEW_TOKEN = option(
     "--new-token", "make another token and certificate for the web page; addresses given before end"
 )
-SERVE = option("--serve", "also show it as a web page, as serve does", name="with_page")
+SERVE = option("--serve", "also show it as a web page, as serve does", name="serves")
 MAPS = option("--maps FOLDER", "also write the raw maps to this folder (.npz)")
 
 

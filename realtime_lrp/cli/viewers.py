@@ -95,36 +95,23 @@ def demo(
     "--source", *EXPLAIN, "--also-model", "--follow", "--display", "--lecture", *PAGE, "--concepts",
     *CONCEPTS,
 )  # fmt: skip
-def live(
-    settings: config.Settings,
-    duration: float | None,
-    stats: Path | None,
-    record: Path | None,
-    overwrite: bool,
-    with_page: bool,
-    new_token: bool,
-) -> None:
+def live(settings: config.Settings, duration: float | None, **options: Any) -> None:
     """Show a camera, stream or file with the relevance over it.
 
     It runs until q is pressed twice in the window, Ctrl-C, or --duration; a file starts again at
     its end. Press h in the window to find all commands. With --serve the web page shows and
     controls the same view; its address is printed.
     """
-    _check_page(settings, with_page, new_token)
+    _check_page(settings, options)
     from realtime_lrp.commands.live.run import run
 
-    print_lines(
-        run(
-            settings.config, duration, stats, record, overwrite,
-            serves=with_page, new_token=new_token,
-        )
-    )  # fmt: skip
+    print_lines(run(settings.config, duration, **options))
 
 
-def _check_page(settings: config.Settings, with_page: bool, new_token: bool) -> None:
+def _check_page(settings: config.Settings, options: dict[str, Any]) -> None:
     of_page = [name for name in PAGE if settings.origins[config.OPTIONS[name]] == name]
-    wrong = [*of_page, *["--new-token"] * new_token]
-    if wrong and not with_page:
+    wrong = [*of_page, *["--new-token"] * options["new_token"]]
+    if wrong and not options["serves"]:
         raise UsageError(f"{wrong[0]} belongs to the web page. Add --serve, or leave it out.")
 
 
@@ -134,9 +121,7 @@ def _check_page(settings: config.Settings, with_page: bool, new_token: bool) -> 
 @STATS
 @NEW_TOKEN
 @configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", "--concepts", *CONCEPTS)
-def serve(
-    settings: config.Settings, duration: float | None, stats: Path | None, new_token: bool
-) -> None:
+def serve(settings: config.Settings, duration: float | None, **options: Any) -> None:
     """Show the live view as a web page.
 
     It prints the address to open. Whoever opens it controls the view; the page gives another
@@ -144,9 +129,7 @@ def serve(
     """
     from realtime_lrp.commands.live.run import run
 
-    print_lines(
-        run(settings.config, duration, stats, window=None, serves=True, new_token=new_token)
-    )
+    print_lines(run(settings.config, duration, window=None, serves=True, **options))
 
 
 @cli.command()
@@ -174,13 +157,7 @@ def serve(
     "--target", "--mirror", "--colormap", "--opacity", "--display", *PAGE,
 )  # fmt: skip
 def teach(
-    settings: config.Settings,
-    folder: Path | None,
-    output: Path,
-    overwrite: bool,
-    with_page: bool,
-    new_token: bool,
-    **options: Any,
+    settings: config.Settings, folder: Path | None, output: Path, overwrite: bool, **options: Any
 ) -> None:
     """Teach a network a few things of your own.
 
@@ -197,10 +174,11 @@ def teach(
         raise UsageError(f"{str(output)!r} has another ending. Expected a name such as mine.keras.")
     useless = ("classes", "keep", "duration") if folder else ("every", "seed", "json")
     wrong = [name for name in useless if options[name] is not None]
-    if wrong := [*wrong, *["serve"] * bool(folder and with_page)]:
+    if wrong := [*wrong, *["serve"] * bool(folder and options["serves"])]:
         how = "with" if folder else "without"
         raise UsageError(f"--{wrong[0]} has no effect {how} FOLDER. Leave it out.")
-    _check_page(settings, with_page, new_token)
+    _check_page(settings, options)
+    page = {name: options.pop(name) for name in ("serves", "new_token")}
     from realtime_lrp.config.applications import APPLICATIONS
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -214,7 +192,6 @@ def teach(
         print_lines(from_folder(chosen, folder, output, overwrite, **given))
     else:
         with _exit_0_if_stopped():
-            page: dict[str, Any] = {"serves": with_page, "new_token": new_token}
             print_lines(live(chosen, output, overwrite, **given, **page))
 
 

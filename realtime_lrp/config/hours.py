@@ -80,19 +80,12 @@ def _days(key: str) -> Iterator[int]:
 def _times(value: str) -> Iterator[tuple[int, int]]:
     """The spans of a value in minutes of the day; an end past midnight is above 1440."""
     for part in value.split(","):
-        found = re.fullmatch(r"\s*(\d\d?):(\d\d)\s*-\s*(\d\d?):(\d\d)\s*", part, re.ASCII)
-        begin, end = _span(*map(int, found.groups())) if found else (0, 0)
-        if begin == end:
+        found = re.fullmatch(r"\s*(\d\d?):([0-5]\d)\s*-\s*(\d\d?):([0-5]\d)\s*", part, re.ASCII)
+        hour, minute, end_hour, end_minute = map(int, found.groups()) if found else (0, 0, 0, 0)
+        begin, end = hour * 60 + minute, end_hour * 60 + end_minute
+        if begin == end or begin >= DAY or end > DAY:
             raise ValueError(
                 f"expected times such as 09:00-17:30, from 00:00 to 24:00, instead of "
                 f"{part.strip()!r}"
             )
-        yield begin, end
-
-
-def _span(hour: int, minute: int, end_hour: int, end_minute: int) -> tuple[int, int]:
-    """A span in minutes of the day, or (0, 0) if it is not legal."""
-    begin, end = hour * 60 + minute, end_hour * 60 + end_minute
-    if max(minute, end_minute) > 59 or begin >= DAY or end > DAY:
-        return 0, 0
-    return begin, end + DAY if end < begin else end
+        yield begin, end + DAY if end < begin else end

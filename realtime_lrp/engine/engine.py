@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -35,7 +36,6 @@ from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.models.network import Network
-from realtime_lrp.relevance.concepts.concepts import Peaks
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.account import LayerFlow, flood_text
 from realtime_lrp.relevance.maps.plans import composite_for
@@ -224,13 +224,16 @@ class Engine:
         chosen = self.config.input.fit
         return self.network.fit if chosen == "auto" else chosen
 
+    def on_device(
+        self, function: Callable[..., Any], pictures: np.ndarray, *more: Any, **options: Any
+    ) -> Any:
+        """What a function of the explainer gives for extracted regions, uint8 [B, h, w, 3]."""
+        with tf.device(self._device.scope):
+            return function(self.network.prepare(tf.constant(pictures)), *more, **options)
+
     def scores(self, pictures: np.ndarray) -> np.ndarray:
         """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
-
-        def of_part(part: np.ndarray) -> np.ndarray:
-            with tf.device(self._device.scope):
-                return self.explainer.scores(self.network.prepare(tf.constant(part)))
-
+        of_part = partial(self.on_device, self.explainer.scores)
         return np.concatenate(self.for_each_part(of_part, pictures))
 
     def for_each_part(self, function: Callable[[np.ndarray], Any], batch: np.ndarray) -> list[Any]:
@@ -239,24 +242,6 @@ class Engine:
 
     def _parts(self, count: int) -> int:
         return min(count, self.in_flight) if self._pool else 1
-
-    def peaks(
-        self, pictures: np.ndarray, layers: Sequence[str]
-    ) -> tuple[np.ndarray, dict[str, Peaks]]:
-        """The scores, and where channels respond, of extracted regions uint8 [B, h, w, 3]."""
-        with tf.device(self._device.scope):
-            return self.explainer.peaks(self.network.prepare(tf.constant(pictures)), layers)
-
-    def position_maps(
-        self, picture: np.ndarray, layer: str, channels: Sequence[int], positions: Sequence[int]
-    ) -> np.ndarray:
-        """The maps of single neurons for an extracted region, float32 [neurons, h, w, C].
-
-        The region is uint8 [h, w, 3]; each neuron has a channel and a position, as in `Peaks`.
-        """
-        with tf.device(self._device.scope):
-            x = self.network.prepare(tf.constant(picture[None]))
-            return self.explainer.position_maps(x, layer, channels, positions)
 
     def explain(
         self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
@@ -401,8 +386,7 @@ class Engine:
         self, picture: np.ndarray, index: int = 0, target: str | int | None = None
     ) -> list[LayerFlow]:
         """`Explainer.layer_flows` of what the network sees of a picture, uint8 [h, w, 3]."""
-        with tf.device(self._device.scope):
-            return self.explainer.layer_flows(self.network.prepare(picture[None]), index, target)
+        return self.on_device(self.explainer.layer_flows, picture[None], index, target)
 
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
         """How the maps are made. Waits for the hashes of the network's files.

@@ -24,7 +24,7 @@ from realtime_lrp.models.memory import (
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
-RANDOM_PART = 1 << 18  # How many random values are made at a time
+RANDOM_PART = 1 << 18  # random values made at a time: they stay in the cache, VGG16 takes 0.4 s
 
 log = logging.getLogger(__name__)
 
@@ -103,20 +103,13 @@ def _randomise(model: keras.Model) -> None:
             *window, inputs, outputs = weight.shape
             limit = np.sqrt(6 / (np.prod(window) * (inputs + outputs)))
             values = aligned_empty(weight.shape)
-            _fill_uniformly(values.reshape(-1), rng, limit)
+            flat = values.reshape(-1)
+            for begin in range(0, len(flat), RANDOM_PART):
+                part = flat[begin : begin + RANDOM_PART]
+                rng.random(dtype=np.float32, out=part)
+                part -= 0.5
+                part *= np.float32(2 * limit)
             weight.assign(shared_tensor(values))
-
-
-def _fill_uniformly(values: np.ndarray, rng: np.random.Generator, limit: float) -> None:
-    """Fills a vector, float32, from -limit to limit; in parts that stay in the processor's cache.
-
-    VGG16 takes 0.4 s, not 1.3.
-    """
-    for begin in range(0, len(values), RANDOM_PART):
-        part = values[begin : begin + RANDOM_PART]
-        rng.random(dtype=np.float32, out=part)
-        part -= 0.5
-        part *= np.float32(2 * limit)
 
 
 def _existing_weights(weights: str) -> Path:

@@ -41,21 +41,12 @@ class Timeline:
         self._count += 1
 
     def draw(self, probabilities: Any, relevance: Any) -> None:
-        """Draws into two axes; lines break where there is a gap in time.
-
-        If most of the axis would be gaps, the frames are drawn side by side instead.
-        """
+        """Draws into two axes; lines break where there is a gap in time."""
         times, tops, sums = zip(*self._rows, strict=True)
         steps = np.abs(np.diff(times))
         usual = np.median(steps) if len(steps) else 0.0
         gaps = (steps > max(GAP_S, GAP * usual)) & (self._style != "o")
-        at, unit = np.array(times, float), self._unit
-        if steps[gaps].sum() > steps.sum() / 2:
-            at = np.arange(len(times)) * float(self._step)
-            first = int(gaps.argmax())
-            jumps = f"{gaps.sum()} gaps, the first" if gaps.sum() > 1 else "a gap"
-            where = f"{times[first]:.2f} to {times[first + 1]:.2f} {self._unit}"
-            unit = f"explained frames ({jumps} from {where})"
+        at = np.array(times, float)
         breaks = np.flatnonzero(gaps) + 1
 
         def line(axes: Any, values: list[float], **style: Any) -> None:
@@ -75,7 +66,7 @@ class Timeline:
         for text in legend.get_texts():
             text.set_parse_math(False)
         line(relevance, list(sums), color="black", linewidth=1.0)
-        relevance.set(ylabel="sum of relevance", xlabel=unit)
+        relevance.set(ylabel="sum of relevance", xlabel=self._unit)
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)

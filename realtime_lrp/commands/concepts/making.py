@@ -301,7 +301,7 @@ class Making:
         """Adds a batch to the rankings. Raises NotFiniteError before anything is added."""
         engine = self._engine
         regions = [engine.region(one.shape[:2]).extract(one) for _, one in batch]
-        scores, peaks = engine.peaks(np.stack(regions), self._layers)
+        scores, peaks = engine.on_device(engine.explainer.peaks, np.stack(regions), self._layers)
         for layer, ranking in self.rankings.items():
             ranking.add(self.looked, peaks[layer], scores)
         self._places += [place for place, _ in batch]
@@ -335,8 +335,11 @@ class Making:
             chosen = [neuron for neuron in neurons if neuron.layer == number]
             for begin in range(0, len(chosen), NEURONS_AT_ONCE[0]):
                 part = chosen[begin : begin + NEURONS_AT_ONCE[0]]
-                maps = engine.position_maps(
-                    seen, layer, [one.channel for one in part], [one.position for one in part]
+                channels, positions = zip(
+                    *((one.channel, one.position) for one in part), strict=True
+                )
+                maps = engine.on_device(
+                    engine.explainer.position_maps, seen[None], layer, channels, positions
                 )
                 for neuron, relevance in zip(part, maps, strict=True):
                     shown = crop(seen, relevance, self._side)

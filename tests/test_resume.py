@@ -116,27 +116,6 @@ def test_resume_replaces_nothing_of_the_users(run, words, tmp_path):
     assert target.read_bytes() == b"edited"
 
 
-def test_an_interrupted_overwriting_is_told_and_goes_on(run, words, tmp_path):
-    """The manifest names the film that is there; a run that fails changes nothing."""
-    source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"
-    command = ("video", source, "-o", target, *words, "--sidecar")
-    manifest = tmp_path / ".out.mp4.resume.json"
-    assert run(*command, "--target", 0)[0] == 0
-    old, known = target.read_bytes(), manifest.read_bytes()
-    kept = shutil.copy2(target, tmp_path / "kept.mp4")
-    assert run(*command, "--target", 1, "--overwrite", "--start", 99)[0] != 0
-    assert (target.read_bytes(), manifest.read_bytes()) == (old, known)
-    assert run(*command, "--target", 1, "--overwrite")[0] == 0
-    new = target.read_bytes()
-    shutil.copy2(kept, target)  # killed just before the film got its name
-    code, _, err = run(*command, "--target", 0, "--resume")
-    assert code == 73 and "An --overwrite of" in err and "was interrupted" in err, err
-    assert target.read_bytes() == old
-    code, _, err = run(*command, "--target", 1, "--resume")
-    assert code == 0 and "an --overwrite of it was interrupted" in err, err
-    assert target.read_bytes() == new
-
-
 def test_two_jobs_do_not_write_one_film(run, words, tmp_path):
     """The second one is refused while the first runs."""
     source, target = media.recording(tmp_path / "in.mp4", count=3), tmp_path / "out.mp4"

@@ -2,9 +2,8 @@
 
 A file counts as unchanged while its size and the time of its last change are the same, as for make
 and rsync. A manifest is written when all is complete, before the first file gets its name. A film
-has one of its own, `.NAME.mp4.resume.json`, with the state of the film that it replaces: while that
-one is there, the overwriting was interrupted, and files beside it may belong to either. Pictures in
-a folder share a `Journal`. What has no manifest was not made by us, and is never replaced unasked.
+has one of its own, `.NAME.mp4.resume.json`; pictures in a folder share a `Journal`. What has no
+manifest was not made by us, and is never replaced unasked.
 """
 
 import hashlib
@@ -52,19 +51,11 @@ def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any])
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was made, from what: a fingerprint, and states of files, see `state_of`.
-
-    `replaces` is the state of an older film of that name that is overwritten; "" if there is none.
-    """
+class Manifest(msgspec.Struct, frozen=True):
+    """What was made, from what: a fingerprint, and states of files, see `state_of`."""
 
     fingerprint: str
     states: dict[str, str]
-    replaces: str = ""
-
-    def is_interrupted(self, film: str) -> bool:
-        """Whether a film of this state is still the one that a killed run was to overwrite."""
-        return film != "" and film == self.replaces != self.states.get("film")
 
     def changed(self, states: Mapping[str, str]) -> list[str]:
         """Which files of these states were not made, are gone, or have changed since."""

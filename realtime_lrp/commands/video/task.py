@@ -10,7 +10,7 @@ from typing import Any
 from realtime_lrp.commands.video.recoding import Report
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.errors import Error, OutputError
+from realtime_lrp.errors import Error
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import check_companions, companions_of
 from realtime_lrp.results.resume import (
@@ -179,23 +179,14 @@ class Task(Film):
             self.replace_companions |= manifest is not None and manifest.owns(states)
             return
         same = manifest is not None and manifest.fingerprint == self.fingerprint
-        interrupted = manifest is not None and manifest.is_interrupted(film)
-        if self.replace and (interrupted or not same):
+        if self.replace and not same:
             return
-        if interrupted and not same:
-            raise OutputError(
-                f"An --overwrite of {self.shown!r} was interrupted; files beside it may be "
-                "of either run. Add --overwrite to make it with these settings, or resume with "
-                "those of the interrupted run."
-            )
-        if not self.replace and not interrupted:
+        if not self.replace:
             refuse_unknown(self.shown, manifest, self.fingerprint, {"film": film})
         changed = manifest.changed(states) if manifest else []
         self.replace = self.replace_companions = True
         self.done = not changed
-        if interrupted:
-            log.warning("%s is made again: an --overwrite of it was interrupted", self.shown)
-        elif changed:
+        if changed:
             names = ", ".join(self.outputs[kind].name for kind in changed)
             log.warning("%s is made again: %s is missing or has changed", self.shown, names)
 
@@ -217,7 +208,7 @@ class Task(Film):
     def note_complete(self, parts: Mapping[str, Path]) -> None:
         states = {kind: state_of(part) for kind, part in parts.items()}
         try:
-            write_manifest(self.target, Manifest(self.fingerprint, states, state_of(self.target)))
+            write_manifest(self.target, Manifest(self.fingerprint, states))
         except Error as error:
             log.warning("--resume will not recognise %s: %s", self.target, error)
 

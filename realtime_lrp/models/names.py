@@ -8,10 +8,9 @@ Keep this file light: it must not import TensorFlow before a network is loaded.
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -110,7 +109,7 @@ class FileVersion(NamedTuple):
 Files = Mapping[str, FileVersion]
 """"model", "weights" or "labels" -> the file."""
 
-_hashes: dict[FileVersion, Future[str]] = {}
+_hashing = threading.Lock()
 
 
 def network_files(config: Config) -> Files:
@@ -123,11 +122,8 @@ def network_files(config: Config) -> Files:
 
 
 def begin_hashing(files: Files) -> None:
-    """Begins to hash files, each in a thread, so that `hashes` need not wait later."""
-    for file in files.values():
-        if file not in _hashes:
-            _hashes[file] = Future()
-            threading.Thread(target=_hash, args=(file, _hashes[file]), daemon=True).start()
+    """Begins to hash files in a thread, so that `hashes` need not wait later."""
+    threading.Thread(target=hashes, args=(files,), daemon=True).start()
 
 
 def hashes(files: Files) -> dict[str, str]:
@@ -135,20 +131,17 @@ def hashes(files: Files) -> dict[str, str]:
 
     Files that have changed before they were hashed, or are gone, are left out.
     """
-    begin_hashing(files)
     found = {}
     for kind, file in files.items():
-        with suppress(OSError):
-            found[kind] = _hashes[file].result()
+        with _hashing, suppress(OSError):
+            found[kind] = _sha256(file)
     return found
 
 
-def _hash(file: FileVersion, hashed: Future[str]) -> None:
-    try:
-        with file.path.open("rb") as opened:
-            digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        if FileVersion.of(file.path) != file:
-            raise OSError("the file has changed")
-        hashed.set_result(digest)
-    except OSError as error:
-        hashed.set_exception(error)
+@cache
+def _sha256(file: FileVersion) -> str:
+    with file.path.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    if FileVersion.of(file.path) != file:
+        raise OSError("the file has changed")
+    return digest

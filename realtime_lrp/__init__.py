@@ -17,36 +17,38 @@ os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", "2")
 os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 
-if TYPE_CHECKING:
-    from realtime_lrp.engine.pictures import fit, overlay
-    from realtime_lrp.errors import Error
-    from realtime_lrp.models.network import Network
-    from realtime_lrp.models.networks import load_network
-    from realtime_lrp.relevance.concepts.concepts import Concepts
-    from realtime_lrp.relevance.explainer import Explainer
-    from realtime_lrp.relevance.explanation import Answer, Explanation
-    from realtime_lrp.relevance.maps.account import Account
-    from realtime_lrp.relevance.maps.layer_views import LayerRecord
-    from realtime_lrp.relevance.maps.methods import METHODS
-    from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
-    from realtime_lrp.relevance.rules.rules import (
-        RULES,
-        AlphaBeta,
-        Epsilon,
-        Flat,
-        Gamma,
-        Rule,
-        WSquare,
-        ZBox,
-        ZPlus,
-        ZPlusInput,
-        rule_named,
-    )
+if TYPE_CHECKING:  # the names of `_WHERE` again, as type checkers run nothing
+    from realtime_lrp.engine.pictures import fit as fit
+    from realtime_lrp.engine.pictures import overlay as overlay
+    from realtime_lrp.errors import Error as Error
+    from realtime_lrp.models.network import Network as Network
+    from realtime_lrp.models.networks import load_network as load_network
+    from realtime_lrp.relevance.concepts.concepts import Concepts as Concepts
+    from realtime_lrp.relevance.explainer import Explainer as Explainer
+    from realtime_lrp.relevance.explanation import Answer as Answer
+    from realtime_lrp.relevance.explanation import Explanation as Explanation
+    from realtime_lrp.relevance.maps.account import Account as Account
+    from realtime_lrp.relevance.maps.layer_views import LayerRecord as LayerRecord
+    from realtime_lrp.relevance.maps.methods import METHODS as METHODS
+    from realtime_lrp.relevance.rules.composites import COMPOSITES as COMPOSITES
+    from realtime_lrp.relevance.rules.composites import Composite as Composite
+    from realtime_lrp.relevance.rules.rules import RULES as RULES
+    from realtime_lrp.relevance.rules.rules import AlphaBeta as AlphaBeta
+    from realtime_lrp.relevance.rules.rules import Epsilon as Epsilon
+    from realtime_lrp.relevance.rules.rules import Flat as Flat
+    from realtime_lrp.relevance.rules.rules import Gamma as Gamma
+    from realtime_lrp.relevance.rules.rules import Rule as Rule
+    from realtime_lrp.relevance.rules.rules import WSquare as WSquare
+    from realtime_lrp.relevance.rules.rules import ZBox as ZBox
+    from realtime_lrp.relevance.rules.rules import ZPlus as ZPlus
+    from realtime_lrp.relevance.rules.rules import ZPlusInput as ZPlusInput
+    from realtime_lrp.relevance.rules.rules import rule_named as rule_named
     from realtime_lrp.system.program import __version__ as __version__
-    from realtime_lrp.video.region import Region
-    from realtime_lrp.video.source import Source
-    from realtime_lrp.video.sources import open_source
-    from realtime_lrp.view.look import COLORMAPS, Colormap
+    from realtime_lrp.video.region import Region as Region
+    from realtime_lrp.video.source import Source as Source
+    from realtime_lrp.video.sources import open_source as open_source
+    from realtime_lrp.view.look import COLORMAPS as COLORMAPS
+    from realtime_lrp.view.look import Colormap as Colormap
 
 _WHERE = {
     "realtime_lrp.errors": ("Error",),
@@ -73,38 +75,7 @@ _WHERE = {
 _MODULE = {name: module for module, names in _WHERE.items() for name in names}
 _ROOMS_WITH_TENSORFLOW = ("realtime_lrp.engine", "realtime_lrp.models", "realtime_lrp.relevance")
 
-__all__ = [
-    "COLORMAPS",
-    "COMPOSITES",
-    "METHODS",
-    "RULES",
-    "Account",
-    "AlphaBeta",
-    "Answer",
-    "Colormap",
-    "Composite",
-    "Concepts",
-    "Epsilon",
-    "Error",
-    "Explainer",
-    "Explanation",
-    "Flat",
-    "Gamma",
-    "LayerRecord",
-    "Network",
-    "Region",
-    "Rule",
-    "Source",
-    "WSquare",
-    "ZBox",
-    "ZPlus",
-    "ZPlusInput",
-    "fit",
-    "load_network",
-    "open_source",
-    "overlay",
-    "rule_named",
-]
+__all__ = sorted({*_MODULE} - {"__version__"})
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 

@@ -103,10 +103,7 @@ def _chunks_fit(data: np.ndarray) -> bool:
 
 
 def write_picture(
-    path: Path,
-    picture: np.ndarray,
-    overwrite: bool = False,
-    description: str = "",
+    path: Path, picture: np.ndarray, overwrite: bool = False, description: str = ""
 ) -> None:
     """Writes a picture uint8 [H, W, 3] RGB in the format of the file's ending.
 

@@ -12,16 +12,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box, moved
-from realtime_lrp.view.hud import (
-    BAR,
-    DIM,
-    STEP,
-    WARNING,
-    Bar,
-    draw_parts,
-    line,
-    strip,
-)
+from realtime_lrp.view.hud import BAR, DIM, STEP, WARNING, Bar, draw_parts, line, strip
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import lay_over, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width, wrapped

@@ -195,12 +195,7 @@ class SplitScene:
         boxes = boxes_of(size, shape, len(self.scenes), text_size)
         scenes = (
             replace(
-                scene,
-                size=(y1 - y0, x1 - x0),
-                left=(),
-                right=(),
-                with_figures=False,
-                titled=False,
+                scene, size=(y1 - y0, x1 - x0), left=(), right=(), with_figures=False, titled=False
             )
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
         )

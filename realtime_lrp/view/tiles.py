@@ -116,11 +116,7 @@ def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 4) -> np.ndarra
 
 
 def lay_out(
-    picture: np.ndarray,
-    overlay: Overlay,
-    line: str,
-    layout: str,
-    outlines: Sequence[Outline] = (),
+    picture: np.ndarray, overlay: Overlay, line: str, layout: str, outlines: Sequence[Outline] = ()
 ) -> np.ndarray:
     """A picture with its map and the line that names its best label: uint8 [H, W or 2 W, 3] RGB.
 

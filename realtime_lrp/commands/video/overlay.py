@@ -98,11 +98,7 @@ def overlay_file(
 
 
 def _explain(
-    engine: Engine,
-    recoding: Recoding,
-    stats: Stats,
-    records: "Records",
-    progress: Progress | None,
+    engine: Engine, recoding: Recoding, stats: Stats, records: "Records", progress: Progress | None
 ) -> None:
     """Explains what the child process decodes, while that draws and encodes.
 

@@ -29,13 +29,7 @@ from realtime_lrp.realtime.viewer.pointing import (
     paint_on_canvas,
     seek,
 )
-from realtime_lrp.realtime.viewer.state import (
-    NOTICE_S,
-    WARNING_S,
-    Notice,
-    ViewerState,
-    first_state,
-)
+from realtime_lrp.realtime.viewer.state import NOTICE_S, WARNING_S, Notice, ViewerState, first_state
 from realtime_lrp.view import keys
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS

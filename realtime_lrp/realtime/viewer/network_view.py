@@ -187,10 +187,7 @@ class NetworkView:
         self.columns = Columns(tuple(left), tuple(right), legends)
 
     def _answer_blocks(
-        self,
-        state: ViewerState,
-        explained: ExplainedFrame,
-        legend: Legend | None = None,
+        self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None = None
     ) -> list[Block]:
         """The answer and what explains it; with the legend of a map that stands alone."""
         shown, blocks = state.shown_figures, list[Block]()

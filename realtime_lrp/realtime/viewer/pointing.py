@@ -70,11 +70,7 @@ def paint_on_canvas(
 
 
 def click_on_picture(
-    state: ViewerState,
-    at: tuple[int, int],
-    paints: bool,
-    now: float,
-    pictures: tuple[Box, ...],
+    state: ViewerState, at: tuple[int, int], paints: bool, now: float, pictures: tuple[Box, ...]
 ) -> ViewerState:
     """Shows the box that was clicked on alone, or all boxes again; beside boxes it may paint."""
     number = _box_at(state, at, pictures)

@@ -12,7 +12,7 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius
-from realtime_lrp.realtime.viewer.state import CONTROLS_S, LoopFiles, SeekTo, first_state
+from realtime_lrp.realtime.viewer.state import CONTROLS_S, first_state
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import arrange_controls
 from realtime_lrp.view.hud import figure_size
@@ -155,20 +155,20 @@ def test_a_click_or_drag_on_the_bar_seeks():
     y = (y0 + y1) // 2
     half = x0 + (x1 - 1 - x0) // 2
     state = mouse(state, (10.0, half, y, ""), (10.5, half, y, "left"))
-    assert state.commands == (SeekTo(pytest.approx(4.0, abs=0.01)),)
+    assert state.orders == (("seek", pytest.approx(4.0, abs=0.01)),)
     assert state.timeline.position == pytest.approx(4.0, abs=0.01)
     state = mouse(state, (10.6, x1 + 200, y - 300, "left"), (10.7, 0, y, "left"))
-    assert [command.position for command in state.commands[1:]] == [8.0, 0.0]
+    assert [value for _, value in state.orders[1:]] == [8.0, 0.0]
     assert state.mask is None and state.controls(20.0), "shown while it is held"
     state = mouse(state, (10.8, 0, y, ""), (10.9, half, y, ""))
-    assert len(state.commands) == 3 and not state.stepping
+    assert len(state.orders) == 3 and not state.stepping
 
 
 def test_a_frozen_film_shows_the_pictures_that_are_sought():
     """Each that comes, until the film goes on."""
     frozen = handle(started(FILM), events.KeyPressed("space", time=5.0))
     state = clicked(frozen, "bar")
-    assert state.stepping and isinstance(state.commands[-1], SeekTo)
+    assert state.stepping and state.orders[-1].what == "seek"
     for number in (8, 9):
         state = handle(state, events.FrameStepped(Item(PICTURE, number, 2.0)))
         assert state.frozen.number == number and state.stepping
@@ -179,11 +179,11 @@ def test_a_frozen_film_shows_the_pictures_that_are_sought():
 def test_the_loop_is_turned_off_and_on():
     """By its mark and by typing; a camera has none."""
     state = clicked(started(FILM), "loop")
-    assert state.commands == (LoopFiles(False),) and not state.timeline.loops
+    assert state.orders == (("loop", False),) and not state.timeline.loops
     again = handle(state, events.ActionChosen("loop", time=20.0))
-    assert again.commands[1:] == (LoopFiles(True),) and again.timeline.loops
+    assert again.orders[1:] == (("loop", True),) and again.timeline.loops
     camera = handle(started(), events.ActionChosen("loop", time=20.0))
-    assert camera.commands == () and camera.notice.text == "this source does not begin again"
+    assert camera.orders == () and camera.notice.text == "this source does not begin again"
 
 
 def test_recordings_and_snapshots_have_neither_buttons_nor_outline():

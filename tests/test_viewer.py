@@ -109,7 +109,7 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
     viewer.press("space")
     viewer.view.step()
     assert viewer.view.frame.number == 5 and viewer.request.frame is None
-    assert viewer.told == [("pause", True), ("step",), ("pause", False)]
+    assert viewer.told == [("pause", True), ("step", 0), ("pause", False)]
     viewer.view.finish()
     assert (viewer.stats.frames_captured, viewer.stats.frames_shown) == (5, 3)
     assert viewer.stats.frames_dropped == 2

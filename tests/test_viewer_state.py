@@ -18,7 +18,7 @@ from realtime_lrp.realtime.viewer.lecture import INCLUDED, load_lecture, with_ne
 from realtime_lrp.realtime.viewer.state import (
     END_S,
     NOTICE_S,
-    Command,
+    Order,
     ViewerState,
     first_state,
 )
@@ -115,13 +115,13 @@ def described(state):
         "covered": request.mask is not None and tuple(np.argwhere(state.mask).mean(0).round()),
         "menu": listed and (listed.typed, chosen),
         "shown": state.shown and state.shown.number,
-        "commands": [command.name for command in state.commands],
+        "orders": list(state.orders),
         "answer": state.answer and tuple(state.answer.scores),
     }
     facts |= {field.name: getattr(request.choice, field.name) for field in fields(request.choice)}
     facts |= {field.name: getattr(state.look, field.name) for field in fields(state.look)}
     rest = {field.name for field in fields(ViewerState)} - {
-        "config", "request", "look", "menu", "notice", "shown", "commands",
+        "config", "request", "look", "menu", "notice", "shown", "orders",
         "answer",
     }  # fmt: skip
     return facts | {name: getattr(state, name) for name in rest}
@@ -133,9 +133,11 @@ def changes(before, after):
     return {name: value for name, value in second.items() if value != first[name]}
 
 
-HELD = {"frame": 7, "list_froze": True, "commands": ["PAUSE"]}
+PAUSE, GO_ON, STEP = ("pause", True), ("pause", False), ("step", 0)
+SNAPSHOT, FULL_SCREEN = ("snapshot", 0), ("full_screen", 0)
+HELD = {"frame": 7, "list_froze": True, "orders": [PAUSE]}
 """What the first list does to the picture."""
-GOES_ON = {"frame": None, "list_froze": False, "commands": ["PAUSE", "RESUME"]}
+GOES_ON = {"frame": None, "list_froze": False, "orders": [PAUSE, GO_ON]}
 """And what closing it does."""
 ALSO = ("guided_backprop", "grad_cam")
 VERSUS = {"target": "0 - 1", "before_versus": 0, "contrast": True}
@@ -189,14 +191,14 @@ KEYS = [
     ("", "mirror", {"mirror": True}),
     ("paint", "mirror", {"mirror": True, "covered": (30, 109)}),
     # The picture
-    ("", "space", {"frame": 7, "commands": ["PAUSE"]}),
-    ("space", "space", {"frame": None, "commands": ["PAUSE", "RESUME"]}),
-    ("", "step", {"frame": 7, "stepping": True, "commands": ["PAUSE", "STEP"]}),
-    ("space", "step", {"stepping": True, "commands": ["PAUSE", "STEP"]}),
-    ("step", "space", {"frame": None, "stepping": False, "commands": ["PAUSE", "STEP", "RESUME"]}),
-    ("", "next_source", {"commands": ["NEXT_SOURCE"]}),
-    ("", "next_file", {"commands": ["NEXT_FILE"]}),
-    ("", "previous_file", {"commands": ["PREVIOUS_FILE"]}),
+    ("", "space", {"frame": 7, "orders": [PAUSE]}),
+    ("space", "space", {"frame": None, "orders": [PAUSE, GO_ON]}),
+    ("", "step", {"frame": 7, "stepping": True, "orders": [PAUSE, STEP]}),
+    ("space", "step", {"stepping": True, "orders": [PAUSE, STEP]}),
+    ("step", "space", {"frame": None, "stepping": False, "orders": [PAUSE, STEP, GO_ON]}),
+    ("", "next_source", {"orders": [("next_source", 0)]}),
+    ("", "next_file", {"orders": [("skip", 1)]}),
+    ("", "previous_file", {"orders": [("skip", -1)]}),
     ("", "paint", {"covered": (30, 50)}),
     ("", "larger_brush", {"brush": 0.06 * 1.3}),
     ("larger_brush", "smaller_brush", {"brush": 0.06 * 1.3 / 1.3}),
@@ -206,11 +208,11 @@ KEYS = [
     ("Right Down", "Up", {"method": "guided_backprop"}),
     ("next_method", "Page_Up", {"method": "lrp"}),
     # The window
-    ("", "s", {"commands": ["SNAPSHOT"]}),
-    ("s", "r", {"commands": ["SNAPSHOT", "RECORD"]}),
-    ("", "f", {"full_screen": True, "commands": ["FULL_SCREEN"]}),
-    ("f", "F11", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
-    ("f", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("", "s", {"orders": [SNAPSHOT]}),
+    ("s", "r", {"orders": [SNAPSHOT, ("record", 0)]}),
+    ("", "f", {"full_screen": True, "orders": [FULL_SCREEN]}),
+    ("f", "F11", {"full_screen": False, "orders": [FULL_SCREEN, FULL_SCREEN]}),
+    ("f", "Escape", {"full_screen": False, "orders": [FULL_SCREEN, FULL_SCREEN]}),
     ("", "answer", {"figures": frozenset()}),
     ("answer", "rates", {"figures": {"rates"}}),
     ("", "setting", {"figures": {"answer", "setting"}}),
@@ -229,7 +231,7 @@ KEYS = [
     ("", "Escape", {"end_until": 5.0 + END_S}),
     ("Escape", "q", {"ended": True}),
     ("Escape", "next_opacity", {"opacity": 0.9, "end_until": 0.0}),
-    ("Escape f", "Escape", {"full_screen": False, "commands": ["FULL_SCREEN", "FULL_SCREEN"]}),
+    ("Escape f", "Escape", {"full_screen": False, "orders": [FULL_SCREEN, FULL_SCREEN]}),
     ("", "F7", {}),
 ]
 """Keys before, a key, and all that it changes."""
@@ -368,9 +370,9 @@ def test_anything_between_two_presses_of_esc_makes_the_second_a_first_one(betwee
 def test_a_clicker_goes_through_files_where_the_settings_say_so():
     """Page Down and the arrows to the right and down go forwards."""
     state = pressed(started("live.clicker=files"), "Page_Down Right Down")
-    assert [command.name for command in state.commands] == ["NEXT_FILE"] * 3
+    assert list(state.orders) == [("skip", 1)] * 3
     state = pressed(state, "Page_Up Left Up")
-    assert [command.name for command in state.commands[3:]] == ["PREVIOUS_FILE"] * 3
+    assert list(state.orders[3:]) == [("skip", -1)] * 3
     assert state.request.choice.method == "lrp"
 
 
@@ -479,7 +481,7 @@ def test_a_state_is_never_changed_in_place():
     pressed(state, "paint mirror larger_brush BackSpace space l s Return h q")
     assert described(state) == before
     np.testing.assert_array_equal(state.mask, mask)
-    assert all(isinstance(command, Command) for command in state.commands)
+    assert all(isinstance(order, Order) for order in state.orders)
 
 
 def at_step(number, **options):

@@ -80,7 +80,7 @@ class Viewer:
     Attributes:
       shown: every canvas.
       maps: where maps are put.
-      told: what the capture was told: ("pause", True), ("step",), ("skip", 1).
+      told: what the capture was told: ("pause", True), ("step", 0), ("skip", 1).
     """
 
     def __init__(self, size=None, figures=False, average=None, also=(), **options):
@@ -124,8 +124,8 @@ class Viewer:
         for key in keys:
             mouse = isinstance(key, Mouse)
             event = MouseMoved(key.x, key.y, key.button) if mouse else event_named(key)
-            for command in self.view.send(event):
-                self.loop.perform(command)
+            for order in self.view.send(event):
+                self.loop.perform(order)
 
     def state_target(self, target):
         """Another target is chosen and drawn."""

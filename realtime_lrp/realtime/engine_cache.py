@@ -150,7 +150,13 @@ class EngineCache:
             machine.free_cycles()  # of what is kept no more, and of the preparation
 
     def _prepare(self, choice: EngineChoice) -> None:
-        engine, problem = self._try(choice)
+        engine, problem = None, ""
+        try:
+            engine = self._build(choice)
+        except Exception as error:
+            problem = first_line(error)
+            if not isinstance(error, Error):
+                log.error("preparing %s failed: %s", choice, problem)
         with self._changed:
             if engine:
                 self._keep(self._named(choice), engine)
@@ -158,16 +164,6 @@ class EngineCache:
                 self._wanted = None
                 self._impossible = None if engine else choice
                 self._refused = (choice, problem) if problem else None
-
-    def _try(self, choice: EngineChoice) -> tuple[Engine | None, str]:
-        """The engine of a choice, or the problem."""
-        try:
-            return self._build(choice), ""
-        except Error as error:
-            return None, first_line(error)
-        except Exception as error:
-            log.error("preparing %s failed: %s", choice, first_line(error))
-            return None, first_line(error)
 
     def _build(self, choice: EngineChoice) -> Engine:
         config = choice.config(self._config)

@@ -291,7 +291,6 @@ class RelevanceThread:
                 self._stop.wait(min(others * seconds, REST_S))
 
     def _done(self) -> bool:
-        """Whether the oldest map in flight is computed."""
         return bool(self._in_flight) and self._in_flight[0][0]()
 
     def _asks_otherwise(self, asked: MapRequest, engine: Engine) -> bool:

@@ -332,8 +332,6 @@ class _Reader:
 
 
 class _ToParent(logging.Handler):
-    """Sends log records to the parent."""
-
     def __init__(self, channel: Channel):
         super().__init__()
         self._channel = channel

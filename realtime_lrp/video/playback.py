@@ -177,5 +177,4 @@ def _timed(
 
 
 def _is_animation(file: Path) -> bool:
-    """Whether a file is an animation that can be played as a recording."""
     return file.suffix.lower() in ANIMATIONS and len(read_pages(file, first_only=True)) > 1

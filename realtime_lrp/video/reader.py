@@ -201,7 +201,6 @@ class VideoReader:
         return np.ascontiguousarray(turned) if self._rotation else picture
 
     def _look_at(self, frame: "av.VideoFrame") -> None:
-        """Takes over what the first frame says of itself and of all others."""
         self.colour = colour_of(frame)
         self._size = frame.width, frame.height
         self._rotation = frame.rotation

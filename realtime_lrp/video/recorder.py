@@ -238,7 +238,6 @@ class Recorder:
             log.warning("%s", self.trouble)
 
     def _put_in_place(self) -> None:
-        """Gives the parts their final names, if there is a film."""
         if self._lines:
             self._lines.close()
         if not self.frames:

@@ -106,7 +106,6 @@ class Screen(Source):
         self._grabber.close()
 
     def _area_of(self, number: int) -> dict[str, int]:
-        """Where a screen lies within the pixels of all screens."""
         together, *screens = self._grabber.monitors
         screens = screens or [together]
         if not 1 <= number <= len(screens):

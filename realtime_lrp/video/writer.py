@@ -247,8 +247,6 @@ def _of_container(container: str, time_base: Fraction, live: bool) -> dict[str, 
 
 
 class _Copied:
-    """A stream whose packets are copied."""
-
     def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
         self._container = container
         self._from_zero = container.format.name == "matroska"

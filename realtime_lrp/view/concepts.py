@@ -1,10 +1,9 @@
 """The panel of concepts: for each channel its share, its own map and what it answers to.
 
-`ConceptPanel` is plain data. `place_panel` finds room for it on a canvas of any size, and
-`ConceptArtist` draws it there; the same panel is not drawn twice.
+`ConceptPanel` is plain data, which `ConceptArtist` draws on a canvas of any size; the same panel is
+not drawn twice.
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -83,8 +82,29 @@ class ConceptPanel:
         return f"{self.network or 'What it'} found: {self.title}"
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
-        above = ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
-        return place_panel(size, letters, self.with_pictures, above)
+        """Where there is room for it: at the right, on tall canvases at the bottom."""
+        (rows, columns), above = size, ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
+        header, above_tile = round((HEADER + above) * letters), (NAME + 2 * PAD) * letters
+        if rows > 1.1 * columns:
+            across, shown = (2, SHOWN_UPRIGHT) if self.with_pictures else (ROWS, 0)
+            height = header + ROWS // across * (columns / across / (1 + shown) + above_tile)
+            height = min(round(height), rows * 2 // 5)
+            box, rest = (0, rows - height, columns, rows), (rows - height, columns)
+        else:
+            across, shown = 1, SHOWN * self.with_pictures
+            tile = (rows - header) / ROWS - above_tile
+            width = round(tile * (1 + shown) + 4 * PAD * letters)
+            width = min(max(width, 11 * letters), int(columns * WIDEST))
+            box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
+        x0, y0, x1, y1 = box
+        down = ROWS // across
+        xs = [x0 + (x1 - x0) * n // across for n in range(across + 1)]
+        ys = [y0 + header + (y1 - y0 - header) * n // down for n in range(down + 1)]
+        cells = tuple(
+            (xs[n % across], ys[n // across], xs[n % across + 1], ys[n // across + 1])
+            for n in range(ROWS)
+        )
+        return PanelPlace(rest, box, (x0, y0, x1, y0 + header), cells, shown)
 
 
 @dataclass(frozen=True)
@@ -96,38 +116,6 @@ class PanelPlace:
     header: Box
     rows: tuple[Box, ...]
     shown: int  # how many pictures of the gallery each row has room for
-
-
-@functools.lru_cache(maxsize=8)
-def place_panel(
-    size: tuple[int, int], letters: int, with_pictures: bool = True, above: float = 0.0
-) -> PanelPlace:
-    """Finds room for the panel: at the right, on tall canvases at the bottom.
-
-    `above` is what answer and warning add to the height of its header, in heights of a letter.
-    """
-    rows, columns = size
-    header, above_tile = round((HEADER + above) * letters), (NAME + 2 * PAD) * letters
-    if rows > 1.1 * columns:
-        across, shown = (2, SHOWN_UPRIGHT) if with_pictures else (ROWS, 0)
-        height = header + ROWS // across * (columns / across / (1 + shown) + above_tile)
-        height = min(round(height), rows * 2 // 5)
-        box, rest = (0, rows - height, columns, rows), (rows - height, columns)
-    else:
-        across, shown = 1, SHOWN * with_pictures
-        tile = (rows - header) / ROWS - above_tile
-        width = round(tile * (1 + shown) + 4 * PAD * letters)
-        width = min(max(width, 11 * letters), int(columns * WIDEST))
-        box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
-    x0, y0, x1, y1 = box
-    down = ROWS // across
-    xs = [x0 + (x1 - x0) * n // across for n in range(across + 1)]
-    ys = [y0 + header + (y1 - y0 - header) * n // down for n in range(down + 1)]
-    cells = tuple(
-        (xs[n % across], ys[n // across], xs[n % across + 1], ys[n // across + 1])
-        for n in range(ROWS)
-    )
-    return PanelPlace(rest, box, (x0, y0, x1, y0 + header), cells, shown)
 
 
 class ConceptArtist:
@@ -225,7 +213,6 @@ class ConceptArtist:
                 _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
 
     def _sheet(self, pictures: Sequence[np.ndarray], *how: int) -> np.ndarray:
-        """`_gallery`, drawn once."""
         key = id(pictures), *how
         if key not in self._sheets:
             if len(self._sheets) == KEPT:
@@ -246,7 +233,6 @@ def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) ->
 def _gallery(
     pictures: Sequence[np.ndarray], count: int, side: int, gap: int, ground: int
 ) -> np.ndarray:
-    """The first pictures of a channel side by side."""
     sheet = np.full((side, count * (side + gap) - gap, 3), ground, np.uint8)
     for number, picture in enumerate(pictures[:count]):
         x, how = number * (side + gap), cv2.INTER_AREA

@@ -202,24 +202,15 @@ class ScreenLayout:
 def layout_of(
     size: tuple[int, int], swapped: bool, margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> ScreenLayout:
-    """Where picture and page are."""
-    rows, columns = size
-    if rows > columns:
-        return _tall_layout(size, swapped, margin, shift)
-    edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + shift[0]
-    first, second = (0, 0, edge, rows), (edge, 0, columns, rows)
-    picture, page = (second, first) if swapped else (first, second)
-    x0, y0, x1, y1 = page
-    dx, dy = shift
-    x0, x1 = (x0 + dx, x1) if swapped else (x0, x1 + dx)  # the edge has been shifted already
-    return ScreenLayout(picture, _inset((x0, y0 + dy, x1, y1 + dy), margin))
-
-
-def _tall_layout(
-    size: tuple[int, int], swapped: bool, margin: int, shift: tuple[int, int]
-) -> ScreenLayout:
-    """`layout_of` for a canvas with more rows than columns; buttons are always at its foot."""
+    """Where picture and page are; on a tall screen buttons are always at its foot."""
     (rows, columns), (dx, dy) = size, shift
+    if rows <= columns:
+        edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + dx
+        if swapped:
+            text = _inset((dx, dy, edge, rows + dy), margin)
+            return ScreenLayout((edge, 0, columns, rows), text)
+        text = _inset((edge, dy, columns + dx, rows + dy), margin)
+        return ScreenLayout((0, 0, edge, rows), text)
     if not swapped:
         edge = round(rows * (1 - PAGE_HEIGHT)) + dy
         text = _inset((dx, edge, columns + dx, rows + dy), margin)

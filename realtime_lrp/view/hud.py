@@ -74,7 +74,7 @@ class Bar:
     share: float  # 0 to 1
     before: float | None = None  # an earlier share, 0 to 1, shown as a mark on the bar; or None
     scale: float = 1.0  # how much larger its letters are than those of other figures
-    colour: tuple[int, int, int] = BAR  # RGB
+    colour: Colour = BAR  # RGB
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,6 @@ def draw_bar(canvas: np.ndarray, box: Box, share: float, colour: Colour = BAR) -
     canvas[y0:y1, x0 : x0 + round((x1 - x0) * min(max(share, 0.0), 1.0))] = colour
 
 
-def draw_colours(
-    canvas: np.ndarray, colormap: str | Colormap, x: int, y: int, width: int, height: int
-) -> None:
-    """Draws a colour map from its low end to its high one, in place."""
-    table = colormap_named(colormap).table
-    colours = table[np.linspace(0, len(table) - 1, width).round().astype(int)]
-    part = canvas[y : y + height, x : x + width]
-    part[:] = colours[: part.shape[1]]
-
-
 def percent(share: float) -> str:
     """A share, -1 to 1, in percent; without a sign where it is nearly nothing."""
     if 0 < abs(share) < 0.01:
@@ -188,7 +178,10 @@ def strip(entry: Bar | Legend, size: int) -> Part:
 
     def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
         if isinstance(entry, Legend):
-            draw_colours(canvas, entry.colormap, x, y, width, thickness)
+            table = colormap_named(entry.colormap).table
+            colours = table[np.linspace(0, len(table) - 1, width).round().astype(int)]
+            part = canvas[y : y + thickness, x : x + width]
+            part[:] = colours[: part.shape[1]]
             return
         draw_bar(canvas, (x, y, x + width, y + thickness + 1), entry.share, entry.colour)
         if entry.before is not None:
@@ -222,8 +215,6 @@ def blocks_end(blocks: tuple[Block, ...], area: Box, shape: tuple[int, int], siz
 
 
 class _Letters(NamedTuple):
-    """How large letters are, in pixels."""
-
     size: int
     tall: float  # how much larger those with a scale are on a canvas that is taller than wide
 
@@ -349,8 +340,6 @@ def _lines(text: str, width: int, size: int) -> list[str]:
 
 def draw_notice(canvas: np.ndarray, text: str, area: Box, size: int) -> None:
     """Draws a text at the middle of the lower edge of an area, in place."""
-    if not text:
-        return
     x0, _, x1, y1 = area
     lines, height = _notice_lines(text, x1 - x0, size), notice_height(text, x1 - x0, size)
     size = round(NOTICE_SCALE * size)

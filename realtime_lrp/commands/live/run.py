@@ -1,6 +1,6 @@
 """The live viewer from start to end: connects the parts and runs the render loop.
 
-Each turn makes events of keys and mouse, carries out the commands in the state, lets the view draw,
+Each turn makes events of keys and mouse, carries out the orders in the state, lets the view draw,
 and makes events of what the other parts report.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from realtime_lrp.realtime.viewer.events import (
 )
 from realtime_lrp.realtime.viewer.handle import show_step
 from realtime_lrp.realtime.viewer.lecture import load_lecture, with_networks
-from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, first_state
+from realtime_lrp.realtime.viewer.state import Order, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.system import machine
 from realtime_lrp.system.files import check_output
@@ -45,6 +45,7 @@ from realtime_lrp.system.signals import stop_signals
 from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.pictures import mirrored
+from realtime_lrp.video.source import Action
 from realtime_lrp.video.sources import open_source, opener_of
 from realtime_lrp.view.exhibit import draw_card
 from realtime_lrp.view.window import Mouse, Window, require_display
@@ -165,7 +166,7 @@ def _report(view: View, stats: Path | None) -> None:
 
 
 class Loop:
-    """The render loop: sends events to the state, and carries out the commands in it."""
+    """The render loop: sends events to the state, and carries out the orders in it."""
 
     def __init__(
         self,
@@ -178,7 +179,7 @@ class Loop:
     ):
         self._view, self._saver, self._sources = view, saver, sources
         self._window, self._page, self._teacher = window, page, teacher
-        self._due: list[Command | SeekTo | LoopFiles] = []
+        self._due: list[Order] = []
         self._card: tuple[object, ...] = ()
         self._pace_noted = False
 
@@ -244,7 +245,7 @@ class Loop:
             window.show(canvas)
 
     def handle_events(self, events: Iterable[Event]) -> None:
-        """Sends events to the state, then carries out the commands."""
+        """Sends events to the state, then carries out the orders."""
         view = self._view
         for event in events:
             typed = view.state.menu and isinstance(event, KeyPressed)
@@ -253,21 +254,22 @@ class Loop:
         self._sources.mirror = view.state.mirror
         if view.first.scene:  # nothing can be saved before something is shown
             due, self._due = self._due, []
-            for command in due:
-                self.perform(command)
+            for order in due:
+                self.perform(order)
 
-    def perform(self, command: Command | SeekTo | LoopFiles) -> None:
+    def perform(self, order: Order) -> None:
         view, saver = self._view, self._saver
         try:
-            if self._sources.perform(command, view.capture, view.send):
-                return
-            match command:
-                case Command.SNAPSHOT:
+            match order.what:
+                case "snapshot":
                     view.send(NoticeGiven(saver.snapshot(view)))
-                case Command.RECORD:
+                case "record":
                     view.send(NoticeGiven(saver.toggle_recording(view)))
-                case Command.FULL_SCREEN if self._window:
-                    self._window.fill_screen(view.state.full_screen)
+                case "full_screen":
+                    if self._window:
+                        self._window.fill_screen(view.state.full_screen)
+                case what:
+                    self._sources.perform(what, order.value, view.capture, view.send)
         except Error as error:
             view.send(NoticeGiven(first_line(error)))
 
@@ -322,30 +324,22 @@ class Sources:
         """The picture, mirrored while that is wanted; for the capture thread."""
         return mirrored(picture, self.mirror)
 
-    def perform(self, command: Command | SeekTo | LoopFiles, capture: Capture, send: Send) -> bool:
-        """Carries out a command; False if it is not one for the source."""
+    def perform(
+        self, what: Action | Literal["next_source"], value: float, capture: Capture, send: Send
+    ) -> None:
+        """Goes over to the next source, or controls the present one."""
         source = capture.source
-        match command:
-            case Command.PAUSE | Command.RESUME:
-                source.control("pause", command is Command.PAUSE)
-            case Command.STEP:
-                source.control("step")
-            case Command.NEXT_FILE | Command.PREVIOUS_FILE if source.files < 2:
-                one, none = "there is only one file", "this source has no files to go through"
-                send(NoticeGiven(one if source.files else none))
-            case Command.NEXT_FILE | Command.PREVIOUS_FILE:
-                source.control("skip", 1 if command is Command.NEXT_FILE else -1)
-                send(FileSkipped())
-            case Command.NEXT_SOURCE if len(self._names) < 2:
+        match what:
+            case "next_source" if len(self._names) < 2:
                 send(NoticeGiven("there is one source; name others with live.sources"))
-            case Command.NEXT_SOURCE:
+            case "next_source":
                 self._present = (self._present + 1) % len(self._names)
                 capture.switch(self.opener())
                 send(SourceChanged(f"source: {masked(self._names[self._present])}"))
-            case SeekTo(position):
-                source.control("seek", position)
-            case LoopFiles(on):
-                source.control("loop", on)
+            case "skip" if source.files < 2:
+                one, none = "there is only one file", "this source has no files to go through"
+                send(NoticeGiven(one if source.files else none))
             case _:
-                return False
-        return True
+                source.control(what, value)
+                if what == "skip":
+                    send(FileSkipped())

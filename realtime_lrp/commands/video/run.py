@@ -78,7 +78,6 @@ class Job:
         self._tally.raise_worst()
 
     def _here(self, waiting: deque[Task]) -> Outcomes:
-        """Makes the films in this process, one after the other."""
         from realtime_lrp.commands.video.overlay import Films
 
         films = Films(self._config, self._options)

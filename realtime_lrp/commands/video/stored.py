@@ -186,7 +186,6 @@ def _as_path(source: StoredFile) -> Path:
 
 
 def _local_name(source: Path) -> str:
-    """The name of a recording where a file can have it, else another one."""
     name = source.name
     fits = len(os.fsencode(name)) <= MOST_NAME and name not in ("", ".", "..")
     return name if fits else f"recording{source.suffix[:8]}"

@@ -14,8 +14,6 @@ from realtime_lrp.engine.wording import NOTHING_FOUND, TARGETS, name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
     END_S,
-    Command,
-    LoopFiles,
     ViewerState,
     configured_figures,
 )
@@ -275,16 +273,16 @@ def _mirror(state: ViewerState, now: float) -> ViewerState:
 def _freeze(state: ViewerState, now: float) -> ViewerState:
     if state.frozen:
         state = replace(state, stepping=False, seeking=False)
-        return state.with_request(frame=None).with_command(Command.RESUME)
+        return state.with_request(frame=None).with_order("pause", False)
     if state.shown:
-        return state.with_request(frame=state.shown).with_command(Command.PAUSE)
+        return state.with_request(frame=state.shown).with_order("pause", True)
     return state
 
 
 def _step(state: ViewerState, now: float) -> ViewerState:
     if not state.frozen:
         state = _freeze(state, now)
-    return replace(state, stepping=True).with_command(Command.STEP)
+    return replace(state, stepping=True).with_order("step")
 
 
 def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
@@ -298,13 +296,13 @@ def _loop(state: ViewerState, now: float) -> ViewerState:
         return state.with_notice("this source does not begin again", now)
     timeline = msgspec.structs.replace(timeline, loops=not timeline.loops)
     text = "loop: on" if timeline.loops else "loop: off, the last picture stays"
-    state = replace(state, timeline=timeline).with_command(LoopFiles(timeline.loops))
+    state = replace(state, timeline=timeline).with_order("loop", timeline.loops)
     return state.with_notice(text, now)
 
 
 def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
     if state.config.live.clicker == "files":
-        return state.with_command(Command.NEXT_FILE if by > 0 else Command.PREVIOUS_FILE)
+        return state.with_order("skip", by)
     if state.answer and state.answer.found is not None:
         return _next_box(state, now, by)
     return _next_method(state, now, by)
@@ -334,7 +332,7 @@ def _help(state: ViewerState, now: float) -> ViewerState:
 
 
 def _full_screen(state: ViewerState, now: float) -> ViewerState:
-    return replace(state, full_screen=not state.full_screen).with_command(Command.FULL_SCREEN)
+    return replace(state, full_screen=not state.full_screen).with_order("full_screen")
 
 
 def _escape(state: ViewerState, now: float) -> ViewerState:
@@ -347,14 +345,13 @@ def _escape(state: ViewerState, now: float) -> ViewerState:
 
 
 def _quit(state: ViewerState, now: float) -> ViewerState:
-    """Ends at the second of two quick presses."""
     if now < state.end_until:
         return replace(state, ended=True)
     return replace(state, end_until=now + END_S).with_notice(END_NOTICE, now, END_S)
 
 
-def _command(state: ViewerState, now: float, command: Command) -> ViewerState:
-    return state.with_command(command)
+def _order(state: ViewerState, now: float, what: str, value: float = 0) -> ViewerState:
+    return state.with_order(what, value)
 
 
 ACTIONS: dict[str, Action] = {
@@ -379,17 +376,15 @@ ACTIONS: dict[str, Action] = {
     "mirror": _mirror,
     "freeze": _freeze,
     "step": _step,
-    "next_source": partial(_command, command=Command.NEXT_SOURCE),
-    "next_file": partial(_command, command=Command.NEXT_FILE),
-    "previous_file": partial(_command, command=Command.PREVIOUS_FILE),
+    **{what: partial(_order, what=what) for what in ("next_source", "snapshot", "record")},
+    "next_file": partial(_order, what="skip", value=1),
+    "previous_file": partial(_order, what="skip", value=-1),
     "loop": _loop,
     "clicker_next": partial(_clicker, by=1),
     "clicker_previous": partial(_clicker, by=-1),
     "larger_brush": partial(_change_brush, factor=1.3),
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
     "uncover": lambda state, now: state.with_request(mask=None),
-    "snapshot": partial(_command, command=Command.SNAPSHOT),
-    "record": partial(_command, command=Command.RECORD),
     "answer": partial(_toggle_figure, figure="answer"),
     "rates": partial(_toggle_figure, figure="rates"),
     "setting": partial(_toggle_figure, figure="setting"),

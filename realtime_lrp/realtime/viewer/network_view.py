@@ -319,7 +319,6 @@ def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
 
 
 def _age_rows(rates: Rates) -> list[Row]:
-    """How old the answer is, where that is worth a line."""
     age = rates.map_ms or 0
     text = f"of a picture {age / 1000:.1f} s ago"
     return [Row("old", text, warn=True)] if age >= OLD_ANSWER_MS else []

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.realtime.viewer.actions import ACTIONS, choose_box, follow_channel
-from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, SeekTo, ViewerState
+from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Progress
@@ -205,7 +205,7 @@ def seek(state: ViewerState, share: float, now: float) -> ViewerState:
     frozen = state.frozen is not None
     timeline = msgspec.structs.replace(timeline, position=position)
     state = replace(state, timeline=timeline, stepping=frozen, seeking=frozen)
-    return state.with_command(SeekTo(position))
+    return state.with_order("seek", position)
 
 
 def _position_at(timeline: Timeline, share: float) -> float:

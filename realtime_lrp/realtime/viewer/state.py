@@ -1,8 +1,7 @@
 """What the viewer shows and asks for, as one immutable value. No threads, no clock, no drawing."""
 
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.lecture import Step
 from realtime_lrp.system.geometry import Box
-from realtime_lrp.video.source import Timeline
+from realtime_lrp.video.source import Action, Timeline
 from realtime_lrp.view.controls import Controls, arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import Look
@@ -31,32 +30,11 @@ WARNING_S = 10.0  # seconds for which a warning is shown that the answers may be
 CONTROLS_S = 3.0  # seconds for which buttons are shown after the mouse moved
 
 
-class Command(Enum):
-    """What has to be done outside the state; `SeekTo` and `LoopFiles` are further commands."""
+class Order(NamedTuple):
+    """What has to be done outside the state: by the loop, or as in `Source.control`."""
 
-    PAUSE = auto()
-    RESUME = auto()
-    STEP = auto()
-    NEXT_FILE = auto()
-    PREVIOUS_FILE = auto()
-    NEXT_SOURCE = auto()
-    SNAPSHOT = auto()
-    RECORD = auto()
-    FULL_SCREEN = auto()
-
-
-@dataclass(frozen=True)
-class SeekTo:
-    """Let the source go on from a position of its timeline."""
-
-    position: float
-
-
-@dataclass(frozen=True)
-class LoopFiles:
-    """Whether the source's files begin again at their end."""
-
-    on: bool
+    what: Action | Literal["next_source", "snapshot", "record", "full_screen"]
+    value: float = 0
 
 
 @dataclass(frozen=True)
@@ -147,7 +125,7 @@ class ViewerState:
     before_versus: str | int = "top1"  # the target before one class was set against another
     following: bool = False  # whether the best class takes the place of the first of two
     # what has to be done outside, oldest first
-    commands: tuple[Command | SeekTo | LoopFiles, ...] = ()
+    orders: tuple[Order, ...] = ()
 
     @property
     def frozen(self) -> Item[np.ndarray] | None:
@@ -216,8 +194,8 @@ class ViewerState:
         """The state with a notice that is shown from now on for so many seconds."""
         return replace(self, notice=Notice(text, now + seconds))
 
-    def with_command(self, command: Command | SeekTo | LoopFiles) -> "ViewerState":
-        return replace(self, commands=(*self.commands, command))
+    def with_order(self, *order: Any) -> "ViewerState":
+        return replace(self, orders=(*self.orders, Order(*order)))
 
     def present_config(self) -> Config:
         """The configuration that gives the present view."""

@@ -25,7 +25,7 @@ from realtime_lrp.realtime.viewer.network_view import (
     NetworkView,
 )
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
-from realtime_lrp.realtime.viewer.state import Command, LoopFiles, SeekTo, ViewerState
+from realtime_lrp.realtime.viewer.state import Order, ViewerState
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls
@@ -93,15 +93,15 @@ class View:
         right = (block for one in columns for block in one.right)
         return Columns(tuple(left), tuple(right), columns[0].legends)
 
-    def send(self, event: events.Event) -> tuple[Command | SeekTo | LoopFiles, ...]:
-        """Changes the state; returns the commands that the caller is to carry out."""
+    def send(self, event: events.Event) -> tuple[Order, ...]:
+        """Changes the state; returns the orders that the caller is to carry out."""
         state = handle(self.state, event)
         if isinstance(event, events.MouseMoved) and not state.pointer.holds:
             self._moves += 1
         else:
             self._version += state is not self.state
         self._set(state)
-        return state.commands
+        return state.orders
 
     def step(self) -> np.ndarray | None:
         """Draws again if anything changed; waits up to `POLL_S` for a frame."""
@@ -170,7 +170,7 @@ class View:
                 network.stats.note_engine(engine)
 
     def _set(self, state: ViewerState) -> None:
-        self.state = replace(state, commands=())
+        self.state = replace(state, orders=())
         if self._relevance.request is not state.request:
             self._relevance.request = state.request
 

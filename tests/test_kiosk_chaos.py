@@ -1,7 +1,6 @@
 """The exhibit while things fail: it never ends, never stays dark, and always recovers.
 
-A minute and an hour of faults, both with `-m release`. Prints how long recovery takes, and how
-memory, threads and files develop.
+A minute of faults, with `-m release`. Prints how long recovery takes.
 """
 
 import itertools
@@ -24,12 +23,6 @@ OLDEST_S = 3.0
 RECOVERED_S = 12.0
 """Every fault is over so much later, at most."""
 
-WARM_S = 900.0
-"""In the hour: the memory of the first minutes does not count."""
-
-PART_S = 150.0
-"""The median of each so many seconds counts: what a fault needs for a while is no leak."""
-
 
 class Chaos:
     """Causes one fault after the other and records what happens.
@@ -43,7 +36,6 @@ class Chaos:
     def __init__(self, exhibit, display, rng):
         self.exhibit, self.display, self.rng = exhibit, display, rng
         self.recoveries, self.stopped, self.restarts = defaultdict(list), [], 0
-        self.longest_s = 0.0
         self._pulse = threading.Thread(target=self._note_standstills, daemon=True)
         self._pulse.start()
         self.faults = {
@@ -64,18 +56,9 @@ class Chaos:
                 self.stopped.append((begin, end + 0.5))
 
     def each_once(self):
-        """Each fault in random order, except the two that need 5 s to be noticed."""
+        """Each fault in random order."""
         for name in self.rng.permutation(list(self.faults)):
-            if name not in ("frozen", "dark"):
-                self._one(name)
-
-    def run(self, seconds):
-        """Faults in random order for some seconds; a loss lasts up to 2 s after its card came."""
-        self.longest_s = 2.0
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._one(self.rng.choice(list(self.faults)))
-            time.sleep(self.rng.uniform(1.0, 12.0))
+            self._one(name)
 
     def _one(self, name):
         self.exhibit.camera("somebody" if self.rng.random() < 0.7 else "nobody")
@@ -118,7 +101,6 @@ class Chaos:
             self.exhibit.until(lambda s: s["card"] == "camera")
             told = time.monotonic()
             assert told - begin < OLDEST_S or self.still(begin, told), name
-            time.sleep(self.rng.uniform(0.0, self.longest_s))
         self.exhibit.camera(back)
 
     def _thread(self, name):
@@ -160,20 +142,10 @@ class Chaos:
         assert "Traceback" not in stderr, stderr[-3000:]
 
     def judge(self):
-        """Recovery times, gaps between drawings, and lines of figures."""
+        """How long each recovery took, and the gaps between drawings."""
         moments = [s["now"] for s in self.exhibit.samples]
         gaps = [b - a for a, b in itertools.pairwise(moments) if not self.still(a, b)]
-        times = np.concatenate(list(self.recoveries.values()))
-        p50, p90, p99 = np.percentile(times, [50, 90, 99])
-        figures = [
-            f"{len(times)} faults, recovered after p50 {p50:.1f} s, p90 {p90:.1f} s, p99 {p99:.1f}"
-            f" s, at most {times.max():.1f} s; {self.restarts} restarts of the process",
-            f"longest without a drawing {max(gaps, default=0):.1f} s, oldest picture without a card"
-            f" {max(s['age'] or 0 for s in self.awake if not s['card']):.1f} s",
-        ]
-        for name, took in sorted(self.recoveries.items()):
-            figures.append(f"  {name:12} {len(took):3} times, at most {max(took):.1f} s")
-        return times, gaps, figures
+        return np.concatenate(list(self.recoveries.values())), gaps
 
     def still(self, begin, end):
         """Whether the process was stopped at some time between two moments."""
@@ -201,12 +173,13 @@ def test_a_minute_of_faults(exhibit, display, rng, capsys):
     exhibit.camera("nobody")
     exhibit.until_state("attract")
     exhibit.until(lambda s: s["threads"] <= before["threads"] and s["files"] <= before["files"] + 1)
-    times, gaps, figures = chaos.judge()
+    times, gaps = chaos.judge()
     with capsys.disabled():
-        print("", *figures, sep="\n")
+        for name, took in sorted(chaos.recoveries.items()):
+            print(f"{name}: recovered after {max(took):.1f} s at most")
     chaos.assert_held()
     inside = [took for name, all_ in chaos.recoveries.items() if name != "restart" for took in all_]
-    assert len(times) == len(chaos.faults) - 2 and max(inside) < RECOVERED_S
+    assert len(times) == len(chaos.faults) and max(inside) < RECOVERED_S
     assert chaos.restarts == 2 and max(gaps) < OLDEST_S, "the relevance thread and the supervisor"
     assert_served(exhibit, chaos)
     exhibit.signal(signal.SIGTERM)
@@ -244,46 +217,3 @@ def assert_served(exhibit, chaos):
     assert max(gaps) < OLDEST_S, "one that is late shortens the next gap"
     told = {one.removeprefix("STATUS=") for text in texts for one in text if "STATUS=" in one}
     assert {"attract", "active", "idle", "closed", "card (camera)"} <= told
-
-
-@pytest.mark.release
-@pytest.mark.gui
-def test_an_hour_of_faults(exhibit, display, rng, capsys):
-    """Faults in random order: as in the minute, and memory does not grow.
-
-    Its slope is below 1 MiB an hour, as far as an hour can tell (two standard errors).
-    """
-    chaos = Chaos(exhibit, display, rng)
-    chaos.run(3600)
-    exhibit.camera("nobody")
-    exhibit.until_state("attract")
-    _, gaps, figures = chaos.judge()
-    first = exhibit.samples[0]["now"]
-    late = [s for s in exhibit.samples if s["now"] - first > WARM_S and s["state"] == "attract"]
-    slope, error = slope_of([(s["now"] - first, s["memory"]) for s in late])
-    threads, files = ([np.median([s[what] for s in part]) for part in (late[:500], late[-500:])]
-                      for what in ("threads", "files"))  # fmt: skip
-    concepts = np.mean([s["concept"] for s in exhibit.samples])
-    figures.append(
-        f"a channel's page for {concepts:.1%} of the time; "
-        f"memory {min(s['memory'] for s in late):.0f} to {max(s['memory'] for s in late):.0f} MiB, "
-        f"slope {slope:.2f} +- {error:.2f} MiB/h; "
-        f"threads {threads}, files {files}, first and last 50 s"
-    )
-    with capsys.disabled():
-        print("", *figures, sep="\n")
-    chaos.assert_held()
-    assert concepts > 0.02
-    assert max(gaps) < OLDEST_S and slope - 2 * error < 1.0
-    assert threads[0] == threads[1] and files[0] == files[1]
-
-
-def slope_of(samples):
-    """Slope of the medians of the parts, MiB an hour, and its standard error."""
-    parts = defaultdict(list)
-    for seconds, memory in samples:
-        parts[seconds // PART_S].append(memory)
-    hours = np.array(list(parts)) * PART_S / 3600
-    medians = np.array([np.median(part) for part in parts.values()])
-    (slope, _), covariance = np.polyfit(hours, medians, 1, cov=True)
-    return slope, np.sqrt(covariance[0, 0])

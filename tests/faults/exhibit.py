@@ -34,7 +34,7 @@ class Exhibit:
 
     Attributes:
       samples: what it reported: "now", "state", "card", "age" of the camera's picture, "drawn" ago,
-        whether a "concept" is shown, "threads", "files", "memory" (MiB).
+        "threads", "files".
       notified: the messages to the service manager, with the time of each.
       process: the one that runs.
     """
@@ -194,10 +194,8 @@ def sample_of(kiosk, now):
         "card": kiosk.card,
         "age": now - kiosk._shown.time if live else None,
         "drawn": now - kiosk._drawn_at,
-        "concept": kiosk.page.request is not None,
         "threads": threading.active_count(),
         "files": process.num_fds(),
-        "memory": process.memory_info().rss / 2**20,
     }
 
 

@@ -81,17 +81,12 @@ def rank_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
 
     Arras, Osman and Samek 2022. If more entries equal the K-th largest than are needed, each that
     is needed counts with their share that is on the object.
-
-    Returns:
-      float64 [N], NaN where a mask is empty.
     """
     return np.array([_rank_accuracy(*pair) for pair in zip(_flat(maps), _flat(masks), strict=True)])
 
 
 def _rank_accuracy(entries: np.ndarray, mask: np.ndarray) -> float:
     size = int(mask.sum())
-    if not size:
-        return np.nan
     smallest = np.partition(entries, -size)[-size]
     above, equal = entries > smallest, entries == smallest
     needed = size - above.sum()

@@ -130,6 +130,7 @@ MS: Columns = {
 NAMES = {
     "origin": "baseline", "map": "map", "xla": "map through XLA",
     "forward": "forward pass alone",
+    "one_box": "map of one box", "four_boxes": "maps of four boxes",
 }  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def _maps(rows: Sequence[Row], report: Report) -> list[str]:
         return "" if row["what"] == "forward" else f"{baseline_ms / row['ms']:.1f}"
 
     def passes(row: Row) -> str:
-        if row["what"] not in ("map", "xla"):
+        if row["what"] in ("origin", "forward"):
             return ""
         return f"{row['ms'] / forward[row['precision'], row['batch']]:.2f}"
 

@@ -125,6 +125,11 @@ def time_maps(bench: Bench) -> list[Row]:
         actions: dict[tuple[str, str], Action] = {}
         if batch == 1:
             actions["origin", "float32"] = partial(baseline_explainer, x)
+            if engine.detects:
+                actions |= {
+                    (what, "float32"): partial(engine.explainer.detections, x, top, 0)
+                    for what, top in (("one_box", 1), ("four_boxes", 4))
+                }
         for precision, explainer in explainers.items():
             if quick and batch > 1 and precision != fast:
                 continue

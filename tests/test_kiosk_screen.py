@@ -162,7 +162,7 @@ def map_of(time_s, target="top1", **scores):
     """A map with these scores."""
     labels = list(scores)
     return SimpleNamespace(
-        result=SimpleNamespace(scores=np.array(list(scores.values()), np.float32)),
+        result=SimpleNamespace(found=None, scores=np.array(list(scores.values()), np.float32)),
         frame=SimpleNamespace(time=time_s),
         request=SimpleNamespace(target=target),
         engine=SimpleNamespace(

@@ -12,7 +12,7 @@ import numpy as np
 from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_opener
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart, SmoothedAnswer, knows_nothing
-from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
+from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of, with_captions
 from realtime_lrp.commands.kiosk.screen import (
     Screen,
     ScreenArtist,
@@ -296,13 +296,14 @@ class Kiosk:
         self._window.show(self._artist.draw(size, self.screen, moment.now))
 
     def _ask_network(self) -> None:
-        """Asks for maps of the answer while it is unsure, and for what pages need.
+        """Asks for maps of the answer while it is unsure, and for what pages need; of all boxes.
 
         The best class of each picture, target top1, may then be another one; a sure answer is the
         best class nearly always.
         """
         answer, target = self._answer.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
+        unsure = unsure and not (self.network.engine and self.network.engine.detects)
         requests = (page.request for page in self._pages if page.request)
         self.network.ask(answer.index if answer and unsure else target, next(requests, None))
 
@@ -326,6 +327,8 @@ class Kiosk:
     def _screen(self, moment: Moment) -> Screen:
         explained, lock, words = moment.explained, self._lock, moment.captions["leave"]
         maps = self._scale_maps(explained, self._look)
+        if maps and explained and explained.result.found:
+            maps = with_captions(maps, explained, moment.captions)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and self._shown_source == "clip"
         shown = explained.frame if explained and with_own_map else self._shown

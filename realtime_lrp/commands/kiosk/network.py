@@ -277,6 +277,8 @@ class SmoothedAnswer:
         """Whether a map may be shown with this answer: it does not explain another class."""
         if explained is None or self.answer is None:
             return False
+        if explained.result.found is not None:
+            return True
         target = explained.request.target
         explained_class = np.argmax(explained.result.scores) if target == "top1" else target
         return isinstance(explained_class, str) or int(explained_class) == self.answer.index
@@ -290,6 +292,8 @@ class SmoothedAnswer:
             scores, time_s = explained.result.scores, explained.frame.time
             quick, slow = self._quick.add(scores, time_s), self._slow.add(scores, time_s)
             engine = explained.engine
+            if explained.result.found == ():
+                quick, slow = 0 * quick, 0 * slow
             answer = self._answer(quick, self._sure, True, engine)
             if answer is None and (self._perhaps is not None or not knows_nothing(engine)):
                 least = PERHAPS if self._perhaps is None else self._perhaps

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from realtime_lrp.commands.kiosk.network import Answer
@@ -32,13 +32,15 @@ from realtime_lrp.view.exhibit import (
     Pictures,
     TextBlock,
 )
-from realtime_lrp.view.hud import Bar, Legend
+from realtime_lrp.view.hud import Bar, Legend, percent
 from realtime_lrp.view.look import Look
+from realtime_lrp.view.scene import ExplainedPicture
 from realtime_lrp.view.text import WHITE
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
+NAMED = 4  # of so many boxes of a detector the classes are named
 SHORT_NAME = 12  # names of up to this many letters are set in the largest type
 CAPTION_S = 6.0  # seconds for which each caption is shown
 HINT_S = 12.0  # seconds for which each thing to try is shown
@@ -163,19 +165,26 @@ class AnswerPage(ExhibitPage):
 
     def _answer(self, moment: Moment, answer: Answer) -> list[Element]:
         """The answer, and what the colours of its map mean."""
-        captions = moment.captions
-        size = 2.4 if len(answer.name) <= SHORT_NAME else 1.5
+        captions, name = moment.captions, label(moment.captions, answer.name)
+        found = moment.explained.result.found if moment.explained else None
+        if found and moment.engine:  # several drawings, each in its box
+            named = sorted(found[:NAMED], key=lambda one: one.number)
+            labels = (label(captions, moment.engine.label(one.label)) for one in named)
+            name = ", ".join(dict.fromkeys(labels))
+        size = 2.4 if len(name) <= SHORT_NAME else 1.5
         colour = ACCENT if answer.sure else WHITE
         signed = moment.explained is not None and moment.explained.result.maps[0].signed
         low, high = ("against", "for") if signed else ("little", "much")
+        look = Look.of(self.config.overlay)
+        colours = Legend(look.named(signed), captions[low], captions[high])
+        legend = () if found and look.colormap is None else (Gap(0.3), colours)
         return [
             TextBlock(captions["answer"] if answer.sure else captions["perhaps"], 0.9, SOFT),
-            TextBlock(label(captions, answer.name), size, colour),
+            TextBlock(name, size, colour),
             Bar("", round(answer.share, 2), colour=colour),
             Gap(0.5),
             TextBlock(captions["colours_signed"] if signed else captions["colours"], 0.9),
-            Gap(0.3),
-            Legend(Look.of(self.config.overlay).named(signed), captions[low], captions[high]),
+            *legend,
             Gap(0.6),
         ]
 
@@ -359,6 +368,20 @@ def drawn_page(page: ExhibitPage, moment: Moment, languages: Sequence[Captions])
     privacy = moment.captions["privacy"]["button"]
     buttons = Buttons((*names, "privacy"), (*texts, privacy), chosen)
     return Page(tuple(page.elements(moment)), (buttons,))
+
+
+def with_captions(
+    drawn: ExplainedPicture, explained: ExplainedFrame, captions: Captions
+) -> ExplainedPicture:
+    """A detector's boxes with texts in the language of the captions."""
+    texts = (
+        (f"{label(captions, explained.engine.label(one.label))} {percent(one.score)}",
+         captions["inside"].replace("{share}", percent(one.inside)))
+        for one in explained.result.found or ()
+    )  # fmt: skip
+    pairs = zip(drawn.outlines, texts, strict=True)
+    outlines = tuple(one._replace(above=above, below=below) for one, (above, below) in pairs)
+    return replace(drawn, outlines=outlines)
 
 
 def _known(config: Config) -> str:

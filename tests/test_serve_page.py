@@ -241,7 +241,7 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     pressed(page, "tiled").to_have_count(1)
     until(page, lambda: size(page) == [1280, 720])
     page.keyboard.press("p")
-    page.keyboard.press("h")
+    page.click("#help")
     expect(page.locator("#commands")).to_contain_text("several maps side by side")
     page.keyboard.type("text large")
     expect(page.locator(".key")).to_have_count(1)

@@ -8,7 +8,7 @@ from viewer import COMMANDS, answer, event_named
 
 from realtime_lrp import config
 from realtime_lrp.engine.result import ConceptRequest, FoundBox
-from realtime_lrp.errors import ConfigError
+from realtime_lrp.errors import ConfigError, MissingInputError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
@@ -523,6 +523,9 @@ def test_what_is_wrong_in_a_lecture_is_told_with_its_line(text, line, told, tmp_
     file.write_text(text)
     chosen = config.load(options={"--lecture": str(file)}, command="live").config
     with pytest.raises(ConfigError, match=rf"mine\.yaml:{line}: .*{told}"):
+        load_lecture(chosen)
+    file.unlink()
+    with pytest.raises(MissingInputError, match="expected de or en, or a file"):
         load_lecture(chosen)
 
 

@@ -185,7 +185,9 @@ class ConceptArtist:
         if not round(100 * row.share):  # too small for either
             colour = DIM
         bar = Bar("", abs(row.share), colour=colour)
-        named = [line(row.name, row.figure, letters, WHITE, colour), strip(bar, letters)]
+        told = f"{row.name}  {row.figure}"
+        fits = shrunk(letters, round(0.7 * letters), lambda one: text_width(told, one) <= x1 - x0)
+        named = [line(row.name, row.figure, fits, WHITE, colour), strip(bar, letters)]
         draw_parts(image, named, x0, y0, x1 - x0)
         y = y0 + round(NAME * letters)
         widest = (x1 - x0) / (1 + place.shown)

@@ -103,7 +103,7 @@ class Menu:
         width = min(columns - 2 * size, WIDTH * size)
         x, top = (columns - width) // 2, height_of(self._head(size, count))
         if free[2] - free[0] >= self.least * size and free[3] - free[1] >= rows // 2:
-            x, width = free[0], min(free[2] - free[0], WIDTH * size)
+            x, width = free[0], free[2] - free[0]
         elif width > columns // 2:
             x, width = 0, columns
         fits = max(1, (rows - top - size) // round(STEP * size) - len(self.foot()))

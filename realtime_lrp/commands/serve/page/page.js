@@ -89,7 +89,7 @@ function showFound() {
   if (wanted.length) ranked.sort(([one], [other]) => one - other);
   at("commands").replaceChildren(...ranked.map(([, [keys, meaning, name]]) => made("button", {
     type: "button", className: "key", onclick: () => choose(name),
-  }, [made("kbd", { textContent: keys }), made("span", { textContent: meaning })])));
+  }, [made("span", { textContent: meaning }), made("kbd", { textContent: keys })])));
 }
 
 function rankOf([, meaning, name], wanted) {
@@ -375,7 +375,9 @@ at("help").addEventListener("click", () => {
 });
 at("typed").addEventListener("input", showFound);
 at("typed").addEventListener("keydown", (event) => {
-  if (event.key === "Enter") at("commands").firstChild?.click();
+  if (event.key !== "Enter") return;
+  event.preventDefault(); // else it presses the button that has the focus then
+  at("commands").firstChild?.click();
 });
 at("fill").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();

@@ -382,9 +382,9 @@ def test_a_constant_among_joined_tensors_takes_what_arrives_at_it(rng):
     model = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(tokens)))
     pictures = rng.normal(size=(2, 4, 4, 6)).astype(np.float32)
     explainer = Explainer(model, composite="epsilon", target=1)
-    (flow,) = [one for one in explainer.layer_flows(pictures) if one.kind == "ConcatV2"]
-    assert np.abs(flow.taken_by_biases).min() > 1e-3
-    np.testing.assert_allclose(flow.lost, 0, atol=1e-3)
+    (record,) = [one for one in explainer.layers(pictures) if one.kind == "ConcatV2"]
+    assert np.abs(record.taken_by_biases).min() > 1e-3
+    np.testing.assert_allclose(record.lost, 0, atol=1e-3)
 
 
 def test_a_border_of_a_constant_takes_what_arrives_at_it(rng):
@@ -395,10 +395,10 @@ def test_a_border_of_a_constant_takes_what_arrives_at_it(rng):
                                                     constant_values=v))(x)  # fmt: skip
         model = keras.Model(x, layers.Dense(3)(layers.Flatten()(border)))
         explainer = Explainer(model, composite="epsilon", target=1)
-        flows = explainer.layer_flows(rng.normal(size=(2, 4, 4, 2)).astype(np.float32))
-        (flow,) = [one for one in flows if one.kind in ("Pad", "PadV2")]
-        assert (np.abs(flow.taken_by_biases).min() > 1e-3) == (value > 0)
-        np.testing.assert_allclose(flow.lost, 0, atol=1e-3)
+        records = explainer.layers(rng.normal(size=(2, 4, 4, 2)).astype(np.float32))
+        (record,) = [one for one in records if one.kind in ("Pad", "PadV2")]
+        assert (np.abs(record.taken_by_biases).min() > 1e-3) == (value > 0)
+        np.testing.assert_allclose(record.lost, 0, atol=1e-3)
 
 
 def test_every_operation_has_a_gradient():

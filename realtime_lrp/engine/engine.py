@@ -37,7 +37,8 @@ from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.maps.account import LayerFlow, flood_text
+from realtime_lrp.relevance.maps.account import flood_text
+from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.relevance.maps.plans import composite_for
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
@@ -376,17 +377,17 @@ class Engine:
         return results
 
     def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
-        flows = self.layer_flows(picture, index, result.target)
-        most = max(flows, key=lambda flow: flow.growth[0])
+        layers = self.layers(picture, index, result.target)
+        most = max(layers, key=lambda layer: layer.growth[0])
         grown = result.maps[index].magnitude / result.maps[index].started_magnitude
         advice = self.explainer.flood_advice(most.name, result.target)
         return flood_text(grown, most.name, most.kind, float(most.growth[0]), advice)
 
-    def layer_flows(
+    def layers(
         self, picture: np.ndarray, index: int = 0, target: str | int | None = None
-    ) -> list[LayerFlow]:
-        """`Explainer.layer_flows` of what the network sees of a picture, uint8 [h, w, 3]."""
-        return self.on_device(self.explainer.layer_flows, picture[None], index, target)
+    ) -> list[LayerRecord]:
+        """`Explainer.layers` of what the network sees of a picture, uint8 [h, w, 3]."""
+        return self.on_device(self.explainer.layers, picture[None], target, index)
 
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
         """How the maps are made. Waits for the hashes of the network's files.

@@ -111,8 +111,8 @@ def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 
     started = one.started_magnitude
     if one.kind.difference:
         return Loss(None, one.lost / started if started else 0.0)
-    flows = engine.layer_flows(picture, index, result.target)
-    most = max(flows, key=lambda flow: abs(flow.lost[0]))
+    layers = engine.layers(picture, index, result.target)
+    most = max(layers, key=lambda layer: abs(layer.lost[0]))
     return Loss(most.name, float(most.lost[0]) / started if started else 0.0)
 
 

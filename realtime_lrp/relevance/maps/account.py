@@ -18,23 +18,6 @@ VANISHED = 0.01
 
 
 @dataclass(frozen=True)
-class LayerFlow:
-    """What went through one layer on the way back, for each picture of a batch."""
-
-    name: str  # the layer's name
-    kind: str  # its Keras type
-    arrived: np.ndarray  # float64 [B], the sum of relevance that arrived at its output
-    handed_down: np.ndarray  # the sum that it handed to its inputs
-    taken_by_biases: np.ndarray  # the sum that its biases took
-    growth: np.ndarray  # the sum of magnitudes handed down, divided by the one that arrived
-
-    @property
-    def lost(self) -> np.ndarray:
-        """What neither the inputs nor the biases received."""
-        return self.arrived - self.handed_down - self.taken_by_biases
-
-
-@dataclass(frozen=True)
 class Account:
     """Where the relevance of each picture went: started = reached + biases + lost.
 

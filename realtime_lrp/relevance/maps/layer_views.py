@@ -1,13 +1,13 @@
 """What an explainer tells about layers: what each held, or summed up, during one explanation."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
-from realtime_lrp.relevance.maps.account import LayerFlow, flood_advice
+from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.boxes import DRAWN
 from realtime_lrp.relevance.maps.compiled import (
     Lazy,
@@ -51,8 +51,24 @@ class LayerRecord:
 
     def sums(self) -> np.ndarray:
         """The sum of relevance that the layer hands down to its inputs, float64 [B]."""
-        parts = [part.reshape(len(part), -1) for part in self.handed_down]
-        return np.sum([part.sum(1, dtype=np.float64) for part in parts], axis=0)
+        return _sums(self.handed_down)
+
+    @property
+    def lost(self) -> np.ndarray:
+        """What neither the inputs nor the biases received, float64 [B]."""
+        return _sums([self.arrived]) - self.sums() - self.taken_by_biases
+
+    @property
+    def growth(self) -> np.ndarray:
+        """The sum of magnitudes handed down, divided by the one that arrived, float64 [B]."""
+        handed_down, arrived = (_sums(map(np.abs, a)) for a in (self.handed_down, [self.arrived]))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(arrived > 0, handed_down / arrived, 0.0)
+
+
+def _sums(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """The sum of the entries of several arrays [B, ...] together, float64 [B]."""
+    return np.sum([a.reshape(len(a), -1).sum(1, dtype=np.float64) for a in arrays], axis=0)
 
 
 Handed = dict[tuple[int, int], np.ndarray]
@@ -71,30 +87,6 @@ def _handed_down(parts: Parts) -> Handed:
 
 def _array(tensor: tf.Tensor) -> np.ndarray:
     return tf.cast(tensor, tf.float32).numpy()
-
-
-def _flow(node: Node, parts: Parts, handed: Handed, pictures: int) -> LayerFlow:
-    """What went through a node."""
-    found = [handed.get((node.output, one)) for one in range(len(node.inputs) + 1)]
-    given = [one for one in found[:-1] if one is not None]
-    received = [_array(total(parts[node.output]))] if given else []
-    taken = [one for one in found[-1:] if one is not None]
-    (arrived, magnitude), (handed_down, handed_magnitude), (biases, _) = (
-        _sums(arrays, pictures) for arrays in (received, given, taken)
-    )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        growth = np.where(magnitude > 0, handed_magnitude / magnitude, 0.0)
-    return LayerFlow(node.layer, node.kind, arrived, handed_down, biases, growth)
-
-
-def _sums(arrays: Sequence[np.ndarray], pictures: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sum and magnitude of several arrays together, float64 [B] each."""
-    sums, magnitudes = np.zeros((2, pictures))
-    for array in arrays:
-        flat = array.reshape(pictures, -1)
-        sums += flat.sum(1, dtype=np.float64)
-        magnitudes += np.abs(flat).sum(1, dtype=np.float64)
-    return sums, magnitudes
 
 
 def _record(
@@ -164,14 +156,14 @@ class LayerViews:
                     f"The network {graph.name!r} computes numbers that are not finite for this "
                     f"picture: {where}. Expected finite ones: {advice} and --preprocess."
                 )
-        flows = (
-            flow
+        layers = (
+            record
             for index, plan in enumerate(self._plans)
             if plan.rules
-            for flow in self.layer_flows(x, index, target)
-            if not np.isfinite(flow.growth).all()
+            for record in self.layers(x, target, index)
+            if not np.isfinite(record.growth).all()
         )
-        grown = next(flows, None)
+        grown = next(layers, None)
         where = f" behind the layer {grown.name!r} ({grown.kind})" if grown else ""
         return NotFiniteError(
             f"The relevance of this picture is not finite{where}, although the scores of "
@@ -179,20 +171,23 @@ class LayerViews:
             f"{flood_advice(self._plans[0].options.absorb_bias)}."
         )
 
-    def layers(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> list[LayerRecord]:
+    def layers(
+        self, x: np.ndarray | tf.Tensor, target: Targets | None = None, index: int = 0
+    ) -> list[LayerRecord]:
         """What every layer computed and handed down, from the output to the input.
 
         SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
-        the output does not use are left out. Computed operation by operation, as `layer_flows` is.
-        A compiled function would be quicker from the seventh call on, but the first one would take
-        3.7 s (DeiT-Tiny, 2 cores) and not 0.6 s, in which `live` shows no new map.
+        the output does not use are left out. Computed operation by operation: a compiled function
+        would be quicker from the seventh call on, but the first one would take 3.7 s (DeiT-Tiny, 2
+        cores) and not 0.6 s, in which `live` shows no new map.
 
         Args:
           x: float32 [B, H, W, C], already preprocessed.
           target: as in a call.
+          index: the number of the map: 0 is the own one, followed by those of `also`.
         """
         batch, resolved = self._pairs(self.check_batch(x), target)
-        plan = self._plans[0]
+        plan = self._plans[index]
         shown = self._as_built.forward(batch, joined=False)
         parts = plan.parts(plan.graph.forward(batch), resolved)
         handed = _handed_down(parts)
@@ -213,20 +208,6 @@ class LayerViews:
         the target are as in a call.
         """
         return {record.name: record.sums() for record in self.layers(x, target)}
-
-    def layer_flows(
-        self, x: np.ndarray | tf.Tensor, index: int = 0, target: Targets | None = None
-    ) -> list[LayerFlow]:
-        """Sums of relevance layer by layer, from the output to the input.
-
-        Of a batch x and a target, as in a call, and the map number `index`: 0 is the own one,
-        followed by those of `also`.
-        """
-        batch, resolved = self._pairs(x, target)
-        plan = self._plans[index]
-        parts = plan.parts(plan.graph.forward(batch), resolved)
-        handed, nodes = _handed_down(parts), reversed(plan.graph.nodes)
-        return [_flow(node, parts, handed, len(batch)) for node in nodes]
 
     def compile_for_targets(self, count: int) -> "ExplainTargets":
         """Compiles a function that explains a batch for `count` targets, without additional maps.

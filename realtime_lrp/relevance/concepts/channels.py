@@ -18,21 +18,19 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target
-from realtime_lrp.relevance.network.graph import Back, Node, Part, Parts, total
-from realtime_lrp.relevance.network.steps import Handed, Multiple, Product, Tensors
+from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
+from realtime_lrp.relevance.network.steps import Handed, Multiple, Product
 from realtime_lrp.relevance.rules.rules import taking_several
 
 
 def past_gates(back: Back) -> Back:
     """Hands nothing to the gates of products, instead of zeros."""
 
-    def handed(
-        node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor | Multiple
-    ) -> Handed:
-        parts = back(node, inputs, output, relevance)
-        if not isinstance(node.step, Product):
+    def handed(at: Arrival) -> Handed:
+        parts, step = back(at), at.node.step
+        if not isinstance(step, Product):
             return parts
-        gated = node.step.gated(inputs, output)
+        gated = step.gated(at.inputs, at.output)
         return [part if takes else None for part, takes in zip(parts, gated, strict=True)]
 
     return handed
@@ -47,14 +45,13 @@ def of_copies(back: Back, count: int, sharing: Collection[int]) -> Back:
     def copies(a: tf.Tensor) -> tf.Tensor:
         return tf.tile(a, [count] + [1] * (a.shape.rank - 1))
 
-    def handed(
-        node: Node, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor | Multiple
-    ) -> Handed:
-        if node.output not in sharing or isinstance(relevance, Multiple):
-            return back(node, [copies(a) for a in inputs], copies(output), relevance)
-        several = tf.reshape(relevance, [count, -1, *output.shape[1:]])
-        (received,) = back(node, inputs, output, several)
-        return [tf.reshape(received, [-1, *inputs[0].shape[1:]])]
+    def handed(at: Arrival) -> Handed:
+        if at.node.output not in sharing or isinstance(at.arriving, Multiple):
+            inputs = [copies(a) for a in at.inputs]
+            return back(at._replace(inputs=inputs, output=copies(at.output)))
+        several = tf.reshape(at.arriving, [count, -1, *at.output.shape[1:]])
+        (received,) = back(at._replace(arriving=several))
+        return [tf.reshape(received, [-1, *at.inputs[0].shape[1:]])]
 
     return handed
 

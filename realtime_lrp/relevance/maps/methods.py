@@ -16,15 +16,9 @@ from realtime_lrp.relevance.maps import attention_maps
 from realtime_lrp.relevance.maps.perturbed import noisy, on_path
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
 from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.network.graph import Back, Graph, Node, Parts, total
+from realtime_lrp.relevance.network.graph import Arrival, Back, Graph, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import (
-    Activation,
-    Handed,
-    Multiple,
-    Tensors,
-    relevance_of,
-)
+from realtime_lrp.relevance.network.steps import Activation, Handed
 from realtime_lrp.relevance.rules.composites import EXCITATION, layer_matcher
 from realtime_lrp.relevance.rules.layer_contexts import feature_maps, spatial_maps
 from realtime_lrp.relevance.rules.sharing import Shares
@@ -42,18 +36,14 @@ def _relevance(plan: Plan) -> Back:
         plan.graph, plan.rules, plan.absorbing, plan.options.absorb_bias
     )
 
-    def back(
-        node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
-    ) -> Handed:
-        if node.output in step_rules:
-            handed = step_rules[node.output](node.step, inputs, output, arriving)
-            if handed is not None:
-                return handed
-        relevance = relevance_of(arriving)
-        if node.output in rules:
-            handed = rules[node.output](inputs[0], relevance)
+    def back(at: Arrival) -> Handed:
+        number = at.node.output
+        if number in step_rules and (handed := step_rules[number](at)) is not None:
+            return handed
+        if number in rules:
+            handed = rules[number](at.inputs[0], at.relevance)
             return list(handed) if isinstance(handed, Shares) else [handed]
-        return node.step.relevance(inputs, output, relevance)
+        return at.node.step.relevance(at.inputs, at.output, at.relevance)
 
     return back
 
@@ -61,10 +51,8 @@ def _relevance(plan: Plan) -> Back:
 def _gradient(plan: Plan) -> Back:
     scoring = plan.graph.scoring()
 
-    def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
-        if node.output in scoring:
-            return [gradient]
-        return node.step.gradient(inputs, output, gradient)
+    def back(at: Arrival) -> Handed:
+        return [at.relevance] if at.node.output in scoring else at.gradient(at.relevance)
 
     return back
 
@@ -72,11 +60,7 @@ def _gradient(plan: Plan) -> Back:
 def _to_last_attention(plan: Plan) -> Back:
     """The gradient down to the last layer's attention weights."""
     plain, last = _gradient(plan), plan.needed.weights[-1]
-
-    def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
-        return plain(node, inputs, output, gradient) if node.output > last else []
-
-    return back
+    return lambda at: plain(at) if at.node.output > last else []
 
 
 def _through_relus(masked: bool) -> Callable[[Plan], Back]:
@@ -88,11 +72,11 @@ def _through_relus(masked: bool) -> Callable[[Plan], Back]:
     def make(plan: Plan) -> Back:
         plain = _gradient(plan)
 
-        def back(node: Node, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
-            if node.output not in plan.needed:
-                return plain(node, inputs, output, gradient)
-            positive = tf.nn.relu(gradient)
-            return plain(node, inputs, output, positive) if masked else [positive]
+        def back(at: Arrival) -> Handed:
+            if at.node.output not in plan.needed:
+                return plain(at)
+            positive = tf.nn.relu(at.relevance)
+            return plain(at._replace(arriving=positive)) if masked else [positive]
 
         return back
 

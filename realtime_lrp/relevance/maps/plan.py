@@ -16,9 +16,9 @@ from realtime_lrp.relevance.maps.perturbed import (
     mean_gradients,
 )
 from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Node, Part, Parts
+from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Handed, Multiple, Tensors, relevance_of
+from realtime_lrp.relevance.network.steps import Handed
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
@@ -205,12 +205,10 @@ def _letting_through(keep: float, back: Back) -> Back:
     if keep >= 1:
         return back
 
-    def filtered(
-        node: Node, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
-    ) -> Handed:
-        if isinstance(node.step, Linear):
-            arriving = top_share(relevance_of(arriving), keep)
-        return back(node, inputs, output, arriving)
+    def filtered(at: Arrival) -> Handed:
+        if isinstance(at.node.step, Linear):
+            at = at._replace(arriving=top_share(at.relevance, keep))
+        return back(at)
 
     return filtered
 

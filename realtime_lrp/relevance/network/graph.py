@@ -58,10 +58,30 @@ BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
 
 
-Back = Callable[[Node, Tensors, tf.Tensor, tf.Tensor | Multiple], Handed]
-"""(node, its inputs, its output, what arrives at the output) -> what each input receives; after
-that, where biases take a share, what they took, [B]. None where an input receives nothing. Only a
-function that hands down `Multiple` gets it."""
+class Arrival(NamedTuple):
+    """What arrives at the output of a node, with the tensors of the forward pass.
+
+    It is a gradient or relevance; only a function that hands down `Multiple` gets one.
+    """
+
+    node: Node
+    inputs: Tensors
+    output: tf.Tensor
+    arriving: tf.Tensor | Multiple
+
+    @property
+    def relevance(self) -> tf.Tensor:
+        """What arrives, as a tensor."""
+        return relevance_of(self.arriving)
+
+    def gradient(self, s: tf.Tensor) -> Tensors:
+        """For each input the derivative of the output with respect to it, times s."""
+        return self.node.step.gradient(self.inputs, self.output, s)
+
+
+Back = Callable[[Arrival], Handed]
+"""What arrives at a node -> what each input receives; after that, where biases take a share, what
+they took, [B]. None where an input receives nothing."""
 
 
 class Part(NamedTuple):
@@ -328,7 +348,7 @@ class Graph:
             dtype = tf.float32 if exact else node.dtype
             inputs = [as_type(tensors[n], dtype) for n in node.inputs]
             output = as_type(tensors[node.output], dtype)
-            handed = back(node, inputs, output, _arriving(parts[node.output], dtype))
+            handed = back(Arrival(node, inputs, output, _arriving(parts[node.output], dtype)))
             numbers = (*node.inputs, BIASES)[: len(handed)]
             for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):
                 if part is None:

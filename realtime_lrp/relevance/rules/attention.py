@@ -14,7 +14,7 @@ from typing import cast
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.graph import Arrival, Graph
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.steps import (
@@ -43,43 +43,36 @@ STABILISER = 1e-9
 """Smaller than elsewhere: 1e-6 moves single pixels of a small transformer's map by up to half a
 percent of the largest."""
 
-StepRule = Callable[[Step, Tensors, tf.Tensor, tf.Tensor, bool], Tensors]
-"""(step, its inputs, its output, s, whether constants absorb relevance) -> the s of each input,
-None where it receives nothing; what constants took, [B], may follow."""
+StepRule = Callable[[Arrival, tf.Tensor, bool], Tensors]
+"""(what arrives, s, whether constants absorb relevance) -> the s of each input, None where it
+receives nothing; what constants took, [B], may follow."""
 
-BoundStepRule = Callable[[Step, Tensors, tf.Tensor, tf.Tensor | Multiple], Handed | None]
-"""(step, its inputs, its output, what arrives at it) -> what is handed down, see `Back`; None where
-the rule needs a `Multiple`."""
+BoundStepRule = Callable[[Arrival], Handed | None]
+"""As `Back`; None where the rule needs a `Multiple`."""
 
 
-def along(step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool) -> Tensors:
+def along(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Each term of a sum gets its share: s moves as a gradient does."""
-    return step.gradient(inputs, output, s)
+    return at.gradient(s)
 
 
-def with_remainder(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def with_remainder(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """As `along`; constants among what is joined, such as a class token, take the rest."""
-    parts = step.gradient(inputs, output, s)
-    received = [sum_of_each(a * part) for a, part in zip(inputs, parts, strict=True)]
-    return [*parts, sum_of_each(output * s) - tf.add_n(received)]
+    parts = at.gradient(s)
+    received = [sum_of_each(a * part) for a, part in zip(at.inputs, parts, strict=True)]
+    return [*parts, sum_of_each(at.output * s) - tf.add_n(received)]
 
 
-def through_softmax(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def through_softmax(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """R_in = a * (R - softmax(a) * sum of R) (prop. 3.1); constants take the rest."""
-    total = tf.reduce_sum(output * s, cast(Softmax, step).axis, keepdims=True)
-    part = output * (s - total)
-    return [part, sum_of_each(total) - sum_of_each(inputs[0] * part)]
+    total = tf.reduce_sum(at.output * s, cast(Softmax, at.node.step).axis, keepdims=True)
+    part = at.output * (s - total)
+    return [part, sum_of_each(total) - sum_of_each(at.inputs[0] * part)]
 
 
-def through_function(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def through_function(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Relevance passes unchanged."""
-    return [s * (output / stabilise(inputs[0], STABILISER))]
+    return [s * (at.output / stabilise(at.inputs[0], STABILISER))]
 
 
 def _keeps_zero(step: Step, a: tf.Tensor) -> bool:
@@ -88,44 +81,36 @@ def _keeps_zero(step: Step, a: tf.Tensor) -> bool:
         return not tf.reduce_any(step.forward(tf.zeros([1, *a.shape[1:]])) != 0)
 
 
-def through_weights(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def through_weights(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """The rule epsilon; the bias takes its share."""
-    bias = cast(Linear, step).bias
-    parts = step.gradient(inputs, output, s)
+    bias = cast(Linear, at.node.step).bias
+    parts = at.gradient(s)
     return parts if bias is None else [*parts, taken_by(bias, s)]
 
 
-def halves(step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool) -> Tensors:
+def halves(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Each of two matrices gets half of the relevance of their product (prop. 3.3)."""
-    return cast(MatrixProduct, step).factors(inputs, output, s, frozenset())
+    return cast(MatrixProduct, at.node.step).factors(at.inputs, at.output, s, frozenset())
 
 
-def past_gates(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def past_gates(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Attention weights are constants: the other matrix gets all relevance of the product."""
-    product = cast(MatrixProduct, step)
-    return product.factors(inputs, output, s, product.gate)
+    product = cast(MatrixProduct, at.node.step)
+    return product.factors(at.inputs, at.output, s, product.gate)
 
 
-def with_constant_deviation(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def with_constant_deviation(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """In proportion to the terms of the normalisation, whose deviation is a constant."""
-    norm, exact = cast(Normalisation, step), tf.cast(inputs[0], tf.float32)
-    s, taken = _beside(norm.offset(exact), output, s, absorb)
-    return [tf.cast(norm.gradient_of_sums(exact, s), inputs[0].dtype), *taken]
+    norm, exact = cast(Normalisation, at.node.step), tf.cast(at.inputs[0], tf.float32)
+    s, taken = _beside(norm.offset(exact), at.output, s, absorb)
+    return [tf.cast(norm.gradient_of_sums(exact, s), at.inputs[0].dtype), *taken]
 
 
-def beside_offset(
-    step: Step, inputs: Tensors, output: tf.Tensor, s: tf.Tensor, absorb: bool
-) -> Tensors:
+def beside_offset(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """In proportion to a tensor and the constant that is added to it."""
-    constant = step.forward(tf.zeros_like(inputs[0][:1], tf.float32))
-    s, taken = _beside(constant, output, s, absorb)
-    return [*step.gradient(inputs, output, tf.cast(s, output.dtype)), *taken]
+    constant = at.node.step.forward(tf.zeros_like(at.inputs[0][:1], tf.float32))
+    s, taken = _beside(constant, at.output, s, absorb)
+    return [*at.gradient(tf.cast(s, at.output.dtype)), *taken]
 
 
 def _beside(
@@ -175,23 +160,21 @@ FOLLOWING: Rows = (
 def bound(rule: StepRule, absorb: bool, divides: bool) -> BoundStepRule:
     """A rule of relevance made of one of s; `divides`: also of relevance that is no `Multiple`."""
 
-    def back(
-        step: Step, inputs: Tensors, output: tf.Tensor, arriving: tf.Tensor | Multiple
-    ) -> Handed | None:
-        if isinstance(arriving, Multiple):
-            s = arriving.factor
+    def back(at: Arrival) -> Handed | None:
+        if isinstance(at.arriving, Multiple):
+            s = at.arriving.factor
         elif divides:
-            s = arriving / stabilise(output, STABILISER)
+            s = at.arriving / stabilise(at.output, STABILISER)
         else:
             return None
-        if rule is through_function and not _keeps_zero(step, inputs[0]):
+        if rule is through_function and not _keeps_zero(at.node.step, at.inputs[0]):
             return None
-        handed = rule(step, inputs, output, s, absorb)
+        handed = rule(at, s, absorb)
         parts = [
             None if part is None else Multiple(a * part, part)
-            for a, part in zip(inputs, handed, strict=False)
+            for a, part in zip(at.inputs, handed, strict=False)
         ]
-        return [*parts, *handed[len(inputs) :]]
+        return [*parts, *handed[len(at.inputs) :]]
 
     return back
 

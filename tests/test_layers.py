@@ -12,10 +12,10 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
-from realtime_lrp.relevance.network.pools import GlobalMaxPool
 from realtime_lrp.relevance.network.steps import (
     Add,
     Affine,
+    GlobalMaxPool,
     Identity,
     Permute,
     Product,

@@ -9,7 +9,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UsageError
-from realtime_lrp.relevance.network.pools import (
+from realtime_lrp.relevance.network.steps import (
     AveragePool,
     GlobalAveragePool,
     GlobalMaxPool,

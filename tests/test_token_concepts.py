@@ -8,7 +8,7 @@ from keras import layers, ops
 from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 
 from realtime_lrp import Explainer
-from realtime_lrp.relevance.concepts.concept_layers import ConceptLayers
+from realtime_lrp.relevance.concepts.concepts import ConceptLayers
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.layer_contexts import compute_supports

@@ -13,14 +13,15 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.pools import GlobalPool, Pool
 from realtime_lrp.relevance.network.steps import (
     Activation,
     Affine,
     Deviation,
     Elementwise,
+    GlobalPool,
     Identity,
     Move,
+    Pool,
     Product,
     Softmax,
     Sum,

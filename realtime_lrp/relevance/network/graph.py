@@ -10,17 +10,19 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from realtime_lrp.relevance.network.linear import RECTIFIERS, Linear
-from realtime_lrp.relevance.network.pools import GlobalPool, MaxPool, Pool
 from realtime_lrp.relevance.network.steps import (
     Activation,
     Add,
     Concatenate,
     Elementwise,
+    GlobalPool,
     Handed,
     Identity,
+    MaxPool,
     Mean,
     Multiple,
     Places,
+    Pool,
     Reshape,
     Step,
     Tensors,

@@ -19,7 +19,7 @@ from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import choose_output, without_unused
-from realtime_lrp.relevance.network.pools import GlobalMaxPool, MaxPool
+from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_traced, noise
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row, steps_of

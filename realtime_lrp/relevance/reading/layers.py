@@ -15,7 +15,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.relevance.network import convolutions, pools, steps
+from realtime_lrp.relevance.network import convolutions, steps
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.onednn import PLAIN, Geometry
@@ -236,10 +236,10 @@ LAYERS: dict[type, Translation] = {
     keras.layers.SeparableConv2D: _separable_convolution,
     keras.layers.Conv2DTranspose: _transposed_convolution,
     keras.layers.Dense: _dense,
-    keras.layers.MaxPooling2D: lambda x: [pools.MaxPool(x.pool_size, x.strides, x.padding)],
-    keras.layers.AveragePooling2D: lambda x: [pools.AveragePool(x.pool_size, x.strides, x.padding)],
-    keras.layers.GlobalMaxPooling2D: lambda x: [pools.GlobalMaxPool(), *_flatten_pooled(x)],
-    keras.layers.GlobalAveragePooling2D: lambda x: [pools.GlobalAveragePool(), *_flatten_pooled(x)],
+    keras.layers.MaxPooling2D: lambda x: [steps.MaxPool(x.pool_size, x.strides, x.padding)],
+    keras.layers.AveragePooling2D: lambda x: [steps.AveragePool(x.pool_size, x.strides, x.padding)],
+    keras.layers.GlobalMaxPooling2D: lambda x: [steps.GlobalMaxPool(), *_flatten_pooled(x)],
+    keras.layers.GlobalAveragePooling2D: lambda x: [steps.GlobalAveragePool(), *_flatten_pooled(x)],
     keras.layers.BatchNormalization: _batch_normalisation,
     keras.layers.LayerNormalization: _layer_normalisation,
     keras.layers.GroupNormalization: _group_normalisation,

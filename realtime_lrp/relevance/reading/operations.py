@@ -2,8 +2,7 @@
 
 To add an operation, add a row to `OPERATIONS`. A row is a function (reader, operation) -> values of
 the operation's outputs; most operations belong to one of a few kinds: `elementwise`, `movement`,
-`weighted_sum`. Products with matrices are in `products.py`, convolutions and pools in
-`feature_maps.py`.
+`weighted_sum`. Convolutions and products with matrices are in `products.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,14 +25,15 @@ from realtime_lrp.relevance.network.traced_steps import (
     WeightedSum,
     kept_shape,
 )
-from realtime_lrp.relevance.reading.feature_maps import (
+from realtime_lrp.relevance.reading.products import (
     CHANNELS_FIRST,
-    batch_norm,
+    batch_product,
     convolution,
-    pool,
+    einsum,
+    matrix_product,
+    read_feature_maps,
     transposed_convolution,
 )
-from realtime_lrp.relevance.reading.products import batch_product, einsum, matrix_product
 from realtime_lrp.relevance.reading.reader import (
     Reader,
     Row,
@@ -348,6 +348,25 @@ def padded(reader: Reader, operation: tf.Operation) -> Values:
     if value is None or float(value) == 0 or operation.outputs[0].shape[0] % BATCH:
         return movement(reader, operation)
     return joined(reader, operation)
+
+
+def pool(reader: Reader, operation: tf.Operation) -> Values:
+    """A pool over windows of rows and columns."""
+    window, strides = (operation.get_attr(key)[1:-1] for key in ("ksize", "strides"))
+    kind = steps.AveragePool if operation.type == "AvgPool" else steps.MaxPool
+    step = kind(window, strides, operation.get_attr("padding").decode())
+    return reader.append(operation, [step], [read_feature_maps(reader, operation)])
+
+
+def batch_norm(reader: Reader, operation: tf.Operation) -> Values:
+    """A batch norm with constant statistics."""
+    if operation.get_attr("is_training"):
+        raise CannotReadError("normalises by the pictures of the batch (training)")
+    held = read_feature_maps(reader, operation)
+    scale, offset, mean, variance = (reader.constant(one) for one in operation.inputs[1:])
+    scale = scale * tf.math.rsqrt(variance + operation.get_attr("epsilon"))
+    step = steps.Affine(scale, offset - mean * scale)
+    return [*reader.append(operation, [step], [held]), *[None] * (len(operation.outputs) - 1)]
 
 
 _COMPUTED: dict[str, Row] = {

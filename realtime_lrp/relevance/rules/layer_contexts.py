@@ -9,8 +9,15 @@ from realtime_lrp.errors import UsageError, first_line, nearest
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Dense, Linear
-from realtime_lrp.relevance.network.pools import GlobalPool, Pool
-from realtime_lrp.relevance.network.steps import Identity, Permute, Reshape, Step, ZeroPadding
+from realtime_lrp.relevance.network.steps import (
+    GlobalPool,
+    Identity,
+    Permute,
+    Pool,
+    Reshape,
+    Step,
+    ZeroPadding,
+)
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
 

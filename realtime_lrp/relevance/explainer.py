@@ -217,8 +217,7 @@ class Explainer(ConceptViews):
         lowering = choose_precision(precision, plans, fast, self._resolve(target).contrasts)
         self.precision = lowering.precision
         self.exact_forward = lowering.precision == "float32" or lowering.exact_forward
-        if self.precision != "float32":
-            graph.compute_in(tf.as_dtype(self.precision), lowering.exact, lowering.exact_forward)
+        lowering.apply(graph)
         self._as_built = graph.unfolded(folded)
         for plan in plans:
             plan.back  # noqa: B018  modified weights are made now, not at the first picture

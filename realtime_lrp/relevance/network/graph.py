@@ -49,12 +49,15 @@ class Node:
     dtype: tf.DType = tf.float32
     exact: Step | None = None
 
+    def computing_in(self, dtype: tf.DType, exact_forward: bool) -> "Node":
+        """The node computing in another type, its weights too; or only what it hands down."""
+        step, exact = self.step, self.step if exact_forward else None
+        if isinstance(step, Linear) and dtype != tf.float32:
+            step = step.cast(dtype)
+        return replace(self, step=step, dtype=dtype, exact=exact)
+
 
 _SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add, Places, Mean)
-
-EXACT_POOLS = 2
-"""Up to so many max pools in a row the forward pass is not rounded to bfloat16. Others of several
-nearly equal entries would win, which moves relevance by several pixels."""
 
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
@@ -151,6 +154,11 @@ class Graph:
         """Takes back what was appended since `mark`."""
         vars(self).update(mark)
 
+    @property
+    def with_weights(self) -> list[Node]:
+        """The nodes that have weights."""
+        return [node for node in self.nodes if isinstance(node.step, Linear)]
+
     def producer(self, number: int) -> Node | None:
         """The node that computes a tensor; None for the model's input."""
         return self.nodes[number - 1] if number else None
@@ -167,84 +175,14 @@ class Graph:
         """Replaces the node that computes the same tensor."""
         self.nodes[node.output - 1] = node
 
-    def compute_in(
-        self, dtype: tf.DType, exact: Collection[int] = (), exact_forward: bool = False
-    ) -> None:
-        """Makes layers with weights, and the steps between them, compute in another type.
-
-        Steps before the first and after the last layer with weights stay in float32: the picture's
-        preprocessing, the softmax. So do the layers whose output numbers are `exact`, and an input
-        layer whose output a max pool reads. Rounding would make another of several nearly equal
-        entries win, which moves relevance at full resolution (SqueezeNet, z+: correlation with
-        float32 0.997 rounded, 0.9999 as it is). With `exact_forward` only what is handed down is
-        rounded.
-        """
-        lowered = self._outputs_to_lower() - self._behind_only(set(exact))
-        forward = lowered if exact_forward else lowered & self._sensitive()
-        for number in lowered:
-            node = self.nodes[number - 1]
-            self.replace(_computing_in(dtype, node, number in forward))
-
     def unfolded(self, nodes: Sequence[Node]) -> "Graph":
         """A copy of this graph with the nodes that `canonise` replaced."""
         graph = copy.copy(self)
         graph.nodes = list(self.nodes)
         for node in nodes:
             now = self.nodes[node.output - 1]
-            graph.replace(_computing_in(now.dtype, node, now.exact is not None))
+            graph.replace(node.computing_in(now.dtype, now.exact is not None))
         return graph
-
-    def _outputs_to_lower(self) -> set[int]:
-        """The output numbers of layers with weights and of the steps between them."""
-        with_weights = {node.output for node in self.nodes if isinstance(node.step, Linear)}
-        behind = self.depending_on(with_weights - self._input_layers_before_max_pools())
-        return behind & (with_weights | self.leading_to(with_weights))
-
-    def _behind_only(self, layers: set[int]) -> set[int]:
-        """These layers and steps, and the tensors that come from no others and no products.
-
-        What these hand down stays exact until another layer with weights takes it: near the output
-        both signs cancel, and the small rest would be lost in what is rounded.
-        """
-        found = set(layers)
-        for node in self.nodes:
-            if not node.step.multiplies and found.issuperset(node.inputs):
-                found.add(node.output)
-        return found
-
-    def _sensitive(self) -> set[int]:
-        """The tensors that rounding in the forward pass would change too much.
-
-        Input layers subtract what all pixels have in common: with pixels from 0 to 255, rounded to
-        bfloat16, correlations with float32 fell to 0.6 and below. And what lies up to the first max
-        pools, `EXACT_POOLS` in a row.
-        """
-        pools = {0: 0}  # tensor -> how many max pools lie before it
-        for node in self.nodes:
-            before = max(pools[number] for number in node.inputs)
-            pools[node.output] = before + isinstance(node.step, MaxPool)
-        with_weights = [node for node in self.nodes if isinstance(node.step, Linear)]
-        behind = self.depending_on({node.output for node in with_weights})
-        first = {node.output for node in with_weights if behind.isdisjoint(node.inputs)}
-        early = {
-            node.output
-            for node in self.nodes
-            if isinstance(node.step, MaxPool) and pools[node.output] <= EXACT_POOLS
-        }
-        return first | early | self.leading_to(early)
-
-    def _input_layers_before_max_pools(self) -> set[int]:
-        """The output numbers of input layers that a max pool follows before other weights."""
-        origin: dict[int, set[int]] = {0: {0}}  # tensor -> the layers with weights right before it
-        found: set[int] = set()
-        for node in self.nodes:
-            before = set().union(*(origin[n] for n in node.inputs))
-            if isinstance(node.step, Linear):
-                origin[node.output] = {node.output} if before == {0} else set()
-            else:
-                origin[node.output] = before
-                found |= before if isinstance(node.step, MaxPool) else set()
-        return found - {0}
 
     def forward(
         self, x: tf.Tensor, joined: bool = True, known: Mapping[int, tf.Tensor] | None = None
@@ -295,8 +233,7 @@ class Graph:
 
         Later tensors may not show it: a ReLU turns NaN into 0.
         """
-        outputs = [tensors[node.output] for node in self.nodes if isinstance(node.step, Linear)]
-        outputs = outputs or [tensors[self.output]]
+        outputs = [tensors[node.output] for node in self.with_weights] or [tensors[self.output]]
         sums = [
             tf.reduce_sum(tf.cast(one, tf.float32), range(1, one.shape.rank)) for one in outputs
         ]
@@ -431,14 +368,6 @@ class Graph:
             elif node.output in left:
                 left.update(node.inputs)
         return found
-
-
-def _computing_in(dtype: tf.DType, node: Node, exact_forward: bool) -> Node:
-    """The node computing in another type, its weights too; or only what it hands down."""
-    step, exact = node.step, node.step if exact_forward else None
-    if isinstance(step, Linear) and dtype != tf.float32:
-        step = step.cast(dtype)
-    return replace(node, step=step, dtype=dtype, exact=exact)
 
 
 def total(parts: Sequence[Part]) -> tf.Tensor:

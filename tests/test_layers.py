@@ -9,7 +9,7 @@ from keras import layers, ops
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.maps.methods import METHODS
-from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
 from realtime_lrp.relevance.network.steps import (
@@ -129,9 +129,9 @@ FEATURES = {
 def handed_to_pixels(graph, tensors, begin, method, composite="epsilon", start=None):
     """What a method hands back to the pixels, without shares of biases."""
     contexts = layer_contexts(graph, tensors[0].shape[1:], None)
-    rules = COMPOSITES[composite].rules(graph, contexts)
-    back = Plan(METHODS[method], graph, rules=rules, contexts=contexts).back
-    return total(graph.backward(tensors, begin, back, start)[0]).numpy()
+    without = Options(absorb_bias=False)
+    plan = Plan(METHODS[method], graph, without, COMPOSITES[composite], contexts)
+    return total(graph.backward(tensors, begin, plan.back, start)[0]).numpy()
 
 
 @pytest.mark.parametrize("build", FEATURES.values(), ids=FEATURES)

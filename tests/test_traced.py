@@ -19,6 +19,7 @@ from realtime_lrp.relevance.network.graph import total
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.operations import OPERATIONS
+from realtime_lrp.relevance.rules.composites import Composite, any_layer
 from realtime_lrp.relevance.rules.rules import Epsilon, LayerContext
 
 
@@ -65,16 +66,12 @@ def handed_back(graph, x, begin):
     """The gradient and, by epsilon, the relevance that arrive at the input."""
     tensors = graph.forward(tf.constant(x, tf.float32))
     begin = tf.constant(begin, tf.float32)
-    numbers = [node.output for node in graph.nodes if hasattr(node.step, "kernel")]
-    rules = dict.fromkeys(numbers, Epsilon(1e-9))
-    contexts = dict.fromkeys(numbers, LayerContext())
+    contexts = {node.output: LayerContext() for node in graph.with_weights}
+    epsilon = Composite(((any_layer, Epsilon(1e-9)),))
     arrived = []
     for method in ("gradient", "lrp"):
-        plan = Plan(
-            METHODS[method], graph, rules=rules, absorbing=frozenset(numbers), contexts=contexts
-        )
-        back = plan.back
-        parts = graph.backward(tensors, begin, back)
+        plan = Plan(METHODS[method], graph, composite=epsilon, contexts=contexts)
+        parts = graph.backward(tensors, begin, plan.back)
         arrived.append(total(parts[0]).numpy() if parts[0] else np.zeros_like(x))
     return tensors[graph.output].numpy(), *arrived
 

@@ -21,24 +21,17 @@ from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.detections import Detections, check_detections, detect_function
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
-from realtime_lrp.relevance.export import explainer_provenance, kept_arguments
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
-from realtime_lrp.relevance.maps.compiled import (
-    Explained,
-    Lazy,
-    explain_function,
-    run_in_parts,
-)
+from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function, run_in_parts
 from realtime_lrp.relevance.maps.methods import guided_rectifiers
 from realtime_lrp.relevance.maps.perturbed import baseline_named
-from realtime_lrp.relevance.maps.plan import Options
+from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.plans import (
     advice_on,
     asked_maps,
     composite_for,
     map_names,
-    plan_maps,
     unsuited,
 )
 from realtime_lrp.relevance.maps.precision import choose_precision
@@ -49,7 +42,7 @@ from realtime_lrp.relevance.network.checks import Bound, ColourTransform
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import At, end_at, end_at_best, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.rules.composites import Composite, composite_named
+from realtime_lrp.relevance.rules.composites import Composite, composite_named, with_layers
 from realtime_lrp.relevance.rules.layer_contexts import (
     count_operations,
     feature_maps,
@@ -172,7 +165,7 @@ class Explainer(ConceptViews):
         fast: str = "bfloat16",
         xla: bool = False,
     ) -> None:
-        self._arguments = kept_arguments(locals())  # first: locals are the arguments here
+        self._arguments = export.kept_arguments(locals())  # first: locals are the arguments here
         checks.check_options(precision, pool, start, keep, samples, also)
         options = Options(layers or {}, absorb_bias, keep, guided, samples, start, grad_cam_layer)
         asked = asked_maps(method, also)
@@ -211,7 +204,11 @@ class Explainer(ConceptViews):
         self.stride = pixel_stride(graph)
         if grad_cam_layer is not None:
             graph.kept.add(feature_maps(graph, grad_cam_layer))
-        self._plans = plans = plan_maps(asked, composite, options, graph, contexts, start_of_path)
+        own = with_layers(composite, options.layers, graph)
+        self._plans = plans = [
+            Plan(method, graph, options, other or own, contexts, start_of_path)
+            for method, other in asked
+        ]
         self.set_target(target)
 
         lowering = choose_precision(precision, plans, fast, self._resolve(target).contrasts)
@@ -220,7 +217,7 @@ class Explainer(ConceptViews):
         lowering.apply(graph)
         self._as_built = graph.unfolded(folded)
         for plan in plans:
-            plan.back  # noqa: B018  modified weights are made now, not at the first picture
+            plan.prepare()
         self.rules_by_layer = {
             graph.nodes[number - 1].layer: str(rule) for number, rule in plans[0].rules.items()
         }
@@ -411,7 +408,7 @@ class Explainer(ConceptViews):
 
     def provenance(self) -> Provenance:
         """How its maps are made, without what a network's files say."""
-        return explainer_provenance(
+        return export.explainer_provenance(
             self._graph.name, self._arguments, self.rules_by_layer, self.target, self.precision
         )
 

@@ -4,7 +4,6 @@ They refer to plans only: a compiled method of the explainer itself would keep t
 memory.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -25,7 +24,6 @@ from realtime_lrp.relevance.maps.boxes import (
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
-from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.system.machine import available_bytes, gib
 
 
@@ -166,11 +164,6 @@ def targets_function(plan: Plan) -> Callable[..., list[tf.Tensor]]:
 COPIES, COPIES_PER_MAP = 1.5, 0.5
 """Memory of a picture as a multiple of its activations, without and for each map: 1 to 1.5 were
 measured for one map, 2.7 for five (VGG16, ResNet50, SqueezeNet; 16 pictures)."""
-
-
-def activation_bytes(graph: Graph) -> int:
-    """The memory of all tensors of a picture in float32."""
-    return 4 * sum(map(math.prod, graph.shapes.values()))
 
 
 def pictures_at_once(activations: int, maps: int) -> int:

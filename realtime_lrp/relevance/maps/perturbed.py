@@ -1,18 +1,14 @@
-"""Mean gradients over perturbed copies of a picture: SmoothGrad and integrated gradients.
-
-The copies are explained in chunks of one size, so that any number of them needs the same memory.
-"""
+"""The perturbed copies of a picture over which SmoothGrad and integrated gradients average."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.maps.strength import weighed_along
-from realtime_lrp.relevance.network.graph import Back, Graph, Node, Part, Parts, total
+from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import ZeroPadding
 
@@ -32,9 +28,6 @@ all copies it adds up to 1."""
 
 Baseline = Callable[[tf.Tensor], tf.Tensor]
 """x [B, H, W, C] -> the pictures where the paths begin, shaped like x."""
-
-MAP = tf.map_fn
-"""Kept from here: reading a network replaces TensorFlow's own for a while, in all threads."""
 
 BASELINES = ("zero", "black", "white", "mean", "blur")
 
@@ -58,86 +51,6 @@ def first_linear(graph: Graph) -> list[Node]:
             found.append(node)
             before |= set() if isinstance(node.step, Linear) else {node.output}
     return found
-
-
-def mean_gradients(
-    graph: Graph,
-    back: Back,
-    perturb: Perturb,
-    x: tf.Tensor,
-    origin: tf.Tensor,
-    tensors: Mapping[int, tf.Tensor],
-    begins: Sequence[tf.Tensor],
-    samples: int,
-    chunk: int,
-    linear: Sequence[Node],
-) -> list[tf.Tensor]:
-    """The means of what arrives at the copies of each picture, shaped like x, for each beginning.
-
-    `origin` is the baseline of each picture, shaped like x, `tensors` what `graph.forward` made of
-    x. `begins` start at the output, for all copies of a picture, float32 [B, classes] each; the
-    copies go forward once for all of them, `chunk` at once. `linear` is `first_linear(graph)`:
-    these layers pass the mean of all copies back, which is quicker than the gradient of each. It is
-    empty where `back` is not linear there.
-    """
-    others = [node for node in graph.behind(0) if node not in linear]
-    ends = [0, *(node.output for node in linear)]
-    shapes = [tensors[number].shape[1:] for number in ends]
-
-    def of_chunk(
-        picture: tf.Tensor, origin: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor
-    ) -> list[tf.Tensor]:
-        numbers = first + tf.range(chunk)
-        copies, weights = perturb(
-            picture[None], origin[None], tf.minimum(numbers, samples - 1), samples
-        )
-        weights = tf.where(numbers < samples, weights, 0.0)
-        forward = graph.forward(copies)
-        means = []
-        for begin in begins:
-            parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
-            graph.hand_down(parts, others, forward, back)
-            arrived = [
-                tf.cast(total(parts[end]), tf.float32) if parts[end] else None for end in ends
-            ]
-            means += [
-                tf.zeros(shape) if one is None else tf.tensordot(weights, one, 1)
-                for one, shape in zip(arrived, shapes, strict=True)
-            ]
-        return means
-
-    def of_picture(inputs: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
-        picture, start, *begins = inputs
-        if chunk >= samples:
-            return of_chunk(picture, start, begins, tf.constant(0))
-        _, means = tf.while_loop(
-            lambda first, means: first < samples,
-            lambda first, means: (
-                first + chunk,
-                list(map(tf.add, means, of_chunk(picture, start, begins, first))),
-            ),
-            (tf.constant(0), [tf.zeros(shape) for _ in begins for shape in shapes]),
-            parallel_iterations=1,  # otherwise several chunks are in memory at once
-        )
-        return means
-
-    means = MAP(
-        of_picture,
-        (x, origin, *begins),
-        fn_output_signature=[tf.TensorSpec(shape, tf.float32) for _ in begins for shape in shapes],
-        parallel_iterations=1,
-    )
-    found = []
-    for position in range(0, len(means), len(ends)):
-        parts = _arriving(dict(zip(ends, means[position:], strict=False)))
-        graph.hand_down(parts, linear, tensors, back)
-        found.append(total(parts[0]))
-    return found
-
-
-def _arriving(tensors: Mapping[int, tf.Tensor]) -> Parts:
-    """What arrives at tensors, by their numbers."""
-    return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
 
 
 def noisy(

@@ -1,26 +1,30 @@
 """A method, and the plan of one map: what was asked for, what was decided, how it is computed."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import tensorflow as tf
 
+from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.perturbed import (
     Baseline,
     Perturb,
     chunk_size,
     first_linear,
-    mean_gradients,
 )
 from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts
+from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Handed
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
+
+MAP = tf.map_fn
+"""Kept from here: reading a network replaces TensorFlow's own for a while, in all threads."""
 
 Numbered = Mapping[int, tf.Tensor]
 """The tensors of a network by their numbers."""
@@ -99,23 +103,83 @@ class Plan:
     method: Method  # how it is computed
     graph: Graph  # the network, canonised
     options: Options = Options()  # what the user chose
-    needed: Any = None  # what `Method.needs` found
     composite: Composite = EXCITATION  # which rules it follows
-    # the rule of each layer with weights, by output number; empty where the method follows none
-    rules: Mapping[int, Rule] = field(default_factory=dict)
-    # the output numbers of layers whose biases take a share of the relevance
-    absorbing: frozenset[int] = frozenset()
-    keeps_sign: bool = False  # whether the map has no negative entry where the target has none
-    signs: int | None = None  # the number of the tensor whose signs relevance starts with, or None
-    # the number of the logits with which relevance starts; None where it starts with probabilities
-    values: int | None = None
-    # the names of layers that divide the probability of a class by its logit
-    divided_by_logits: frozenset[str] = frozenset()
     # what rules may know about the layers with weights, by output number
     contexts: Mapping[int, LayerContext] = field(default_factory=dict)
-    # bytes of those of one picture; they decide how many copies are explained at once
-    activations: int = 1
     baseline: Baseline = tf.zeros_like  # pictures -> where the paths of integrated gradients begin
+
+    def prepare(self) -> None:
+        """Decides all of it, and makes modified weights: now, not at the first picture.
+
+        UsageError where the network has not what the method, rules or options need.
+        """
+        self.needed, self.values, self.back  # noqa: B018
+
+    @cached_property
+    def needed(self) -> Any:
+        """What `Method.needs` found."""
+        return self.method.needs(self.graph, self.options)
+
+    @cached_property
+    def rules(self) -> Mapping[int, Rule]:
+        """The rule of each layer with weights, by output number; empty where it follows none."""
+        return self.composite.rules(self.graph, self.contexts) if self.method.by_rules else {}
+
+    @cached_property
+    def absorbing(self) -> frozenset[int]:
+        """The output numbers of layers whose biases take a share of the relevance."""
+        return self.composite.absorbing(self.graph, self.contexts, self.options.absorb_bias)
+
+    @cached_property
+    def keeps_sign(self) -> bool:
+        """Whether the map has no negative entry where the target has none."""
+        if not self.method.signed:
+            return True
+        return self.values is None and keeps_sign(self.rules, self.graph)
+
+    @cached_property
+    def values(self) -> int | None:
+        """The number of the logits, or of a linear output, with which relevance starts.
+
+        None where it starts with probabilities.
+        """
+        if self.options.start != "logit" or not self.method.starts_with_scores:
+            return None
+        number = self.graph.differentiated()
+        if number is None:
+            raise UsageError(
+                f"The scores of {self.graph.name!r} are made of several softmaxes or sigmoids, or "
+                "reshaped: it has no logits to start from. Use start=probability.",
+                "start",
+            )
+        return number
+
+    @cached_property
+    def signs(self) -> int | None:
+        """The number of the logits with whose signs relevance starts, or None.
+
+        The last layers with weights divide by a sum with the logit's sign. Relevance of a class
+        with a negative logit would change its sign there.
+        """
+        logits = self.graph.logits()
+        if logits is None or self.values is not None:
+            return None
+        last = self.rules.keys() & self.graph.last_with_weights(logits)
+        return logits if any(self.rules[number].signed_sum for number in last) else None
+
+    @cached_property
+    def divided_by_logits(self) -> frozenset[str]:
+        """The names of layers that divide the probability of a class by its logit."""
+        last = set() if self.signs is None else self.graph.last_with_weights(self.signs)
+        return frozenset(self.graph.nodes[number - 1].layer for number in last)
+
+    @property
+    def activations(self) -> int:
+        """The bytes of all tensors of a picture, float32.
+
+        They decide how many copies, or pictures, are explained at once.
+        """
+        return 4 * sum(map(math.prod, self.graph.shapes.values())) or 1
 
     @property
     def difference(self) -> bool:
@@ -150,12 +214,9 @@ class Plan:
                 for one in parts
             ]
         origin = self.baseline(x) if method.from_baseline else tf.zeros_like(x)
-        begins = [one[graph.output][0].tensor for one in parts]
-        means = mean_gradients(
-            graph, self.back, method.perturb, x, origin, tensors, begins, self.samples,
-            chunk_size(self.samples, self.activations),
-            first_linear(graph) if self.options.keep >= 1 else [],
-        )  # fmt: skip
+        means = self._mean_gradients(
+            x, origin, tensors, [one[graph.output][0].tensor for one in parts]
+        )
         number, rise = graph.differentiated(), None
         if self.difference and number is not None:
             end, start = (tf.cast(a[number], tf.float32) for a in (tensors, graph.forward(origin)))
@@ -167,6 +228,71 @@ class Plan:
             )
             for mean, one in zip(means, parts, strict=True)
         ]  # fmt: skip
+
+    def _mean_gradients(
+        self, x: tf.Tensor, origin: tf.Tensor, tensors: Numbered, begins: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        """For each beginning the mean of what arrives at the copies of a picture, shaped like x.
+
+        `origin` has the baseline of each picture. `begins` start at the output, for all copies of a
+        picture, float32 [B, classes] each. The copies go forward once for all of them, in chunks of
+        one size, so that any number of copies needs the same memory. The first layers pass the mean
+        of all copies back, quicker than the gradient of each, unless something is filtered.
+        """
+        graph, back, samples = self.graph, self.back, self.samples
+        perturb, chunk = cast(Perturb, self.method.perturb), chunk_size(samples, self.activations)
+        linear = first_linear(graph) if self.options.keep >= 1 else []
+        others = [node for node in graph.behind(0) if node not in linear]
+        ends = [0, *(node.output for node in linear)]
+        shapes = [tensors[number].shape[1:] for number in ends]
+
+        def of_chunk(
+            picture: tf.Tensor, origin: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor
+        ) -> list[tf.Tensor]:
+            numbers = first + tf.range(chunk)
+            copies, weights = perturb(
+                picture[None], origin[None], tf.minimum(numbers, samples - 1), samples
+            )
+            weights = tf.where(numbers < samples, weights, 0.0)
+            forward = graph.forward(copies)
+            means = []
+            for begin in begins:
+                parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
+                graph.hand_down(parts, others, forward, back)
+                arrived = [
+                    tf.cast(total(parts[end]), tf.float32) if parts[end] else None for end in ends
+                ]
+                means += [
+                    tf.zeros(shape) if one is None else tf.tensordot(weights, one, 1)
+                    for one, shape in zip(arrived, shapes, strict=True)
+                ]
+            return means
+
+        def of_picture(inputs: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
+            picture, start, *begins = inputs
+            if chunk >= samples:
+                return of_chunk(picture, start, begins, tf.constant(0))
+            _, means = tf.while_loop(
+                lambda first, means: first < samples,
+                lambda first, means: (
+                    first + chunk,
+                    list(map(tf.add, means, of_chunk(picture, start, begins, first))),
+                ),
+                (tf.constant(0), [tf.zeros(shape) for _ in begins for shape in shapes]),
+                parallel_iterations=1,  # otherwise several chunks are in memory at once
+            )
+            return means
+
+        signature = [tf.TensorSpec(shape, tf.float32) for _ in begins for shape in shapes]
+        means = MAP(
+            of_picture, (x, origin, *begins), fn_output_signature=signature, parallel_iterations=1
+        )
+        found = []
+        for position in range(0, len(means), len(ends)):
+            parts = _arriving(dict(zip(ends, means[position:], strict=False)))
+            graph.hand_down(parts, linear, tensors, back)
+            found.append(total(parts[0]))
+        return found
 
     def parts(self, tensors: Numbered, target: Target) -> Parts:
         """What arrives at each tensor, and at biases."""
@@ -189,6 +315,31 @@ class Plan:
         started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
         taken = [part.tensor for part in parts.get(BIASES, ())]
         return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
+
+
+def _arriving(tensors: Numbered) -> Parts:
+    """What arrives at tensors, by their numbers."""
+    return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
+
+
+def keeps_sign(
+    rules: Mapping[int, Rule], graph: Graph, exempt: Collection[int] = frozenset()
+) -> bool:
+    """Whether relevance stays positive all the way from the output to the input.
+
+    The rules of the layers with these output numbers are `exempt`.
+    """
+    nonnegative = graph.nonnegative()
+    return (
+        bool(rules)
+        and graph.output in nonnegative
+        and all(
+            rules[node.output].keeps_sign or node.output in exempt
+            if node.output in rules
+            else not node.step.shares or nonnegative.issuperset(node.inputs)
+            for node in graph.nodes
+        )
+    )
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:

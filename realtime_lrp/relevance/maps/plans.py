@@ -1,21 +1,17 @@
-"""Which maps an explainer computes: the method of each, and the composite that it follows."""
+"""Which maps are asked for: the method of each, its name, and the composite that it follows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from realtime_lrp.config import names
 from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.maps.attention_maps import attention_weights
-from realtime_lrp.relevance.maps.compiled import activation_bytes
 from realtime_lrp.relevance.maps.methods import METHODS
-from realtime_lrp.relevance.maps.perturbed import Baseline
-from realtime_lrp.relevance.maps.plan import Method, Options, Plan
-from realtime_lrp.relevance.maps.precision import keeps_sign
+from realtime_lrp.relevance.maps.plan import Method, Options
 from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.rules.attention import differ_from_epsilon
-from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite, with_layers
-from realtime_lrp.relevance.rules.rules import LayerContext, Rule
+from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
 
 
 def composite_for(
@@ -88,64 +84,3 @@ def map_names(
     while name in also:
         name += " (own)"
     return name, *also
-
-
-def plan_maps(
-    asked: Sequence[Asked],
-    composite: Composite,
-    options: Options,
-    graph: Graph,
-    contexts: Mapping[int, LayerContext],
-    baseline: Baseline,
-) -> list[Plan]:
-    """Decides which rule each layer of the canonised network follows in each map.
-
-    `contexts` are those of layers with weights, by output number.
-    """
-    activations = activation_bytes(graph)
-    own = with_layers(composite, options.layers, graph)
-    plans = []
-    for method, other in asked:
-        followed = other or own
-        rules = followed.rules(graph, contexts) if method.by_rules else {}
-        from_logits = options.start == "logit" and method.starts_with_scores
-        values = _logits(graph) if from_logits else None
-        signs = None if from_logits else _signed_logits(rules, graph)
-        divided = {n.layer for n in graph.nodes if n.output in _last_layers(graph, signs)}
-        plans.append(
-            Plan(
-                method, graph, options, method.needs(graph, options), followed, rules,
-                followed.absorbing(graph, contexts, options.absorb_bias),
-                not method.signed or (keeps_sign(rules, graph) and not from_logits),
-                signs, values, frozenset(divided), contexts, activations, baseline,
-            )
-        )  # fmt: skip
-    return plans
-
-
-def _signed_logits(rules: Mapping[int, Rule], graph: Graph) -> int | None:
-    """The logits, where the last layers with weights divide by a sum with the logit's sign.
-
-    Relevance of a class with a negative logit would change its sign there.
-    """
-    logits = graph.logits()
-    if logits is None or not rules:
-        return None
-    last = _last_layers(graph, logits)
-    return logits if any(rules[number].signed_sum for number in last) else None
-
-
-def _logits(graph: Graph) -> int:
-    """The number of the logits, or of a linear output; refuses scores of several tensors."""
-    number = graph.differentiated()
-    if number is None:
-        raise UsageError(
-            f"The scores of {graph.name!r} are made of several softmaxes or sigmoids, or reshaped: "
-            "it has no logits to start from. Use start=probability.",
-            "start",
-        )
-    return number
-
-
-def _last_layers(graph: Graph, logits: int | None) -> set[int]:
-    return set() if logits is None else graph.last_with_weights(logits)

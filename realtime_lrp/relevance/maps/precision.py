@@ -18,16 +18,16 @@ What rounding does to a map, measured on photos and drawings:
   in plain gradients of deep networks, terms of both signs cancel in every layer.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.maps.plan import Plan, keeps_sign
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import MaxPool
-from realtime_lrp.relevance.rules.rules import Epsilon, Rule
+from realtime_lrp.relevance.rules.rules import Epsilon
 
 EXACT_POOLS = 2
 """Keep the forward pass exact up to that many max pools in a row: there rounding would let others
@@ -148,26 +148,6 @@ def _attends(plan: Plan) -> bool:
     """Whether a map follows a composite for transformers alone."""
     epsilon = all(isinstance(rule, Epsilon) for rule in plan.rules.values())
     return bool(plan.composite.steps) and not plan.composite.overrides and epsilon
-
-
-def keeps_sign(
-    rules: Mapping[int, Rule], graph: Graph, exempt: Collection[int] = frozenset()
-) -> bool:
-    """Whether relevance stays positive all the way from the output to the input.
-
-    The rules of the layers with these output numbers are `exempt`.
-    """
-    nonnegative = graph.nonnegative()
-    return (
-        bool(rules)
-        and graph.output in nonnegative
-        and all(
-            rules[node.output].keeps_sign or node.output in exempt
-            if node.output in rules
-            else not node.step.shares or nonnegative.issuperset(node.inputs)
-            for node in graph.nodes
-        )
-    )
 
 
 def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int]:

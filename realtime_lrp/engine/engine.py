@@ -39,7 +39,7 @@ from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.account import flood_text
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
-from realtime_lrp.relevance.maps.plans import composite_for
+from realtime_lrp.relevance.maps.methods import composite_for
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph

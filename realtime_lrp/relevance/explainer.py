@@ -24,16 +24,16 @@ from realtime_lrp.relevance.explanation import Explanation, explainer_html, expl
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function, run_in_parts
-from realtime_lrp.relevance.maps.methods import guided_rectifiers
-from realtime_lrp.relevance.maps.perturbed import baseline_named
-from realtime_lrp.relevance.maps.plan import Options, Plan
-from realtime_lrp.relevance.maps.plans import (
+from realtime_lrp.relevance.maps.methods import (
     advice_on,
     asked_maps,
     composite_for,
+    guided_rectifiers,
     map_names,
     unsuited,
 )
+from realtime_lrp.relevance.maps.perturbed import baseline_named
+from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
 from realtime_lrp.relevance.network import checks

@@ -40,22 +40,6 @@ def relevance_of(model, **options):
     return Explainer(model, **options)(PICTURE).relevance.ravel()
 
 
-def test_relevance_starts_with_the_sign_of_each_logit():
-    """By hand: R_i = sum over k of t_k p_k sign(z_k) a_i w_ik / z_k, biases in z."""
-    explainer = Explainer(dense_model(), composite="epsilon")
-    starts = {
-        "0": (1, 0),
-        "1": (0, 1),
-        "0 - 1": (1, -1),
-        "all": (1, 1),
-        "0 - rest": (1, -P[0] / P[1]),
-    }
-    for target, t in starts.items():
-        expected = (A[:, None] * KERNEL / LOGITS * np.sign(LOGITS) * P * t).sum(1)
-        got = explainer(PICTURE, target=target).relevance.ravel()
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-9, err_msg=target)
-
-
 def test_evidence_for_a_class_with_a_negative_logit_is_positive():
     """Where scores are sigmoids too: only the second pixel raises the logit of class 1."""
     got = relevance_of(dense_model("sigmoid"), composite="epsilon", target=1)

@@ -52,26 +52,6 @@ def pictures():
     return np.random.default_rng(7).normal(size=(3, 8, 8, 3)).astype("float32")
 
 
-def test_two_neurons_by_hand():
-    """Input (1, 2), hidden = (3, 4), output 10; the second neuron has 8 of it, the first 2."""
-    model = keras.Sequential(
-        [
-            keras.Input((1, 2, 1)),
-            layers.Flatten(),
-            layers.Dense(3, activation="relu", name="hidden", use_bias=False),
-            layers.Dense(1, name="score", use_bias=False),
-        ]
-    )
-    model.layers[-2].set_weights([np.array([[1.0, 2, -1], [1, 1, 0]])])
-    model.layers[-1].set_weights([np.array([[2 / 3], [2], [9]])])
-    x = np.array([1.0, 2], np.float32).reshape(1, 1, 2, 1)
-    found = Explainer(model, composite="epsilon").concepts(x, "hidden", 2)
-    np.testing.assert_array_equal(found.channels, [[1, 0]])
-    np.testing.assert_allclose(found.shares, [[8, 2]], rtol=1e-5)
-    np.testing.assert_allclose(found.by_channel, [[2, 8, 0]], atol=1e-5)
-    np.testing.assert_allclose(found.maps[0, :, 0, :, 0], [[4, 4], [2 / 3, 4 / 3]], rtol=1e-5)
-
-
 LAYERS = {"conv1": 6, "conv2": 20, "fc": 7}
 """Name of a layer of `network` -> its number of channels."""
 

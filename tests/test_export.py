@@ -225,16 +225,3 @@ def test_nothing_half_written_gets_the_name(plain, tmp_path, monkeypatch):
         plain.export(tmp_path / "saved")
     assert os.listdir(tmp_path) == ["saved"]
     assert not os.listdir(tmp_path / "saved")
-
-
-@pytest.mark.release
-def test_vgg16_is_exported(rng, tmp_path):
-    """Its 138 million weights, and the modified ones, are saved as variables, not in the graph."""
-    keras.utils.set_random_seed(0)
-    x = rng.normal(size=(3, 224, 224, 3)).astype(np.float32) * 50
-    explainer = Explainer(keras.applications.VGG16(weights=None), composite="epsilon_plus_flat")
-    explainer.export(tmp_path / "saved")
-    assert (tmp_path / "saved/saved_model.pb").stat().st_size < 2**20
-    made = computed_alone(tmp_path / "saved", x, tmp_path)
-    assert same(made[" 3"], explainer(x))
-    assert near(made[" of classes"]["relevance"][:1], explainer(x[:1], 3).relevance)

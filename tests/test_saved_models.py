@@ -123,21 +123,41 @@ def transformer(rng):
     return model
 
 
-def test_a_transformer_is_explained_as_in_keras(tmp_path, rng):
-    """Operations of its layer normalisations are known again."""
-    model = transformer(rng)
-    model.export(str(tmp_path / "vit"), verbose=False)
+def normalised(rng):
+    """Batch norms before sums and convolutions, a group norm, and what prepares the picture."""
+    x = keras.Input((8, 8, 3))
+    h = layers.Normalization(mean=[0.1, 0.2, 0.3], variance=[1, 2, 3])(x)
+    h = layers.Rescaling([2, 3, 4], [0.1, 0.2, 0.3])(h)
+    h = layers.BatchNormalization()(layers.Conv2D(6, 3, padding="same")(h))  # folded back
+    h = layers.Add()([h, layers.BatchNormalization(scale=False)(h)])  # stays
+    h = layers.Conv2D(4, 3)(layers.BatchNormalization()(h))  # folded into the next
+    h = layers.ReLU()(layers.BatchNormalization()(layers.AveragePooling2D(2)(h)))
+    h = layers.GroupNormalization(2)(layers.Conv2D(4, 2)(h))
+    h = layers.BatchNormalization(center=False)(layers.Flatten()(h))
+    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    for weight in model.weights:
+        positive = "variance" in weight.path or "gamma" in weight.path
+        weight.assign(np.abs(rng.normal(positive, 0.3, size=weight.shape)))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "also", "tolerance"),
+    [
+        (transformer, ["attnlrp", "gradient"], 1e-4),
+        (normalised, ["epsilon_plus_flat", "epsilon", "attnlrp"], 1e-5),
+    ],
+)
+def test_normalisations_are_known_again(build, also, tolerance, tmp_path, rng):
+    """Among operations: layer and group norms, batch norms that are folded or stay, as in Keras."""
+    model = build(rng)
+    model.export(str(tmp_path / "net"), verbose=False)
+    network = load_network(str(tmp_path / "net"), preprocess="none")
     x = rng.normal(size=(3, 8, 8, 3)).astype(np.float32)
-    also = ["gradient"]
-    network = load_network(str(tmp_path / "vit"), preprocess="none")
-    ours, expected = (
-        Explainer(one, composite="attnlrp", target=1, also=also)(x) for one in (network, model)
-    )
+    ours, expected = (Explainer(one, also=also, target=1)(x).maps for one in (network.model, model))
     for name in also:
-        largest = np.abs(expected.maps[name]).max()
-        np.testing.assert_allclose(ours.maps[name], expected.maps[name], atol=1e-4 * largest)
-    largest = np.abs(expected.relevance).max()
-    np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-4 * largest)
+        atol = tolerance * np.abs(expected[name]).max()
+        np.testing.assert_allclose(ours[name], expected[name], atol=atol, err_msg=name)
 
 
 def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operations(tmp_path, rng):
@@ -386,24 +406,6 @@ def test_an_operation_with_a_row_is_taken_only_if_it_does_nothing_but_compute(mo
     assert taken == {*OPERATIONS, *OF_CONSTANTS}.difference(dangerous.split())
 
 
-def normalised(rng):
-    """Batch norms before sums and convolutions, a group norm, and what prepares the picture."""
-    x = keras.Input((8, 8, 3))
-    h = layers.Normalization(mean=[0.1, 0.2, 0.3], variance=[1, 2, 3])(x)
-    h = layers.Rescaling([2, 3, 4], [0.1, 0.2, 0.3])(h)
-    h = layers.BatchNormalization()(layers.Conv2D(6, 3, padding="same")(h))  # folded back
-    h = layers.Add()([h, layers.BatchNormalization(scale=False)(h)])  # stays
-    h = layers.Conv2D(4, 3)(layers.BatchNormalization()(h))  # folded into the next
-    h = layers.ReLU()(layers.BatchNormalization()(layers.AveragePooling2D(2)(h)))
-    h = layers.GroupNormalization(2)(layers.Conv2D(4, 2)(h))
-    h = layers.BatchNormalization(center=False)(layers.Flatten()(h))
-    model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
-    for weight in model.weights:
-        positive = "variance" in weight.path or "gamma" in weight.path
-        weight.assign(np.abs(rng.normal(positive, 0.3, size=weight.shape)))
-    return model
-
-
 def in_a_chain(module, x):
     """Operations behind each other, and sums whose terms are the same chain."""
     for _ in range(200):
@@ -419,16 +421,3 @@ def test_a_long_chain_of_operations_is_explained(tmp_path):
     x = np.ones((1, 8, 8, 3), np.float32)
     explainer = Explainer(network, target=1, composite="epsilon")
     np.testing.assert_allclose(explainer(x).scores, tf.nn.softmax(network.model(x)), rtol=1e-4)
-
-
-def test_one_network_has_one_map(tmp_path, rng):
-    """Its batch norms are folded, or stay, as in Keras."""
-    model = normalised(rng)
-    model.export(str(tmp_path / "net"), verbose=False)
-    network = load_network(str(tmp_path / "net"), preprocess="none")
-    x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
-    also = ["epsilon_plus_flat", "epsilon", "attnlrp"]
-    ours, expected = (Explainer(one, also=also, target=1)(x).maps for one in (network.model, model))
-    for name in also:
-        largest = np.abs(expected[name]).max()
-        np.testing.assert_allclose(ours[name], expected[name], atol=1e-5 * largest, err_msg=name)

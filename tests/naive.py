@@ -140,3 +140,26 @@ def max_pool(a, relevance, window, strides, padding, share):
             for (y, x), part in zip(places, parts, strict=True):
                 result[y, x, c] += part * relevance[i, j, c]
     return result
+
+
+A = [1.0, 2.0, 3.0]
+KERNEL = [[1, 2], [3, -1], [0, 2]]
+BIAS = [5, -7]
+# contributions a_i w_ij: (1, 2), (6, -2), (0, 6); z without bias = (7, 6), real z = (12, -1)
+BY_HAND = {
+    "zplus": [1 / 7 + 2 * 2 / 8, 6 / 7, 2 * 6 / 8],
+    "epsilon": [1 / 7 + 2 * 2 / 6, 6 / 7 - 2 * 2 / 6, 2 * 6 / 6],
+    "alpha_beta": [
+        2 * (1 / 7 + 2 * 2 / 8),
+        2 * (6 / 7) - 1 * (2 * -2 / -2),
+        2 * (2 * 6 / 8),
+    ],
+    # the second output is negative: its negative contribution counts 5/4 times
+    "gamma": [1 / 7 + 2 * 2 / 5.5, 6 / 7 + 2 * -2.5 / 5.5, 2 * 6 / 5.5],
+    "wsquare": [1 / 10 + 2 * 4 / 9, 9 / 10 + 2 * 1 / 9, 2 * 4 / 9],
+    "flat": [1.0, 1.0, 1.0],
+    # low = 0, high = 4: (a - low) w for w > 0, (a - high) w for w < 0
+    "zbox": [1 / 7 + 2 * 2 / 10, 6 / 7 + 2 * 2 / 10, 2 * 6 / 10],
+    "zplus_input": [1 / 4 + 2 * 2 / 4, 3 / 4, 2 * 2 / 4],
+}
+"""Rule -> the relevance of three inputs under R = (1, 2), in fractions worked out on paper."""

@@ -142,28 +142,6 @@ def dense(kernel, bias):
     return steps_of(layer)[0]
 
 
-A = [1.0, 2.0, 3.0]
-KERNEL = [[1, 2], [3, -1], [0, 2]]
-BIAS = [5, -7]
-# contributions a_i w_ij: (1, 2), (6, -2), (0, 6); z without bias = (7, 6), real z = (12, -1)
-BY_HAND = {
-    "zplus": [1 / 7 + 2 * 2 / 8, 6 / 7, 2 * 6 / 8],
-    "epsilon": [1 / 7 + 2 * 2 / 6, 6 / 7 - 2 * 2 / 6, 2 * 6 / 6],
-    "alpha_beta": [
-        2 * (1 / 7 + 2 * 2 / 8),
-        2 * (6 / 7) - 1 * (2 * -2 / -2),
-        2 * (2 * 6 / 8),
-    ],
-    # the second output is negative: its negative contribution counts 5/4 times
-    "gamma": [1 / 7 + 2 * 2 / 5.5, 6 / 7 + 2 * -2.5 / 5.5, 2 * 6 / 5.5],
-    "wsquare": [1 / 10 + 2 * 4 / 9, 9 / 10 + 2 * 1 / 9, 2 * 4 / 9],
-    "flat": [1.0, 1.0, 1.0],
-    # low = 0, high = 4: (a - low) w for w > 0, (a - high) w for w < 0
-    "zbox": [1 / 7 + 2 * 2 / 10, 6 / 7 + 2 * 2 / 10, 2 * 6 / 10],
-    "zplus_input": [1 / 4 + 2 * 2 / 4, 3 / 4, 2 * 2 / 4],
-}
-
-
 @pytest.mark.parametrize("name", RULES)
 def test_every_rule_by_hand(name):
     """Fractions worked out on paper for one dense layer; R = (1, 2)."""
@@ -171,17 +149,17 @@ def test_every_rule_by_hand(name):
         nonnegative=True, support=tf.ones([1, 3]), is_input=True,
         box=(tf.zeros([1, 3]), tf.fill([1, 3], 4.0)),
     )  # fmt: skip
-    rule = rule_named(name).bind(dense(KERNEL, BIAS), context)
-    got = rule(tf.constant([A]), tf.constant([[1.0, 2.0]]))
-    np.testing.assert_allclose(got[0], BY_HAND[name], rtol=5e-6)  # the stabiliser, 1e-6 of z
+    rule = rule_named(name).bind(dense(naive.KERNEL, naive.BIAS), context)
+    got = rule(tf.constant([naive.A]), tf.constant([[1.0, 2.0]]))
+    np.testing.assert_allclose(got[0], naive.BY_HAND[name], rtol=5e-6)  # the stabiliser, 1e-6 of z
 
 
 def test_a_bias_that_absorbs_takes_its_share():
     """z+ by hand: the first output's bias 5 holds 5/12 of its relevance, which no input gets."""
     rule = rule_named("zplus").bind(
-        dense(KERNEL, BIAS), LayerContext(nonnegative=True, absorb_bias=True)
+        dense(naive.KERNEL, naive.BIAS), LayerContext(nonnegative=True, absorb_bias=True)
     )
-    got = rule(tf.constant([A]), tf.constant([[1.0, 2.0]]))
+    got = rule(tf.constant([naive.A]), tf.constant([[1.0, 2.0]]))
     np.testing.assert_allclose(got.inputs[0], [1 / 12 + 4 / 8, 6 / 12, 12 / 8], rtol=2e-6)
     np.testing.assert_allclose(got.biases, [5 / 12], rtol=2e-6)
 
@@ -240,7 +218,7 @@ def test_a_wrong_rule_is_answered_with_the_right_form(text, words):
 
 def test_zbox_needs_an_input_layer_and_a_box():
     """Each refusal says what is missing."""
-    step = dense(KERNEL, BIAS)
+    step = dense(naive.KERNEL, naive.BIAS)
     with pytest.raises(UsageError, match="'fc1' lies behind"):
         ZBox().bind(step, LayerContext(name="fc1"))
     with pytest.raises(UsageError, match=r"low=.*high="):

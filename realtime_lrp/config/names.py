@@ -155,15 +155,23 @@ ABOUT = _COMPOSITES | {name: text for name, text in _METHODS.items() if text}
 """The sentences of all composites and methods."""
 
 
+ABOUT_RULES = {
+    "zplus": "$a w$ where that is positive",
+    "epsilon(epsilon)": "$a w$; `epsilon` (1e-6) keeps $z$ from 0; with `epsilon(0)` an output of "
+    "exactly 0 passes nothing on",
+    "gamma(gamma)": "$a w$, plus `gamma` (0.25) times $a w$ where it has the sign of the output",
+    "alpha_beta(alpha, beta)": "`alpha` (2) times $a w$ where positive, less `beta` (1) times "
+    "$a w$ where negative",
+    "zbox": "for input layers: $a w$, less the smallest contribution that any value of the pixel "
+    "could have made",
+    "wsquare": "$w^2$, whatever the input",
+    "flat": "the same for all inputs",
+    "zplus_input": "$w$ where positive, whatever the input",
+}
+"""Rule, with the numbers that it takes -> what an input contributes to an output."""
+
 RULE_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "zplus": (),
-    "epsilon": ("epsilon",),
-    "gamma": ("gamma",),
-    "alpha_beta": ("alpha", "beta"),
-    "zbox": (),
-    "wsquare": (),
-    "flat": (),
-    "zplus_input": (),
+    name: tuple(numbers) for name, *numbers in (re.findall(r"\w+", rule) for rule in ABOUT_RULES)
 }
 """Rule -> the numbers that it takes in brackets, in this order."""
 

@@ -7,27 +7,17 @@ picture in one batch, after one forward pass.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.boxes import at_boxes, best_of, share_inside, target_of_boxes
+from realtime_lrp.relevance.maps.boxes import Best, at_boxes, best_of, share_inside, target_of_boxes
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.network.graph import Ends, Graph
 
-
-class Found(NamedTuple):
-    """The best boxes of a batch, [B, top, ...]; see `Detections`. Missing ones have the score 0."""
-
-    boxes: tf.Tensor
-    labels: tf.Tensor
-    scores: tf.Tensor
-    places: tf.Tensor
-    maps: tf.Tensor
-    taken: tf.Tensor
-    inside: tf.Tensor
+Found = tuple[Best, tf.Tensor, tf.Tensor, tf.Tensor]
+"""The best boxes of a batch, with maps, taken and inside of `Detections`; some have the score 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +48,13 @@ class Detections:
     @classmethod
     def of(cls, found: Found, threshold: float) -> "Detections":
         """Those whose score is above 0 and at least the threshold."""
-        kept = (found.scores > 0) & (found.scores >= threshold)
-        cleared = Found(
-            *(
-                one * kept.reshape(kept.shape + (1,) * (one.ndim - 2)).astype(one.dtype)
-                for one in found
-            )
-        )
-        return cls(kept.sum(axis=1), **cleared._asdict())
+        best, *of_each = found
+        kept = (best.scores > 0) & (best.scores >= threshold)
+
+        def cleared(one: np.ndarray) -> np.ndarray:
+            return one * kept.reshape(kept.shape + (1,) * (one.ndim - 2)).astype(one.dtype)
+
+        return cls(kept.sum(axis=1), *map(cleared, (*best, *of_each)))
 
 
 def ends_of(graph: Graph) -> Ends:
@@ -104,8 +93,8 @@ def detect_function(plan: Plan, top: int) -> Callable[[tf.Tensor], Found]:
         maps = tf.cast(result.relevance, tf.float32)
         inside = share_inside(maps, tf.reshape(best.boxes, [-1, 4]))
         finite = True if plan.rules else tf.reshape(graph.finite(each), tf.shape(places))
-        return Found(
-            best.boxes, best.labels, tf.where(finite, best.scores, np.nan), places,
+        return (
+            best._replace(scores=tf.where(finite, best.scores, np.nan)),
             tf.reshape(maps, tf.concat([tf.shape(places), tf.shape(x)[1:]], 0)),
             tf.reshape(result.account[:, 2], tf.shape(places)),
             tf.reshape(inside, tf.shape(places)),

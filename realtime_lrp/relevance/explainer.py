@@ -286,7 +286,8 @@ class Explainer(ConceptViews):
         run = self._detectors.setdefault(top, Lazy(detect_function(self._plans[0], top), self._xla))
         most = max(1, self.pictures_at_once() // top)
         found = run_in_parts(lambda x: run(checks.to_float32(x)), [x], most)
-        self._check_finite(x, None, found.scores, found.boxes, found.maps)
+        best, maps, *_ = found
+        self._check_finite(x, None, best.scores, best.boxes, maps)
         return Detections.of(found, threshold)
 
     def set_target(self, target: str | int) -> None:

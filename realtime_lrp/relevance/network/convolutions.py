@@ -4,7 +4,6 @@ What TensorFlow computes slowly is computed in another way: the adjoints of stri
 dilations.
 """
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -58,11 +57,10 @@ class Convolution(Linear):
         """The size of the window along each axis."""
         return tuple(self.kernel.shape[:-2])
 
-    def ready(self, kernel: tf.Tensor) -> Weights:
+    def adjoint_of(self, kernel: tf.Tensor) -> tf.Tensor:
         if self._strided_over_pixels:
-            stride = self.geometry["strides"][0]
-            return Weights(kernel, functools.partial(_adjoint_kernel_of_blocks, stride=stride))
-        return Weights(kernel, functools.partial(_adjoint_kernel, groups=self._groups))
+            return _adjoint_kernel_of_blocks(kernel, self.geometry["strides"][0])
+        return _adjoint_kernel(kernel, self._groups)
 
     def transform(
         self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""
@@ -197,8 +195,8 @@ class DepthwiseConvolution(Convolution):
     def single_channel(self) -> Linear | None:
         return None
 
-    def ready(self, kernel: tf.Tensor) -> Weights:
-        return Weights(kernel, lambda kernel: kernel[::-1, ::-1])
+    def adjoint_of(self, kernel: tf.Tensor) -> tf.Tensor:
+        return kernel[::-1, ::-1]
 
     def transform(
         self, a: tf.Tensor, weights: Weights, bias: tf.Tensor | None = None, activation: str = ""

@@ -30,14 +30,13 @@ class Weights:
 
     stacked = False
 
-    def __init__(self, kernel: tf.Tensor, to_adjoint: Callable[[tf.Tensor], tf.Tensor]) -> None:
-        self.kernel = kernel
-        self._to_adjoint = to_adjoint
+    def __init__(self, kernel: tf.Tensor, layer: "Linear") -> None:
+        self.kernel, self._layer = kernel, layer
 
     @functools.cached_property
     def adjoint(self) -> tf.Tensor:
         with tf.init_scope():  # as `Linear.weights`
-            return self._to_adjoint(self.kernel)
+            return self._layer.adjoint_of(self.kernel)
 
 
 class Linear(Step):
@@ -68,7 +67,11 @@ class Linear(Step):
 
     def ready(self, kernel: tf.Tensor) -> Weights:
         """A kernel in the layouts that `transform` and `transpose` read."""
-        return Weights(kernel, tf.identity)
+        return Weights(kernel, self)
+
+    def adjoint_of(self, kernel: tf.Tensor) -> tf.Tensor:
+        """A kernel in the layout that `transpose` reads."""
+        return kernel
 
     def stacked(self, first: Modify, second: Modify) -> Weights | None:
         """The kernel changed by two functions, for an input of twice the channels.
@@ -207,8 +210,8 @@ class Dense(Linear):
     def input_axis(self) -> int | None:
         return 1 if self._by_output else 0
 
-    def ready(self, kernel: tf.Tensor) -> Weights:
-        return Weights(kernel, tf.transpose)
+    def adjoint_of(self, kernel: tf.Tensor) -> tf.Tensor:
+        return tf.transpose(kernel)
 
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.matmul(a, kernel, transpose_b=self._by_output)

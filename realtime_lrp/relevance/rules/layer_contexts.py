@@ -1,6 +1,7 @@
 """What rules may know about each layer with weights, what these layers cost, and their strides."""
 
 import math
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -63,17 +64,16 @@ def layer_contexts(
     inputs = before_weights(graph, supports[0])
     ends = [before_weights(graph, tf.constant(end[None])) for end in box or ()]
     contexts = {}
-    for node in graph.nodes:
-        if isinstance(node.step, Linear):
-            (number,) = node.inputs
-            bounds = [end[number] for end in ends if number in end]
-            contexts[node.output] = LayerContext(
-                name=node.layer,
-                nonnegative=number in nonnegative,
-                support=supports[number],
-                is_input=number in inputs,
-                box=(tf.minimum(*bounds), tf.maximum(*bounds)) if bounds else None,
-            )
+    for node in graph.with_weights:
+        (number,) = node.inputs
+        bounds = [end[number] for end in ends if number in end]
+        contexts[node.output] = LayerContext(
+            name=node.layer,
+            nonnegative=number in nonnegative,
+            support=supports[number],
+            is_input=number in inputs,
+            box=(tf.minimum(*bounds), tf.maximum(*bounds)) if bounds else None,
+        )
     return contexts
 
 
@@ -83,13 +83,13 @@ def count_operations(graph: Graph) -> tuple[int, int]:
     The operations are those of one forward pass of one picture.
     """
     operations = weights = 0
-    for node in graph.nodes:
-        if isinstance(node.step, Linear):
-            (number,) = node.inputs
-            size = math.prod(node.step.kernel.shape)
-            uses = node.step.uses_per_weight(graph.shapes[number], graph.shapes[node.output])
-            weights += size
-            operations += 2 * size * uses
+    for node in graph.with_weights:
+        step, (number,) = cast(Linear, node.step), node.inputs
+        size = math.prod(step.kernel.shape)
+        weights += size
+        operations += (
+            2 * size * step.uses_per_weight(graph.shapes[number], graph.shapes[node.output])
+        )
     return operations, weights
 
 

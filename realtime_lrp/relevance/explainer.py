@@ -233,13 +233,11 @@ class Explainer(ConceptViews):
         self._scores = Lazy(lambda x: graph.scores(graph.forward(x)))
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
-        """Explains a batch.
+        """Explains a batch x, float32 [B, H, W, C], already preprocessed for the model.
 
-        Args:
-          x: float32 [B, H, W, C], already preprocessed for the model.
-          target: explained instead of the explainer's own target; nothing is retraced. A sequence
-            has one target for each picture. For a single picture it may have any length: the
-            explanation then has an entry for each target, all from one forward pass.
+        A `target` is explained instead of the explainer's own; nothing is retraced. A sequence has
+        one target for each picture. For a single picture it may have any length: the explanation
+        then has an entry for each target, all from one forward pass.
 
         Raises:
           UsageError: x has another shape or is not finite, there is no such target, or a sequence
@@ -392,10 +390,7 @@ class Explainer(ConceptViews):
 
         The labels, if there are any, are in `assets/labels.txt`, one per line, how it was made is
         in `assets/provenance.json`. Where this explainer would raise NotFiniteError, scores or maps
-        hold NaN. `xla` has no effect.
-
-        Args:
-          folder: a folder that is empty or does not exist; its parent has to exist.
+        hold NaN. `xla` has no effect. The folder is empty or does not exist; its parent has to.
 
         Raises:
           UsageError: two maps have the same name, or the folder's name is empty.

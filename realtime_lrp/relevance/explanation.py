@@ -137,10 +137,7 @@ class Explanation:
         return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
     def top(self, count: int = 5) -> list[list[Answer]]:
-        """The highest scores of each picture, best first.
-
-        Args:
-          count: how many, at most.
+        """The highest scores of each picture, best first: `count` of them, at most.
 
         Raises:
           UsageError: count is not a whole number above 0.
@@ -159,13 +156,9 @@ class Explanation:
     def to_dict(self, top: int = 5) -> dict[str, Any]:
         """Everything but the arrays as plain numbers and text, ready for JSON.
 
-        Args:
-          top: how many answers of each picture, at most.
-
-        Returns:
-          pictures: a list with, for each picture: target; top: label, index and score of each
-          answer; maps: name -> relevance_sum and relevance_magnitude (the sum of magnitudes), and
-          where it has an account started, taken_by_biases and lost.
+        pictures is a list with, for each picture: target; top: label, index and score of each
+        answer, at most `top` of them; maps: name -> relevance_sum and relevance_magnitude (the sum
+        of magnitudes), and where it has an account started, taken_by_biases and lost.
         """
         return {
             "pictures": [
@@ -181,10 +174,9 @@ class Explanation:
     def to_frame(self) -> "pandas.DataFrame":
         """A pandas table with a row for each picture and map.
 
-        Returns:
-          picture (its number), target, label, index and score of the best answer, map (its name),
-          relevance_sum, relevance_magnitude, started, taken_by_biases, lost. What a map does not
-          have is NaN.
+        Its columns are picture (its number), target, label, index and score of the best answer, map
+        (its name), relevance_sum, relevance_magnitude, started, taken_by_biases, lost. What a map
+        does not have is NaN.
 
         Raises:
           UnavailableError: pandas is not installed.
@@ -211,16 +203,13 @@ class Explanation:
         """Draws each picture with its answer, and beside it each map with its scale.
 
         Relevance is summed over the channels; the scale ends at the 99.5th percentile of its
-        magnitude. No window opens: notebooks show the figure, `figure.savefig("maps.png")` writes
-        it.
+        magnitude. No window opens: notebooks show the figure of Matplotlib that is returned,
+        `figure.savefig("maps.png")` writes it.
 
         Args:
           pictures: uint8 [B, h, w, 3] RGB, shown instead of `pictures`.
           colormap: a name or a colour map of Matplotlib, or one of `COLORMAPS`; None means "hot",
             or "bwr" for maps with negative entries, in which 0 is white.
-
-        Returns:
-          A figure of Matplotlib.
 
         Raises:
           UsageError: the pictures do not fit, there are too many, or no such colour map.

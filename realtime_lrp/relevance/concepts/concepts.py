@@ -216,13 +216,9 @@ class ConceptViews(LayerViews):
         the relevance at the layer, and the maps to the map of what passes through it. The first
         call for a layer and a `top` compiles a function; further targets and pictures do not.
 
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          layer: the layer's name, as `layers` gives it. Its channels are the last axis of its
-            output: units of a dense layer, features of tokens.
-          top: how many channels, those with the largest shares of each picture.
-          target: as in a call.
-          channels: these instead, in this order.
+        x and the target are as in a call, the layer's name as `layers` gives it. Its channels are
+        the last axis of its output: units of a dense layer, features of tokens. `top` of them are
+        explained, those with the largest shares of each picture; or `channels`, in this order.
 
         Raises:
           UsageError: the method is not LRP, there is no such layer or channel, relevance does not
@@ -276,13 +272,8 @@ class ConceptViews(LayerViews):
         and set to 0 in the others. What passes a layer by, as in a residual connection, is left
         out. With one channel of one layer it is the map of `concepts`.
 
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          conditions: layer -> channels, in any order: {"block5_conv3": [3, 17], "fc1": [0]}.
-          target: as in a call.
-
-        Returns:
-          float32 [B, H, W, C].
+        x and the target are as in a call. `conditions` are layer -> channels, in any order:
+        {"block5_conv3": [3, 17], "fc1": [0]}. Returns float32 [B, H, W, C].
 
         Raises:
           UsageError: as `concepts`; no conditions; or a layer lies beside another one.

@@ -181,10 +181,8 @@ class LayerViews:
         would be quicker from the seventh call on, but the first one would take 3.7 s (DeiT-Tiny, 2
         cores) and not 0.6 s, in which `live` shows no new map.
 
-        Args:
-          x: float32 [B, H, W, C], already preprocessed.
-          target: as in a call.
-          index: the number of the map: 0 is the own one, followed by those of `also`.
+        x and the target are as in a call. The map number `index` is the own one, 0, or one of
+        `also`, which follow.
         """
         batch, resolved = self._pairs(self.check_batch(x), target)
         plan = self._plans[index]

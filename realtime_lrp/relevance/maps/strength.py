@@ -28,18 +28,13 @@ def strength(
     stride: tuple[int, int] = (1, 1),
     patches: tuple[int, int] | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes how strongly each pixel is drawn.
+    """How strongly each pixel of raw relevance, float32 [B, H, W, C], is drawn.
 
-    Args:
-      relevance: float32 [B, H, W, C], raw.
-      by_channel: whether each colour channel gets its own strength, else their sum.
-      stride: (rows, columns), the period of a grid that is smoothed away; see `pixel_stride`.
-      patches: rows and columns of patches, each of which gets its mean; None for single pixels.
-
-    Returns:
-      Strengths, int8 [B, H, W], or [B, H, W, C] by channel, from -FULL to FULL with the sign of
-      relevance. And the scale, float32 [B]: the relevance that is drawn at full strength, 0 for a
-      map of zeros.
+    `by_channel` each colour channel gets its own strength, else their sum does. A grid of the
+    period `stride` (see `pixel_stride`) is smoothed away; of `patches`, rows and columns of them,
+    each gets its mean instead. Returns strengths, int8 [B, H, W], or [B, H, W, C] by channel, from
+    -FULL to FULL with the sign of relevance; and the scale, float32 [B]: the relevance that is
+    drawn at full strength, 0 for a map of zeros.
     """
     values = relevance if by_channel else tf.reduce_sum(relevance, axis=-1, keepdims=True)
     values = in_patches(values, patches) if patches else smoothed(values, stride)

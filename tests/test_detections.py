@@ -8,7 +8,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UsageError
-from realtime_lrp.relevance.maps.boxes import best_boxes, share_inside
+from realtime_lrp.relevance.maps.detections import best_boxes, share_inside
 
 ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
 

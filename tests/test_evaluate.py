@@ -18,7 +18,7 @@ from realtime_lrp.commands.evaluate.metrics import METRICS, best_of, compared, i
 from realtime_lrp.commands.evaluate.samples import BoxEntry
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
-from realtime_lrp.relevance.maps.boxes import intersection_over_union
+from realtime_lrp.relevance.maps.detections import intersection_over_union
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 ONE_ROW = "--only", "zplus"

@@ -15,7 +15,7 @@ from realtime_lrp.models import hub
 from realtime_lrp.models.names import model_files
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.models.untrusted.presets import BACKBONE_WEIGHTS, HEAD_WEIGHTS, TASK
-from realtime_lrp.relevance.maps.boxes import best_boxes
+from realtime_lrp.relevance.maps.detections import best_boxes
 
 SCALE, OFFSET = [0.017, 0.0175, 0.0174], [-2.1, -2.0, -1.8]
 

@@ -15,8 +15,7 @@ from realtime_lrp.engine.boxes import outlines_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
 from realtime_lrp.models.drawings import NOTHING
-from realtime_lrp.relevance.detections import Detections
-from realtime_lrp.relevance.maps.boxes import intersection_over_union
+from realtime_lrp.relevance.maps.detections import Detections, intersection_over_union
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.boxes import draw_outlines

@@ -22,7 +22,7 @@ from shapes_detector import COLUMNS, ROWS, STRIDE, build_shapes_detector, centre
 from train_shapes import varied
 
 from realtime_lrp.models.drawings import NOTHING
-from realtime_lrp.relevance.maps.boxes import intersection_over_union
+from realtime_lrp.relevance.maps.detections import intersection_over_union
 
 logger = logging.getLogger(__name__)
 

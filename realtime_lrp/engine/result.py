@@ -18,8 +18,8 @@ from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.video.region import Region
 
 if TYPE_CHECKING:
-    from realtime_lrp.relevance.maps.boxes import DrawnBoxes
     from realtime_lrp.relevance.maps.compiled import ChannelOutput, Explained
+    from realtime_lrp.relevance.maps.detections import DrawnBoxes
 
 NOT_FINITE = "the maps of single channels hold NaN or Inf"
 

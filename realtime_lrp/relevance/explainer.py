@@ -19,11 +19,11 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
-from realtime_lrp.relevance.detections import Detections, check_detections, detect_function
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function, run_in_parts
+from realtime_lrp.relevance.maps.detections import Detections, check_detections, detect_function
 from realtime_lrp.relevance.maps.methods import (
     advice_on,
     asked_maps,

@@ -14,7 +14,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.drawings import CLASSES, Drawings, drawings
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
-from realtime_lrp.relevance.maps.boxes import intersection_over_union
+from realtime_lrp.relevance.maps.detections import intersection_over_union
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.region import resize
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.relevance.maps.boxes import (
+from realtime_lrp.relevance.maps.detections import (
     DrawnBoxes,
     at_boxes,
     drawn_of,

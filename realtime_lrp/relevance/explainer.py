@@ -7,7 +7,7 @@ public interface and the order in which an explainer is built.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -38,7 +38,7 @@ from realtime_lrp.relevance.maps.precision import choose_precision
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
-from realtime_lrp.relevance.network.checks import Bound, ColourTransform
+from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import At, end_at, end_at_best, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
@@ -50,9 +50,6 @@ from realtime_lrp.relevance.rules.layer_contexts import (
     pixel_stride,
 )
 from realtime_lrp.relevance.rules.rules import Rule
-
-if TYPE_CHECKING:
-    from realtime_lrp.models.network import Network
 
 
 class Explainer(ConceptViews):
@@ -139,7 +136,7 @@ class Explainer(ConceptViews):
 
     def __init__(
         self,
-        model: "keras.Model | Network | Graph",
+        model: keras.Model | Prepared | Graph,
         method: str = "lrp",
         composite: str | Composite = AUTO,
         target: str | int = "all",
@@ -424,11 +421,11 @@ class Explainer(ConceptViews):
 
 
 def _model_parts(
-    model: "keras.Model | Network | Graph",
+    model: keras.Model | Prepared | Graph,
     labels: Sequence[str] | None,
     low: Bound | None,
     high: Bound | None,
-) -> "tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]":
+) -> tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]:
     """The model, how its input becomes RGB, labels, low and high: the user's before its own."""
     if isinstance(model, keras.Model | Graph):
         return model, None, labels, low, high

@@ -5,7 +5,9 @@ Each check says what was received, what was expected and what to do.
 
 import logging
 from collections.abc import Sequence
+from typing import Any, Protocol
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -29,6 +31,19 @@ log = logging.getLogger(__name__)
 
 Bound = float | Sequence[float] | np.ndarray
 """One value, one for each channel, or [H, W, C]."""
+
+
+class Prepared(Protocol):
+    """A model, and how pictures are prepared for it: what an explainer needs of a `Network`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def model(self) -> keras.Model | None: ...
+    @property
+    def labels(self) -> Sequence[str] | None: ...
+    def box(self) -> Any: ...
+    def colours(self) -> ColourTransform: ...
 
 
 def check_options(

@@ -114,6 +114,32 @@ def test_grad_cam_weights_what_boxes_and_scores_share(model, pictures):
     assert cam.numpy().max() > 0
 
 
+def best_cells(cells):
+    """The six cells with the largest entries, of each picture."""
+    best = keras.ops.top_k(keras.ops.max(cells, -1), 6)[1]
+    first = 24 * keras.ops.arange(keras.ops.shape(cells)[0], dtype="int32")
+    return keras.ops.take(keras.ops.reshape(cells, (-1, 8)), best + first[:, None], 0)
+
+
+def test_boxes_of_a_network_that_picks_places_of_each_picture(pictures):
+    """Where it picks is counted over the batch, which boxes and several targets make longer."""
+    keras.utils.set_random_seed(5)
+    image = keras.Input(pictures.shape[1:])
+    cells = layers.Reshape((24, 8))(layers.Conv2D(8, STRIDE, STRIDE)(image))
+    queries = layers.Lambda(best_cells, output_shape=(6, 8))(cells)
+    scores = layers.Dense(CLASSES, "sigmoid", name="scores")(queries)
+    boxes = layers.Dense(4)(queries)
+    model = keras.Model(image, {"boxes": boxes, "scores": scores})
+    found = Explainer(model, method="gradient").detections(pictures, top=2, threshold=0)
+    for picture, box in ((0, 0), (0, 1), (1, 1)):
+        place, label = int(found.places[picture, box]), int(found.labels[picture, box])
+        alone = Explainer(model, method="gradient", output="scores", at=place, target=label)
+        expected = alone(pictures[picture : picture + 1]).relevance[0]
+        np.testing.assert_allclose(found.maps[picture, box], expected, atol=1e-6)
+    targets = alone(pictures[:1], target=[0, label])
+    np.testing.assert_allclose(targets.relevance[1], alone(pictures[:1]).relevance[0], atol=1e-6)
+
+
 def test_a_call_explains_the_surest_box(model, pictures):
     """So that whatever explains classifiers explains the best box of a detector."""
     explanation = Explainer(model, target="top1")(pictures)

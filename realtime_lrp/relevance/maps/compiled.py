@@ -21,7 +21,7 @@ from realtime_lrp.relevance.maps.detections import (
     share_inside,
     target_of_drawn,
 )
-from realtime_lrp.relevance.maps.plan import Numbered, Plan
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.system.machine import available_bytes, gib
@@ -106,8 +106,8 @@ def explain_function(
         x = before(x) if before else x
         tensors = graph.forward(x)
         if shared:
-            tensors = _repeated(tensors, tf.shape(target.weights)[0])
-            x = tensors[0]
+            rows = graph.of_rows(tensors, tf.zeros(tf.shape(target.weights)[:1], tf.int32))
+            x, tensors = rows[0], graph.forward(rows[0], known=rows)
         each, aims, found = tensors, target, None
         if after and graph.ends:
             found = drawn_of(tensors, graph.ends, target)
@@ -138,15 +138,6 @@ def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Te
     if any(plan.rules for plan in plans):
         return scores
     return tf.where(graph.finite(tensors)[:, None], scores, np.nan)
-
-
-def _repeated(tensors: Numbered, times: tf.Tensor) -> dict[int, tf.Tensor]:
-    """Tensors of one picture, [1, ...], as those of a batch of equal pictures.
-
-    Numbers of the same tensor get the same repeated one.
-    """
-    repeated = {one.ref(): tf.repeat(one, times, axis=0) for one in tensors.values()}
-    return {number: repeated[one.ref()] for number, one in tensors.items()}
 
 
 def targets_function(plan: Plan) -> Callable[..., list[tf.Tensor]]:

@@ -78,7 +78,7 @@ def at_boxes(
 ) -> dict[int, tf.Tensor]:
     """The tensors of a batch with a row for each box [N], which end in the scores at its place."""
     after = {node.output for node in graph.behind(ends.chosen)}
-    each = {n: tf.gather(a, pictures) for n, a in tensors.items() if n not in after}
+    each = graph.of_rows({n: a for n, a in tensors.items() if n not in after}, pictures)
     each[ends.chosen] = places
     return graph.forward(each[0], known=each)
 

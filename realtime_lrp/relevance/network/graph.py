@@ -206,6 +206,21 @@ class Graph:
                 tensors[node.output] = step.forward(*inputs)
         return tensors
 
+    def of_rows(
+        self, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor
+    ) -> dict[int, tf.Tensor]:
+        """Tensors of a batch that is made of pictures of another one, int32 [N], but for numbers.
+
+        Whole numbers may say where a picture begins in its batch: `forward` computes them anew.
+        Numbers of the same tensor get the same one.
+        """
+        found = {
+            one.ref(): tf.gather(one, pictures)
+            for one in tensors.values()
+            if not one.dtype.is_integer
+        }
+        return {n: found[one.ref()] for n, one in tensors.items() if one.ref() in found}
+
     def _dtype(self, number: int) -> tf.DType:
         """The type in which what arrives at a tensor is kept."""
         node = self.producer(number)

@@ -20,7 +20,6 @@ from realtime_lrp.errors import OutputError, UsageError
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.models.gallery import (
     MAX_BYTES,
-    SHOWN,
     SUFFIX,
     ChannelContents,
     ChannelNames,
@@ -49,7 +48,6 @@ MOST_ROWS = 600
 """How many channels without a name a sheet shows; of many layers it has fewer of each. As PNG that
 takes 510 MB of memory."""
 
-MOST_WITH_NAMES = 1000  # more rows, with those that have a name, are refused
 LEAST_CLASS = 0.01  # a class with a smaller part of a channel's relevance is not mentioned
 
 
@@ -85,29 +83,22 @@ def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
         for layer in gallery.layers
         for channel, known in listed_channels(gallery, layer, names, most)
     ]
-    if len(channels) > MOST_WITH_NAMES:
-        raise UsageError(
-            f"The sheet would have {len(channels)} rows, more than {MOST_WITH_NAMES}, as so many "
-            "channels have names. Draw it with fewer names."
-        )
-    count = min(SHOWN, max((len(known.relevant) for *_, known in channels), default=0))
-    compared = min(SHOWN, max((len(known.activating) for *_, known in channels), default=0))
     step = TILE + GAP
-    starts = TEXT_WIDTH, TEXT_WIDTH + count * step + 4 * GAP
-    width = starts[1] + compared * step + 4 * GAP
+    starts = TEXT_WIDTH, TEXT_WIDTH + RELEVANT * step + 4 * GAP
+    width = starts[1] + ACTIVATING * step + 4 * GAP
     columns = max(1, round(np.sqrt(len(channels) * step / width)))
     each = -(-len(channels) // columns)
     sheet = np.full((HEADING + each * step + GAP, columns * width, 3), BACKGROUND, np.uint8)
-    headings = ("most relevance", "most activation") if compared else ("most relevance",)
     for column in range(columns):
-        for start, text in zip(starts, headings, strict=False):
+        for start, text in zip(starts, ("most relevance", "most activation"), strict=True):
             draw_text(sheet, text, (column * width + start, HEADING - 8), TEXT_SIZE)
     for number, (layer, channel, known) in enumerate(channels):
         y, x = HEADING + number % each * step, number // each * width
         row = sheet[y : y + TILE, x : x + width]
         name = names.get(layer, {}).get(channel, "")
         _write_beside(row, layer, channel, known, name)
-        kinds = gallery.pictures(layer, channel), gallery.activating(layer, channel)
+        relevant, activating = gallery.pictures(layer, channel), gallery.activating(layer, channel)
+        kinds = relevant[:RELEVANT], activating[:ACTIVATING]
         for start, pictures in zip(starts, kinds, strict=True):
             for place, picture in enumerate(pictures):
                 left = start + place * step

@@ -141,24 +141,6 @@ def _disk(folder: Path, chosen_by: str) -> Row:
     return finding(found, f"free some space, or {otherwise}" if free < GB else "")
 
 
-def temporary(settings: Settings) -> Iterator[Row]:
-    """The folder for temporary files; TensorFlow needs it as well."""
-    wanted = os.environ.get("TMPDIR")
-    ensure_temporary_folder()
-    try:
-        folder = tempfile.gettempdir()
-    except FileNotFoundError as error:
-        advice = "create a writable folder and set the variable TMPDIR to it"
-        yield Row("missing", f"{error.strerror}", advice)
-        return
-    free = f"{shutil.disk_usage(folder).free / GB:.1f} GB free in {folder}"
-    if wanted and os.path.abspath(wanted) != folder:
-        found = f"TMPDIR ({wanted}) cannot be written; {free}"
-        yield finding(found, "set TMPDIR to a writable folder")
-    else:
-        yield finding(free)
-
-
 MEASURE_S = 2.0
 """How long a source is read."""
 
@@ -415,17 +397,3 @@ def _try_codec(path: Path, codec: str) -> None:
     difference = float(np.abs(np.subtract(read, pictures, dtype=np.float32)).mean())
     if difference > 8:
         raise TransferError(f"{codec}: pictures read back differ by {difference:.0f} levels.")
-
-
-def fonts(settings: Settings) -> Iterator[Row]:
-    """Draws letters, and compares them with the sign for a missing letter."""
-    from realtime_lrp.view.text import undrawable
-
-    if missing := undrawable("Relevance 0.5 % z+ β é"):
-        advice = "reinstall OpenCV 5: pip install --force-reinstall opencv-python"
-        yield Row("missing", f"sans does not draw {missing}", advice)
-    elif missing := undrawable("心 星 花 か 한"):
-        advice = "captions in Chinese, Japanese and Korean need it: reinstall OpenCV 5"
-        yield finding(f"uni does not draw {missing}", advice)
-    else:
-        yield finding("sans and uni draw, Chinese, Japanese and Korean too")

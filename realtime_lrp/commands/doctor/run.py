@@ -53,7 +53,6 @@ SYSTEM = Group(
         "configuration": checks.configuration,
         "films": checks.films,
         "downloads": checks.downloads,
-        "temporary files": checks.temporary,
     },
 )  # fmt: skip
 CAMERAS = Group(
@@ -78,7 +77,7 @@ MEDIA = Group(
     "media", 90, "missing",
     "reinstall OpenCV and PyAV (pip install --force-reinstall opencv-python av), or what is "
     "named here",
-    {"codecs": checks.codecs, "fonts": checks.fonts},
+    {"codecs": checks.codecs},
 )  # fmt: skip
 
 

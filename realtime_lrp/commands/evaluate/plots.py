@@ -18,7 +18,6 @@ from realtime_lrp.config import Config
 from realtime_lrp.notebook.figure import new_figure, pixels_of
 from realtime_lrp.notebook.html import drawable
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
@@ -41,7 +40,7 @@ PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
 """(across, up) of each scatter plot."""
 
 TILE = 160  # side of a picture on the sheet, in pixels
-ONE_BAND = 8  # up to this many maps of a picture stand side by side; more in two bands
+ACROSS = 8  # maps of a picture side by side; more of them stand in further bands
 LETTERS = 22  # that fit below a picture in one line
 SHOWN = 3  # pictures on the sheet, and of the best and of the worst among the examples
 RANKED_BY = "mass"  # the figure that says which pictures are the best; it rarely ties
@@ -153,22 +152,21 @@ def map_sheet(
     stride: tuple[int, int],
     captions: Captions | None = None,
 ) -> np.ndarray:
-    """Draws pictures with the maps of every row; of many rows composites above, methods below.
+    """Draws pictures with the maps of every row.
 
     Pictures are uint8 [N, h, w, 3] RGB, maps float32 [N, h, w]; for the stride see `strength`.
     """
     painter = Painter(False, replace(Look.of(config.overlay), style="heat"), 0.0)
     thumbnails = [resize(picture, (TILE, TILE)) for picture in pictures]
-    methods = [name for name in maps if name not in COMPOSITES] if len(maps) > ONE_BAND else []
-    bands = [[name for name in maps if name not in methods], methods]
-    width = 1 + max(map(len, bands))
-    rows = len(pictures) * len([band for band in bands if band])
+    names = [*maps]
+    bands = [names[first : first + ACROSS] for first in range(0, len(names), ACROSS)]
+    width, rows = 1 + len(bands[0]), len(pictures) * len(bands)
     figure = new_figure(1.25 * width, (1.5 if captions else 1.35) * rows, dpi=DPI)
     grid = figure.subplots(rows, width, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
     first = 0
-    for band in filter(None, bands):
+    for band in bands:
         for column, name in enumerate((PICTURE, *band)):
             shown = thumbnails
             if name != PICTURE:

@@ -355,9 +355,9 @@ def death(file: str, ended: str) -> Error:
         return UnavailableError(
             f"The process that decodes {file!r} was killed ({ended}). {what_to_do}"
         )
-    # of itself it ends with a report; a crafted file may have taken it over
-    how = "end early" if ended.startswith("exit code") else "crash"
-    return DamagedInputError(f"{file!r} makes the decoder {how} ({ended}).")
+    if ended.startswith("exit code"):  # of itself it reports; a crafted file may have taken it over
+        return DamagedInputError(f"{file!r} makes the decoder end early ({ended}).")
+    return DamagedInputError(f"{file!r} makes the decoder crash ({ended}).")
 
 
 def hang(file: str, seconds: float) -> Error:

@@ -290,8 +290,7 @@ class ConceptViews(LayerViews):
             for one in layers
         ]
         function = self._compiled(
-            ("conditional", *(one.name for one in layers)),
-            partial(of_channels.conditional, layers),
+            ("conditional", *(one.name for one in layers)), partial(of_channels.conditional, layers)
         )
         kept = [tf.constant(mask, tf.float32) for mask in masks]
         pictures, tensors = self._pairs(self.check_batch(x), target)

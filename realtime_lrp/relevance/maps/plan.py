@@ -10,12 +10,7 @@ from typing import Any, NamedTuple, cast
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.perturbed import (
-    Baseline,
-    Perturb,
-    chunk_size,
-    first_linear,
-)
+from realtime_lrp.relevance.maps.perturbed import Baseline, Perturb, chunk_size, first_linear
 from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.network.linear import Linear

@@ -11,13 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import (
-    DamagedInputError,
-    UnavailableError,
-    UsageError,
-    first_line,
-    unknown,
-)
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError, first_line, unknown
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.system.machine import available_bytes, gib
 

@@ -22,11 +22,7 @@ class Convolution(Linear):
     convolves = True
 
     def __init__(
-        self,
-        kernel: tf.Tensor,
-        bias: tf.Tensor | None,
-        geometry: onednn.Geometry,
-        groups: int = 1,
+        self, kernel: tf.Tensor, bias: tf.Tensor | None, geometry: onednn.Geometry, groups: int = 1
     ) -> None:
         super().__init__(kernel, bias)
         self._groups, self.geometry = groups, geometry

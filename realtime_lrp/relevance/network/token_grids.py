@@ -17,14 +17,7 @@ import tensorflow as tf
 from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense
-from realtime_lrp.relevance.network.steps import (
-    Add,
-    Elementwise,
-    Move,
-    Permute,
-    Product,
-    Reshape,
-)
+from realtime_lrp.relevance.network.steps import Add, Elementwise, Move, Permute, Product, Reshape
 from realtime_lrp.relevance.network.traced_steps import (
     MatrixProduct,
     Offset,

@@ -7,6 +7,7 @@ import naive
 import numpy as np
 import pytest
 from keras import layers
+from test_relevance import largest_difference
 
 from realtime_lrp import Composite, Explainer, Rule, load_network
 from realtime_lrp.errors import NotFiniteError, UsageError
@@ -14,11 +15,6 @@ from realtime_lrp.relevance.rules.composites import any_layer
 from realtime_lrp.relevance.rules.sharing import share
 
 COMPOSITES = ["zplus", "epsilon_plus_flat", "epsilon_alpha2_beta1", "epsilon_gamma_box"]
-
-
-def largest_difference(a, b) -> float:
-    """The largest difference as a share of the largest entry."""
-    return float(np.abs(np.asarray(a) - b).max() / np.abs(b).max())
 
 
 def network(filters=20):

@@ -75,8 +75,10 @@ def test_weights_that_are_not_finite_are_refused_with_their_layer(value):
         (np.full((1, 16, 16, 3), -np.inf), "NaN or Inf"),
         ("abc", "Expected a batch of pictures"),
         ([[1.0], [2.0, 3.0]], "Expected a batch of pictures"),
+        (np.zeros((16, 16, 3)), r"x\[None\]"),
+        (np.zeros((0, 16, 16, 3)), "at least one"),  # pools would crash
     ],
-    ids=["not finite", "text", "ragged"],
+    ids=["not finite", "text", "ragged", "a single picture", "empty"],
 )
 def test_a_batch_that_is_no_array_of_finite_numbers_is_refused(x, words, hiding):
     """With a message, not with TensorFlow's traceback; a fused ReLU would hide Inf."""

@@ -20,7 +20,6 @@ from realtime_lrp.relevance.network.steps import (
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import (
     ACTIVATIONS,
-    LAYERS,
     steps_of,
 )
 from realtime_lrp.relevance.rules.composites import COMPOSITES
@@ -345,22 +344,6 @@ def test_the_shape_of_an_output_is_known_without_computing_it(padding, stride, d
         expected = layer(keras.Input(shape)).shape
         (step,) = steps_of(layer)
         assert [None, *step.output_shape((1, *shape))[1:]] == list(expected), layer
-
-
-def test_a_wrong_row_within_a_layer_of_the_users_is_not_taken_for_mixing_the_batch(monkeypatch):
-    """The message names the inner layer."""
-
-    class Block(layers.Layer):
-        def __init__(self, **options):
-            super().__init__(**options)
-            self.inner = layers.LeakyReLU(name="culprit")
-
-        def call(self, x):
-            return self.inner(x)
-
-    monkeypatch.setitem(LAYERS, layers.LeakyReLU, LAYERS[layers.Identity])
-    with pytest.raises(DamagedInputError, match=r"'block/culprit' .LeakyReLU. .* something else"):
-        Explainer(network(lambda x: Block(name="block")(conv()(x))))
 
 
 def test_a_layer_that_computes_something_else_than_its_steps_is_refused():

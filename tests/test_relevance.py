@@ -368,13 +368,6 @@ def test_a_size_that_the_layers_cannot_take_is_refused():
         Explainer(keras.Model(x, h), size=(3, 3))
 
 
-def test_a_batch_of_the_wrong_shape_is_refused(abcde):
-    """A single picture without a batch axis; an empty batch, at which pools would crash."""
-    for shape, words in (((16, 16, 3), r"x\[None\]"), ((0, 16, 16, 3), "at least one")):
-        with pytest.raises(UsageError, match=words):
-            abcde[1](np.zeros(shape, "float32"))
-
-
 def test_a_name_as_it_is_written_comes_before_others_like_it():
     """Names are found in any case, yet "B" and "b" can be two classes."""
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])

@@ -185,7 +185,7 @@ class Explainer(ConceptViews):
             end_in_scores(graph, self.classes, output_activation)
         folded = canonise(graph)
         if guided is not None:
-            guided_rectifiers(graph, guided)  # refuses patterns that match nothing
+            guided_rectifiers(graph, options)  # refuses patterns that match nothing
         checks.check_labels(labels, self.classes, graph)
         self._resolve = TargetResolver(self.classes, labels)
 

@@ -71,28 +71,22 @@ def _sums(arrays: Iterable[np.ndarray]) -> np.ndarray:
     return np.sum([a.reshape(len(a), -1).sum(1, dtype=np.float64) for a in arrays], axis=0)
 
 
-Handed = dict[tuple[int, int], np.ndarray]
-"""What nodes handed down, float32, by (number of the node's output, position of its input). What
-biases took, [B], follows the inputs."""
-
-
-def _handed_down(parts: Parts) -> Handed:
-    return {
-        (part.node.output, part.position): _array(part.tensor)
-        for handed in parts.values()
-        for part in handed
-        if part.node
-    }
-
-
 def _array(tensor: tf.Tensor) -> np.ndarray:
     return tf.cast(tensor, tf.float32).numpy()
 
 
 def _record(
-    nodes: Sequence[Node], rules: Mapping[int, Rule], shown: Numbered, parts: Parts, handed: Handed
+    nodes: Sequence[Node],
+    rules: Mapping[int, Rule],
+    shown: Numbered,
+    parts: Parts,
+    handed: Mapping[tuple[int, int], np.ndarray],
 ) -> LayerRecord:
-    """The record of the layer that consists of these nodes, see `Explainer.layers`."""
+    """The record of the layer that consists of these nodes, see `Explainer.layers`.
+
+    `handed` is what nodes handed down, float32, by the number of the node's output and the position
+    of its input; what biases took, [B], follows the inputs.
+    """
     first, last = nodes[0], nodes[-1]
     taken = [handed[key] for node in nodes if (key := (node.output, len(node.inputs))) in handed]
     inputs = tuple(shown[number].numpy() for number in first.inputs)
@@ -110,12 +104,6 @@ def _record(
         ),
         taken_by_biases=sum(taken, np.zeros(len(arrived), np.float32)),
     )
-
-
-ExplainTargets = Callable[
-    [np.ndarray | tf.Tensor, Sequence[Targets]], tuple[np.ndarray, list[np.ndarray]]
-]
-"""See `Explainer.compile_for_targets`."""
 
 
 class LayerViews:
@@ -188,7 +176,12 @@ class LayerViews:
         plan = self._plans[index]
         shown = self._as_built.forward(batch, joined=False)
         parts = plan.parts(plan.graph.forward(batch), resolved)
-        handed = _handed_down(parts)
+        handed = {
+            (part.node.output, part.position): _array(part.tensor)
+            for received in parts.values()
+            for part in received
+            if part.node
+        }
         layers: dict[str, list[Node]] = {}
         for node in plan.graph.nodes:
             if node.output in parts:
@@ -207,7 +200,7 @@ class LayerViews:
         """
         return {record.name: record.sums() for record in self.layers(x, target)}
 
-    def compile_for_targets(self, count: int) -> "ExplainTargets":
+    def compile_for_targets(self, count: int) -> Callable[..., tuple[np.ndarray, list[np.ndarray]]]:
         """Compiles a function that explains a batch for `count` targets, without additional maps.
 
         What the targets have in common is computed once: the forward passes, of perturbed pictures

@@ -87,8 +87,9 @@ def _through_relus(masked: bool) -> Callable[[Plan], Back]:
     return make
 
 
-def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
-    """The output numbers of the ReLUs in layers that match these patterns; None means all."""
+def guided_rectifiers(graph: Graph, options: Options) -> set[int]:
+    """The output numbers of the ReLUs in layers that match `guided`; None means all."""
+    guided = options.guided
     activations = (node for node in graph.nodes if isinstance(node.step, Activation))
     nodes = [node for node in activations if cast(Activation, node.step).rectifies]
     if not nodes:
@@ -111,10 +112,6 @@ def guided_rectifiers(graph: Graph, guided: Sequence[str] | None) -> set[int]:
             )
         chosen |= fitting
     return chosen
-
-
-def _rectifiers(graph: Graph, options: Options) -> set[int]:
-    return guided_rectifiers(graph, options.guided)
 
 
 def _last_maps(graph: Graph, options: Options) -> int:
@@ -161,7 +158,7 @@ def _grad_cam(plan: Plan, x: tf.Tensor, tensors: Numbered, parts: Parts) -> tf.T
 METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance, _at_input, by_rules=True),
     "guided_backprop": Method(
-        start_of_gradient, _through_relus(True), _at_input, _rectifiers, absolute=True
+        start_of_gradient, _through_relus(True), _at_input, guided_rectifiers, absolute=True
     ),
     "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, _last_maps, signed=False),
     "smoothgrad": Method(
@@ -178,7 +175,7 @@ METHODS: dict[str, Method] = {
     "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input, cancels=True),
     "deconvnet": Method(
-        start_of_gradient, _through_relus(False), _at_input, _rectifiers, absolute=True
+        start_of_gradient, _through_relus(False), _at_input, guided_rectifiers, absolute=True
     ),
     "attention_rollout": Method(
         start_of_gradient, _to_last_attention, attention_maps.rollout,

@@ -39,7 +39,7 @@ MARKERS = "o^svDP<X>pdHh8"
 PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
 """(across, up) of each scatter plot."""
 
-TILE = 160  # side of a picture on the sheet, in pixels
+TILE = 160  # longer side of a picture on the sheet, in pixels
 ACROSS = 8  # maps of a picture side by side; more of them stand in further bands
 LETTERS = 22  # that fit below a picture in one line
 SHOWN = 3  # pictures on the sheet, and of the best and of the worst among the examples
@@ -157,7 +157,9 @@ def map_sheet(
     Pictures are uint8 [N, h, w, 3] RGB, maps float32 [N, h, w]; for the stride see `strength`.
     """
     painter = Painter(False, replace(Look.of(config.overlay), style="heat"), 0.0)
-    thumbnails = [resize(picture, (TILE, TILE)) for picture in pictures]
+    share = TILE / max(pictures.shape[1:3])
+    size = round(share * pictures.shape[1]), round(share * pictures.shape[2])
+    thumbnails = [resize(picture, size) for picture in pictures]
     names = [*maps]
     bands = [names[first : first + ACROSS] for first in range(0, len(names), ACROSS)]
     width, rows = 1 + len(bands[0]), len(pictures) * len(bands)
@@ -190,6 +192,6 @@ def _overlaid(
     compressed = strength(np.maximum(maps[..., None], 0), stride=stride)
     strengths, scales = (tensor.numpy() for tensor in compressed)
     return [
-        lay_over(thumbnail, painter(one, scale, (0, 0, TILE, TILE), inner))
+        lay_over(thumbnail, painter(one, scale, (0, 0, *thumbnail.shape[1::-1]), inner))
         for thumbnail, one, scale in zip(thumbnails, strengths, scales, strict=True)
     ]

@@ -16,8 +16,7 @@ from viewer import Viewer, engine_of, explained_frame
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.realtime.faithfulness import ProbeResult
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.buffers import Buffers
-from realtime_lrp.view.decals import Decals
+from realtime_lrp.view.decals import Buffers, Decals
 from realtime_lrp.view.exhibit import (
     Buttons,
     Gap,

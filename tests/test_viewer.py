@@ -13,7 +13,7 @@ from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.video.region import Region
-from realtime_lrp.view import menus
+from realtime_lrp.view import controls
 from realtime_lrp.view.arrangement import central_square
 from realtime_lrp.view.hud import (
     ANSWER_SCALE,
@@ -56,7 +56,7 @@ def typed(listed, *names):
 
 def test_the_list_of_classes_is_narrowed_and_walked_through():
     """Letters anywhere in the name, digits from the front of the number, arrows, Backspace."""
-    listed = menus.ClassList(
+    listed = controls.ClassList(
         entries=[(7, "heart"), (3, "star fish"), (31, "Säge")], scores=np.zeros(32)
     )
     assert listed.chosen()[0] == 7

@@ -25,8 +25,8 @@ from realtime_lrp.realtime.viewer.state import (
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.view import keys
+from realtime_lrp.view.controls import CommandBox
 from realtime_lrp.view.hud import figure_size
-from realtime_lrp.view.menus import CommandBox
 
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10

@@ -13,9 +13,8 @@ import numpy as np
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
 from realtime_lrp.view.boxes import Outline, draw_outlines
-from realtime_lrp.view.buffers import Buffers
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
-from realtime_lrp.view.decals import Decals
+from realtime_lrp.view.decals import Buffers, Decals
 from realtime_lrp.view.hud import (
     Block,
     Legend,

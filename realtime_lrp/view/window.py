@@ -15,7 +15,7 @@ import numpy as np
 from realtime_lrp.errors import Error, UnavailableError
 from realtime_lrp.system.files import remove_temporary_folders
 from realtime_lrp.system.geometry import Box, contains
-from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.decals import Buffers
 from realtime_lrp.view.keys import UNNAMED
 
 SETTINGS = {

@@ -12,7 +12,7 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.arrangement import central_square
-from realtime_lrp.view.buffers import Buffers
+from realtime_lrp.view.decals import Buffers
 from realtime_lrp.view.exhibit import (
     BACKGROUND,
     Page,

@@ -23,8 +23,7 @@ from realtime_lrp.commands.video.recoding import (
     Recoding,
     Report,
 )
-from realtime_lrp.commands.video.stored import at_hand
-from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions
+from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions, at_hand
 from realtime_lrp.config import Config
 from realtime_lrp.engine.boxes import BoxNumbers, drawn_map, outlines_of
 from realtime_lrp.engine.engine import Engine

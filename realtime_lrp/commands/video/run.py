@@ -4,8 +4,7 @@
     this process:          explain in batches -> maps --^    -> sidecar, raw maps, summary
 
 This file goes through the files, `task` knows what is there of each, `overlay` makes it, `recoding`
-is the child and talks to it. With --workers and --ray, `cluster` has Ray make each film. `stored`
-finds the files, which may be in object stores.
+is the child and talks to it. With --workers and --ray, `cluster` has Ray make each film.
 """
 
 import logging
@@ -18,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from realtime_lrp.commands.video.recoding import Report
-from realtime_lrp.commands.video.stored import tasks_of
-from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions
+from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions, tasks_of
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import (
     Error,

@@ -19,9 +19,9 @@ from realtime_lrp.realtime.viewer.state import (
 )
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view import keys
+from realtime_lrp.view.controls import ClassList, CommandBox
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting, next_of
-from realtime_lrp.view.menus import ClassList, CommandBox
 
 HINT = "h: all commands"
 END_NOTICE = "once more ends the program"

@@ -31,9 +31,9 @@ from realtime_lrp.realtime.viewer.pointing import (
 )
 from realtime_lrp.realtime.viewer.state import NOTICE_S, WARNING_S, Notice, ViewerState, first_state
 from realtime_lrp.view import keys
+from realtime_lrp.view.controls import ClassList, CommandBox, Menu
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
-from realtime_lrp.view.menus import ClassList, CommandBox, Menu
 
 INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted, events.Clicked
 """What the user does, apart from the mouse."""

@@ -15,10 +15,9 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.lecture import Step
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Action, Timeline
-from realtime_lrp.view.controls import Controls, arrange_controls
+from realtime_lrp.view.controls import Controls, Menu, arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.menus import Menu
 
 NOTICE_S = 4.0  # seconds for which a notice is shown
 END_S = 2.0  # within this many seconds a second press of Esc, q or End ends

@@ -185,11 +185,11 @@ def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
         (GREY, "cat.jpg (1 of 2)", True), (GREY[::2], "cat.jpg (1 of 2)", False),
     ):  # fmt: skip
         viewer.frame(picture, source)
-        assert bool(viewer.view.columns.right) == answered
+        assert bool(viewer.view.first.right) == answered
     frame = viewer.frame(GREY, "dog.jpg (2 of 2)")
     viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
     viewer.frame(GREY, "dog.jpg (2 of 2)")
-    assert viewer.view.columns.right[0][0].name == "heart"
+    assert viewer.view.first.right[0][0].name == "heart"
 
 
 def test_an_answer_to_an_earlier_picture_is_marked_as_old():
@@ -201,7 +201,7 @@ def test_an_answer_to_an_earlier_picture_is_marked_as_old():
     for _ in range(2):
         viewer.press("text_size:medium")  # draws at once
         viewer.view.step()
-        marked = [one.name == "old" for one in viewer.view.columns.right[0]]
+        marked = [one.name == "old" for one in viewer.view.first.right[0]]
         assert marked[0] == (viewer.view.frame.value is not frame.value)
         viewer.frame(GREY.copy())
 

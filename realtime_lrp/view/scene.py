@@ -118,17 +118,18 @@ class Scene:
         return ":".join(filter(None, (self.network, panel.name if panel else "")))
 
     def figures(self) -> list[tuple[tuple[Block, ...], Box]]:
-        """The blocks of each area for figures, and that area."""
+        """The blocks of each area for figures, and that area; none where no room is kept."""
         areas = self.arrangement.figures
-        both = len(areas) > 1
-        blocks = [self.left, self.right] if both else [(*self.right, *self.left)]
+        if not self.with_figures:
+            return []
+        blocks = [self.left, self.right] if len(areas) > 1 else [(*self.right, *self.left)]
         return list(zip(blocks, areas, strict=True))
 
     def notice_area(self, text: str, rows: int | None = None) -> Box:
         """Where a notice covers no other text, if there is room."""
         areas = [
             (x0, blocks_end(blocks, (x0, y0, x1, y1), self.size, self.letters), x1, y1)
-            for blocks, (x0, y0, x1, y1) in (self.figures() if self.with_figures else ())
+            for blocks, (x0, y0, x1, y1) in self.figures()
         ]
         below = self.size[0] if rows is None else rows
         *free, last = ((*one[:3], min(one[3], below)) for one in (*areas, self.arrangement.notices))
@@ -193,9 +194,7 @@ class SplitScene:
         shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
         boxes = boxes_of(size, shape, len(self.scenes), text_size)
         scenes = (
-            replace(
-                scene, size=(y1 - y0, x1 - x0), left=(), right=(), with_figures=False, titled=False
-            )
+            replace(scene, size=(y1 - y0, x1 - x0), with_figures=False, titled=False)
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
         )
         return SplitScene(size, tuple(scenes), boxes)

@@ -199,6 +199,7 @@ def view_message(jpeg: bytes, latency_ms: float) -> bytes:
 def news(view: View, lesson: dict[str, Any] | None) -> str:
     """What the page shows at this moment; `lesson` is `Teacher.fields`, None without one."""
     state, choice, relevance = view.state, view.state.choice, view.first.relevance
+    left, right = view.columns
     return msgspec.json.encode(
         {
             "type": "news",
@@ -213,8 +214,8 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
             "frozen": state.frozen is not None,
             "brush": state.brush,
             "covered": state.mask is not None,
-            "left": [[entry_fields(one) for one in block] for block in view.columns.left],
-            "right": [[entry_fields(one) for one in block] for block in view.columns.right],
+            "left": [[entry_fields(one) for one in block] for block in left],
+            "right": [[entry_fields(one) for one in block] for block in right],
             "notice": view.first.passing(state),
             "trouble": view.capture.trouble,
             "loading": relevance.doing if relevance.engine_cache is None else "",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,15 +47,6 @@ OLD_ANSWER_MS = 1000
 """From this age on an answer to an earlier picture than the shown one is marked as old."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The figures at the left and at the right, and the legend of each map."""
-
-    left: tuple[Block, ...] = ()
-    right: tuple[Block, ...] = ()
-    legends: tuple[Legend | None, ...] = ()
-
-
 class NetworkView:
     """The newest maps and the figures of one network."""
 
@@ -69,7 +60,10 @@ class NetworkView:
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
         self.maps: ExplainedPicture | None = None  # those of `newest`, ready for drawing
         self.scene: Scene | None = None  # drawn last
-        self.columns, self.rates = Columns(), Rates(self.stats, relevance.waiting)
+        self.left: tuple[Block, ...] = ()  # the figures at the left
+        self.right: tuple[Block, ...] = ()
+        self._legends: tuple[Legend | None, ...] = ()  # of each map
+        self.rates = Rates(self.stats, relevance.waiting)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
         self._scale_maps = MapScaler()
@@ -82,13 +76,9 @@ class NetworkView:
         self.newest, self.maps = newest, self._scale_maps(newest, state.look, state.box)
 
     def measure(self) -> None:
-        """Notes how many maps there are, and whether they are old."""
-        self._note_old_map()
-        self.rates.maps.reached(self.relevance.maps.count)
-
-    def _note_old_map(self) -> None:
-        """Notes since when the map shown is not of the chosen engine."""
+        """Notes how many maps there are, and since when the one shown is not as chosen."""
         explained, relevance = self.newest, self.relevance
+        self.rates.maps.reached(relevance.maps.count)
         own = explained is None or explained.engine is relevance.engine
         if own and relevance.choice == relevance.request.choice:
             self._old_since = None
@@ -130,9 +120,9 @@ class NetworkView:
             explained=drawn,
             tiled=state.tiled,
             look=state.look,
-            left=self.columns.left,
-            right=self.columns.right,
-            legends=self.columns.legends if state.tiled and drawn else (),
+            left=self.left,
+            right=self.right,
+            legends=self._legends if state.tiled and drawn else (),
             notice=self._notice(explained if drawn else None),
             with_figures=state.with_figures,
             text_size=state.text_size,
@@ -165,8 +155,7 @@ class NetworkView:
         self._columns_key = key
         self.rates.picture_ms = 1000 * (now - frame.time)
         self.rates.map_ms = 1000 * (now - explained.frame.time) if explained else None
-        left: list[Block] = []
-        right: list[Block] = []
+        left, right = list[Block](), list[Block]()
         legends: tuple[Legend | None, ...] = ()
         if explained and self.maps and not self.problem:
             legends = tuple(legend_of(one, state.look, explained) for one in self.maps.panels)
@@ -184,7 +173,7 @@ class NetworkView:
         if "rates" in state.shown_figures:
             source = self._capture.source.described or "..."
             left.append(rate_rows(self.rates, state, source, explained, self.further))
-        self.columns = Columns(tuple(left), tuple(right), legends)
+        self.left, self.right, self._legends = tuple(left), tuple(right), legends
 
     def _answer_blocks(
         self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None = None

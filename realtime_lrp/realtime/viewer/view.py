@@ -20,7 +20,6 @@ from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.maps import ConceptView
 from realtime_lrp.realtime.viewer.network_view import (
     FIGURES_S,
-    Columns,
     FollowingNetworkView,
     NetworkView,
 )
@@ -29,7 +28,7 @@ from realtime_lrp.realtime.viewer.state import Order, ViewerState
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls
-from realtime_lrp.view.hud import draw_marks, draw_notice
+from realtime_lrp.view.hud import Block, draw_marks, draw_notice
 from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
@@ -86,12 +85,10 @@ class View:
         return self._networks[:1] if self.state.alone else self._networks
 
     @property
-    def columns(self) -> Columns:
-        """The figures, those of further networks below those of the first one."""
-        columns = [network.columns for network in self.networks]
-        left = (block for one in columns for block in one.left)
-        right = (block for one in columns for block in one.right)
-        return Columns(tuple(left), tuple(right), columns[0].legends)
+    def columns(self) -> tuple[list[Block], list[Block]]:
+        """The figures at the left and at the right, those of further networks below the first's."""
+        left = [block for network in self.networks for block in network.left]
+        return left, [block for network in self.networks for block in network.right]
 
     def send(self, event: events.Event) -> tuple[Order, ...]:
         """Changes the state; returns the orders that the caller is to carry out."""
@@ -276,7 +273,7 @@ class View:
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
             if not self.figures_in_picture or in_panel:
-                scene = replace(scene, left=(), right=(), with_figures=False)
+                scene = replace(scene, with_figures=False)
             network.scene = replace(scene, titled=concepts is not None)
             scenes.append(network.scene)
         return SplitScene(size, tuple(scenes), boxes, concepts)

@@ -290,7 +290,7 @@ def test_a_click_on_a_row_follows_its_channel():
     assert followed.request.concepts == ConceptRequest(channel=17)
     assert followed.mask is None
     released = handle(followed, events.MouseMoved(75, 25, "", time=8.0))
-    again = handle(released, replace(click, time=9.0))
+    again = handle(released, events.MouseMoved(75, 25, "left", time=9.0))
     assert again.request.concepts == ConceptRequest()
     escaped = pressed(released, "Escape")
     assert escaped.request.concepts == ConceptRequest() and not escaped.end_until

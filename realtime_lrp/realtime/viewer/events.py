@@ -1,9 +1,9 @@
 """What can happen to the viewer. Plain data; each event carries the time at which it happened."""
 
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from realtime_lrp.realtime.engine_cache import EngineChoice
@@ -13,22 +13,19 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
 
 
-@dataclass(frozen=True, eq=False)
-class Event:
+class Event(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """Something that happened."""
 
-    time: float = field(default_factory=time.monotonic, kw_only=True)
+    time: float = msgspec.field(default_factory=time.monotonic)
 
 
-@dataclass(frozen=True, eq=False)
-class KeyPressed(Event):
+class KeyPressed(Event, frozen=True):
     """A key, by a name out of `view.keys`. What it does depends on the open menu."""
 
     key: str
 
 
-@dataclass(frozen=True, eq=False)
-class Held(Event):
+class Held(Event, frozen=True):
     """A button of a lesson is down on a page, again and again, or was let go; see `Teacher`."""
 
     key: str
@@ -36,23 +33,20 @@ class Held(Event):
     down: bool = True
 
 
-@dataclass(frozen=True, eq=False)
-class ActionChosen(Event):
+class ActionChosen(Event, frozen=True):
     """An action, by a name out of `view.keys.COMMANDS`."""
 
     action: str
 
 
-@dataclass(frozen=True, eq=False)
-class Chosen(Event):
+class Chosen(Event, frozen=True):
     """A value of one of `handle.CHOICES`."""
 
     what: str
     value: Any
 
 
-@dataclass(frozen=True, eq=False)
-class MouseMoved(Event):
+class MouseMoved(Event, frozen=True):
     """The mouse moved over the canvas, or a button of it went down or up."""
 
     x: int  # pixels of the canvas
@@ -60,8 +54,7 @@ class MouseMoved(Event):
     button: str  # which button is down: "left", "right" or ""
 
 
-@dataclass(frozen=True, eq=False)
-class Clicked(Event):
+class Clicked(Event, frozen=True):
     """A click, or a tap, on the canvas of a page."""
 
     at: tuple[int, int]
@@ -69,8 +62,7 @@ class Clicked(Event):
     pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
-@dataclass(frozen=True, eq=False)
-class Painted(Event):
+class Painted(Event, frozen=True):
     """The brush went straight from one position of the canvas to another.
 
     `pictures` are the boxes of the pictures if that is another canvas than the window's.
@@ -82,8 +74,7 @@ class Painted(Event):
     pictures: tuple[Box, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class FrameDrawn(Event):
+class FrameDrawn(Event, frozen=True):
     """A frame is on the screen."""
 
     frame: Item[np.ndarray]
@@ -96,34 +87,29 @@ class FrameDrawn(Event):
     free: Box = (0, 0, 0, 0)  # where a list covers no picture
 
 
-@dataclass(frozen=True, eq=False)
-class CanvasResized(Event):
+class CanvasResized(Event, frozen=True):
     """The canvas has another size."""
 
     size: tuple[int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class FrameStepped(Event):
+class FrameStepped(Event, frozen=True):
     """The frame came that a step waited for."""
 
     frame: Item[np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
-class FileSkipped(Event):
+class FileSkipped(Event, frozen=True):
     """The source went on to another file."""
 
 
-@dataclass(frozen=True, eq=False)
-class SourceChanged(Event):
+class SourceChanged(Event, frozen=True):
     """The viewer went over to another source."""
 
     text: str
 
 
-@dataclass(frozen=True, eq=False)
-class ChoiceRefused(Event):
+class ChoiceRefused(Event, frozen=True):
     """An engine could not be prepared."""
 
     choice: EngineChoice  # which one
@@ -131,8 +117,7 @@ class ChoiceRefused(Event):
     shown: EngineChoice  # the choice of the engine whose maps are shown
 
 
-@dataclass(frozen=True, eq=False)
-class NoticeGiven(Event):
+class NoticeGiven(Event, frozen=True):
     """There is something to tell the user."""
 
     text: str

@@ -120,7 +120,7 @@ def opened(chromium: Browser, address: str, screen: dict[str, Any]) -> Page:
     """The page with its first answer."""
     page = chromium.new_context(**screen).new_page()
     page.goto(address)
-    page.locator("#answers .bar").nth(4).wait_for(timeout=120_000)
+    page.locator("#answers .bar").nth(2).wait_for(state="attached", timeout=120_000)
     return page
 
 

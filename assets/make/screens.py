@@ -370,4 +370,4 @@ def _write_webp(path: Path, canvases: list[np.ndarray]) -> None:
 def _write_jpeg(path: Path, picture: np.ndarray) -> None:
     with atomic_file(path, overwrite=True) as part:
         bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-        part.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes())
+        part.write_bytes(cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes())

@@ -319,7 +319,8 @@ function showLayers({ layer, layers, without_pictures: pictureless }) {
 
 function onMap(fields, png) {
   if (!camera) return;
-  say("camera-notice", fields.reason ?? "");
+  const why = fields.reason ?? "";
+  say("camera-notice", at("notice").textContent.includes(why) ? "" : why);
   if (fields.blocks) showBlocks(at("answers"), fields.blocks);
   if (png.byteLength) shownAt.push(performance.now());
   camera.take(fields, png);

@@ -82,30 +82,23 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
             return cls(type(error).__name__, str(error), 0, trace)
         if isinstance(error, OSError):
             return cls("OSError", error.strerror or str(error), error.errno or 0, trace)
-        kind = "other"
-        if isinstance(error, BUGS):
-            kind = "bug"
-        elif isinstance(error, MemoryError):
-            kind = "memory"
+        memory = "memory" if isinstance(error, MemoryError) else "other"
+        kind = "bug" if isinstance(error, BUGS) else memory
         return cls(kind, f"{type(error).__name__}: {error}", 0, trace)
 
     def error(self) -> Exception:
         """The exception with its traceback; a `RuntimeError` for "memory", "bug" and "other"."""
-        return self.noted(self._error())
+        if self.kind == "OSError":
+            return self.noted(OSError(self.errno, self.message))
+        kind: Any = getattr(errors, self.kind, None)
+        ours = isinstance(kind, type) and issubclass(kind, errors.Error)
+        return self.noted(kind(self.message) if ours else RuntimeError(self.message))
 
     def noted(self, error: Exception) -> Exception:
         """Adds the child's traceback to an exception, which Python prints below its own."""
         if self.traceback:
             error.add_note(f"In the child process:\n{self.traceback[-MOST_TRACEBACK:]}")
         return error
-
-    def _error(self) -> Exception:
-        if self.kind == "OSError":
-            return OSError(self.errno, self.message)
-        kind = getattr(errors, self.kind, None)
-        if isinstance(kind, type) and issubclass(kind, errors.Error):
-            return kind(self.message)
-        return RuntimeError(self.message)
 
 
 class Channel:
@@ -335,15 +328,14 @@ def failure(file: str, failed: Failed) -> Exception:
     error = failed.error()
     if isinstance(error, Error | OSError):
         return error
+    told: Error = DamagedInputError(f"{file!r} makes the decoder fail ({error}).")
     if failed.kind == "bug":
-        return failed.noted(InternalError(f"{file!r}: unexpected {error}"))
-    if failed.kind == "memory":
-        return failed.noted(
-            UnavailableError(
-                f"The memory does not suffice to decode {file!r} ({error}). Close other programs."
-            )
+        told = InternalError(f"{file!r}: unexpected {error}")
+    elif failed.kind == "memory":
+        told = UnavailableError(
+            f"The memory does not suffice to decode {file!r} ({error}). Close other programs."
         )
-    return failed.noted(DamagedInputError(f"{file!r} makes the decoder fail ({error})."))
+    return failed.noted(told)
 
 
 def death(file: str, ended: str) -> Error:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from realtime_lrp import config
-from realtime_lrp.engine import in_flight
+from realtime_lrp.engine import measured
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.realtime.explaining import RelevanceThread, first_request
@@ -22,20 +22,20 @@ from realtime_lrp.relevance.maps import compiled as functions
 @pytest.fixture
 def decide(monkeypatch):
     """Whether a network computes a map on each core, as in a process without TensorFlow."""
-    monkeypatch.setattr(in_flight, "core_count", lambda: 2)
-    monkeypatch.setenv(in_flight.THREADS, "2")
-    monkeypatch.delenv(in_flight.THREADS)
+    monkeypatch.setattr(measured, "core_count", lambda: 2)
+    monkeypatch.setenv(measured.THREADS, "2")
+    monkeypatch.delenv(measured.THREADS)
 
     def decide(name, threads=None, loaded=False):
-        monkeypatch.setattr(in_flight, "_pool", None)
+        monkeypatch.setattr(measured, "_pool", None)
         with monkeypatch.context() as patch:
             if not loaded:
                 patch.delitem(sys.modules, "tensorflow")
             if threads:
-                patch.setenv(in_flight.THREADS, threads)
-            in_flight.share_cores(str(name))
-            found = in_flight.pool() is not None
-            assert (os.environ.pop(in_flight.THREADS, None) == "1") == found
+                patch.setenv(measured.THREADS, threads)
+            measured.share_cores(str(name))
+            found = measured.pool() is not None
+            assert (os.environ.pop(measured.THREADS, None) == "1") == found
         return found
 
     return decide
@@ -52,8 +52,8 @@ def test_the_size_of_the_weights_decides_wherever_they_are(decide, tmp_path, mon
         file.write_bytes(b"weights")
     each_its_own = ("shapes", "ResNet50", small, saved, "hub:deit_tiny", f"hub:{preset.parent}")
     assert all(map(decide, each_its_own))
-    os.truncate(large, in_flight.SMALL + 1)
-    os.truncate(variables, in_flight.SMALL + 1)
+    os.truncate(large, measured.SMALL + 1)
+    os.truncate(variables, measured.SMALL + 1)
     shared = "vgg16", large, saved, tmp_path / "missing.keras", "hub:vit", "", "x" * 5000
     assert not any(map(decide, shared))
 
@@ -70,7 +70,7 @@ def engines(tiny_model):
     with pytest.MonkeyPatch.context() as patch:
         chosen = config.load(options={"--model": str(tiny_model)}).config
         alone = Engine(chosen, moving=True)
-        patch.setattr(in_flight, "_pool", ThreadPoolExecutor(2))
+        patch.setattr(measured, "_pool", ThreadPoolExecutor(2))
         patch.setattr("realtime_lrp.engine.engine.core_count", lambda: 2)
         yield alone, Engine(chosen, moving=True)
 

@@ -10,8 +10,14 @@ from viewer import Viewer, engine_of
 from realtime_lrp.commands import models
 from realtime_lrp.commands.bench import run as bench
 from realtime_lrp.engine import measured
-from realtime_lrp.engine.in_flight import THREADS
-from realtime_lrp.engine.measured import PACES, Pace, network_here, pace_of, quicker_network
+from realtime_lrp.engine.measured import (
+    PACES,
+    THREADS,
+    Pace,
+    network_here,
+    pace_of,
+    quicker_network,
+)
 from realtime_lrp.errors import UnavailableError
 
 

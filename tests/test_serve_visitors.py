@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from realtime_lrp import config
 from realtime_lrp.commands.serve import visitors
 from realtime_lrp.commands.serve.visitors import Visitors
-from realtime_lrp.engine import in_flight
+from realtime_lrp.engine import measured
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
@@ -161,7 +161,7 @@ def relevance(tiny_model):
     chosen = config.load(options=words, command="serve").config
     state = first_state(chosen, first_request(chosen))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_flight, "_pool", ThreadPoolExecutor(2))
+        patch.setattr(measured, "_pool", ThreadPoolExecutor(2))
         return SimpleNamespace(engine=Engine(chosen, moving=True), doing="", state=state)
 
 

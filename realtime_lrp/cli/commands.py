@@ -59,7 +59,7 @@ def video(settings: config.Settings, **options: Any) -> None:
     Times and sound stay as they are. With --workers or --ray, inputs and output may be addresses of
     object stores, such as s3://BUCKET/FOLDER.
     """
-    from realtime_lrp.engine.in_flight import share_cores
+    from realtime_lrp.engine.measured import share_cores
 
     if not (options["workers"] or options["ray"]):
         share_cores(settings.config.model.name)
@@ -157,7 +157,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     --search tries composites with different rules and numbers on half of the photos,
     measures on the other half whether the best one beats the defaults, and prints its settings.
     """
-    from realtime_lrp.engine.in_flight import share_cores
+    from realtime_lrp.engine.measured import share_cores
 
     share_cores(settings.config.model.name)
     from realtime_lrp.commands.evaluate.run import EvaluateOptions, run

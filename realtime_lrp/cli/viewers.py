@@ -66,7 +66,7 @@ def demo(
 
     It needs no camera and no download. Without a display it writes demo.mp4 and demo.png.
     """
-    from realtime_lrp.engine.in_flight import share_cores
+    from realtime_lrp.engine.measured import share_cores
     from realtime_lrp.view.window import display_reachable
 
     share_cores(settings.config.model.name)

@@ -22,7 +22,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.boxes import BoxNumbers
-from realtime_lrp.engine.in_flight import share_cores
+from realtime_lrp.engine.measured import share_cores
 from realtime_lrp.engine.result import ConceptRequest, ConceptResult
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line

@@ -32,8 +32,7 @@ from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.config.schema import Model
 from realtime_lrp.engine.device import device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.in_flight import THREADS
-from realtime_lrp.engine.measured import PACES, Pace, machine, network_here
+from realtime_lrp.engine.measured import PACES, THREADS, Pace, machine, network_here
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UnavailableError, first_line
 from realtime_lrp.models.names import present_networks

@@ -25,7 +25,7 @@ from realtime_lrp.commands.evaluate.metrics import (
 )
 from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.in_flight import each
+from realtime_lrp.engine.measured import each
 from realtime_lrp.engine.tensorflow import keras
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer

@@ -81,6 +81,9 @@ def test_a_box_keeps_its_number_by_its_overlap():
     assert numbers_of(number(result_of((104, 12, 124, 32), (12, 10, 32, 30), below))) == [1, 0, 2]
     assert numbers_of(number(result_of(below))) == [2]
     assert numbers_of(number(result_of(left, below))) == [0, 2]
+    other = result_of(right, below)
+    other = replace(other, found=tuple(one._replace(label=2) for one in other.found))
+    assert numbers_of(number(other)) == [3, 2]  # another class where the second box was
     for _ in range(KEPT + 1):
         number(result_of(below))
     again = numbers_of(number(result_of(left, right, below)))
@@ -107,7 +110,7 @@ def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
 
 
 def test_boxes_move_with_the_picture():
-    """As the map does: a textured square moves by 14 and 9 pixels, its box with it."""
+    """As the map does: a textured square moves by 14 and 9 pixels; where it is gone its box is."""
     rng = np.random.default_rng(4)
     texture = cv2.GaussianBlur(rng.integers(0, 256, (60, 60, 3), np.uint8), (0, 0), 2)
 
@@ -118,6 +121,11 @@ def test_boxes_move_with_the_picture():
 
     blank = Overlay(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
     follower = Follower(picture(100, 80), [blank])
-    assert follower.box((100, 80, 160, 140)) == (100, 80, 160, 140)
+    outline = Outline((100, 80, 160, 140), "star", "", WHITE)
+    assert follower.outlines([outline]) == (outline,)
     follower(picture(114, 89))
-    np.testing.assert_allclose(follower.box((100, 80, 160, 140)), (114, 89, 174, 149), atol=2)
+    (moved,) = follower.outlines([outline])
+    assert moved.above == "star"
+    np.testing.assert_allclose(moved.box, (114, 89, 174, 149), atol=2)
+    follower(rng.integers(0, 256, (240, 320, 3), np.uint8))
+    assert follower.outlines([outline]) == ()

@@ -148,6 +148,13 @@ def test_a_call_explains_the_surest_box(model, pictures):
     np.testing.assert_allclose(explanation.relevance, found.maps[:, 0], atol=1e-6)
 
 
+def test_concepts_are_channels_that_scores_depend_on(model):
+    """So the last layer of the boxes is none: it was the default, and no sidecar was written."""
+    layers = Explainer(model).concept_layers
+    convolutions = [one.name for one in model.layers if "conv2d" in one.name]
+    assert list(layers) == convolutions[:3]
+
+
 def test_rows_below_the_threshold_are_zero(model, pictures):
     """And another number of boxes traces nothing anew."""
     explainer = Explainer(model)

@@ -27,12 +27,14 @@ KEPT = 15  # a box that is not found in so many pictures is forgotten
 class BoxNumbers:
     """Gives a box the number that it had before, by its overlap with earlier boxes.
 
-    A new box gets a number that no other had, and a colour that no other has, if one is left.
+    One that was lost for some pictures has to be of the same class. A new box gets a number that no
+    other had, and a colour that no other has, if one is left.
     """
 
     def __init__(self) -> None:
         self._series: object = None
-        self._known: dict[int, tuple[FloatBox, int]] = {}  # where, and for how many pictures unseen
+        # number -> the box, and in how many pictures since it was not found
+        self._known: dict[int, tuple[FoundBox, int]] = {}
         self._next = 0
 
     def __call__(self, result: Result, series: object = None) -> Result:
@@ -42,28 +44,33 @@ class BoxNumbers:
         if series != self._series:
             self._series, self._known = series, {}
         pairs = sorted(
-            ((overlap(box, one.box), number, place)
-             for number, (box, _) in self._known.items()
-             for place, one in enumerate(result.found)),
+            ((overlap(known.box, one.box), number, place)
+             for number, (known, unseen) in self._known.items()
+             for place, one in enumerate(result.found)
+             if not unseen or known.label == one.label),
             reverse=True,
         )  # fmt: skip
         numbers: dict[int, int] = {}  # place among the found boxes -> number
         for shared, number, place in pairs:
             if shared >= SAME and place not in numbers and number not in numbers.values():
                 numbers[place] = number
-        known = {n: (box, unseen + 1) for n, (box, unseen) in self._known.items() if unseen < KEPT}
-        self._known = known
-        for place, one in enumerate(result.found):
-            if place not in numbers:
-                numbers[place] = self._new()
-            known[numbers[place]] = one.box, 0
+        self._known = {n: (one, k + 1) for n, (one, k) in self._known.items() if k < KEPT}
+        seen = [(one._replace(maps=()), 0) for one in result.found]  # maps take memory
+        self._known |= {number: seen[place] for place, number in numbers.items()}
+        for place in {*range(len(seen))} - {*numbers}:
+            numbers[place] = self._new()
+            self._known[numbers[place]] = seen[place]
         found = (one._replace(number=numbers[place]) for place, one in enumerate(result.found))
         return replace(result, found=tuple(found))
 
     def _new(self) -> int:
-        taken = {number % len(COLOURS) for number in self._known}
-        free = (n for n in range(self._next, self._next + 8) if n % len(COLOURS) not in taken)
-        number = next(free, self._next)
+        """A new number: of a free colour, else of the one that was not seen for longest."""
+        unseen: dict[int, int] = {}  # colour -> for how many pictures none of its boxes was found
+        for number, (_, pictures) in self._known.items():
+            colour = number % len(COLOURS)
+            unseen[colour] = min(pictures, unseen.get(colour, pictures))
+        candidates = range(self._next, self._next + len(COLOURS))
+        number = max(candidates, key=lambda n: unseen.get(n % len(COLOURS), KEPT + 1))
         self._next = number + 1
         return number
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, FloatBox
+from realtime_lrp.system.geometry import Box
+from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
 
 FULL = 127  # the largest strength
@@ -58,6 +59,8 @@ WINDOW = 9
 ALIKE, UNLIKE = 8.0, 24.0
 """Mean difference in grey levels up to which the motion was found, and from which it was not.
 In recordings of moving cars and people 95 % of all pixels differ by less than 8 after 0.1 s."""
+
+SEEN = 0.5  # a detector's box is lost where less of it was found
 
 
 class Scale:
@@ -239,7 +242,8 @@ class Follower:
     def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):
         self._overlays = overlays
         self._then = _small(picture)
-        self._moved = np.zeros((*self._then.shape, 2), np.float32)
+        self._back = np.zeros((*self._then.shape, 2), np.float32)
+        self._certain = np.ones_like(self._then)
         self._prepare_coordinates(picture.shape[:2], overlays[0])
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
@@ -247,10 +251,11 @@ class Follower:
         """The overlays, moved to a later picture of the same size."""
         now = _small(picture)
         # from each pixel now to where it was then
-        self._moved = flow = self._flow.calc(now, self._then, None)
+        self._back = flow = self._flow.calc(now, self._then, None)
+        self._certain = self._found(now, flow)
         at_x, at_y = self._at
         moved = _sampled(flow, at_x, at_y) * self._scale
-        found = _sampled(self._found(now, flow), at_x, at_y)
+        found = _sampled(self._certain, at_x, at_y)
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
         return [
             replace(
@@ -261,17 +266,20 @@ class Follower:
             for overlay in self._overlays
         ]
 
-    def box(self, box: FloatBox) -> FloatBox:
-        """A box of the explained picture, where it lies in the picture of the last call."""
-        at, shift = np.array(box, np.float32).reshape(2, 2) / self._steps, np.zeros(2, np.float32)
+    def outlines(self, outlines: Sequence[Outline]) -> tuple[Outline, ...]:
+        """The boxes, moved to the picture of the last call; without those that are lost there."""
+        return tuple(filter(None, map(self._moved, outlines)))
+
+    def _moved(self, outline: Outline) -> Outline | None:
+        at, shift = np.array(outline.box).reshape(2, 2) / self._steps, np.zeros(2)
         for _ in range(2):  # the flow is known where the box is now
             low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)
-            part = self._moved[low[1] : high[1], low[0] : high[0]]
-            if part.size:
-                step = max(1, min(part.shape[:2]) // 16)
-                shift = -np.median(part[::step, ::step].reshape(-1, 2), axis=0)
+            part = np.s_[low[1] : high[1] : 2, low[0] : high[0] : 2]
+            if not self._certain[part].size or self._certain[part].mean() < SEEN:
+                return None
+            shift = -np.median(self._back[part].reshape(-1, 2), axis=0)
         x0, y0, x1, y1 = ((at + shift) * self._steps).ravel().tolist()
-        return x0, y0, x1, y1
+        return outline._replace(box=(x0, y0, x1, y1))
 
     def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
         """Whether the flow leads to what was there then: float32 [h, w] from 0, no, to 1, yes.

@@ -325,8 +325,7 @@ class Artist:
             return self._overlays, explained.outlines
         self._follower = follower = self._follower or Follower(explained.picture, self._overlays)
         overlays = follower(scene.picture)
-        moved = [one._replace(box=follower.box(one.box)) for one in explained.outlines]
-        return overlays, moved
+        return overlays, follower.outlines(explained.outlines)
 
 
 class SplitArtist:

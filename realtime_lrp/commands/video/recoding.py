@@ -384,7 +384,7 @@ class _Drawer:
             (overlay,) = self._follower(picture)
         outlines = self._outlines
         if follower := self._follower:
-            outlines = tuple(one._replace(box=follower.box(one.box)) for one in outlines)
+            outlines = follower.outlines(outlines)
         return lay_out(picture, overlay, self._line, job.layout, outlines)
 
 

@@ -95,12 +95,13 @@ class ConceptLayers:
     def names(self) -> tuple[str, ...]:
         """What `Explainer.concept_layers` returns."""
         classes = self._graph.last_with_weights(self._graph.output)
+        explained = self._graph.leading_to({self._graph.output})  # and no boxes
         found = {
             node.layer: None
             for node in self._graph.nodes
             if isinstance(node.step, Linear | Add | Concatenate)
             and len(self._shapes[node.output]) in (3, 4)
-            and node.output not in classes
+            and node.output in explained - classes
             and self._numbers[node.layer] not in self._scores
             and self._grids.has_places(node.output)
         }

@@ -190,7 +190,10 @@ def test_a_dark_room_is_told_and_a_quiet_one_is_not(clock):
         assert not capture.trouble
         world.level = 0
         assert 5 <= clock.until(lambda: capture.trouble == DARK) <= 5.2
-        world.level = 60
+        world.frozen = media.plain((0, 0, 0))
+        clock.sleep(20)
+        assert (capture.trouble, len(world.opened)) == (DARK, 1), "it does not stand still"
+        world.frozen, world.level = None, 60
         assert clock.until(lambda: not capture.trouble) <= 0.2
         world.size = (96, 128)
         clock.sleep(1)

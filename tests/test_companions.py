@@ -13,7 +13,7 @@ from viewer import LOOK
 
 from realtime_lrp import Explainer
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.results.companions import TOP_CONCEPTS
+from realtime_lrp.results.companions import TOP_CONCEPTS, concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.overlay import Follower, Overlay
@@ -190,3 +190,5 @@ def test_a_sidecar_has_the_channels_that_the_explainer_gives(run, words, tiny_mo
         assert [one["channel"] for one in row["concepts"]] == found.channels[number].tolist()
         written = [one["share"] for one in row["concepts"]]
         np.testing.assert_allclose(written, shares[number], atol=2e-6)
+    best = concept_records(np.float32([0.2, -0.5, 0.1]), {})[0]
+    assert best == {"channel": 1, "share": -0.625}, "the largest, also against the class"

@@ -176,6 +176,9 @@ def test_fewer_boxes_than_asked_for(rng):
     places, values = best_boxes(boxes, tf.constant([[0.1, 0.3, 0.9, 0.2, 0.4]]), 3)
     assert places.numpy()[0, 0] == 2
     np.testing.assert_allclose(values.numpy(), [[0.9, 0, 0]])
+    boxes = tf.constant([[[0, 0, 10, 10], [0, 0, 6, 10], [0, 0, 4, 10]]], tf.float32)
+    places, _ = best_boxes(boxes, tf.constant([[0.9, 0.8, 0.7]]), 2)
+    assert places.numpy().tolist() == [[0, 2]], "0.6 is more than half in common, 0.4 is not"
 
 
 def test_the_share_inside_counts_positive_relevance_of_pixels():

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -207,6 +208,9 @@ def test_a_missing_value_is_counted_out(measurement):
     assert report["rows"][1]["n"]["mass"] == 8
     assert report["photos"]["values"]["grad_cam"]["other_class"][:3] == [0.1, None, 0.3]
     text = "\n".join(table_lines(report))
+    of_one = summary(replace(measurement, samples=[f"a: {n}" for n in range(PICTURES)]))
+    low, high = of_one["rows"][0]["intervals"]["mass"]
+    assert of_one["distinct_photos"] == 1 and low == high, "copies of a photo are drawn together"
     assert re.search(r"^n +pictures with a value, where not all: other: 7 to 8$", text, re.M)
 
 

@@ -452,16 +452,3 @@ def test_a_stream_that_dies_comes_back(skipping, caplog):
             until(lambda: capture.frames.count > before + 5 and not capture.trouble)
             assert capture.reconnects == 1
         capture.check()
-
-
-def test_a_stream_that_stalls_comes_back(skipping, caplog):
-    """The connection stays open and nothing comes: it is told, then another is made."""
-    with MjpegServer() as server, Capture(opens(server.url), clock=skipping) as capture:
-        until(lambda: capture.frames.count > 5)
-        server.stalled.set()
-        skip_until(skipping, lambda: server.connections == 2)
-        assert capture.trouble and LOST in caplog.text
-        before = capture.frames.count
-        server.stalled.clear()
-        until(lambda: capture.frames.count > before + 5 and not capture.trouble)
-        assert capture.reconnects == 1

@@ -31,7 +31,8 @@ def test_maps_in_between_are_carried_along(run, words, tmp_path):
     assert [row["frame"] for row in rows if row["explained"]] == list(range(0, 20, 3))
     assert rows[4]["top5"] == rows[3]["top5"]
     figures = json.loads(stats.read_text())
-    assert (figures["maps"], figures["frames_shown"]) == (7, 20)
+    assert (figures["maps"], figures["frames_shown"], figures["traces"]) == (7, 20, 1)
+    assert figures["display_fps"] is figures["frame_age_ms"] is figures["reconnects"] is None
 
 
 def test_a_carried_map_lies_on_what_moved():

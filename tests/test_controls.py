@@ -90,7 +90,9 @@ def test_controls_are_shown_while_the_mouse_moves_and_some_seconds_more():
     assert painting.controls(10.5) is None and painting.mask is not None
     assert mouse(painting, (10.6, 300, 200, "")).controls(10.6)
     for key in "hl":
-        assert handle(state, events.KeyPressed(key, time=10.5)).controls(10.6) is None
+        listed = handle(state, events.KeyPressed(key, time=10.5))
+        assert listed.controls(10.6) is None
+        assert mouse(listed, (11.0, 300, 200, "left"), (11.1, 310, 200, "left")).mask is None
 
 
 def test_a_touch_that_makes_the_buttons_appear_presses_none():
@@ -140,12 +142,6 @@ def test_a_stroke_from_one_picture_to_the_next_paints_its_part_of_each():
     assert columns.tolist() == list(range(640)), "to the right edge, and from the left one"
     out = mouse(started(), (10.0, 640, 360, "left"), (10.1, 640, 900, "left"))
     assert np.flatnonzero(out.mask[:, 320]).tolist() == list(range(180 - radius, 360))
-
-
-def test_nothing_lies_under_a_list():
-    """No click on it paints."""
-    listed = handle(started(), events.KeyPressed("l", time=10.0))
-    assert mouse(listed, (11.0, 300, 200, "left"), (11.1, 310, 200, "left")).mask is None
 
 
 def test_a_click_or_drag_on_the_bar_seeks():

@@ -64,26 +64,6 @@ def test_red_stays_red_on_its_way_from_a_file_to_the_network(run, with_tiny, see
         assert np.abs(x - RED_IN_CAFFE).max() <= tolerance
 
 
-def test_video_gives_every_frame_its_time_and_size(run, with_tiny, tmp_path):
-    """19 frames at 29.97, more than two batches; the overlay is there; the figures add up."""
-    from fractions import Fraction
-
-    pictures = media.numbered(19, (60, 80))
-    source = media.write_video(tmp_path / "in.mp4", pictures, fps=Fraction(30000, 1001))
-    target, stats = tmp_path / "out.mp4", tmp_path / "s.json"
-    code, out, err = run("video", source, "-o", target, *with_tiny, "--stats", stats)
-    assert (code, err) == (0, "")
-    assert f"in.mp4: 19 frames -> {target}" in out
-    assert media.times_of(target) == media.times_of(source)
-    assert media.stream_of(target) == ("h264", 60, 80, Fraction(30000, 1001))
-    figures = json.loads(stats.read_text())
-    counts = {"frames_captured": 19, "frames_shown": 19, "frames_dropped": 0, "maps": 19}
-    assert counts.items() <= figures.items()
-    assert figures["traces"] == 1
-    assert figures["map_ms"]["p99"] >= figures["map_ms"]["p50"] > 0
-    assert figures["display_fps"] is figures["frame_age_ms"] is figures["reconnects"] is None
-
-
 def test_an_overlay_changes_the_region_and_nothing_else(run, with_tiny, tmp_path, rng):
     """PNG out: pixels outside the centred square are the input's."""
     picture = rng.integers(0, 256, (60, 100, 3), np.uint8)

@@ -13,7 +13,6 @@ from viewer import LOOK
 import realtime_lrp
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.keys import SECTIONS, legal_keys
-from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
@@ -31,13 +30,6 @@ def test_a_colour_string_is_compiled_to_equal_steps():
     table = Colormap.of("000 f00 fff").table
     np.testing.assert_array_equal(table[[0, 255]], [[0, 0, 0], [255, 255, 255]])
     np.testing.assert_array_equal(table[[64, 191]], [[128, 0, 0], [255, 127, 127]])
-
-
-@pytest.mark.parametrize(("name", "nearest"), [("grey", "'gray'"), ("fyre", "'fire'")])
-def test_an_unknown_colour_map_is_refused_with_the_nearest(name, nearest):
-    """Other spellings are answered with ours."""
-    with pytest.raises(UsageError, match=nearest):
-        colormap_named(name)
 
 
 @pytest.mark.parametrize("name", COLORMAPS)

@@ -27,6 +27,7 @@ from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import CommandBox
 from realtime_lrp.view.hud import figure_size
+from realtime_lrp.view.look import LOOK_SETTINGS
 
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
@@ -181,12 +182,8 @@ KEYS = [
     ("l z", "Return", {}),
     ("l q x", "Escape", {"menu": None, **GOES_ON}),
     # How it is drawn
-    ("", "next_colormap", {"colormap": "bwr"}),
     ("next_colormap", "colormap:None", {"colormap": None}),
     ("", "colormap:icefire", {"colormap": "icefire"}),
-    ("", "previous_opacity", {"opacity": 0.7}),
-    ("", "next_style", {"style": "contour"}),
-    ("", "next_follow", {"follow": "hold"}),
     ("", "channels", {"channels": "rgb"}),
     ("", "mirror", {"mirror": True}),
     ("paint", "mirror", {"mirror": True, "covered": (30, 109)}),
@@ -257,9 +254,18 @@ def test_every_action_is_tried_and_no_key_has_two():
     assert len(bound) == len(set(bound)) and len(keys.KEYED) == 15
     tried = {keys.BY_KEY[key].action if key in keys.BY_KEY else key.split(":")[0]
              for _, key, _ in KEYS}  # fmt: skip
-    assert tried >= set(ACTIONS) - {"previous_opacity", "next_opacity"}
+    assert tried >= set(ACTIONS) - {name for one in LOOK_SETTINGS for name, *_ in one.commands}
     assert {one.action for one in COMMANDS.values() if not one.chooses} == set(ACTIONS)
     assert {one.action for one in COMMANDS.values() if one.chooses} <= set(CHOICES)
+
+
+@pytest.mark.parametrize("setting", LOOK_SETTINGS, ids=lambda one: one.name)
+def test_a_command_of_a_drawing_setting_changes_that_alone(setting):
+    """To the next value, or the one before."""
+    state = started()
+    for action, _, by in setting.commands:
+        value = setting.moved(getattr(state.look, setting.name), by)
+        assert changes(state, pressed(state, action)) == {setting.name: value}
 
 
 def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
@@ -273,16 +279,6 @@ def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
         done, direct = pressed(typed, "Return"), pressed(state, name)
         after = described(replace(done, last_command=""))
         assert after == described(direct) or name == "help"
-
-
-def test_all_commands_are_found_in_the_box_by_their_own_words():
-    """In small letters, among the first three; further down they are done there."""
-    state = pressed(started(), "h")
-    for command in state.menu.commands:
-        menu = replace(state.menu, typed=command.meaning.lower())
-        downs = menu.found()[:3].index(command) * "Down "
-        done = pressed(replace(state, menu=menu), f"{downs}Return")
-        assert done.last_command == command.name
 
 
 @pytest.mark.parametrize(
@@ -310,18 +306,13 @@ def test_a_click_on_a_line_of_a_list_chooses_it():
     assert handle(state, events.MouseMoved(3, 100, "left", time=6.0)).menu is state.menu
 
 
-def test_all_methods_colour_maps_and_targets_come_round():
+def test_all_methods_and_targets_come_round():
     """All that suit the network, in the order of the table; of five classes and more the best."""
     state, walked = started(), []
     for _ in METHODS:
         state = pressed(state, "next_method")
         walked.append(state.request.choice.method)
     assert [walked[-1], *walked[:-1]] == list(METHODS)
-    state, walked = started(), []
-    for _ in range(7):
-        state = pressed(state, "next_colormap")
-        walked.append(state.look.colormap)
-    assert walked == ["bwr", "coldnhot", "fire", "gray", "hot", "icefire", None]
     cnn = replace(answer(), unsuited=frozenset(("attention", "attention_rollout", "cp_lrp")))
     state = handle(started(), events.FrameDrawn(FRAME, cnn))
     last = [name for name in METHODS if name not in cnn.unsuited][-1]

@@ -164,16 +164,6 @@ def test_what_a_lost_worker_has_made_is_replaced(job, clips, tmp_path):
     assert film.read_text() == "mine"
 
 
-def test_an_output_folder_that_is_removed_meanwhile_fails_its_films(job, clips, tmp_path):
-    """With 73, as without workers."""
-    out = tmp_path / "out"
-    out.mkdir()
-    words = clips / "short.mkv", clips / "long.mp4", "-o", out
-    code, _, err, made = job(*words, on_call=lambda name: shutil.rmtree(out, ignore_errors=True))
-    assert code == 73 and "bug in" not in err, err
-    assert len(made.made) == 2 and "0 of 2 videos done" in err
-
-
 @pytest.mark.parametrize(
     ("where", "error", "code", "made"),
     [

@@ -67,10 +67,7 @@ class SourcePart:
     """The camera or the clip, as `name` says; `transform` is applied to each picture."""
 
     def __init__(
-        self,
-        name: str,
-        open_source: OpenSource,
-        transform: Callable[[np.ndarray], np.ndarray],
+        self, name: str, open_source: OpenSource, transform: Callable[[np.ndarray], np.ndarray]
     ):
         self._name, self._open, self._transform = name, open_source, transform
         self._capture: Capture | None = None

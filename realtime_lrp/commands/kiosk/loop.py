@@ -13,11 +13,7 @@ from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_op
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart, SmoothedAnswer, knows_nothing
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of, with_captions
-from realtime_lrp.commands.kiosk.screen import (
-    Screen,
-    ScreenArtist,
-    canvas_size,
-)
+from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
 from realtime_lrp.commands.kiosk.settings import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.config import Config

@@ -22,16 +22,7 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.maps import described_layers
-from realtime_lrp.view.exhibit import (
-    ACCENT,
-    SOFT,
-    Buttons,
-    Element,
-    Gap,
-    Page,
-    Pictures,
-    TextBlock,
-)
+from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, Page, Pictures, TextBlock
 from realtime_lrp.view.hud import Bar, Legend, percent
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture

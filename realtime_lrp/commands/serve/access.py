@@ -298,9 +298,7 @@ def make_certificate(subjects: Iterable[str]) -> tuple[x509.Certificate, bytes]:
         .sign(key, hashes.SHA256())
     )
     pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return certificate, pem
 

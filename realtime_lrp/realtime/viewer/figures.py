@@ -163,7 +163,7 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
     return (
         Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole)),
-        Row("most relevant blurred (solid)", percent(probed.relevant)),
+        Row("relevant blurred (solid)", percent(probed.relevant)),
         Row("random blurred (dashed)", percent(probed.at_random)),
         Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0),
         *((Paragraph("", UNFAITHFUL),) if gap <= 0 else ()),

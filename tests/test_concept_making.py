@@ -17,6 +17,7 @@ from realtime_lrp.commands.concepts.making import (
     SIDE,
     Best,
     Making,
+    crop,
     crop_box,
 )
 from realtime_lrp.commands.concepts.pictures import FilePictures
@@ -26,6 +27,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.models.gallery import (
     Gallery,
+    decode_picture,
     parse_gallery,
     read_gallery_file,
     write_gallery,
@@ -87,6 +89,13 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
             assert (kept[len(expected) :] <= 0).all()
     assert (making.looked, ranking.often.sum()) == (COUNT, COUNT * min(4, shares.shape[1]))
     np.testing.assert_allclose(ranking.by_class.sum(0), np.maximum(shares, 0).sum(0), rtol=1e-4)
+    for neuron, (encoded, _) in [*making._crops.items()][::7]:
+        picture = pictures[neuron.place[0]]
+        seen = engine.region(picture.shape[:2]).extract(picture)
+        at = [neuron.channel], [neuron.position]
+        (relevance,) = engine.on_device(engine.explainer.position_maps, seen[None], layer, *at)
+        difference = decode_picture(encoded).astype(int) - crop(seen, relevance)
+        assert np.abs(difference).mean() < 6, "the crop is of this neuron"
 
 
 def row_of(engine, thumbnails, places, apart=0, values=None):

@@ -17,6 +17,7 @@ from program import opened_window, screenshot, start, xdotool
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
+from realtime_lrp.results.provenance import find_provenance
 from realtime_lrp.view.hud import WARNING
 
 CLIP = config.ASSETS / "demo.mp4"
@@ -70,6 +71,7 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, ti
         until(lambda: stands_on(screenshot(display, tmp_path / "s.png"), right))
         xdotool(display, "key", "q", "q")
         assert process.wait(120) == 0
+    assert find_provenance(picture).settings["overlay.colormap"] == "bwr"
     with np.load(npz) as data:
         assert data["relevance"].shape == (32, 32, 3) and data["relevance"].any()
         assert data["further"].shape == (2, 32, 32, 3)

@@ -8,10 +8,7 @@ from keras import layers, ops
 from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 
 from realtime_lrp import Explainer
-from realtime_lrp.relevance.concepts.concepts import ConceptLayers
 from realtime_lrp.relevance.network.token_grids import TokenGrids
-from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.rules.layer_contexts import compute_supports
 
 ROWS, COLUMNS = 2, 3
 PATCHES = ROWS * COLUMNS
@@ -179,13 +176,12 @@ def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extr
     h = layers.Dense(WIDTH, name="first")(layers.LayerNormalization()(h))
     h = layers.Dense(WIDTH, activation="gelu", name="hidden")(h)
     h = layers.Dense(4)(layers.GlobalAveragePooling1D()(h))
-    graph = build_graph(keras.Model(x, h), "max")
-    compute_supports(graph, (4 * ROWS, 4 * COLUMNS, 3))
+    explainer = Explainer(keras.Model(x, h))
+    graph, names = explainer._graph, set(explainer.concept_layers)
     grid = TokenGrids(graph).grid(graph.outputs()["hidden"])
-    found = ConceptLayers(graph)
     if cells is None:
-        assert grid is None and not {"first", "hidden"} & {*found.names}
+        assert grid is None and not {"first", "hidden"} & names
     else:
         assert (grid.rows, grid.columns, grid.cells.tolist()) == (ROWS, COLUMNS, cells)
-        assert {"first", "hidden"} < {*found.names}
-        assert found.default == "hidden"
+        assert {"first", "hidden"} < names
+        assert explainer.concept_layer == "hidden"

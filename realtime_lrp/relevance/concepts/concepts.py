@@ -20,7 +20,6 @@ from realtime_lrp.relevance.maps.compiled import Lazy, run_in_parts
 from realtime_lrp.relevance.maps.layer_views import LayerViews
 from realtime_lrp.relevance.maps.targets import Targets
 from realtime_lrp.relevance.network import checks
-from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.steps import Activation, Add, Concatenate, Elementwise
 from realtime_lrp.relevance.network.token_grids import TokenGrids
@@ -81,99 +80,10 @@ class Peaks:
     active_positions: np.ndarray  # int32 [B, channels], where that is
 
 
-class ConceptLayers:
-    """The layers of a canonised network of known shapes."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph, self._shapes = graph, graph.shapes
-        self._grids = TokenGrids(graph)
-        self._numbers = graph.outputs()
-        self._scores = graph.scoring()  # and what is made of them
-        self._scores |= {node.output for one in self._scores for node in graph.behind(one)}
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """What `Explainer.concept_layers` returns."""
-        classes = self._graph.last_with_weights(self._graph.output)
-        explained = self._graph.leading_to({self._graph.output})  # and no boxes
-        found = {
-            node.layer: None
-            for node in self._graph.nodes
-            if isinstance(node.step, Linear | Add | Concatenate)
-            and len(self._shapes[node.output]) in (3, 4)
-            and node.output in explained - classes
-            and self._numbers[node.layer] not in self._scores
-            and self._grids.has_places(node.output)
-        }
-        return tuple(found)
-
-    @cached_property
-    def default(self) -> str | None:
-        """What `Explainer.concept_layer` returns."""
-        last = self.names[-1] if self.names else None
-        if last is None or self._grids.grid(self._numbers[last]) is None:
-            return last
-        hidden = {node.layer for node in self._graph.nodes if self._is_hidden(node)}
-        return next((one for one in reversed(self.names) if one in hidden), last)
-
-    def _is_hidden(self, node: Node) -> bool:
-        """Whether a node computes the units of a dense layer that an activation reads."""
-        return isinstance(node.step, Dense) and any(
-            isinstance(one.step, Activation) or type(one.step) is Elementwise
-            for one in self._graph.readers(node.output)
-        )
-
-    def channels(self) -> dict[str, int]:
-        """Layer -> how many channels its output has."""
-        return {layer: self._shapes[number][-1] for layer, number in self._numbers.items()}
-
-    def number(self, layer: str) -> int:
-        """The number of a layer's output; refuses layers whose channels are no concepts."""
-        if not isinstance(layer, str):
-            raise UsageError(f"Expected the name of a layer. Received {layer!r:.80}.", "layer")
-        usable = [name for name, one in self._numbers.items() if one not in self._scores]
-        if layer not in self._numbers:
-            raise unknown("layer", layer, usable)
-        if self._numbers[layer] in self._scores:
-            raise UsageError(
-                f"The layer {layer!r} computes the scores, which are classes and no concepts. "
-                f"Choose a layer before it: {', '.join(usable[-3:])}.",
-                "layer",
-            )
-        return self._numbers[layer]
-
-    def tokens(self, layer: str) -> np.ndarray | None:
-        """Which tokens of a layer stand for patches, bool [tokens]; None where it has no tokens.
-
-        Raises:
-          UsageError: its tokens cannot be laid on a grid, or the answer depends on none of them.
-        """
-        number = self._numbers[layer]
-        axes = len(self._shapes[number])
-        if axes not in (3, 4) or (axes == 4 and self._grids.has_places(number)):
-            return None
-        grid = self._grids.grid(number)
-        if grid is None:
-            raise UsageError(
-                f"The tokens of the layer {layer!r} cannot be laid on a grid of patches: it is not "
-                "certain that each patch has just one. Choose another layer, such as the sum "
-                "behind an attention.",
-                "layer",
-            )
-        if not self._grids.patches_matter(number):
-            raise UsageError(
-                f"Of the tokens of the layer {layer!r} the answer depends on none that stands for "
-                "a patch, only on a class token or the like. Choose a layer before the last "
-                "attention.",
-                "layer",
-            )
-        return grid.cells >= 0
-
-
 class ConceptViews(LayerViews):
     """What an `Explainer` tells about channels; each function is compiled at its first call."""
 
-    @property
+    @cached_property
     def concept_layers(self) -> tuple[str, ...]:
         """The layers with rows and columns whose channels may be concepts, from the input on.
 
@@ -182,24 +92,48 @@ class ConceptViews(LayerViews):
         layers of tokens, if each patch has one token there and the answer depends on these tokens;
         of its attention only what is added up behind it.
         """
-        return self._concepts.names
+        graph, numbers = self._graph, self._graph.outputs()
+        classes = graph.last_with_weights(graph.output) | self._scored
+        explained = graph.leading_to({graph.output})  # and no boxes
+        found = {
+            node.layer: None
+            for node in graph.nodes
+            if isinstance(node.step, Linear | Add | Concatenate)
+            and len(graph.shapes[node.output]) in (3, 4)
+            and node.output in explained
+            and classes.isdisjoint({node.output, numbers[node.layer]})
+            and self._grids.has_places(node.output)
+        }
+        return tuple(found)
 
-    @property
+    @cached_property
     def concept_layer(self) -> str | None:
         """The one of `concept_layers` that shows most: the last one.
 
         Of a transformer it is the last of the hidden layers between two dense layers. In the sums
         behind them, to which all blocks add, single channels hardly answer to single things.
         """
-        return self._concepts.default
+        layers, graph = self.concept_layers, self._graph
+        if not layers or self._grids.grid(graph.outputs()[layers[-1]]) is None:
+            return layers[-1] if layers else None
+        hidden = {
+            node.layer
+            for node in graph.nodes
+            if isinstance(node.step, Dense)
+            and any(
+                isinstance(one.step, Activation) or type(one.step) is Elementwise
+                for one in graph.readers(node.output)
+            )
+        }
+        return next((one for one in reversed(layers) if one in hidden), layers[-1])
 
     def channel_counts(self) -> dict[str, int]:
         """Every layer, as `layers` names them -> how many channels its output has."""
-        return self._concepts.channels()
+        return {name: self._graph.shapes[n][-1] for name, n in self._graph.outputs().items()}
 
     def check_concept_layer(self, layer: str) -> None:
         """Refuses a layer whose channels cannot be shown in pictures."""
-        self._concepts.tokens(self._layer(layer).name)
+        self._tokens(self._layer(layer))
 
     def concepts(
         self,
@@ -308,7 +242,7 @@ class ConceptViews(LayerViews):
         peaks of each layer. Tokens of a layer have to lie on a grid of patches.
         """
         found = [self._layer(layer) for layer in layers]
-        tokens = [self._concepts.tokens(layer) for layer in layers]
+        tokens = list(map(self._tokens, found))
         function = self._compiled(("peaks", *layers), partial(of_channels.peaks, found, tokens))
         pairs = self._pairs(self.check_batch(x), target)
         scores, peaks = run_in_parts(function, pairs, self.pictures_at_once())
@@ -341,20 +275,61 @@ class ConceptViews(LayerViews):
         return maps
 
     @cached_property
-    def _concepts(self) -> ConceptLayers:
-        return ConceptLayers(self._graph)
+    def _grids(self) -> TokenGrids:
+        return TokenGrids(self._graph)
+
+    @cached_property
+    def _scored(self) -> set[int]:
+        """The numbers of the scores, and of what is made of them."""
+        return self._graph.depending_on(self._graph.scoring())
 
     def _layer(self, name: str) -> Layer:
-        """The layer of a name, if its channels can be concepts; refuses others."""
-        plan = self._plans[0]
+        """The layer of a name; refuses those whose channels are no concepts."""
+        plan, numbers = self._plans[0], self._graph.outputs()
         if not plan.method.is_lrp:
             raise UsageError(
                 "Concepts are defined for layer-wise relevance propagation only. Build the "
                 'Explainer with method="lrp".',
                 "method",
             )
-        number = self._concepts.number(name)
-        return Layer(plan, name, number, self._graph.shapes[number][-1])
+        if not isinstance(name, str):
+            raise UsageError(f"Expected the name of a layer. Received {name!r:.80}.", "layer")
+        usable = [layer for layer, number in numbers.items() if number not in self._scored]
+        if name not in numbers:
+            raise unknown("layer", name, usable)
+        if name not in usable:
+            raise UsageError(
+                f"The layer {name!r} computes the scores, which are classes and no concepts. "
+                f"Choose a layer before it: {', '.join(usable[-3:])}.",
+                "layer",
+            )
+        return Layer(plan, name, numbers[name], self._graph.shapes[numbers[name]][-1])
+
+    def _tokens(self, layer: Layer) -> np.ndarray | None:
+        """Which tokens of a layer stand for patches, bool [tokens]; None where it has no tokens.
+
+        Raises:
+          UsageError: its tokens cannot be laid on a grid, or the answer depends on none of them.
+        """
+        axes = len(self._graph.shapes[layer.number])
+        if axes not in (3, 4) or (axes == 4 and self._grids.has_places(layer.number)):
+            return None
+        grid = self._grids.grid(layer.number)
+        if grid is None:
+            raise UsageError(
+                f"The tokens of the layer {layer.name!r} cannot be laid on a grid of patches: it "
+                "is not certain that each patch has just one. Choose another layer, such as the "
+                "sum behind an attention.",
+                "layer",
+            )
+        if not self._grids.patches_matter(layer.number):
+            raise UsageError(
+                f"Of the tokens of the layer {layer.name!r} the answer depends on none that stands "
+                "for a patch, only on a class token or the like. Choose a layer before the last "
+                "attention.",
+                "layer",
+            )
+        return grid.cells >= 0
 
     @cached_property
     def _functions(self) -> dict[Hashable, Lazy]:

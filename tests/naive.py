@@ -142,6 +142,45 @@ def max_pool(a, relevance, window, strides, padding, share):
     return result
 
 
+def handed_to_pixels(model, x, start, rules, absorb=True, kept=None, end=6.0):
+    """The map of a picture x through convolutions, max pools and dense layers with ReLUs between.
+
+    `start` is the relevance of the answer; where biases absorb a share it gets the signs of the
+    logits. `rules` are those of the layers with weights, with a number: "gamma 0.05". Relevance
+    stays in the channels that are `kept`, layer -> channels. Pixels lie between -end and end.
+    """
+    a, passed = x.astype("float64"), []
+    for layer in model.layers:
+        if layer.weights:
+            kernel, bias = (np.asarray(w, "float64") for w in layer.get_weights())
+            matrix, ones, shape = kernel, np.ones_like(kernel), bias.shape
+            if kernel.ndim == 4:
+                matrix, shape = convolution_matrix(kernel, a.shape, padding=layer.padding)
+                ones, _ = convolution_matrix(ones, a.shape, padding=layer.padding)
+            bias, ends = np.tile(bias, matrix.shape[1] // len(bias)), np.full(a.size, end)
+            linear = Layer(matrix, ones, bias, bias * absorb, np.ones(a.size), -ends, ends)
+            logits = a.ravel() @ matrix + bias
+            passed.append((layer, a, linear, shape))
+            a = np.maximum(logits, 0).reshape(shape)
+        elif hasattr(layer, "pool_size"):
+            windows = [*pool_windows(a.shape, layer.pool_size, layer.strides, layer.padding)]
+            shape = (*np.add(windows[-1][0], 1), a.shape[2])
+            passed.append((layer, a, None, shape))
+            a = np.reshape([np.max([a[at] for at in places], 0) for _, places in windows], shape)
+    relevance, rules = start * np.sign(logits) if absorb else start, list(rules)
+    for layer, a, linear, shape in reversed(passed):
+        relevance = relevance.reshape(shape)
+        if linear is None:
+            size = layer.pool_size, layer.strides, layer.padding
+            relevance = max_pool(a, relevance, *size, share=False)
+        else:
+            channels = (kept or {}).get(layer.name, range(shape[-1]))
+            relevance = (relevance * np.isin(np.arange(shape[-1]), channels)).ravel()
+            rule, *value = rules.pop().split()
+            relevance = globals()[rule](linear, a.ravel(), relevance, *map(float, value))
+    return relevance.reshape(x.shape)
+
+
 A = [1.0, 2.0, 3.0]
 KERNEL = [[1, 2], [3, -1], [0, 2]]
 BIAS = [5, -7]

@@ -167,7 +167,7 @@ def test_rows_below_the_threshold_are_zero(model, pictures):
         one, whole = getattr(some, name), getattr(all_of_them, name)
         np.testing.assert_array_equal(one[kept], whole[kept])
         assert not one[~kept].any()
-    assert [one.traces for one in explainer._detectors.values()] == [1]
+    assert [one.traces for one in explainer._functions.values()] == [1]
 
 
 def test_fewer_boxes_than_asked_for(rng):

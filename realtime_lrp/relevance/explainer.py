@@ -22,7 +22,7 @@ from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.attention_maps import patches_of
-from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function, run_in_parts
+from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
 from realtime_lrp.relevance.maps.detections import Detections, check_detections, detect_function
 from realtime_lrp.relevance.maps.methods import (
     advice_on,
@@ -226,7 +226,6 @@ class Explainer(ConceptViews):
         several_targets = explain_function(plans, shared=True)
         self._run_shared = Lazy(several_targets, xla)
         self._pipelines: list[Lazy] = []
-        self._detectors: dict[int, Lazy] = {}  # how many boxes -> its function
         self._scores = Lazy(lambda x: graph.scores(graph.forward(x)))
 
     def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
@@ -244,10 +243,7 @@ class Explainer(ConceptViews):
         x = self.check_batch(x)
         tensors = self._target(target, len(x))
         run = self._run if len(tensors.weights) <= len(x) else self._run_shared
-        found: Explained = run_in_parts(
-            lambda x, target: run(checks.to_float32(x), target),
-            (x, tensors), self.pictures_at_once(),
-        )  # fmt: skip
+        found: Explained = self._in_parts(run, x, tensors)
         self._check_finite(x, target, found.scores, *found.maps)
         return explanation_of(
             np.asarray(x, np.float32), found, self._names,
@@ -260,8 +256,7 @@ class Explainer(ConceptViews):
 
     def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
         """The scores, float32 [B, classes], without a map; x as in a call."""
-        x, most = self.check_batch(x), self.pictures_at_once()
-        return run_in_parts(lambda x: self._scores(checks.to_float32(x)), [x], most)
+        return self._in_parts(self._scores, self.check_batch(x))
 
     def detections(
         self, x: np.ndarray | tf.Tensor, top: int = 4, threshold: float = 0.5
@@ -278,9 +273,8 @@ class Explainer(ConceptViews):
         """
         check_detections(self._plans[0], top, threshold)
         x = self.check_batch(x)
-        run = self._detectors.setdefault(top, Lazy(detect_function(self._plans[0], top), self._xla))
-        most = max(1, self.pictures_at_once() // top)
-        found = run_in_parts(lambda x: run(checks.to_float32(x)), [x], most)
+        run = self._compiled(("boxes", top), detect_function(self._plans[0], top))
+        found = self._in_parts(run, x, each=top)
         best, maps, *_ = found
         self._check_finite(x, None, best.scores, best.boxes, maps)
         return Detections.of(found, threshold)

@@ -229,7 +229,7 @@ class ConceptViews(LayerViews):
         )
         kept = [tf.constant(mask, tf.float32) for mask in masks]
         pictures, tensors = self._pairs(self.check_batch(x), target)
-        scores, maps = run_in_parts(function, (pictures, kept, tensors), self.pictures_at_once())
+        scores, maps = self._in_parts(function, pictures, kept, tensors)
         self._check_finite(x, target, scores, maps)
         return maps
 
@@ -244,8 +244,7 @@ class ConceptViews(LayerViews):
         found = [self._layer(layer) for layer in layers]
         tokens = list(map(self._tokens, found))
         function = self._compiled(("peaks", *layers), partial(of_channels.peaks, found, tokens))
-        pairs = self._pairs(self.check_batch(x), target)
-        scores, peaks = run_in_parts(function, pairs, self.pictures_at_once())
+        scores, peaks = self._in_parts(function, *self._pairs(self.check_batch(x), target))
         self._check_finite(x, target, scores, *(shares for shares, *_ in peaks))
         return scores, {layer: Peaks(*one) for layer, one in zip(layers, peaks, strict=True)}
 

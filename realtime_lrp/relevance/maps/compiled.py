@@ -140,18 +140,6 @@ def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Te
     return tf.where(graph.finite(tensors)[:, None], scores, np.nan)
 
 
-def targets_function(plan: Plan) -> Callable[..., list[tf.Tensor]]:
-    """Makes the function (x, *targets) -> scores, and the map of each target."""
-
-    def explain_each(x: tf.Tensor, *targets: Target) -> list[tf.Tensor]:
-        tensors = plan.graph.forward(x)
-        explained = plan.for_targets(x, tensors, targets)
-        maps = [tf.cast(one.relevance, tf.float32) for one in explained]
-        return [scores_or_nan([plan], tensors), *maps]
-
-    return explain_each
-
-
 COPIES, COPIES_PER_MAP = 1.5, 0.5
 """Memory of a picture as a multiple of its activations, without and for each map: 1 to 1.5 were
 measured for one map, 2.7 for five (VGG16, ResNet50, SqueezeNet; 16 pictures)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,7 +13,7 @@ from realtime_lrp.relevance.maps.compiled import (
     Lazy,
     pictures_at_once,
     run_in_parts,
-    targets_function,
+    scores_or_nan,
 )
 from realtime_lrp.relevance.maps.detections import DRAWN
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
@@ -208,22 +209,32 @@ class LayerViews:
         It returns the scores, float32 [B, classes], and the relevance for each target, float32
         [B, H, W, C], and raises what a call raises.
         """
-        run = Lazy(targets_function(self._plans[0]), self._xla)
+        plan = self._plans[0]
+
+        def explain_each(x: tf.Tensor, *targets: Target) -> list[tf.Tensor]:
+            tensors = plan.graph.forward(x)
+            explained = plan.for_targets(x, tensors, targets)
+            maps = [tf.cast(one.relevance, tf.float32) for one in explained]
+            return [scores_or_nan([plan], tensors), *maps]
+
+        run = Lazy(explain_each, self._xla)
 
         def explain_targets(
             x: np.ndarray | tf.Tensor, targets: Sequence[Targets]
         ) -> tuple[np.ndarray, list[np.ndarray]]:
             x = self.check_batch(x)
             resolved = [self._target(target, len(x)) for target in targets]
-            scores, *maps = run_in_parts(
-                lambda x, *targets: run(to_float32(x), *targets),
-                (x, *resolved), max(1, self.pictures_at_once() // count),
-            )  # fmt: skip
+            scores, *maps = self._in_parts(run, x, *resolved, each=count)
             for target, relevance in zip(targets, maps, strict=True):
                 self._check_finite(x, target, scores, relevance)
             return scores, maps
 
         return explain_targets
+
+    def _in_parts(self, run: Callable[..., Any], x: Any, *more: Any, each: int = 1) -> Any:
+        """What a compiled function gives, as arrays; a picture takes the memory of `each`."""
+        most = max(1, self.pictures_at_once() // each)
+        return run_in_parts(lambda x, *more: run(to_float32(x), *more), (x, *more), most)
 
     def _check_finite(
         self, x: np.ndarray | tf.Tensor, target: Targets | None, *arrays: np.ndarray

@@ -8,7 +8,8 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UsageError
-from realtime_lrp.relevance.maps.detections import best_boxes, share_inside
+from realtime_lrp.relevance.maps.detections import best_boxes, best_of, share_inside
+from realtime_lrp.relevance.network.graph import Ends
 
 ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
 
@@ -128,7 +129,8 @@ def test_boxes_of_a_network_that_picks_places_of_each_picture(pictures):
     cells = layers.Reshape((24, 8))(layers.Conv2D(8, STRIDE, STRIDE)(image))
     queries = layers.Lambda(best_cells, output_shape=(6, 8))(cells)
     scores = layers.Dense(CLASSES, "sigmoid", name="scores")(queries)
-    boxes = layers.Dense(4)(queries)
+    apart = [[3, 4 * n, 13, 4 * n + 3] for n in range(6)]
+    boxes = layers.Rescaling(0.1, apart)(layers.Dense(4)(queries))
     model = keras.Model(image, {"boxes": boxes, "scores": scores})
     found = Explainer(model, method="gradient").detections(pictures, top=2, threshold=0)
     for picture, box in ((0, 0), (0, 1), (1, 1)):
@@ -168,6 +170,17 @@ def test_rows_below_the_threshold_are_zero(model, pictures):
         np.testing.assert_array_equal(one[kept], whole[kept])
         assert not one[~kept].any()
     assert [one.traces for one in explainer._functions.values()] == [1]
+
+
+def test_boxes_outside_the_picture_and_nan_are_none():
+    """The best of the others are found, also one that reaches beyond the picture."""
+    boxes = np.float32([[[-9, 0, -1, 8], [0, 70, 9, 80], [5, 5, 5, 9], [np.nan, 0, 9, 9],
+                         [-5, -5, 3, 3], [20, 20, 40, 40]]])  # fmt: skip
+    scores = np.float32([[[0.9], [0.8], [0.7], [0.9], [0.6], [0.5]]])
+    tensors = dict(enumerate(map(tf.constant, (np.zeros((1, 48, 64, 3)), boxes, scores))))
+    found = best_of(tensors, Ends(1, 2, 3), 4)
+    assert found.places.numpy()[0, :2].tolist() == [4, 5]
+    np.testing.assert_allclose(found.scores.numpy(), [[0.6, 0.5, 0, 0]])
 
 
 def test_fewer_boxes_than_asked_for(rng):

@@ -90,11 +90,12 @@ def box_numbered(result: Result, number: int | None) -> FoundBox | None:
 
 def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tuple[Outline, ...]:
     """What is drawn of the boxes: "star 93 %", "71 % inside"; of others than the one alone less."""
-    single = box_numbered(result, alone)
+    single, contrast = box_numbered(result, alone), " - " in str(result.target)
     return tuple(
         Outline(
             one.box, f"{engine.label(one.label).replace('_', ' ')} {100 * one.score:.0f} %",
-            f"{100 * one.inside:.0f} % inside", COLOURS[one.number % len(COLOURS)],
+            "" if contrast else f"{100 * one.inside:.0f} % inside",
+            COLOURS[one.number % len(COLOURS)],
         )
         if single in (None, one)
         else Outline(one.box, "", "", PALE)

@@ -247,8 +247,10 @@ class Artist:
             shown = shown[:1] or [None]
         for box, overlay in zip(boxes[: len(shown)], shown, strict=True):
             self._draw_tile(canvas, box, picture, overlay)
-        for x0, y0, x1, y1 in boxes[: len(shown)]:
+        for number, (x0, y0, x1, y1) in enumerate(boxes[: len(shown)]):
             draw_outlines(canvas[y0:y1, x0:x1], outlines, scene.picture.shape)
+            if number == len(scene.panels[:1]):  # the shares are those of the first map
+                outlines = [one._replace(below="") for one in outlines]
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:

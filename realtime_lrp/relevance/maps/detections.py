@@ -50,9 +50,16 @@ class DrawnBoxes(NamedTuple):
 
 
 def best_of(tensors: Mapping[int, tf.Tensor], ends: Ends, top: int) -> Best:
-    """The `top` best boxes that do not overlap, at most one for each place."""
+    """The `top` best boxes that do not overlap, at most one for each place.
+
+    A box without any part in the picture, as one with NaN, is none.
+    """
     boxes, scores = (tf.cast(tensors[n], tf.float32) for n in (ends.boxes, ends.scores))
-    places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
+    size = tf.cast(tf.shape(tensors[0])[1:3], tf.float32)
+    low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
+    seen = tf.reduce_all(low < high, -1)
+    best = tf.where(seen, tf.reduce_max(scores, -1), 0.0)
+    places, values = best_boxes(boxes, best, min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
     return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
 
@@ -62,7 +69,7 @@ def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: Target) -> Dr
     best = best_of(tensors, ends, DRAWN)
     weights = target.weights * tf.ones_like(best.scores[:, :1])
     wanted = tf.gather(weights, best.labels, batch_dims=1) != 0
-    sure = (best.scores >= SURE) & wanted & tf.reduce_all(tf.math.is_finite(best.boxes), -1)
+    sure = (best.scores >= SURE) & wanted
     first = tf.range(tf.shape(sure)[1]) == 0
     rows = tf.where(sure | (first & ~tf.reduce_any(sure, -1, keepdims=True)))
     boxes, labels, scores, places, sure = (tf.gather_nd(a, rows) for a in (*best, sure))

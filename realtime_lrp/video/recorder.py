@@ -31,14 +31,7 @@ from realtime_lrp.errors import (
     UsageError,
     first_line,
 )
-from realtime_lrp.system.files import (
-    check_output,
-    check_room,
-    part_path,
-    publish,
-    refuse_link,
-    stale_parts,
-)
+from realtime_lrp.system import files
 from realtime_lrp.video.region import region_of
 from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 
@@ -81,15 +74,15 @@ class Recorder:
         check_film(target, overwrite)
         self._target, self._overwrite = target.resolve(), overwrite
         self._sidecar = self._target.with_suffix(".jsonl")
-        self._part = part_path(self._target)
-        for part in stale_parts([self._target, self._sidecar]):
+        self._part = files.part_path(self._target)
+        for part in files.stale_parts([self._target, self._sidecar]):
             log.warning("%s was left by a run that was killed; rename it to keep it", part)
-        for part in (self._part, part_path(self._sidecar)):
+        for part in (self._part, files.part_path(self._sidecar)):
             if part.exists():
                 raise OutputError(
                     f"{str(part)!r} was left by an earlier recording. Rename or delete it."
                 )
-        check_room(self._target.parent, KEPT_FREE)
+        files.check_room(self._target.parent, KEPT_FREE)
         self._size, self._provenance = size, provenance
         self.frames, self.seconds = 0, 0.0
         self._refused = self._left_out = 0  # counted by the caller, and by the thread
@@ -208,7 +201,7 @@ class Recorder:
         self.frames += 1
         if put.row is not None:
             if self._lines is None:
-                part = part_path(self._sidecar)
+                part = files.part_path(self._sidecar)
                 self._lines = part.open("x", encoding="utf-8", errors="backslashreplace")
             row = {"frame": self.frames - 1, "time": round(pts / SECOND, 6), **put.row}
             self._lines.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -220,7 +213,7 @@ class Recorder:
             self._lines.flush()
         with self._part.open("r+b") as written:
             _sync(written.fileno())
-        check_room(self._target.parent, KEPT_FREE)
+        files.check_room(self._target.parent, KEPT_FREE)
 
     def _end(self, why: str) -> None:
         """Gives the film its name if it is complete, and reports what went wrong."""
@@ -246,9 +239,9 @@ class Recorder:
         verify(self._part, self.frames, self._last / SECOND)
         targets = [self._target, *([self._sidecar] if self._lines else [])]
         for path in targets:
-            check_output(path, self._overwrite)
+            files.check_output(path, self._overwrite)
         for path in targets:
-            publish(part_path(path), path, self._overwrite)
+            files.publish(files.part_path(path), path, self._overwrite)
 
 
 def check_film(target: Path, overwrite: bool) -> None:
@@ -256,9 +249,9 @@ def check_film(target: Path, overwrite: bool) -> None:
     if target.suffix.lower() not in CONTAINERS:
         known = ", ".join(CONTAINERS)
         raise UsageError(f"{str(target)!r} has no known ending. Expected one of {known}.")
-    check_output(target, overwrite)
-    refuse_link(target.with_suffix(".jsonl"))
-    check_output(target.with_suffix(".jsonl"), overwrite)
+    files.check_output(target, overwrite)
+    files.refuse_link(target.with_suffix(".jsonl"))
+    files.check_output(target.with_suffix(".jsonl"), overwrite)
 
 
 def _reason(error: Exception) -> str:

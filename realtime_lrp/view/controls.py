@@ -13,17 +13,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box, contains
-from realtime_lrp.view.hud import (
-    DIM,
-    STEP,
-    WARNING,
-    Part,
-    draw_bar,
-    draw_parts,
-    height_of,
-    line,
-    percent,
-)
+from realtime_lrp.view import hud
 from realtime_lrp.view.keys import BUTTONS, COMMANDS, MOUSE, Command, find, key_text
 from realtime_lrp.view.text import WHITE, draw_text, text_width
 
@@ -138,7 +128,7 @@ def _width(label: str, letters: int) -> int:
 def _draw_button(canvas: np.ndarray, box: Box, label: str, letters: int, bright: bool) -> None:
     x0, y0, x1, y1 = box
     cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), FILL, -1)
-    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), WARNING if bright else EDGE, 1)
+    cv2.rectangle(canvas, (x0, y0), (x1 - 1, y1 - 1), hud.WARNING if bright else EDGE, 1)
     x = (x0 + x1 - text_width(label, letters)) // 2
     draw_text(canvas, label, (x, (y0 + y1) // 2 + round(0.36 * letters)), letters, WHITE)
 
@@ -149,12 +139,12 @@ def _draw_bar(canvas: np.ndarray, track: Box, progress: Progress, letters: int) 
     cv2.rectangle(canvas, whole[:2], (whole[2] - 1, y1 - 1), FILL, -1)
     middle, half = (y0 + y1) // 2, max(2, letters // 6)
     x = x0 + round((x1 - 1 - x0) * progress.share)
-    draw_bar(canvas, (x0, middle - half, x1, middle + half + 1), progress.share)
+    hud.draw_bar(canvas, (x0, middle - half, x1, middle + half + 1), progress.share)
     cv2.circle(canvas, (x, middle), max(4, letters // 2), WHITE, -1, cv2.LINE_AA)
     base, left = middle + round(0.36 * letters), x0 - letters
     left -= text_width(progress.position, letters)
     draw_text(canvas, progress.position, (left, base), letters, WHITE)
-    draw_text(canvas, progress.length, (x1 + letters, base), letters, DIM)
+    draw_text(canvas, progress.length, (x1 + letters, base), letters, hud.DIM)
 
 
 @dataclass(frozen=True)
@@ -211,7 +201,7 @@ class Menu:
     def click(self, canvas: tuple[int, int], size: int, free: Box, x: int, y: int) -> "Menu | None":
         """The list with the cursor on the entry at x, y; None where there is none."""
         place = self._place(canvas, size, free, len(self.found()))
-        number = place.shown.start + (y - place.first_y) // round(STEP * size)
+        number = place.shown.start + (y - place.first_y) // round(hud.STEP * size)
         inside = place.column[0] <= x < place.column[2] and number in place.shown
         return replace(self, cursor=number) if inside else None
 
@@ -226,29 +216,29 @@ class Menu:
         canvas[y0:y1, x0:x1] = 0
         entries = []
         for number in place.shown:
-            colour = WARNING if number == self.cursor else WHITE
-            entries.append(line(*self.texts(found[number]), size, colour, colour))
-        foot = [line(left, right, size, WHITE, DIM) for left, right in self.foot()]
-        parts = [*self._head(size, len(found)), *entries, Part(size // 2), *foot]
-        draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
+            colour = hud.WARNING if number == self.cursor else WHITE
+            entries.append(hud.line(*self.texts(found[number]), size, colour, colour))
+        foot = [hud.line(left, right, size, WHITE, hud.DIM) for left, right in self.foot()]
+        parts = [*self._head(size, len(found)), *entries, hud.Part(size // 2), *foot]
+        hud.draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
 
-    def _head(self, size: int, count: int) -> list[Part]:
-        lines = [line(text, "", size, DIM) for text in self.head]
+    def _head(self, size: int, count: int) -> list[hud.Part]:
+        lines = [hud.line(text, "", size, hud.DIM) for text in self.head]
         typed = f"> {self.typed}_   ({min(self.cursor + 1, count)} of {count})"
-        lines.append(line(typed, "", size))
+        lines.append(hud.line(typed, "", size))
         if not count:
-            lines.append(line(self.empty(), "", size, WARNING))
-        return [Part(size // 2), *lines, Part(size // 2)]
+            lines.append(hud.line(self.empty(), "", size, hud.WARNING))
+        return [hud.Part(size // 2), *lines, hud.Part(size // 2)]
 
     def _place(self, canvas: Sequence[int], size: int, free: Box, count: int) -> _Place:
         rows, columns = canvas[:2]
         width = min(columns - 2 * size, WIDTH * size)
-        x, top = (columns - width) // 2, height_of(self._head(size, count))
+        x, top = (columns - width) // 2, hud.height_of(self._head(size, count))
         if free[2] - free[0] >= self.least * size and free[3] - free[1] >= rows // 2:
             x, width = free[0], free[2] - free[0]
         elif width > columns // 2:
             x, width = 0, columns
-        fits = max(1, (rows - top - size) // round(STEP * size) - len(self.foot()))
+        fits = max(1, (rows - top - size) // round(hud.STEP * size) - len(self.foot()))
         first = max(0, min(self.cursor - fits // 2, count - fits))  # the cursor is in sight
         return _Place((x, 0, x + width, rows), top, range(first, min(first + fits, count)))
 
@@ -282,7 +272,7 @@ class ClassList(Menu):
 
     def texts(self, entry: tuple[int, str]) -> tuple[str, str]:
         index, label = entry
-        return f"{label.replace('_', ' ')} ({index})", percent(float(self.scores[index]))
+        return f"{label.replace('_', ' ')} ({index})", hud.percent(float(self.scores[index]))
 
     def empty(self) -> str:
         return "no class of this name" if self.entries else "the classes come with the first map"

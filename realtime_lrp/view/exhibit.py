@@ -13,18 +13,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box, moved
-from realtime_lrp.view.hud import (
-    WARNING,
-    Bar,
-    Boxes,
-    Legend,
-    Part,
-    draw_parts,
-    height_of,
-    legend_line,
-    line,
-    strip,
-)
+from realtime_lrp.view import hud
 from realtime_lrp.view.text import (
     WHITE,
     darken,
@@ -81,31 +70,31 @@ class Gap:
     scale: float
 
 
-Element = TextBlock | Bar | Legend | Buttons | Pictures | Gap
+Element = TextBlock | hud.Bar | hud.Legend | Buttons | Pictures | Gap
 
 
-def parts_of(elements: Iterable[Element], width: int, font: int) -> list[Part]:
+def parts_of(elements: Iterable[Element], width: int, font: int) -> list[hud.Part]:
     """What elements are drawn of, one below the other."""
     return [part for element in elements for part in _parts(element, width, font)]
 
 
-def fitting_parts(elements: Sequence[Element], width: int, font: int, room: int) -> list[Part]:
+def fitting_parts(elements: Sequence[Element], width: int, font: int, room: int) -> list[hud.Part]:
     """The parts in the largest font up to `font` with which they are not higher than `room`."""
-    fits = lambda font: height_of(parts_of(elements, width, font)) <= room  # noqa: E731
+    fits = lambda font: hud.height_of(parts_of(elements, width, font)) <= room  # noqa: E731
     return parts_of(elements, width, shrunk(max(MIN_FONT, font), MIN_FONT, fits))
 
 
-def _parts(element: Element, width: int, font: int) -> list[Part]:
+def _parts(element: Element, width: int, font: int) -> list[hud.Part]:
     match element:
         case TextBlock():
             size, lines = _lines(element, width, font)
-            return [line(one, "", size, element.colour) for one in lines]
+            return [hud.line(one, "", size, element.colour) for one in lines]
         case Gap():
-            return [Part(round(font * element.scale))]
-        case Bar():
-            return [strip(element, round(1.35 * font)), Part(round(0.3 * font))]
-        case Legend():
-            return legend_line(element, width, max(MIN_FONT, round(0.9 * font)))
+            return [hud.Part(round(font * element.scale))]
+        case hud.Bar():
+            return [hud.strip(element, round(1.35 * font)), hud.Part(round(0.3 * font))]
+        case hud.Legend():
+            return hud.legend_line(element, width, max(MIN_FONT, round(0.9 * font)))
         case Buttons():
             return _button_rows(element, width, font)
         case Pictures():
@@ -121,12 +110,12 @@ def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
     return size, [fitted(line, width, size) for line in lines]
 
 
-def _picture_rows(pictures: tuple[np.ndarray, ...], width: int, font: int) -> list[Part]:
+def _picture_rows(pictures: tuple[np.ndarray, ...], width: int, font: int) -> list[hud.Part]:
     count, gap = max(1, len(pictures)), round(PICTURE_GAP * font)
     columns = count if (width + gap) // count - gap >= LEAST_SIDE * font else -(-count // 2)
     side = max(1, min((width + gap) // columns - gap, round(PICTURE_SIDE * font)))
 
-    def row(pictures: Sequence[np.ndarray]) -> Part:
+    def row(pictures: Sequence[np.ndarray]) -> hud.Part:
         def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
             for left, picture in enumerate(pictures):
                 how = cv2.INTER_AREA if side < len(picture) else cv2.INTER_CUBIC
@@ -134,12 +123,12 @@ def _picture_rows(pictures: tuple[np.ndarray, ...], width: int, font: int) -> li
                 drawn = cv2.resize(picture, (side, side), interpolation=how)
                 canvas[y : y + side, at : at + side] = drawn
 
-        return Part(side + gap, draw)
+        return hud.Part(side + gap, draw)
 
     return [row(pictures[start : start + columns]) for start in range(0, len(pictures), columns)]
 
 
-def _button_rows(buttons: Buttons, width: int, font: int) -> list[Part]:
+def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
     """The buttons, in as many rows as they need; where each can be touched comes from drawing."""
     size, height = max(MIN_FONT, round(0.72 * font)), round(2.0 * font)
     gap = max(2, font // 5)
@@ -150,8 +139,8 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[Part]:
             rows.append({})
         rows[-1][name] = text, needed
 
-    def row(texts: dict[str, tuple[str, int]]) -> Part:
-        def draw(canvas: np.ndarray, x: int, y: int, width: int) -> Boxes:
+    def row(texts: dict[str, tuple[str, int]]) -> hud.Part:
+        def draw(canvas: np.ndarray, x: int, y: int, width: int) -> hud.Boxes:
             boxes = {}
             for name, (text, width) in texts.items():
                 boxes[name] = x, y, x + width, y + height
@@ -164,7 +153,7 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[Part]:
                 x += width
             return boxes
 
-        return Part(height, draw)
+        return hud.Part(height, draw)
 
     return [row(texts) for texts in rows]
 
@@ -258,15 +247,15 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     elements = (TextBlock(title, 1.5, ACCENT), Gap(0.5), TextBlock(text))
     width = min(round(columns * 0.84), 26 * font)
 
-    def parts(font: int) -> list[Part]:
-        return [Part(font), *parts_of(elements, width - 2 * font, font), Part(font)]
+    def parts(font: int) -> list[hud.Part]:
+        return [hud.Part(font), *parts_of(elements, width - 2 * font, font), hud.Part(font)]
 
-    font = shrunk(font, MIN_FONT, lambda font: height_of(parts(font)) <= 0.84 * rows)
-    height = height_of(parts(font))
+    font = shrunk(font, MIN_FONT, lambda font: hud.height_of(parts(font)) <= 0.84 * rows)
+    height = hud.height_of(parts(font))
     x, y = (columns - width) // 2 + shift[0], (rows - height) // 2 + shift[1]
     cv2.rectangle(canvas, (x, y), (x + width, y + height), BACKGROUND, -1)
     cv2.rectangle(canvas, (x, y), (x + width, y + height), EDGE, max(1, font // 12))
-    draw_parts(canvas, parts(font), x + font, y, width - 2 * font)
+    hud.draw_parts(canvas, parts(font), x + font, y, width - 2 * font)
 
 
 def draw_hold(canvas: np.ndarray, share: float) -> None:
@@ -302,11 +291,11 @@ def _drawn(size: tuple[int, int], page: Page, font: int) -> tuple[np.ndarray, di
     most = round(MAX_BOTTOM * room) if page.top else room
     bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), most)
     if bottom:
-        room -= height_of(bottom) + font
+        room -= hud.height_of(bottom) + font
     top = fitting_parts(page.top, width, font, room)
-    buttons = draw_parts(canvas, top, font, font, width)
-    below = size[0] - font - height_of(bottom)
-    return canvas, buttons | draw_parts(canvas, bottom, font, below, width)
+    buttons = hud.draw_parts(canvas, top, font, font, width)
+    below = size[0] - font - hud.height_of(bottom)
+    return canvas, buttons | hud.draw_parts(canvas, bottom, font, below, width)
 
 
 KEYS = (
@@ -345,7 +334,7 @@ def draw_pad(canvas: np.ndarray, title: str, message: str, typed: int) -> None:
     rows, columns = canvas.shape[:2]
     step, left, top = _grid((rows, columns))
     darken(canvas, (0, 0, columns, rows), 0.15)
-    _draw_centred(canvas, title, top - round(1.1 * step), round(0.4 * step), WARNING)
+    _draw_centred(canvas, title, top - round(1.1 * step), round(0.4 * step), hud.WARNING)
     _draw_centred(canvas, message, top - round(0.4 * step), round(0.3 * step), WHITE)
     _draw_dots(canvas, typed, (left, top, left + 2 * step, top + step))
     for name, box in key_boxes((rows, columns)).items():

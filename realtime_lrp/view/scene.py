@@ -11,21 +11,11 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box, moved
+from realtime_lrp.view import hud
 from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
 from realtime_lrp.view.boxes import Outline, draw_outlines
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Buffers, Decals
-from realtime_lrp.view.hud import (
-    Block,
-    Legend,
-    blocks_end,
-    draw_blocks,
-    draw_notice,
-    draw_parts,
-    figure_size,
-    legend_line,
-    notice_height,
-)
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Follower, Overlay, lay_into, make_overlay
 from realtime_lrp.view.text import WHITE, draw_text, fitted
@@ -78,10 +68,10 @@ class Scene:
     explained: ExplainedPicture | None
     tiled: bool  # picture and maps stand side by side; else the first map lies over the picture
     look: Look
-    left: tuple[Block, ...] = ()  # figures for the left side, where both sides have room
-    right: tuple[Block, ...] = ()  # figures for the right side; they come first
+    left: tuple[hud.Block, ...] = ()  # figures for the left side, where both sides have room
+    right: tuple[hud.Block, ...] = ()  # figures for the right side; they come first
     # what the colours of each panel mean; None where its channels are the colours
-    legends: tuple[Legend | None, ...] = ()
+    legends: tuple[hud.Legend | None, ...] = ()
     notice: str = ""  # a line at the bottom, or ""
     with_figures: bool = False  # whether room is kept for figures
     text_size: str = "medium"  # see `hud.TEXT_SIZES`
@@ -100,7 +90,7 @@ class Scene:
 
     @property
     def letters(self) -> int:
-        return figure_size(*self.size, self.text_size)
+        return hud.figure_size(*self.size, self.text_size)
 
     @cached_property
     def arrangement(self) -> Arrangement:
@@ -117,7 +107,7 @@ class Scene:
         """The name of a panel: "shapes:zplus" where there are several networks."""
         return ":".join(filter(None, (self.network, panel.name if panel else "")))
 
-    def figures(self) -> list[tuple[tuple[Block, ...], Box]]:
+    def figures(self) -> list[tuple[tuple[hud.Block, ...], Box]]:
         """The blocks of each area for figures, and that area; none where no room is kept."""
         areas = self.arrangement.figures
         if not self.with_figures:
@@ -128,13 +118,13 @@ class Scene:
     def notice_area(self, text: str, rows: int | None = None) -> Box:
         """Where a notice covers no other text, if there is room."""
         areas = [
-            (x0, blocks_end(blocks, (x0, y0, x1, y1), self.size, self.letters), x1, y1)
+            (x0, hud.blocks_end(blocks, (x0, y0, x1, y1), self.size, self.letters), x1, y1)
             for blocks, (x0, y0, x1, y1) in self.figures()
         ]
         below = self.size[0] if rows is None else rows
         *free, last = ((*one[:3], min(one[3], below)) for one in (*areas, self.arrangement.notices))
         for x0, y0, x1, y1 in free:
-            if x1 > x0 and y1 - y0 >= notice_height(text, x1 - x0, self.letters):
+            if x1 > x0 and y1 - y0 >= hud.notice_height(text, x1 - x0, self.letters):
                 return x0, y0, x1, y1
         return last
 
@@ -151,7 +141,7 @@ class SplitScene:
 
     @property
     def letters(self) -> int:
-        return figure_size(*self.size, self.scenes[0].text_size)
+        return hud.figure_size(*self.size, self.scenes[0].text_size)
 
     @property
     def pictures(self) -> tuple[Box, ...]:
@@ -209,8 +199,8 @@ def boxes_of(
 ) -> tuple[Box, ...]:
     """Where the scenes of so many networks stand on a canvas, beside the panel of concepts."""
     if concepts:
-        size = concepts.place(size, figure_size(*size, text_size)).rest
-    return split(size, shape, count, round(GAP * figure_size(*size, text_size)))
+        size = concepts.place(size, hud.figure_size(*size, text_size)).rest
+    return split(size, shape, count, round(GAP * hud.figure_size(*size, text_size)))
 
 
 class Artist:
@@ -307,10 +297,10 @@ class Artist:
                 draw(canvas, _draw_legend, legend, box, scene.letters)
         for blocks, area in scene.figures():
             if blocks:
-                draw(canvas, draw_blocks, blocks, area, scene.letters)
+                draw(canvas, hud.draw_blocks, blocks, area, scene.letters)
         if scene.notice:
             area = scene.notice_area(scene.notice)
-            draw(canvas, draw_notice, scene.notice, area, scene.letters)
+            draw(canvas, hud.draw_notice, scene.notice, area, scene.letters)
 
     def _drawn_for(self, scene: Scene) -> tuple[list[Overlay], Sequence[Outline]]:
         """The coloured maps and the boxes, moved to where they belong on the scene's picture."""
@@ -377,10 +367,10 @@ def _draw_caption(canvas: np.ndarray, name: str, box: Box, letters: int) -> None
     draw_text(canvas, text, (x0, y0 - round(0.5 * letters)), letters)
 
 
-def _draw_legend(canvas: np.ndarray, legend: Legend, box: Box, letters: int) -> None:
+def _draw_legend(canvas: np.ndarray, legend: hud.Legend, box: Box, letters: int) -> None:
     x0, _, x1, y1 = box
-    parts = legend_line(legend, x1 - x0, letters)
-    draw_parts(canvas, parts, x0, y1 + letters // 4, x1 - x0)
+    parts = hud.legend_line(legend, x1 - x0, letters)
+    hud.draw_parts(canvas, parts, x0, y1 + letters // 4, x1 - x0)
 
 
 def _draw_patches(canvas: np.ndarray, patches: Patches, shape: tuple[int, ...], box: Box) -> None:

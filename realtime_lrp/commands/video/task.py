@@ -24,27 +24,10 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import Error, OutputError, UsageError
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.results import resume
 from realtime_lrp.results.companions import check_companions, companions_of
-from realtime_lrp.results.resume import (
-    Manifest,
-    fingerprint,
-    manifest_path,
-    read_manifest,
-    refuse_unknown,
-    state_of,
-    write_manifest,
-)
+from realtime_lrp.system import files
 from realtime_lrp.system.child import Failed
-from realtime_lrp.system.files import (
-    MOST_NAME,
-    check_output,
-    refuse_busy,
-    refuse_link,
-    remove_abandoned,
-    remove_parts,
-    temporary_folder,
-    write_error,
-)
 from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
 from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, refuse_collisions, skipped_in
 from realtime_lrp.video.reader import Span
@@ -119,16 +102,16 @@ class Disk:
 
     def state(self, path: Path) -> str:
         """What shows whether a file or folder has changed; "" if there is none."""
-        return state_of(path)
+        return resume.state_of(path)
 
-    def manifest(self, film: Path) -> Manifest | None:
-        return read_manifest(film)
+    def manifest(self, film: Path) -> resume.Manifest | None:
+        return resume.read_manifest(film)
 
     def check(self, task: "Task") -> None:
         """Refuses outputs that cannot be made, or would have to be replaced."""
-        check_output(task.target, task.replace)
+        files.check_output(task.target, task.replace)
         check_companions(task.companions, task.replace_companions)
-        refuse_link(manifest_path(task.target))
+        files.refuse_link(resume.manifest_path(task.target))
 
 
 class Task(Film):
@@ -152,7 +135,7 @@ class Task(Film):
         super().__init__(source, target, over, companions, over, options.span)
         self.done = False
         self.refused: Error | None = None
-        self._before: Manifest | None = None
+        self._before: resume.Manifest | None = None
         self._config, self._options = config, options
         self.place, self.recording = place, recording
         self.stored = place.stored or recording is not None
@@ -188,7 +171,7 @@ class Task(Film):
             self.refused = error
             return error
         except OSError as error:
-            self.refused = write_error(self.target, error)
+            self.refused = files.write_error(self.target, error)
         return None
 
     def _compare(self) -> None:
@@ -201,7 +184,7 @@ class Task(Film):
         if self.replace and not same:
             return
         if not self.replace:
-            refuse_unknown(self.shown, manifest, self.fingerprint, {"film": film})
+            resume.refuse_unknown(self.shown, manifest, self.fingerprint, {"film": film})
         changed = manifest.changed(states) if manifest else []
         self.replace = self.replace_companions = True
         self.done = not changed
@@ -211,23 +194,23 @@ class Task(Film):
 
     def begin(self) -> None:
         """Refuses a film that another process writes by now."""
-        refuse_busy(self.target)
-        self._before = read_manifest(self.target)
+        files.refuse_busy(self.target)
+        self._before = resume.read_manifest(self.target)
 
     def take_over(self) -> None:
         """Lets what a lost worker has made of the film since `begin` be replaced."""
-        manifest = read_manifest(self.target)
+        manifest = resume.read_manifest(self.target)
         if manifest and manifest != self._before and manifest.owns(self._states()):
             self.replace = self.replace_companions = True
 
     def remove_parts(self) -> bool:
         """Removes what lost workers have left unfinished; gives whether nothing else is left."""
-        return all([remove_parts(output) for output in self.outputs.values()])
+        return all([files.remove_parts(output) for output in self.outputs.values()])
 
     def note_complete(self, parts: Mapping[str, Path]) -> None:
-        states = {kind: state_of(part) for kind, part in parts.items()}
+        states = {kind: resume.state_of(part) for kind, part in parts.items()}
         try:
-            write_manifest(self.target, Manifest(self.fingerprint, states))
+            resume.write_manifest(self.target, resume.Manifest(self.fingerprint, states))
         except Error as error:
             log.warning("--resume will not recognise %s: %s", self.target, error)
 
@@ -239,11 +222,11 @@ class Task(Film):
         further: dict[str, Any] = {"start": self._options.start, "end": self._options.end}
         concepts = self._config.concepts
         if self._options.sidecar and (concepts.layer or concepts.names):
-            names = state_of(Path(concepts.names)) if concepts.names else ""
+            names = resume.state_of(Path(concepts.names)) if concepts.names else ""
             further |= {"concepts": [concepts.layer, names]}
         if self.recording:
             further |= {"size": self.recording.size, "version": self.recording.version}
-        return fingerprint(None if self.recording else self.source, self._config, further)
+        return resume.fingerprint(None if self.recording else self.source, self._config, further)
 
 
 @dataclass
@@ -288,7 +271,7 @@ class StoredFolder(Disk):
         return {"address": self.address, "root": self.root}
 
     def read_manifests(self, films: Sequence[str]) -> None:
-        names = [manifest_path(Path(film)).name for film in films]
+        names = [resume.manifest_path(Path(film)).name for film in films]
         names = [one for one in names if 0 < self._sizes[one].get("", 0) <= MOST_MANIFEST]
         contents = ObjectStore(self.address).read_all([f"{self.address}/{one}" for one in names])
         self._manifests = dict(zip(names, contents, strict=True))
@@ -302,10 +285,10 @@ class StoredFolder(Disk):
     def state(self, path: Path) -> str:
         return _state(self._sizes[self.name(path)])
 
-    def manifest(self, film: Path) -> Manifest | None:
-        data = self._manifests.get(manifest_path(film).name, b"")
+    def manifest(self, film: Path) -> resume.Manifest | None:
+        data = self._manifests.get(resume.manifest_path(film).name, b"")
         try:
-            return msgspec.json.decode(data, type=Manifest)
+            return msgspec.json.decode(data, type=resume.Manifest)
         except (msgspec.MsgspecError, UnicodeError):
             return None
 
@@ -329,8 +312,8 @@ def at_hand(task: Task) -> Iterator[Task]:
     if not task.stored:
         yield task
         return
-    remove_abandoned()
-    with temporary_folder() as folder:
+    files.remove_abandoned()
+    with files.temporary_folder() as folder:
         here, films = copy.copy(task), folder / "films"
         if task.recording:
             (folder / "recording").mkdir()
@@ -355,15 +338,15 @@ def at_hand(task: Task) -> Iterator[Task]:
 
 def _upload(address: str, folder: Path, task: Task) -> None:
     """Uploads the manifest, what stands beside the film, and last the film."""
-    store, states, files = ObjectStore(address), {}, []
+    store, states, made = ObjectStore(address), {}, list[Path]()
     for kind, path in reversed(list(task.outputs.items())):
         own = sorted(path.iterdir()) if path.is_dir() else [path]
         sizes = {"" if file == path else file.name: file.stat().st_size for file in own}
         states[kind] = _state(sizes)
-        files += own
-    manifest = msgspec.json.encode(Manifest(task.fingerprint, states))
-    store.write(manifest, f"{address}/{manifest_path(task.target).name}")
-    for file in files:
+        made += own
+    manifest = msgspec.json.encode(resume.Manifest(task.fingerprint, states))
+    store.write(manifest, f"{address}/{resume.manifest_path(task.target).name}")
+    for file in made:
         store.upload(file, f"{address}/{file.relative_to(folder).as_posix()}")
 
 
@@ -419,5 +402,5 @@ def _as_path(source: StoredFile) -> Path:
 
 def _local_name(source: Path) -> str:
     name = source.name
-    fits = len(os.fsencode(name)) <= MOST_NAME and name not in ("", ".", "..")
+    fits = len(os.fsencode(name)) <= files.MOST_NAME and name not in ("", ".", "..")
     return name if fits else f"recording{source.suffix[:8]}"

@@ -37,6 +37,11 @@ def explain(state: ViewerState, target: str | int) -> ViewerState:
     return state.with_request(target=target)
 
 
+def choose_target(state: ViewerState, target: str | int, now: float) -> ViewerState:
+    """Explains another target, and says so."""
+    return announce_target(explain(state, target), now)
+
+
 def oppose(state: ViewerState, other: int) -> ViewerState:
     """Sets the present class, or the best one, against another class."""
     state = replace(state, before_versus=state.request.target)
@@ -203,11 +208,11 @@ def _next_box(state: ViewerState, now: float, by: int = 1) -> ViewerState:
 
 def _lock(state: ViewerState, now: float) -> ViewerState:
     if isinstance(state.request.target, int):
-        return announce_target(explain(state, "top1"), now)
+        return choose_target(state, "top1", now)
     best = _best(state, 1)
     if not best:
         return state.with_notice(NO_MAP, now)
-    return announce_target(explain(state, best[0]), now)
+    return choose_target(state, best[0], now)
 
 
 def _choose(state: ViewerState, now: float) -> ViewerState:
@@ -219,7 +224,7 @@ def _choose(state: ViewerState, now: float) -> ViewerState:
 
 def _versus(state: ViewerState, now: float) -> ViewerState:
     if " - " in str(state.request.target):
-        return announce_target(explain(state, state.before_versus), now)
+        return choose_target(state, state.before_versus, now)
     best = _best(state, 2)
     if len(best) < 2:
         return state.with_notice("there is only one class" if best else NO_MAP, now)

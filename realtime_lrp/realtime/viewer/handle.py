@@ -6,29 +6,7 @@ from functools import partial
 from typing import Any
 
 from realtime_lrp.realtime.explaining import first_request
-from realtime_lrp.realtime.viewer import events
-from realtime_lrp.realtime.viewer.actions import (
-    ACTIONS,
-    END_NOTICE,
-    HINT,
-    announce_target,
-    choose_layer,
-    choose_method,
-    choose_text_size,
-    close_list,
-    explain,
-    follow_best,
-    follow_channel,
-    oppose,
-    set_look,
-    toggle_panel,
-)
-from realtime_lrp.realtime.viewer.pointing import (
-    click_on_picture,
-    move_mouse,
-    paint_on_canvas,
-    seek,
-)
+from realtime_lrp.realtime.viewer import actions, events, pointing
 from realtime_lrp.realtime.viewer.state import NOTICE_S, WARNING_S, Notice, ViewerState, first_state
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import ClassList, CommandBox, Menu
@@ -43,14 +21,14 @@ Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was cho
 
 CHOICES: dict[str, Choice] = {
     "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
-    "method": choose_method,
-    "target": lambda state, target, now: announce_target(explain(state, target), now),
-    "panel": toggle_panel,
-    "text_size": choose_text_size,
-    "channel": follow_channel,
-    "layer": choose_layer,
-    "position": seek,
-    **{one.name: partial(set_look, name=one.name) for one in LOOK_SETTINGS},
+    "method": actions.choose_method,
+    "target": actions.choose_target,
+    "panel": actions.toggle_panel,
+    "text_size": actions.choose_text_size,
+    "channel": actions.follow_channel,
+    "layer": actions.choose_layer,
+    "position": pointing.seek,
+    **{one.name: partial(actions.set_look, name=one.name) for one in LOOK_SETTINGS},
 }
 """What pages, keys and lists choose a value of -> what that does."""
 
@@ -75,17 +53,17 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
         case events.ActionChosen("clicker_previous") if state.lecture:
             return show_step(state, max(state.step - 1, 0), now)
         case events.ActionChosen(action):
-            return ACTIONS[action](state, now)
+            return actions.ACTIONS[action](state, now)
         case events.Chosen(what, value):
             return CHOICES[what](state, value, now)
         case events.MouseMoved(x, y, button):
-            moved = move_mouse(state, (x, y), button, now)
+            moved = pointing.move_mouse(state, (x, y), button, now)
             pressed = button == "left" and not state.pointer.button
             return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
         case events.Painted(start, end, cover, pictures):
-            return paint_on_canvas(state, start, end, cover, pictures or state.pictures)
+            return pointing.paint_on_canvas(state, start, end, cover, pictures or state.pictures)
         case events.Clicked(at, paints, pictures):
-            return click_on_picture(state, at, paints, now, pictures or state.pictures)
+            return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
         case events.FrameDrawn():
             return _frame_drawn(state, event)
         case events.CanvasResized(size):
@@ -108,7 +86,7 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
 def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
     """Shows a step of the lecture: the view as at the start, changed by the step's commands."""
     if state.frozen:
-        state = ACTIONS["freeze"](state, now)
+        state = actions.ACTIONS["freeze"](state, now)
     start = first_state(state.config, first_request(state.config), state.lecture)
     state = replace(
         state, step=number, request=start.request, look=start.look, figures=start.figures,
@@ -128,7 +106,7 @@ def _is_input(event: events.Event) -> bool:
 
 def _without_end(state: ViewerState) -> ViewerState:
     """Forgets the first press of Esc or End: the next one does not end the program."""
-    told = state.notice.text == END_NOTICE
+    told = state.notice.text == actions.END_NOTICE
     return replace(state, end_until=0.0, notice=Notice() if told else state.notice)
 
 
@@ -139,11 +117,11 @@ def _key_pressed(state: ViewerState, event: events.KeyPressed) -> ViewerState:
     if key in keys.BY_KEY:
         return handle(state, events.ActionChosen(keys.BY_KEY[key].action, time=now))
     unknown = "no such key" if key == keys.UNNAMED else f"no key {keys.key_text([key])}"
-    return state.with_notice(f"{unknown}; {HINT}", now)
+    return state.with_notice(f"{unknown}; {actions.HINT}", now)
 
 
 def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> ViewerState:
-    closed = close_list(state, now)
+    closed = actions.close_list(state, now)
     if key == "Escape":
         return closed
     if key not in ("Return", "Tab"):
@@ -153,8 +131,8 @@ def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> Viewer
         return state
     if isinstance(menu, CommandBox):
         return handle(replace(closed, last_command=chosen.name), command_event(chosen, now))
-    explained = explain(closed, chosen[0]) if key == "Return" else oppose(closed, chosen[0])
-    return announce_target(explained, now)
+    chooses = actions.explain if key == "Return" else actions.oppose
+    return actions.announce_target(chooses(closed, chosen[0]), now)
 
 
 def command_event(command: keys.Command, now: float) -> events.Event:
@@ -189,13 +167,13 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
     if answer is None:
         return state
     if first:  # the maps that the network has no use for are known from now on
-        hint, seconds = HINT, NOTICE_S
+        hint, seconds = actions.HINT, NOTICE_S
         if answer.warning:
-            hint, seconds = f"{answer.warning}\n{HINT}", WARNING_S
+            hint, seconds = f"{answer.warning}\n{actions.HINT}", WARNING_S
         state = state.with_choice().with_notice(hint, event.time, seconds)
     if state.request.target == answer.asked != answer.target:
         state = state.with_request(target=answer.target)
-    state = follow_best(state)
+    state = actions.follow_best(state)
     if isinstance(state.menu, ClassList):
         state = replace(state, menu=state.menu.with_scores(answer.scores, answer.labels))
     return state

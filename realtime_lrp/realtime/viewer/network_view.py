@@ -21,17 +21,8 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.faithfulness import covered
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
+from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
-from realtime_lrp.realtime.viewer.figures import (
-    Rates,
-    answer_bars,
-    empty_maps,
-    legend_of,
-    presented,
-    probe_rows,
-    rate_rows,
-    setting_rows,
-)
 from realtime_lrp.realtime.viewer.maps import MapScaler, described_layers, followed_caption
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
@@ -63,7 +54,7 @@ class NetworkView:
         self.left: tuple[Block, ...] = ()  # the figures at the left
         self.right: tuple[Block, ...] = ()
         self._legends: tuple[Legend | None, ...] = ()  # of each map
-        self.rates = Rates(self.stats, relevance.waiting)
+        self.rates = figures.Rates(self.stats, relevance.waiting)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
         self._scale_maps = MapScaler()
@@ -158,7 +149,9 @@ class NetworkView:
         left, right = list[Block](), list[Block]()
         legends: tuple[Legend | None, ...] = ()
         if explained and self.maps and not self.problem:
-            legends = tuple(legend_of(one, state.look, explained) for one in self.maps.panels)
+            legends = tuple(
+                figures.legend_of(one, state.look, explained) for one in self.maps.panels
+            )
         if explained and state.about:
             names = explained.names if state.tiled else explained.names[:1]
             left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
@@ -169,10 +162,10 @@ class NetworkView:
             if self.refusal and state.with_figures:
                 right.append((Paragraph("", self.refusal),))
             if state.request.probe and not self.further:
-                right.append(probe_rows(explained))
+                right.append(figures.probe_rows(explained))
         if "rates" in state.shown_figures:
             source = self._capture.source.described or "..."
-            left.append(rate_rows(self.rates, state, source, explained, self.further))
+            left.append(figures.rate_rows(self.rates, state, source, explained, self.further))
         self.left, self.right, self._legends = tuple(left), tuple(right), legends
 
     def _answer_blocks(
@@ -181,13 +174,13 @@ class NetworkView:
         """The answer and what explains it; with the legend of a map that stands alone."""
         shown, blocks = state.shown_figures, list[Block]()
         if "answer" in shown and state.presenting:
-            blocks += presented(explained, legend, self.problem)
+            blocks += figures.presented(explained, legend, self.problem)
         elif "answer" in shown:
-            blocks.append(answer_bars(explained))
+            blocks.append(figures.answer_bars(explained))
         if "setting" in shown:
-            setting = setting_rows(explained, "rates" in shown, self.name, self.problem)
+            setting = figures.setting_rows(explained, "rates" in shown, self.name, self.problem)
             blocks.append((*setting, legend) if legend and not state.presenting else setting)
-        empty = [] if self.problem else empty_maps(explained)[: None if state.tiled else 1]
+        empty = [] if self.problem else figures.empty_maps(explained)[: None if state.tiled else 1]
         if blocks:
             sentences = (Paragraph(text, "") for text in dict.fromkeys(filter(None, empty)))
             blocks[-1] = (*blocks[-1], *sentences)
@@ -307,7 +300,7 @@ def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
     return text
 
 
-def _age_rows(rates: Rates) -> list[Row]:
+def _age_rows(rates: figures.Rates) -> list[Row]:
     age = rates.map_ms or 0
     text = f"of a picture {age / 1000:.1f} s ago"
     return [Row("old", text, warn=True)] if age >= OLD_ANSWER_MS else []

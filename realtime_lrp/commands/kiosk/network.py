@@ -270,7 +270,7 @@ class SmoothedAnswer:
     def reset(self) -> None:
         """Forgets all maps; there is no answer until the next one."""
         self.answer: Answer | None = None
-        self._quick, self._slow = _RunningMean(SURE_S), _RunningMean(PERHAPS_S)
+        self._means: dict[float, np.ndarray] = {}  # time constant in seconds -> mean scores
         self._last: ExplainedFrame | None = None
 
     def belongs_to(self, explained: ExplainedFrame | None) -> bool:
@@ -288,10 +288,8 @@ class SmoothedAnswer:
         if explained is None:
             self.reset()
         elif explained is not self._last:
-            self._last = explained
-            scores, time_s = explained.result.scores, explained.frame.time
-            quick, slow = self._quick.add(scores, time_s), self._slow.add(scores, time_s)
-            engine = explained.engine
+            quick, slow = self._mean(explained, SURE_S), self._mean(explained, PERHAPS_S)
+            self._last, engine = explained, explained.engine
             if explained.result.found == ():
                 quick, slow = 0 * quick, 0 * slow
             answer = self._answer(quick, self._sure, True, engine)
@@ -299,6 +297,15 @@ class SmoothedAnswer:
                 least = PERHAPS if self._perhaps is None else self._perhaps
                 answer = self._answer(slow, least, False, engine)
             self.answer = answer if answer and answer.name != NOTHING else None
+
+    def _mean(self, explained: ExplainedFrame, constant_s: float) -> np.ndarray:
+        """The mean of the scores over time, of which older ones count less."""
+        scores, mean, last = explained.result.scores, self._means.get(constant_s), self._last
+        if last and mean is not None and mean.shape == scores.shape:
+            weight = np.exp(-max(0.0, explained.frame.time - last.frame.time) / constant_s)
+            scores = weight * mean + (1 - weight) * scores
+        self._means[constant_s] = scores
+        return scores
 
     def _answer(
         self, scores: np.ndarray, least: float, sure: bool, engine: Engine
@@ -310,24 +317,6 @@ class SmoothedAnswer:
         if scores[best] < least * (KEEP if kept else 1):
             return None
         return Answer(best, engine.label(best), float(scores[best]), sure)
-
-
-class _RunningMean:
-    """The mean of scores over time; older ones count less and less."""
-
-    def __init__(self, time_constant_s: float):
-        self._constant_s, self._time_s = time_constant_s, 0.0
-        self._mean: np.ndarray | None = None
-
-    def add(self, scores: np.ndarray, time_s: float) -> np.ndarray:
-        """The mean with new scores; of these alone if another network made those before."""
-        passed_s, self._time_s = max(0.0, time_s - self._time_s), time_s
-        if self._mean is None or self._mean.shape != scores.shape:
-            self._mean = scores
-        else:
-            weight = np.exp(-passed_s / self._constant_s)
-            self._mean = weight * self._mean + (1 - weight) * scores
-        return self._mean
 
 
 def knows_nothing(engine: Engine) -> bool:

@@ -172,13 +172,13 @@ def test_rows_below_the_threshold_are_zero(model, pictures):
     assert [one.traces for one in explainer._functions.values()] == [1]
 
 
-def test_boxes_outside_the_picture_and_nan_are_none():
+def test_boxes_outside_the_picture_and_nan_are_not_drawn():
     """The best of the others are found, also one that reaches beyond the picture."""
     boxes = np.float32([[[-9, 0, -1, 8], [0, 70, 9, 80], [5, 5, 5, 9], [np.nan, 0, 9, 9],
                          [-5, -5, 3, 3], [20, 20, 40, 40]]])  # fmt: skip
     scores = np.float32([[[0.9], [0.8], [0.7], [0.9], [0.6], [0.5]]])
     tensors = dict(enumerate(map(tf.constant, (np.zeros((1, 48, 64, 3)), boxes, scores))))
-    found = best_of(tensors, Ends(1, 2, 3), 4)
+    found = best_of(tensors, Ends(1, 2, 3), 4, visible=True)
     assert found.places.numpy()[0, :2].tolist() == [4, 5]
     np.testing.assert_allclose(found.scores.numpy(), [[0.6, 0.5, 0, 0]])
 

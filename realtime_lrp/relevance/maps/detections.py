@@ -49,16 +49,17 @@ class DrawnBoxes(NamedTuple):
     places: tf.Tensor  # int32 [N]
 
 
-def best_of(tensors: Mapping[int, tf.Tensor], ends: Ends, top: int) -> Best:
+def best_of(tensors: Mapping[int, tf.Tensor], ends: Ends, top: int, visible: bool = False) -> Best:
     """The `top` best boxes that do not overlap, at most one for each place.
 
-    A box without any part in the picture, as one with NaN, is none.
+    Where they have to be visible, one without any part in the picture, or with NaN, is none.
     """
     boxes, scores = (tf.cast(tensors[n], tf.float32) for n in (ends.boxes, ends.scores))
-    size = tf.cast(tf.shape(tensors[0])[1:3], tf.float32)
-    low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
-    seen = tf.reduce_all(low < high, -1)
-    best = tf.where(seen, tf.reduce_max(scores, -1), 0.0)
+    best = tf.reduce_max(scores, -1)
+    if visible:
+        size = tf.cast(tf.shape(tensors[0])[1:3], tf.float32)
+        low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
+        best = tf.where(tf.reduce_all(low < high, -1), best, 0.0)
     places, values = best_boxes(boxes, best, min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
     return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
@@ -66,7 +67,7 @@ def best_of(tensors: Mapping[int, tf.Tensor], ends: Ends, top: int) -> Best:
 
 def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: Target) -> DrawnBoxes:
     """The boxes that are drawn: where the target names classes, those of these classes alone."""
-    best = best_of(tensors, ends, DRAWN)
+    best = best_of(tensors, ends, DRAWN, visible=True)
     weights = target.weights * tf.ones_like(best.scores[:, :1])
     wanted = tf.gather(weights, best.labels, batch_dims=1) != 0
     sure = (best.scores >= SURE) & wanted

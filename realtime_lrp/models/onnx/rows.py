@@ -59,7 +59,7 @@ def tensor(inputs: Inputs, position: int = 0) -> Tensor:
 
 
 def constant(inputs: Inputs, position: int, what: str = "numbers") -> np.ndarray | None:
-    """An input that does not depend on the pictures; None where there is none."""
+    """An input that does not depend on the pictures, None where it is left out."""
     value = inputs[position] if position < len(inputs) else None
     if isinstance(value, Tensor):
         raise CannotReadError(f"reads {what} that depend on the picture")
@@ -110,13 +110,7 @@ def _swish(node: Node, x: tf.Tensor) -> tf.Tensor:
 
 def _folded(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
     """A function of any number of tensors made of one of two."""
-
-    def compute(node: Node, first: tf.Tensor, *others: tf.Tensor) -> tf.Tensor:
-        for one in others:
-            first = function(first, one)
-        return first
-
-    return compute
+    return lambda node, *values: functools.reduce(function, values)
 
 
 def _plain(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
@@ -125,23 +119,20 @@ def _plain(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
 
 ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
     **{
-        name: _plain(function)
-        for name, function in {
-            "Abs": tf.abs, "Acos": tf.acos, "Acosh": tf.acosh, "Asin": tf.asin, "Asinh": tf.asinh,
-            "Atan": tf.atan, "Atanh": tf.atanh, "Ceil": tf.math.ceil, "Cos": tf.cos,
-            "Cosh": tf.cosh, "Div": tf.divide, "Erf": tf.math.erf, "Exp": tf.exp,
-            "Floor": tf.floor, "Log": tf.math.log, "Mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
-            "Mul": tf.multiply, "Neg": tf.negative, "Reciprocal": tf.math.reciprocal,
-            "Relu": tf.nn.relu, "Round": tf.round, "Selu": tf.nn.selu,
-            "Sigmoid": tf.sigmoid, "Sign": tf.sign,
-            "Sin": tf.sin, "Sinh": tf.sinh, "Softplus": tf.nn.softplus, "Softsign": tf.nn.softsign,
-            "Sqrt": tf.sqrt, "Sub": tf.subtract, "Tan": tf.tan, "Tanh": tf.tanh,
-            "HardSwish": lambda x: x * (tf.nn.relu6(x + 3) / 6),
-        }.items()
+        name: _plain(getattr(tf.math, name.lower()))
+        for name in (
+            "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh",
+            "Erf", "Exp", "Floor", "Log", "Reciprocal", "Round", "Sigmoid", "Sign", "Sin", "Sinh",
+            "Softplus", "Softsign", "Sqrt", "Tan", "Tanh",
+        )
     },
-    "Add": _plain(tf.add), "Sum": _folded(tf.add),
-    "Max": _folded(tf.maximum), "Min": _folded(tf.minimum),
+    "Div": _plain(tf.divide), "Mul": _plain(tf.multiply), "Neg": _plain(tf.negative),
+    "Relu": _plain(tf.nn.relu), "Selu": _plain(tf.nn.selu), "Sub": _plain(tf.subtract),
+    "Sum": _folded(tf.add), "Max": _folded(tf.maximum), "Min": _folded(tf.minimum),
     "Mean": lambda node, *values: tf.add_n(values) / len(values),
+    "Mish": lambda node, x: x * tf.tanh(tf.nn.softplus(x)),
+    "HardSwish": lambda node, x: x * (tf.nn.relu6(x + 3) / 6),
+    "Where": _plain(tf.where),
     "Elu": lambda node, x: tf.maximum(x, 0.0)
     + node.get("alpha", 1.0) * tf.nn.elu(tf.minimum(x, 0.0)),
     "Gelu": _gelu,
@@ -150,7 +141,6 @@ ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
     "Pow": _power,
     "PRelu": lambda node, x, slope: tf.maximum(x, 0.0) + slope * tf.minimum(x, 0.0),
     "Swish": _swish,
-    "Where": lambda node, condition, x, y: tf.where(condition, x, y),
 }  # fmt: skip
 """(node, its inputs, broadcast) -> its output."""
 

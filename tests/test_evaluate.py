@@ -326,7 +326,7 @@ def test_a_detector_is_measured_box_by_box(run, tmp_path):
     file = tmp_path / "r.json"
     words = ("--model", "shapes_detector", "--count", 3, "--only", "epsilon_plus_flat,grad_cam")
     code, out, err = run("evaluate", *words, "--json", file, "--picture", tmp_path / "p.png")
-    assert (code, err) == (0, "") and "the inside of the box of each drawing" in out
+    assert (code, err) == (0, "") and " boxes" in out
     report, rows = json.loads(file.read_text()), by_name(file)
     assert list(rows) == ["epsilon_plus_flat", "grad_cam", "chance"]
     ours, chance = rows["epsilon_plus_flat"], rows["chance"]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -83,6 +83,7 @@ class BoxSamples(Samples):
     """Scenes, one for each box; the object is the inside of the drawing's box."""
 
     boxes: list[Box]
+    counted: ClassVar = ("boxes", "scenes")
 
 
 def box_samples(engine: Engine, count: int, seed: int) -> BoxSamples:
@@ -102,7 +103,7 @@ def box_samples(engine: Engine, count: int, seed: int) -> BoxSamples:
         np.stack([scenes[box.scene].picture for box in boxes]), masks,
         [CLASSES[scenes[box.scene].labels[box.drawing]] for box in boxes],
         [f"scene {box.scene + 1}: box {box.number + 1}" for box in boxes],
-        "the inside of the box of each drawing that was found", boxes,
+        "the inside of the drawing's box", boxes,
     )  # fmt: skip
 
 

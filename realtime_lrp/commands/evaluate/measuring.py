@@ -121,9 +121,8 @@ class Evaluation:
             begin(len(names), CHANCE)
             rows.append(self.chance())
         samples, network = self._samples, self._engine.network.name
-        return Measurement(
-            network, self._seed, samples.object, samples.names, self._labels, REPLACED, rows
-        )
+        described = samples.object, samples.names, self._labels
+        return Measurement(network, self._seed, *described, REPLACED, rows, samples.counted)
 
     def chance(self) -> MeasuredRow:
         """What noise would score: the object's share of the area, and a random patch order."""

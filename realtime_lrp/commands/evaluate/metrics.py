@@ -115,6 +115,7 @@ class Measurement:
     classes: Sequence[str]  # the explained class of each
     patches_taken: np.ndarray  # int [points], how many are replaced at each point of the curves
     rows: Sequence[MeasuredRow]
+    counted: tuple[str, str] = ("pictures", "photos")  # what samples are called, and what they show
 
     @property
     def photos(self) -> list[str]:

@@ -68,6 +68,7 @@ def summary(measurement: Measurement) -> dict[str, Any]:
         "network": measurement.network,
         "seed": measurement.seed,
         "pictures": len(measurement.samples),
+        "counted": list(measurement.counted),
         "distinct_photos": len({*photos}),
         "object": measurement.object,
         "patches_taken": measurement.patches_taken.tolist(),
@@ -109,15 +110,16 @@ def _listed(values: np.ndarray) -> list[float | None]:
 
 def pictures_in_words(report: Mapping[str, Any]) -> str:
     """How many pictures there are, and of how many photos if these are fewer."""
-    pictures, photos = report["pictures"], report["distinct_photos"]
-    return f"{pictures} pictures" + (f" of {photos} photos" if photos < pictures else "")
+    (what, of), pictures, photos = report["counted"], report["pictures"], report["distinct_photos"]
+    return f"{pictures} {what}" + (f" of {photos} {of}" if photos < pictures else "")
 
 
 def resampled(report: Mapping[str, Any]) -> str:
     """What the bootstrap draws."""
+    what, of = report["counted"]
     if report["distinct_photos"] < report["pictures"]:
-        return "the photos, pictures of one photo together"
-    return "the pictures"
+        return f"the {of}, {what} of one together"
+    return f"the {what}"
 
 
 def measured_metrics(report: Mapping[str, Any]) -> dict[str, Metric]:

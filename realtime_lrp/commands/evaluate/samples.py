@@ -4,6 +4,7 @@ import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -39,6 +40,7 @@ class Samples:
     labels: list[Label]  # the class that is explained
     names: list[str]  # of the file, with the label where a photo is several samples; all differ
     object: str  # what the masks show, for the report
+    counted: ClassVar = ("pictures", "photos")  # what samples are, and what several may be of
 
 
 class BoxEntry(msgspec.Struct, forbid_unknown_fields=True):

@@ -348,7 +348,8 @@ class Explainer(ConceptViews):
             layer = self._layer(concept_layer)
             channels = layer.channels
             of_layer = partial(layer.beside_maps, min(top, channels), after)
-        compiled = Lazy(explain_function(self._plans, before, after, of_layer), self._xla)
+        xla = self._xla and not self._graph.ends  # how many boxes there are is no constant
+        compiled = Lazy(explain_function(self._plans, before, after, of_layer), xla)
         run = compiled.traced(
             tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
             self._default,

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import cv2
@@ -21,6 +22,7 @@ from realtime_lrp.commands.serve import visitors
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.engine import measured
 from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.result import FoundBox
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.video import untrusted
@@ -206,6 +208,27 @@ def test_the_answer_has_the_map_and_what_the_network_says(relevance):
         shared.put(one.visitor, b"no picture")
         until(lambda: len(one.answers) == 2)
         assert one.last[0]["reason"] == "that picture cannot be decoded"
+
+
+def test_the_answer_of_a_detector_has_its_boxes(relevance, monkeypatch):
+    """In shares of the picture; a box keeps its colour while it moves."""
+    explain, left = relevance.engine.explain, iter((16, 18))
+
+    def with_box(pictures, targets):
+        (one,) = explain(pictures, targets)
+        box = FoundBox((next(left), 12, 48, 36), 1, 0.93, 0.71, one.maps, 0)
+        return [replace(one, found=(box,))]
+
+    monkeypatch.setattr(relevance.engine, "explain", with_box)
+    with Visitors(relevance, lambda: relevance.state) as shared:
+        one = Counter(shared, at_once=0)
+        for n in range(2):
+            shared.put(one.visitor, jpeg(120))
+            until(lambda n=n: len(one.answers) > n)
+            (outline,) = one.last[0]["outlines"]
+            assert outline["box"] == [(16 + 2 * n) / 64, 0.25, 0.75, 0.75]
+            assert outline["texts"] == ["class 1 93 %", "71 % inside"]
+            assert outline["colour"] == "rgb(255, 150, 30)"
 
 
 def test_an_answer_says_which_picture_it_is_for(relevance):

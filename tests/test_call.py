@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("new_processes")
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5"])
 def test_the_child_reports_what_the_function_returns(tmp_path, suffix):
-    """The number of values of a good file, in both formats; damage as the same error."""
+    """The number of values of a good file; damage as the same error."""
     path = tmp_path / f"w{suffix}"
     model = dense()
     (model.save_weights if suffix == ".weights.h5" else model.save)(path)

@@ -14,7 +14,6 @@ import pytest
 from keras import layers
 from model_files import archived, dense, members
 
-from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models.untrusted import allowlist, loading
 from realtime_lrp.models.untrusted.allowlist import check_description
@@ -207,21 +206,6 @@ def test_operations_and_layers_of_applications_that_have_a_rule_are_allowed():
         assert operation.__name__ in allowlist.ALLOWED_CLASSES[operation.__module__]
     names = set().union(*allowlist.ALLOWED_CLASSES.values())
     assert names >= set({one.rpartition(".")[2] for one in rules.OF_APPLICATIONS})
-
-
-def test_traced_layers_of_keras_are_allowed(tmp_path, rng):
-    """A transformer of Keras's own layers comes from a file, and its map is that of the model."""
-    assert not set(allowlist.TRACED) & set(allowlist.LAYERS)
-    x = keras.Input((8, 8, 3))
-    tokens = keras.layers.Reshape((16, 6))(keras.layers.Conv2D(6, 2, 2)(x))
-    attended = keras.layers.MultiHeadAttention(2, 3)(tokens, tokens)
-    pooled = keras.layers.GlobalAveragePooling1D()(keras.layers.Add()([tokens, attended]))
-    model = keras.Model(x, keras.layers.Dense(3, activation="softmax")(pooled))
-    path = str(tmp_path / "transformer.keras")
-    model.save(path)
-    pictures = rng.normal(size=(1, 8, 8, 3))
-    maps = [Explainer(one, "gradient")(pictures).relevance for one in (model, load_model(path))]
-    np.testing.assert_array_equal(*maps)
 
 
 def test_what_keras_writes_around_layers_is_allowed(tmp_path):

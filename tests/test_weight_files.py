@@ -90,21 +90,6 @@ def test_groups_that_hold_each_other_do_not_hang(tmp_path):
     load_weights(dense(), path)
 
 
-@pytest.mark.parametrize("name", ["w.weights.h5", "w.keras", "w.h5"])
-def test_weights_come_from_local_files(tiny_model, tmp_path, name):
-    """Each of Keras's formats."""
-    source = keras.models.load_model(tiny_model)
-    source.set_weights([weight + 1 for weight in source.get_weights()])
-    path = tmp_path / name
-    if name.endswith(".weights.h5"):
-        source.save_weights(path)
-    else:
-        source.save(path)
-    loaded = load_network(str(tiny_model), str(path), preprocess="tf").model
-    for got, expected in zip(loaded.get_weights(), source.get_weights(), strict=True):
-        np.testing.assert_array_equal(got, expected)
-
-
 def test_single_whole_numbers_are_read(tmp_path):
     """Such as how many pictures an adapted normalisation has seen."""
     adapted = layers.Normalization()

@@ -16,11 +16,7 @@ from model_files import archived, dense, serialise
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.models import memory as of_models
-from realtime_lrp.models.memory import (
-    aligned_empty,
-    assigned_without_copies,
-    shared_tensor,
-)
+from realtime_lrp.models.memory import aligned_empty, assigned_without_copies, shared_tensor
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.system import machine

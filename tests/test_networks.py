@@ -10,20 +10,11 @@ import pytest
 from keras import layers
 from web import sends, serving
 
-from realtime_lrp.errors import (
-    DamagedInputError,
-    UnavailableError,
-    UsageError,
-)
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models import downloads, included, labels
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import read_labels
-from realtime_lrp.models.network import (
-    COLOUR_ONLY,
-    PREPROCESSING,
-    Network,
-    preprocess,
-)
+from realtime_lrp.models.network import COLOUR_ONLY, PREPROCESSING, Network, preprocess
 from realtime_lrp.models.networks import load_network
 
 

@@ -15,11 +15,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.config.provenance import (
-    ModelProvenance,
-    Provenance,
-    recorded_settings,
-)
+from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.device import computes_bfloat16, cpu
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.results.provenance import find_provenance, provenance_of_file

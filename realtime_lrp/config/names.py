@@ -230,10 +230,7 @@ _NAMED_KEYS = (
 )  # fmt: skip
 _LETTER_CODES = (*range(ord("!"), 127), *range(0xA0, 0x100))
 
-KEYS = Names(
-    "exit key",
-    (*_NAMED_KEYS, *sorted({chr(code).lower() for code in _LETTER_CODES})),
-)
+KEYS = Names("exit key", (*_NAMED_KEYS, *sorted({chr(code).lower() for code in _LETTER_CODES})))
 """The keys that the window can report; letters are small."""
 
 

@@ -74,9 +74,7 @@ def problems_of(path: KeyPath, error: Error, locations: Mapping[KeyPath, str]) -
 
 
 def schema_problem(
-    detail: Mapping[str, Any],
-    locations: Mapping[KeyPath, str],
-    schema: type[BaseModel] = Config,
+    detail: Mapping[str, Any], locations: Mapping[KeyPath, str], schema: type[BaseModel] = Config
 ) -> Problem:
     """One of pydantic's errors about a schema as a problem."""
     path: KeyPath = detail["loc"]

@@ -123,8 +123,7 @@ TextOrNumber = Annotated[
 Address = Annotated[
     TextOrNumber,
     _refuse(
-        re.compile(_HIDDEN).search,
-        "*** hides a part of the address here; write the whole address",
+        re.compile(_HIDDEN).search, "*** hides a part of the address here; write the whole address"
     ),
     _refuse(lambda text: not text.strip(), "expected a text that is not empty"),
     WithJsonSchema(
@@ -155,9 +154,7 @@ CameraFormat = Annotated[
     WithJsonSchema({"type": "string", "pattern": _CAMERA_FORMAT}),
 ]
 CameraSize = Annotated[
-    tuple[int, int] | None,
-    _read_pair("WIDTHxHEIGHT such as 1280x720", False),
-    _pair_schema(False),
+    tuple[int, int] | None, _read_pair("WIDTHxHEIGHT such as 1280x720", False), _pair_schema(False)
 ]
 Size = Annotated[
     tuple[int, int] | None,

@@ -16,21 +16,9 @@ from realtime_lrp.config.names import AUTO, COMPOSITE, COMPOSITES
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
-from realtime_lrp.engine.loading import (
-    build_explainer,
-    load,
-    load_configured,
-    quickest_explainer,
-)
+from realtime_lrp.engine.loading import build_explainer, load, load_configured, quickest_explainer
 from realtime_lrp.engine.measured import each, pool
-from realtime_lrp.engine.result import (
-    Batch,
-    Begun,
-    ConceptRequest,
-    MapKind,
-    Result,
-    fetch_results,
-)
+from realtime_lrp.engine.result import Batch, Begun, ConceptRequest, MapKind, Result, fetch_results
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery

@@ -14,13 +14,7 @@ from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.look import Colormap, Look
-from realtime_lrp.view.overlay import (
-    Overlay,
-    Painter,
-    intensity,
-    lay_over,
-    make_overlay,
-)
+from realtime_lrp.view.overlay import Overlay, Painter, intensity, lay_over, make_overlay
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine

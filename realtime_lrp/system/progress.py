@@ -69,11 +69,9 @@ class Progress:
         self._bars.update(self._task, completed=count, rate=shown, label=label)
         if self._logged and now - self._last_logged >= LOG_EVERY_S:
             self._last_logged = now
-            of_all = f" of {self._frames}" if self._frames else ""
+            what = f"{count} of {self._frames}" if self._frames else count
             minutes = (now - self._begun) / 60
-            log.warning(
-                "%s: %d%s %s after %.0f min", self._name, count, of_all, self._unit, minutes
-            )
+            log.warning("%s: %s %s after %.0f min", self._name, what, self._unit, minutes)
         if self._is_due(now):
             left = (self._frames - count) / rate if self._frames and count else None
             self._print(
@@ -112,8 +110,8 @@ class Progress:
 
     def _print(self, event: str, **facts: Any) -> None:
         number = min(self._done + (event == "progress"), self._files)
-        of_all = {"file_number": number, "files": self._files}
-        self._print_row({"event": event, "file": self._name, **facts, **of_all})
+        facts |= {"file_number": number, "files": self._files}
+        self._print_row({"event": event, "file": self._name, **facts})
 
     def _print_row(self, row: dict[str, Any]) -> None:
         try:

@@ -215,7 +215,7 @@ HOSTILE = {
     "a huge size": (lambda b, d: b.update(mlp_dim=10**9), "Expected at most 131,072"),
     "quantised": (
         lambda b, d: b.update(dtype={"class_name": "QuantizedDTypePolicy", "config": {}}),
-        "is quantised",
+        "it is quantised",
     ),
     "fewer layers than its weights": (
         lambda b, d: b.update(num_layers=0), "values, the network has",

@@ -164,13 +164,16 @@ def _is_allowed(part: dict[str, Any], class_name: str | None, module: str | None
     return class_name in ALLOWED_CLASSES.get(module, ())
 
 
+def is_registered(name: Any, kinds: type | tuple[type, ...]) -> bool:
+    """Whether Python code in this process has registered such a class by this name; no file can."""
+    found = keras.saving.get_registered_object(name) if isinstance(name, str) else None
+    return isinstance(found, type) and issubclass(found, kinds)
+
+
 def _is_registered_layer(name: Any) -> bool:
-    """Whether Python code in this process has registered a layer by this name; no file can."""
-    layer = keras.saving.get_registered_object(name) if isinstance(name, str) else None
-    if not (isinstance(layer, type) and issubclass(layer, keras.Layer)):
-        return False
     hub = sys.modules.get("keras_hub")  # its tokenizers read files that their arguments name
-    return hub is None or not issubclass(layer, hub.tokenizers.Tokenizer)
+    reads = hub is not None and is_registered(name, hub.tokenizers.Tokenizer)
+    return is_registered(name, keras.Layer) and not reads
 
 
 def _refusal(file: str, class_name: str | None, module: str | None, name: str | None) -> str:

@@ -19,7 +19,7 @@ import keras
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.memory import build_within_memory, initialise_with_zeros
-from realtime_lrp.models.untrusted.allowlist import check_description, parts_of
+from realtime_lrp.models.untrusted.allowlist import check_description, is_registered, parts_of
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.models.untrusted.loading import (
     MAX_DESCRIPTION_BYTES,
@@ -76,10 +76,10 @@ def describe_preset(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
         for part in parts_of(described):
             for key in UNUSED:
                 part.pop(key, None)
-        _require_floats(described, shown)
-        _check_classes(described, hub, shown)
+        _require_floats(described)
+        _check_classes(described, hub)
         check_description(described, f"The preset {shown}")
-        _check_numbers(described, "", shown)
+        _check_numbers(described, "")
     described["config"]["compile"] = False  # an optimiser has variables of its own
     return described
 
@@ -133,17 +133,15 @@ def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
 
 
 def _refuse_other_tasks(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
-    name = described.get("registered_name")
-    found = keras.saving.get_registered_object(name) if isinstance(name, str) else None
     tasks = hub.models.ImageClassifier, hub.models.ObjectDetector
-    if not (isinstance(found, type) and issubclass(found, tasks)):
+    if not is_registered(described.get("registered_name"), tasks):
         raise DamagedInputError(
             f"The preset {shown} is no classifier or detector of KerasHub, but "
             f"{str(described.get('class_name'))[:100]!r}.\n{A_PRESET}"
         )
 
 
-def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
+def _check_classes(described: dict[str, Any], hub: ModuleType) -> None:
     """Refuses classes of KerasHub that do not belong in a classifier or detector."""
     allowed = (
         hub.models.ImageClassifier, hub.models.ObjectDetector, hub.models.Backbone,
@@ -151,18 +149,12 @@ def _check_classes(described: dict[str, Any], hub: ModuleType, shown: str) -> No
         hub.layers.ImageConverter, hub.layers.AnchorGenerator,
     )  # fmt: skip
     for part in parts_of(described):
-        name = part.get("registered_name")
-        if not isinstance(name, str) or not name.startswith(PACKAGE):
-            continue
-        found = keras.saving.get_registered_object(name)
-        if not (isinstance(found, type) and issubclass(found, allowed)):
-            raise DamagedInputError(
-                f"The preset {shown} names {name[:100]!r}, which does not belong in a "
-                f"classifier or detector. {EXPECTED}"
-            )
+        name = str(part.get("registered_name"))
+        if name.startswith(PACKAGE) and not is_registered(name, allowed):
+            raise ValueError(f"{name[:100]!r} does not belong in a classifier or detector")
 
 
-def _require_floats(described: dict[str, Any], shown: str) -> None:
+def _require_floats(described: dict[str, Any]) -> None:
     """Makes every layer float32, as KerasHub does; refuses quantised layers."""
     for part in parts_of(described):
         if part.get("dtype") in _FLOATS:
@@ -171,25 +163,21 @@ def _require_floats(described: dict[str, Any], shown: str) -> None:
             continue
         config = part.get("config")
         if not isinstance(config, dict) or config.get("name") not in _FLOATS:
-            raise DamagedInputError(
-                f"The preset {shown} is quantised. Expected a preset with floating point weights."
-            )
+            raise ValueError("it is quantised; its weights have to be floating point numbers")
         part |= {"class_name": "DTypePolicy", "config": {"name": "float32"}}
 
 
-def _check_numbers(part: Any, key: str, shown: str) -> None:
+def _check_numbers(part: Any, key: str) -> None:
     """Refuses numbers of layers, or sizes, that no network has: building it would not end."""
     if isinstance(part, dict):
         for name, value in part.items():
-            _check_numbers(value, str(name), shown)
+            _check_numbers(value, str(name))
     elif isinstance(part, list):
         if len(part) > MAX_REPEATS:
-            raise DamagedInputError(f"The preset {shown} has {len(part):,} entries in {key[:100]}.")
+            raise ValueError(f"{key[:100]} has {len(part):,} entries")
         for value in part:
-            _check_numbers(value, key, shown)
+            _check_numbers(value, key)
     elif isinstance(part, int | float):
         most = MAX_REPEATS if _REPEATS.search(key) else MAX_NUMBER
         if not abs(part) <= most:
-            raise DamagedInputError(
-                f"The preset {shown} has {key[:100]} {part:.6g}. Expected at most {most:,}."
-            )
+            raise ValueError(f"{key[:100]} is {part:.6g}. Expected at most {most:,}")

@@ -264,14 +264,14 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_operations_that_do_more_than_compute_are_refused(tmp_path, monkeypatch, case):
-    """By name, before anything is run; the message has two lines."""
+    """By name, before anything is run; the message has a line."""
     monkeypatch.chdir(tmp_path)
     compute, expected = REFUSED[case]
     folder = saved(tmp_path / "model", compute)
     with pytest.raises(DamagedInputError) as raised:
         load_network(folder)
     assert expected in str(raised.value)
-    assert len(str(raised.value).splitlines()) <= 2
+    assert len(str(raised.value).splitlines()) == 1
     assert not (tmp_path / SIDE_FILE).exists()
 
 
@@ -309,21 +309,21 @@ DAMAGE = {
     "no signatures": (lambda g: g.signature_def.clear(), "has no signature"),
     "calls itself": (_calls_itself, "its functions call themselves"),
     "variables that it does not hold": (_claims, "claim"),
-    "constants of any size": (_splat, "constants of the SavedModel"),
+    "constants of any size": (_splat, "its constants claim"),
     "no functions": (lambda g: g.graph_def.ClearField("library"), "is damaged"),
 }
 
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_a_damaged_or_hostile_file_is_refused(tmp_path, case):
-    """With one or two lines."""
+    """With a line."""
     change, expected = DAMAGE[case]
     folder = saved(tmp_path / "model", lambda m, x: m.vector(x * 2))
     _damaged(tmp_path / "model", change)
     with pytest.raises(DamagedInputError) as raised:
         load_network(folder)
     assert expected in str(raised.value)
-    assert len(str(raised.value).splitlines()) <= 2
+    assert len(str(raised.value).splitlines()) == 1
 
 
 def test_missing_and_damaged_files_are_refused(tmp_path):
@@ -365,7 +365,7 @@ def test_a_named_pipe_in_place_of_variables_is_refused(tmp_path, name):
     path = tmp_path / "model" / "variables" / name
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(DamagedInputError, match=f"{name} of the SavedModel .* no regular file"):
+    with pytest.raises(DamagedInputError, match=f"{name} is no regular file"):
         load_network(folder)
 
 

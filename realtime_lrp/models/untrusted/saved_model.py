@@ -10,7 +10,7 @@ checked.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +82,16 @@ def read_saved_model(folder: Path) -> SavedGraph:
     if not (folder / FILE).is_file():
         raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {EXPECTED}")
     data = read_limited(folder / FILE, MAX_FILE_BYTES, "a SavedModel")
-    with naming_the_file(shown, f"The SavedModel {shown} is damaged", EXPECTED):
-        saved = _served(saved_model_pb2.SavedModel.FromString(data), shown)
-        name, function = _signature(saved, shown)
+    problem = f"The SavedModel {shown} is damaged, or none that can be explained"
+    with naming_the_file(shown, problem, EXPECTED):
+        saved = _served(saved_model_pb2.SavedModel.FromString(data))
+        name, function = _signature(saved)
         described = saved.signature_def[name]
         (info,) = described.inputs.values()
         input_type = tf.as_dtype(info.dtype)
-        graph = _Flat(saved, shown).of(function, _output(name, described, shown))
-    _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)), shown)
-    variables = _read_variables(folder, saved, graph.variables, shown)
+        graph = _Flat(saved).of(function, _output(name, described))
+        _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)))
+        variables = _read_variables(folder, saved, graph.variables)
     return SavedGraph(
         graph_pb2.GraphDef(node=graph.nodes, versions=saved.graph_def.versions),
         graph.input,
@@ -101,49 +102,45 @@ def read_saved_model(folder: Path) -> SavedGraph:
     )
 
 
-def _served(model: Any, shown: str) -> Any:
+def _served(model: Any) -> Any:
     """The graph with the tag "serve", or the only one."""
     graphs = [one for one in model.meta_graphs if "serve" in one.meta_info_def.tags]
     graphs = graphs or list(model.meta_graphs)
     if len(graphs) != 1:
-        raise DamagedInputError(f"{shown} is no SavedModel: it holds {len(graphs)} graphs.")
+        raise ValueError(f"it holds {len(graphs)} graphs")
     if not graphs[0].object_graph_def.nodes:
-        raise DamagedInputError(
-            f"The SavedModel {shown} was written for TensorFlow 1. Expected one of TensorFlow 2: "
-            "load it there and save it with tf.saved_model.save."
-        )
+        raise ValueError("it was written for TensorFlow 1; load it and save it with TensorFlow 2")
     return graphs[0]
 
 
-def _signature(saved: Any, shown: str) -> tuple[str, str]:
+def _signature(saved: Any) -> tuple[str, str]:
     """The signature `DEFAULT_SIGNATURE`, or the only one, and its function; it has one input."""
     functions = _functions_of_signatures(saved)
     names = [name for name in functions if name in saved.signature_def]
     name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in names else names[0] if names else ""
     if not name or (name != DEFAULT_SIGNATURE and len(names) > 1):
         has = f"the signatures {', '.join(map(repr, names))}" if names else "no signature"
-        raise DamagedInputError(
-            f"The SavedModel {shown} has {has}. Expected {DEFAULT_SIGNATURE!r}, or a single one.\n"
-            "Save it with model.export(folder), or tf.saved_model.save(model, folder, signatures=)."
+        raise ValueError(
+            f"it has {has} instead of {DEFAULT_SIGNATURE!r} or a single one; save it with "
+            "model.export(folder), or tf.saved_model.save(model, folder, signatures=)"
         )
     inputs = saved.signature_def[name].inputs
     if len(inputs) != 1:
-        raise DamagedInputError(
-            f"The signature {name!r} of the SavedModel {shown} has the inputs "
-            f"{', '.join(map(repr, inputs)) or 'none'}. Expected one: pictures."
+        listed = ", ".join(map(repr, inputs)) or "none"
+        raise ValueError(
+            f"the signature {name!r} has the inputs {listed} instead of pictures alone"
         )
     return name, functions[name]
 
 
-def _output(name: str, described: Any, shown: str) -> int:
+def _output(name: str, described: Any) -> int:
     """The position of a signature's only output, or of its only one that is a vector."""
     outputs = dict(described.outputs)
     vectors = {key: one for key, one in outputs.items() if len(one.tensor_shape.dim) == 2}
     if len(outputs) > 1 and len(vectors) != 1:
-        raise DamagedInputError(
-            f"The signature {name!r} of the SavedModel {shown} has the outputs "
-            f"{', '.join(map(repr, sorted(outputs)))}. Expected a single one that is one "
-            "vector for each picture.\nSave it with a signature that returns only the classes."
+        raise ValueError(
+            f"the signature {name!r} has the outputs {', '.join(map(repr, sorted(outputs)))}; save "
+            "it with one that returns the classes alone, a vector for each picture"
         )
     (output,) = (vectors if len(outputs) > 1 else outputs).values()
     position = output.name.rpartition(":")[2]
@@ -173,7 +170,6 @@ class _Flat:
     """
 
     saved: Any
-    shown: str
     nodes: list[node_def_pb2.NodeDef] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     input: str = "pictures"
@@ -195,7 +191,7 @@ class _Flat:
         self._prune()
         for node in self.nodes:
             if not _computes(node) and node.op != "Placeholder":
-                raise self._refusal(node)
+                raise _refusal(node)
         return self
 
     def _captured(self, number: int) -> str:
@@ -213,10 +209,7 @@ class _Flat:
             node.attr["value"].CopyFrom(held.attr["value"])
             node.attr["dtype"].CopyFrom(held.attr["dtype"])
         else:
-            raise DamagedInputError(
-                f"The SavedModel {self.shown} needs a file or a table ({kind}). Expected a network "
-                "of variables and operations alone."
-            )
+            raise ValueError(f"it needs a file or a table ({kind}), not only variables")
         return node.name
 
     def _inline(self, name: str, arguments: Sequence[str], depth: int) -> list[str]:
@@ -233,7 +226,7 @@ class _Flat:
             elif node.op == "Identity" and node.attr["T"].type == tf.resource.as_datatype_enum:
                 outputs = inputs
             elif not _computes(node) and _has_effects(node):
-                raise self._refusal(node)
+                raise _refusal(node)
             else:
                 outputs = self._copied(node, inputs)
             known |= dict(zip(_output_names(node), outputs, strict=False))
@@ -275,21 +268,19 @@ class _Flat:
                 needed.add(name)
                 left += [one.partition(":")[0] for one in by_name[name].input]
         if self.input not in needed:
-            raise DamagedInputError(
-                f"The output of the SavedModel {self.shown} does not depend on its pictures."
-            )
+            raise ValueError("its output does not depend on its pictures")
         self.nodes = [node for node in self.nodes if node.name in needed]
         self.variables = {name: number for name, number in self.variables.items() if name in needed}
 
-    def _refusal(self, node: node_def_pb2.NodeDef) -> DamagedInputError:
-        if _has_effects(node) or _reaches_out(node):
-            why = "does more than to compute.\nExpected a network of operations that only compute"
-        else:
-            why = "has no rule.\nExport the network without it, or add a row to OPERATIONS"
-        return DamagedInputError(
-            f"The SavedModel {self.shown} uses the operation {node.op[:100]} "
-            f"({node.name[:200]!r}), which {why}; nothing of it was run."
-        )
+
+def _refusal(node: node_def_pb2.NodeDef) -> ValueError:
+    why = "has no rule; export the network without it, or add a row to OPERATIONS"
+    if _has_effects(node) or _reaches_out(node):
+        why = "does more than to compute"
+    return ValueError(
+        f"it uses the operation {node.op[:100]} ({node.name[:100]!r}), which {why}; nothing of it "
+        "was run"
+    )
 
 
 def _computes(node: node_def_pb2.NodeDef) -> bool:
@@ -345,14 +336,11 @@ def _in_order(nodes: Sequence[Any]) -> list[Any]:
     read = {
         node.name: [one.removeprefix("^").partition(":")[0] for one in node.input] for node in nodes
     }
-    try:
-        ordered = list(TopologicalSorter(read).static_order())
-    except CycleError:
-        raise ValueError("its operations depend on themselves") from None
+    ordered = TopologicalSorter(read).static_order()  # a circle is a ValueError
     return [by_name[name] for name in ordered if name in by_name]
 
 
-def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:
+def _check_constants(nodes: Sequence[Any], limit: int) -> None:
     """Refuses constants that take far more memory than the file."""
     claimed = 0
     for node in nodes:
@@ -361,15 +349,10 @@ def _check_constants(nodes: Sequence[Any], limit: int, shown: str) -> None:
             size = tf.as_dtype(tensor.dtype).size or 1
             claimed += math.prod(one.size for one in tensor.tensor_shape.dim) * size
     if claimed > limit:
-        raise DamagedInputError(
-            f"The constants of the SavedModel {shown} claim {claimed:,} bytes. Expected at most "
-            f"{limit:,}."
-        )
+        raise ValueError(f"its constants claim {claimed:,} bytes, more than {limit:,}")
 
 
-def _read_variables(
-    folder: Path, saved: Any, wanted: dict[str, int], shown: str
-) -> dict[str, np.ndarray]:
+def _read_variables(folder: Path, saved: Any, wanted: dict[str, int]) -> dict[str, np.ndarray]:
     """The values of variables, by the names of the operations that stand for them.
 
     `wanted` maps such a name to the number of the variable's object in the graph `saved`.
@@ -378,38 +361,30 @@ def _read_variables(
         return {}
     for path in folder.glob("variables/variables.*"):
         if not path.is_file():
-            raise DamagedInputError(
-                f"{path.name} of the SavedModel {shown} is no regular file. {EXPECTED}"
-            )
+            raise ValueError(f"{path.name} is no regular file")
     held = sum(path.stat().st_size for path in folder.glob("variables/variables.data-*"))
     nodes = saved.object_graph_def.nodes
     claimed = sum(_bytes(nodes[number].variable) for number in set(wanted.values()))
     if claimed > held:
-        raise DamagedInputError(
-            f"The variables of the SavedModel {shown} claim {claimed:,} bytes, its files hold "
-            f"{held:,}. {EXPECTED}"
-        )
-    problem = f"The variables of the SavedModel {shown} are damaged or missing"
-    with naming_the_file(shown, problem, EXPECTED):
-        reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
-        described = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
-            reader.get_tensor(_OBJECT_GRAPH)
-        )
-        keys = _checkpoint_keys(nodes, described.nodes)
-        shapes = reader.get_variable_to_shape_map()
-        values = {}
-        for name, number in wanted.items():
-            shape = [one.size for one in nodes[number].variable.shape.dim]
-            if shapes[keys[number]] != shape:
-                raise ValueError(f"{nodes[number].variable.name} has another shape")
-            values[name] = reader.get_tensor(keys[number])
+        raise ValueError(f"its variables claim {claimed:,} bytes, its files hold {held:,}")
+    reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
+    described = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+        reader.get_tensor(_OBJECT_GRAPH)
+    )
+    keys = _checkpoint_keys(nodes, described.nodes)
+    shapes = reader.get_variable_to_shape_map()
+    values = {}
+    for name, number in wanted.items():
+        if shapes[keys[number]] != [one.size for one in nodes[number].variable.shape.dim]:
+            raise ValueError(f"{nodes[number].variable.name[:100]} has another shape")
+        values[name] = reader.get_tensor(keys[number])
     return values
 
 
 def _bytes(variable: Any) -> int:
     sizes = [one.size for one in variable.shape.dim]
     if any(size < 0 for size in sizes):
-        raise DamagedInputError(f"The variable {variable.name[:100]!r} has no fixed shape.")
+        raise ValueError(f"the variable {variable.name[:100]!r} has no fixed shape")
     return math.prod(sizes) * (tf.as_dtype(variable.dtype).size or 1)
 
 

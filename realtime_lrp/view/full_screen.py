@@ -6,8 +6,6 @@ import shutil
 import subprocess
 import time
 
-import numpy as np
-
 from realtime_lrp.view.window import TITLE, Mouse, Window, pygame, screen_size
 
 TEND_S = 0.75  # how often the window is checked. A lost window is back within 1 s.
@@ -114,17 +112,10 @@ class NullWindow:
     def events(self) -> list[str | Mouse]:
         return []
 
-    def show(self, picture: np.ndarray) -> None:
-        """Ignores the picture."""
+    def show(self, *_: object) -> None:
+        """Does nothing, like all of these."""
 
-    def tend(self) -> None:
-        """Does nothing."""
-
-    def switch_screen(self, off: bool) -> None:
-        """Does nothing."""
-
-    def close(self) -> None:
-        """Does nothing."""
+    tend = switch_screen = close = show
 
 
 def _inhibitor() -> subprocess.Popen[bytes] | None:

@@ -195,13 +195,6 @@ class Mouse:
         return next((name for name, box in boxes.items() if contains(box, self.x, self.y)), "")
 
 
-def new_size(screen: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of a new window: `SIZE`, smaller where the screen is too small for it."""
-    rows, columns = screen
-    scale = min(1.0, (rows - TITLE_BAR) / SIZE[0], columns / SIZE[1])
-    return round(scale * SIZE[0]), round(scale * SIZE[1])
-
-
 def screen_size() -> tuple[int, int]:
     """Rows and columns of the first screen."""
     columns, rows = pygame.display.get_desktop_sizes()[0]
@@ -226,8 +219,9 @@ class Window:
         self._window.set_icon(_icon())
 
     def _opened(self) -> pygame.Window:
-        rows, columns = new_size(screen_size())
-        return pygame.Window(TITLE, (columns, rows), resizable=True)
+        rows, columns = screen_size()
+        scale = min(1.0, (rows - TITLE_BAR) / SIZE[0], columns / SIZE[1])
+        return pygame.Window(TITLE, [round(scale * side) for side in SIZE[::-1]], resizable=True)
 
     def show(self, picture: np.ndarray) -> None:
         """Shows uint8 [H, W, 3] RGB; a picture of another size than the window is stretched."""

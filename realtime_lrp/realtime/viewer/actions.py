@@ -13,6 +13,7 @@ from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import NOTHING_FOUND, TARGETS, name_classes
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
+    ALL_FIGURES,
     END_S,
     ViewerState,
     configured_figures,
@@ -390,9 +391,7 @@ ACTIONS: dict[str, Action] = {
     "larger_brush": partial(_change_brush, factor=1.3),
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
     "uncover": lambda state, now: state.with_request(mask=None),
-    "answer": partial(_toggle_figure, figure="answer"),
-    "rates": partial(_toggle_figure, figure="rates"),
-    "setting": partial(_toggle_figure, figure="setting"),
+    **{name: partial(_toggle_figure, figure=name) for name in ALL_FIGURES},
     "presenter": _presenter,
     "networks": lambda state, now: replace(state, alone=not state.alone),
     "about": lambda state, now: replace(state, about=not state.about),

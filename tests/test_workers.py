@@ -19,7 +19,7 @@ from uncompiled import compiled
 
 from realtime_lrp.commands.video import cluster
 from realtime_lrp.commands.video.cluster import share_of
-from realtime_lrp.errors import FullDiskError, UnavailableError
+from realtime_lrp.errors import FullDiskError, OutputError, UnavailableError
 
 PACKAGE = Path(__file__).parents[1] / "realtime_lrp"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "archives.md"
@@ -170,12 +170,13 @@ def test_what_a_lost_worker_has_made_is_replaced(job, clips, tmp_path):
         ("overlay.overlay_file", FullDiskError("The disk is full."), 74, 1),
         ("overlay.Engine", UnavailableError("The weights are missing."), 69, 1),
         ("overlay.overlay_file", ValueError("an accident"), 70, 2),
+        ("overlay.overlay_file", OutputError("There is no folder."), 73, 2),
     ],
 )
 def test_what_ends_the_job_and_what_only_one_film(
     where, error, code, made, job, clips, tmp_path, monkeypatch
 ):
-    """A full disk and a network that cannot be loaded end it; a fault of ours one film."""
+    """A full disk and a network that cannot be loaded end it; a fault or a lost folder a film."""
     from realtime_lrp.commands.video import cluster
 
     def fail(*_, **__):

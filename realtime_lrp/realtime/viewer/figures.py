@@ -91,6 +91,8 @@ def _why(explained: ExplainedFrame) -> str:
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
     """A sentence for each map that is zero, or nearly; "" for other maps."""
+    if explained.result.found == ():
+        return []  # a notice says so
     classes = (f"“{explained.engine.label(index)}”" for index in target_classes(explained))
     named = " or ".join(classes).replace("_", " ")
 

@@ -30,7 +30,7 @@ from realtime_lrp.commands.video.recoding import (
     PictureBatch,
 )
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.system.child import Channel
+from realtime_lrp.system.child import Channel, module_command
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video import reader
 
@@ -109,9 +109,8 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     source = media.recording(tmp_path / "in.mp4", count=100)
     film, lines, maps = (tmp_path / f"out.{kind}.1.part" for kind in ("mp4", "jsonl", "maps"))
     film.touch(), lines.touch(), maps.mkdir(), (maps / "maps_000000.npz").touch()
-    process = subprocess.Popen(
-        recoding.child_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    command = module_command(recoding.__name__)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     channel = Channel(process.stdout, process.stdin, FROM_CHILD)
     channel.send(job_for(source, film, container=".mp4", parts=(film, lines, maps)))
     while not isinstance(message := channel.receive(), PictureBatch):
@@ -132,7 +131,7 @@ def scripted(monkeypatch, tmp_path, code):
     """Makes the decoding process run some lines first."""
     script = tmp_path / "process.py"
     script.write_text(f"from realtime_lrp.commands.video import recoding\n{code}\nrecoding.main()")
-    monkeypatch.setattr(recoding, "child_command", lambda: [sys.executable, str(script)])
+    monkeypatch.setattr(recoding, "module_command", lambda _: [sys.executable, str(script)])
 
 
 FAULTY = """

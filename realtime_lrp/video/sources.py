@@ -82,17 +82,20 @@ class Screen(Source):
 
         try:
             self._grabber = mss.MSS()
+            together, *screens = self._grabber.monitors
         except (mss.ScreenShotError, OSError) as error:
             raise UnavailableError(
                 f"No screen can be read ({first_line(error)}). "
                 "Start it in a graphical session, or choose another --source."
             ) from None
-        try:
-            self._area = self._area_of(number)
-        except (mss.ScreenShotError, UnavailableError):
+        screens = screens or [together]
+        if not 1 <= number <= len(screens):
             self._grabber.close()
-            raise
-        self._due = time.monotonic()
+            raise UnavailableError(
+                f"There is no screen {number}. There {'is' if len(screens) == 1 else 'are'} "
+                f"{len(screens)}, numbered from 1: --source screen:1."
+            )
+        self._area, self._due = screens[number - 1], time.monotonic()
 
     def read(self) -> np.ndarray | None:
         if self.stop.wait(max(0.0, self._due - time.monotonic())):
@@ -104,16 +107,6 @@ class Screen(Source):
 
     def close(self) -> None:
         self._grabber.close()
-
-    def _area_of(self, number: int) -> dict[str, int]:
-        together, *screens = self._grabber.monitors
-        screens = screens or [together]
-        if not 1 <= number <= len(screens):
-            raise UnavailableError(
-                f"There is no screen {number}. There {'is' if len(screens) == 1 else 'are'} "
-                f"{len(screens)}, numbered from 1: --source screen:1."
-            )
-        return screens[number - 1]
 
 
 class Stream(Source):

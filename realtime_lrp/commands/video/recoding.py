@@ -136,11 +136,6 @@ TO_CHILD = Job | Answer
 FROM_CHILD = Opened | PictureBatch | Written | Report | Failed
 
 
-def child_command() -> list[str]:
-    """The command line of the child process."""
-    return module_command("realtime_lrp.commands.video.recoding")
-
-
 class Recoding:
     """A job that is under way; leaving the context ends its process.
 
@@ -153,7 +148,8 @@ class Recoding:
     def __init__(self, job: Job):
         self._job, self._source = job, str(job.source)
         self.written = 0
-        self._child = Child(child_command(), FROM_CHILD, aside=self._aside)
+        command = module_command("realtime_lrp.commands.video.recoding")
+        self._child = Child(command, FROM_CHILD, aside=self._aside)
         try:
             self._send(job)
             self.opened = self._receive(Opened)

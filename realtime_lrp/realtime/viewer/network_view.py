@@ -23,7 +23,12 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import request_for, target_for
 from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
-from realtime_lrp.realtime.viewer.maps import MapScaler, described_layers, followed_caption
+from realtime_lrp.realtime.viewer.maps import (
+    FIGURES_S,
+    MapScaler,
+    described_layers,
+    followed_caption,
+)
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
 from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
     from realtime_lrp.realtime.engine_cache import EngineChoice
 
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
-FIGURES_S = 0.25  # how often the figures change, at most: faster ones cannot be read
 
 OLD_ANSWER_MS = 1000
 """From this age on an answer to an earlier picture than the shown one is marked as old."""

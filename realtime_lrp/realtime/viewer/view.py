@@ -17,12 +17,8 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.networks import network_names
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.maps import ConceptView
-from realtime_lrp.realtime.viewer.network_view import (
-    FIGURES_S,
-    FollowingNetworkView,
-    NetworkView,
-)
+from realtime_lrp.realtime.viewer.maps import FIGURES_S, ConceptView
+from realtime_lrp.realtime.viewer.network_view import FollowingNetworkView, NetworkView
 from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius, progress
 from realtime_lrp.realtime.viewer.state import Order, ViewerState
 from realtime_lrp.system.geometry import moved

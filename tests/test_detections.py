@@ -8,7 +8,8 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UsageError
-from realtime_lrp.relevance.maps.detections import best_boxes, best_of, share_inside
+from realtime_lrp.relevance.maps.detections import best_boxes, drawn_of, share_inside
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Ends
 
 ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
@@ -178,9 +179,9 @@ def test_boxes_outside_the_picture_and_nan_are_not_drawn():
                          [-5, -5, 3, 3], [20, 20, 40, 40]]])  # fmt: skip
     scores = np.float32([[[0.9], [0.8], [0.7], [0.9], [0.6], [0.5]]])
     tensors = dict(enumerate(map(tf.constant, (np.zeros((1, 48, 64, 3)), boxes, scores))))
-    found = best_of(tensors, Ends(1, 2, 3), 4, visible=True)
-    assert found.places.numpy()[0, :2].tolist() == [4, 5]
-    np.testing.assert_allclose(found.scores.numpy(), [[0.6, 0.5, 0, 0]])
+    found = drawn_of(tensors, Ends(1, 2, 3), Target.of(np.ones(1), 1))
+    assert found.places.numpy().tolist() == [4, 5] and found.sure.numpy().all()
+    np.testing.assert_allclose(found.scores.numpy(), [0.6, 0.5])
 
 
 def test_fewer_boxes_than_asked_for(rng):

@@ -302,7 +302,7 @@ def _by_picture(
     rows: Sequence[tuple[ResultMap, ...]],
 ) -> Iterator[tuple[tuple[FoundBox, ...], tuple[ResultMap, ...], tuple[float, float]]]:
     """Of each picture its boxes, their maps as one, and what is explained; `rows` has all maps."""
-    pictures, boxes, labels, scores, sure, _ = (one.numpy() for one in drawn)
+    pictures, boxes, labels, scores, _, sure = (one.numpy() for one in drawn)
     inside, explained = output.inside.numpy(), output.explained.numpy()
     for picture, region in enumerate(regions):
         of_picture = np.flatnonzero(pictures == picture).tolist()

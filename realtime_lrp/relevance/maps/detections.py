@@ -45,36 +45,38 @@ class DrawnBoxes(NamedTuple):
     boxes: tf.Tensor  # float32 [N, 4]
     labels: tf.Tensor  # int32 [N]
     scores: tf.Tensor  # float32 [N]
-    sure: tf.Tensor  # bool [N]
     places: tf.Tensor  # int32 [N]
+    sure: tf.Tensor  # bool [N]
 
 
-def best_of(tensors: Mapping[int, tf.Tensor], ends: Ends, top: int, visible: bool = False) -> Best:
-    """The `top` best boxes that do not overlap, at most one for each place.
+def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor, tf.Tensor]:
+    """All boxes [B, places, 4] and scores [B, places, classes], float32."""
+    return tf.cast(tensors[ends.boxes], tf.float32), tf.cast(tensors[ends.scores], tf.float32)
 
-    Where they have to be visible, one without any part in the picture, or with NaN, is none.
-    """
-    boxes, scores = (tf.cast(tensors[n], tf.float32) for n in (ends.boxes, ends.scores))
-    best = tf.reduce_max(scores, -1)
-    if visible:
-        size = tf.cast(tf.shape(tensors[0])[1:3], tf.float32)
-        low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
-        best = tf.where(tf.reduce_all(low < high, -1), best, 0.0)
-    places, values = best_boxes(boxes, best, min(top, scores.shape[1]))
+
+def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
+    """The `top` best boxes that do not overlap, at most one for each place."""
+    places, values = best_boxes(boxes, tf.reduce_max(scores, -1), min(top, scores.shape[1]))
     labels = tf.gather(tf.argmax(scores, -1, tf.int32), places, batch_dims=1)
     return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
 
 
 def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: Target) -> DrawnBoxes:
-    """The boxes that are drawn: where the target names classes, those of these classes alone."""
-    best = best_of(tensors, ends, DRAWN, visible=True)
-    weights = target.weights * tf.ones_like(best.scores[:, :1])
-    wanted = tf.gather(weights, best.labels, batch_dims=1) != 0
-    sure = (best.scores >= SURE) & wanted
+    """The boxes that are drawn: where the target names classes, those of these classes alone.
+
+    A box without any part in the picture, or with NaN, is none.
+    """
+    boxes, scores = answers_of(tensors, ends)
+    size = tf.cast(tf.shape(tensors[0])[1:3], tf.float32)
+    low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
+    visible = tf.reduce_all(low < high, -1, keepdims=True)
+    wanted = visible & (target.weights != 0)[:, None]
+    best = best_of(boxes, tf.where(wanted, scores, 0.0), DRAWN)
+    sure = best.scores >= SURE
     first = tf.range(tf.shape(sure)[1]) == 0
     rows = tf.where(sure | (first & ~tf.reduce_any(sure, -1, keepdims=True)))
-    boxes, labels, scores, places, sure = (tf.gather_nd(a, rows) for a in (*best, sure))
-    return DrawnBoxes(tf.cast(rows[:, 0], tf.int32), boxes, labels, scores, sure, places)
+    found = (tf.gather_nd(one, rows) for one in (*best, sure))
+    return DrawnBoxes(tf.cast(rows[:, 0], tf.int32), *found)
 
 
 def at_boxes(
@@ -217,7 +219,7 @@ def detect_function(plan: Plan, top: int) -> Callable[[tf.Tensor], Found]:
 
     def detect(x: tf.Tensor) -> Found:
         tensors = graph.forward(x)
-        best = best_of(tensors, ends, top)
+        best = best_of(*answers_of(tensors, ends), top)
         places = best.places
 
         pictures = tf.repeat(tf.range(tf.shape(x)[0]), top)

@@ -134,8 +134,8 @@ def test_of_what_python_has_registered_only_layers_are_built(changed):
         one = {**layer("NoLayer", "elsewhere"), "registered_name": name}
         with pytest.raises(DamagedInputError, match=r"bad\.keras"):
             load_model(changed(lambda described, one=one: described.__setitem__(3, one)))
-        with pytest.raises(DamagedInputError, match=r"f needs code that is not in Keras|not text"):
-            check_description({"layers": [one]}, "f")
+        with pytest.raises(ValueError, match=r"needs code that is not in Keras|not text"):
+            check_description({"layers": [one]})
 
 
 def test_every_part_of_a_description_is_checked(changed, guarded):
@@ -160,7 +160,7 @@ def test_steps_beyond_any_picture_are_refused(changed, steps):
         layers[1]["config"]["strides"] = steps
 
     with pytest.raises(
-        DamagedInputError, match=r"The strides of layer .* is larger than any picture"
+        DamagedInputError, match=r"the strides of layer .* is larger than any picture"
     ):
         load_model(changed(change))
 
@@ -178,7 +178,7 @@ def test_a_large_normalisation_is_refused(changed, monkeypatch, shape):
 def test_networks_of_too_many_layers_are_refused(changed, monkeypatch):
     """Keras would need hours to build thousands."""
     monkeypatch.setattr(allowlist, "MAX_LAYERS", 50)
-    with pytest.raises(DamagedInputError, match=r"describes \d+ layers. Expected at most 50"):
+    with pytest.raises(DamagedInputError, match=r"describes \d+ layers, more than 50"):
         load_model(changed(lambda layers: layers.extend(layers * 20)))
 
 
@@ -321,7 +321,7 @@ def test_compression_without_a_limit_is_refused(parts, tmp_path, temporary_folde
         for member, data in parts.items():
             archive.writestr(member, data, packing if member == name else zipfile.ZIP_DEFLATED)
     for load in (load_model, lambda path: load_weights(dense(), path)):
-        with pytest.raises(DamagedInputError, match=rf"{name} in .*m\.keras' .*method {packing}"):
+        with pytest.raises(DamagedInputError, match=rf"m\.keras' .*{name} .*method {packing}"):
             load(path)
 
 

@@ -290,6 +290,6 @@ def test_memory_is_taken_only_for_weights_in_the_file(tmp_path, computed, kind):
         held["model.weights.h5"] = members(tmp_path / "none.keras")["model.weights.h5"]
     computed.clear()
     count = {"missing": 0, "other": 27, "within": 28}[kind]
-    with pytest.raises(DamagedInputError, match=rf"has 90,000,00\d values, the file {count}\."):
+    with pytest.raises(DamagedInputError, match=rf"has 90,000,00\d values, the file {count}\)"):
         load_model(archived(tmp_path / "m.keras", held))
     assert computed == []

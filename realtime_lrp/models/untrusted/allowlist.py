@@ -16,7 +16,6 @@ from typing import Any
 
 import keras
 
-from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.reading.layers import NONNEGATIVE, OURS, SIGNED
 
 LAYERS = (*OURS, "InputLayer")
@@ -77,49 +76,39 @@ MAX_NORMALISED = 2**24
 MAX_NAME_SHOWN = 100  # Characters of a name that a message shows
 
 
-def check_description(described: Any, file: str) -> None:
-    """Refuses a parsed config.json that names anything that is not on the list."""
+def check_description(described: Any) -> None:
+    """Raises ValueError for a parsed config.json that names anything that is not on the list."""
     # what Keras would build
     objects = [part for part in parts_of(described) if "class_name" in part]
     layers = sum(part.get("module") == "keras.layers" for part in objects)
     if layers > MAX_LAYERS:
-        raise DamagedInputError(
-            f"{file} describes {layers:,} layers. Expected at most {MAX_LAYERS:,}."
-        )
+        raise ValueError(f"it describes {layers:,} layers, more than {MAX_LAYERS:,}")
     for part in objects:
-        _check_object(part, file)
+        _check_object(part)
         config = part.get("config")
         row = config.get("layers") if isinstance(config, dict) else None
         if part["class_name"] == "Sequential" and isinstance(row, list) and len(row) > MAX_ROW:
-            raise DamagedInputError(
-                f"{file} has {len(row):,} layers in a row, more than Keras can connect. Expected "
-                f"at most {MAX_ROW}."
-            )
+            raise ValueError(f"it has {len(row):,} layers in a row, more than Keras can connect")
 
 
-def _check_object(part: dict[str, Any], file: str) -> None:
+def _check_object(part: dict[str, Any]) -> None:
     class_name, module, config = part["class_name"], part.get("module"), part.get("config")
     name = part.get("name") or (config.get("name") if isinstance(config, dict) else None)
     if not all(isinstance(text, str | None) for text in (class_name, module, name)):
-        raise DamagedInputError(f"{file} describes no model: a name in it is not text.")
+        raise ValueError("a name in it is not text")
+    shown = repr(str(name)[:MAX_NAME_SHOWN])
     if name is not None and not name.isprintable():
-        raise DamagedInputError(
-            f"{file} has a layer with an unprintable name ({name[:MAX_NAME_SHOWN]!r})."
-        )
-    shown_name = repr(str(name)[:MAX_NAME_SHOWN])
+        raise ValueError(f"it has a layer with an unprintable name ({shown})")
     if key := _oversized_step(config):
-        raise DamagedInputError(
-            f"The {key} of layer {shown_name} in {file} is larger than any picture. "
-            f"Expected at most {MAX_STEP:,}."
-        )
+        raise ValueError(f"the {key} of layer {shown} is larger than any picture")
     if class_name == "Normalization" and not _normalises_pictures(part):
-        raise DamagedInputError(
-            f"The Normalization layer {shown_name} in {file} has no shape that fits a picture. "
-            f"Expected at most {MAX_NORMALISED:,} values."
+        raise ValueError(
+            f"the Normalization layer {shown} has no shape that fits a picture, with at most "
+            f"{MAX_NORMALISED:,} values"
         )
     if not _is_allowed(part, class_name, module):
-        shown = [text and text[:MAX_NAME_SHOWN] for text in (class_name, module, name)]
-        raise DamagedInputError(_refusal(file, *shown))
+        texts = [text and text[:MAX_NAME_SHOWN] for text in (class_name, module, name)]
+        raise ValueError(_refusal(*texts))
 
 
 def parts_of(described: Any) -> Iterator[dict[str, Any]]:
@@ -176,21 +165,19 @@ def _is_registered_layer(name: Any) -> bool:
     return is_registered(name, keras.Layer) and not reads
 
 
-def _refusal(file: str, class_name: str | None, module: str | None, name: str | None) -> str:
+def _refusal(class_name: str | None, module: str | None, name: str | None) -> str:
     if class_name in ("Lambda", "__lambda__"):
         return (
-            f"{file} holds Lambda code, which is never run. "
-            "Replace the Lambda layer by a Keras layer and save the model again."
+            "it holds Lambda code, which is never run; replace the Lambda layer by a Keras layer "
+            "and save the model again"
         )
     if module == "keras.layers":
         return (
-            f"Layer {name!r} ({class_name}) of {file} is none of those that a model file may hold. "
-            "Load the model in Python and give it to Explainer, which traces most layers, or "
-            "replace the layer in the model."
+            f"layer {name!r} ({class_name}) is none of those that a model file may hold; load the "
+            "model in Python and give it to Explainer, or replace the layer"
         )
     needed = f"{module}: {class_name}" if module else class_name
     return (
-        f"{file} needs code that is not in Keras or does not belong in a network ({needed}). "
-        "Build the model from Keras layers and save it again, or load it in Python, where "
-        "Explainer(model) explains layers of your own, too."
+        f"it needs code that is not in Keras or does not belong in a network ({needed}); load it "
+        "in Python, where Explainer(model) explains layers of your own, too"
     )

@@ -78,7 +78,7 @@ def describe_preset(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
                 part.pop(key, None)
         _require_floats(described)
         _check_classes(described, hub)
-        check_description(described, f"The preset {shown}")
+        check_description(described)
         _check_numbers(described, "")
     described["config"]["compile"] = False  # an optimiser has variables of its own
     return described

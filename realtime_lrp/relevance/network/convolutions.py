@@ -161,15 +161,14 @@ class Convolution(Linear):
     @property
     def _keeps_size(self) -> bool:
         """Whether output and input have the same size and windows are centred."""
-        window, geometry = self.kernel.shape[:-2], self.geometry
+        window, geometry = self._window, self.geometry
         odd_padded = geometry["padding"] == "SAME" and all(size % 2 for size in window)
-        centred = odd_padded or window.num_elements() == 1
+        centred = odd_padded or set(window) == {1}
         return centred and set(geometry["strides"]) == {1} and len(window) == 2
 
     @property
     def sees_whole_windows(self) -> bool:
-        window = self.kernel.shape[:-2]
-        return self.geometry["padding"] == "VALID" or window.num_elements() == 1
+        return self.geometry["padding"] == "VALID" or set(self._window) == {1}
 
     def per_input(self, values: tf.Tensor) -> tf.Tensor:
         depth, out = self.kernel.shape[-2:]

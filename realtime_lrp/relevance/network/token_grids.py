@@ -82,10 +82,10 @@ class TokenGrids:
         cells = self._cells.get(number)
         if cells is None or cells.numbers.ndim != 3:
             return None
-        of_token = _of_tokens(cells.numbers)
+        of_token, (rows, columns) = _of_one_cell(cells), cells.size
         if of_token is None:
             return None
-        numbers, (rows, columns) = of_token.reshape(-1).astype(np.int32) - 1, cells.size
+        numbers = of_token.numbers.reshape(-1).astype(np.int32) - 1
         if not np.array_equal(np.sort(numbers[numbers >= 0]), np.arange(rows * columns)):
             return None
         return TokenGrid(rows, columns, numbers)
@@ -222,8 +222,8 @@ def _moved(forward: Callable[..., tf.Tensor], parts: Sequence[np.ndarray]) -> np
 
 def _of_one_cell(cells: _Cells) -> _Cells | None:
     """The cell of each token, [..., 1]; None if a token has entries of several."""
-    numbers = _of_tokens(cells.numbers)
-    return None if numbers is None else _Cells(cells.size, numbers)
+    first = cells.numbers[..., :1]
+    return cells._replace(numbers=first) if (cells.numbers == first).all() else None
 
 
 def _of_each_token(cells: _Cells) -> _Cells | None:
@@ -249,9 +249,3 @@ def _of_each_token(cells: _Cells) -> _Cells | None:
     of_token = np.zeros(len(tokens), np.float32)
     of_token[~outside] = 1 + top // height * size[1] + left // width
     return _Cells(size, of_token.reshape(*shape[:-1], 1))
-
-
-def _of_tokens(numbers: np.ndarray) -> np.ndarray | None:
-    """The cell of each token, [..., 1]; None if a token has entries of several cells."""
-    first = numbers[..., :1]
-    return first if (numbers == first).all() else None

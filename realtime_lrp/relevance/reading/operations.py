@@ -53,14 +53,6 @@ from realtime_lrp.relevance.reading.values import (
 )
 
 
-def elementwise(reader: Reader, operation: tf.Operation) -> Values:
-    """A function of each entry of one tensor, with constants; relevance passes."""
-    chain = chain_of(operation, reader.inputs(operation))
-    if chain is None:
-        raise CannotReadError("joins tensors in a way that has no rule")
-    return [chain]
-
-
 def unless_chained(row: Row) -> Row:
     """Makes the row of an operation that is elementwise wherever it reads a single tensor."""
 
@@ -69,6 +61,12 @@ def unless_chained(row: Row) -> Row:
         return row(reader, operation) if chain is None else [chain]
 
     return chained_or_row
+
+
+@unless_chained
+def elementwise(reader: Reader, operation: tf.Operation) -> Values:
+    """A function of each entry of one tensor, with constants; relevance passes."""
+    raise CannotReadError("joins tensors in a way that has no rule")
 
 
 def is_computed(reader: Reader, operation: tf.Operation, index: int = 0) -> bool:

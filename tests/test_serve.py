@@ -246,22 +246,6 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
             viewer.recv(timeout=0.2)
 
 
-def test_a_viewer_that_stops_costs_the_others_nothing(served):
-    """It has one picture, they have them all."""
-    with served.socket() as stalled, served.socket() as viewer:
-        stalled.recv(timeout=300), viewer.recv(timeout=300)  # forgets earlier pictures
-        served.publish(1)
-        picture_of(stalled)
-        picture_of(viewer)
-        for brightness in range(2, 52):
-            viewer.send('{"type": "shown"}')
-            served.until(lambda: served.exchange.picture_wanted)
-            served.publish(brightness)
-            picture_of(viewer)
-        with pytest.raises(TimeoutError):
-            stalled.recv(timeout=0.1)
-
-
 def test_nothing_is_encoded_for_nobody(served):
     """Who comes later does not get the picture that the last viewer left behind."""
     served.until(lambda: not served.exchange.watched)

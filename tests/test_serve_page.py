@@ -515,9 +515,12 @@ def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(v
         "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
         "look": {},
     }  # fmt: skip
+    offered = {kind: [] for kind in ("methods", "composites", "look", "targets")}
+    offered["commands"] = [("Space", "freeze the picture", "freeze", ["space"])]
     with serving_pages() as served:
         page = visit(f"http://127.0.0.1:{served.port}/?token={TOKEN}", **DESKTOP)
         expect(page.locator("#freeze")).to_be_disabled()
+        served.exchange.say("choices", json.dumps({"type": "choices", **offered}))
         until(page, lambda: served.exchange.picture_wanted)
         served.exchange.say("news", json.dumps(news))
         expect(page.locator("#controls-notice")).to_contain_text("loading vgg16")

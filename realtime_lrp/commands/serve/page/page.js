@@ -79,6 +79,7 @@ function onChoices(choices) {
     [keys.replaceAll(" ", ", "), title, id, keys.split(" ")]));
   commands = [...ofPage, ...choices.commands];
   showFound();
+  refresh();
 }
 
 /** The commands of which some word begins with each typed word; those of whole words, then those with
@@ -175,9 +176,9 @@ function refresh() {
   showFigures();
 }
 
-/** Whether the controls and keys work: not without a connection, nor while the network loads. */
+/** Whether the controls and keys work: not without a connection, nor before the first map. */
 function usable() {
-  return control && connected && latest !== null && !latest.loading;
+  return control && connected && latest !== null && !latest.loading && commands.length > 0;
 }
 
 /** The lines over the picture and above the controls; those are disabled while they cannot work. */

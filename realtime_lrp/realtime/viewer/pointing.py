@@ -99,7 +99,7 @@ def _on_box(state: ViewerState, before: Pointer, now: float) -> ViewerState:
     """The mouse went down on a box: up again is a click, and a movement begins to paint."""
     end = state.pointer
     if not end.button:
-        return click_on_picture(state, (end.x, end.y), True, now, state.pictures)
+        return click_on_picture(state, (end.x, end.y), False, now, state.pictures)
     if max(abs(end.x - before.x), abs(end.y - before.y)) < DRAG:
         return replace(state, pointer=replace(end, x=before.x, y=before.y))
     return _paint_to_pointer(_holding(state, "picture"), before)

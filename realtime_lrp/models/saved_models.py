@@ -1,6 +1,5 @@
 """Makes a Keras model of a SavedModel: one layer that computes the graph of its signature."""
 
-import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,13 +10,11 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.errors import UsageError
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
-
-log = logging.getLogger(__name__)
 
 
 def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | None) -> Network:
@@ -31,13 +28,12 @@ def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | 
             f"The SavedModel {shown} has its own weights. Leave --weights out.", "weights"
         )
     saved = read_saved_model(folder)
-    shape = _picture_shape(saved, size, shown)
-    entries = sum(value.nbytes for value in saved.variables.values())
-    refuse_beyond_memory(entries, shown)
     name = re.sub(r"[^\w.-]", "_", folder.resolve().name) or "saved_model"
-    pictures = keras.Input(shape, dtype=saved.input_type.name, name="pictures")
-    problem = f"The SavedModel {shown} cannot compute pictures of {shape[0]} x {shape[1]}"
-    with naming_the_file(shown, problem, "Expected a network that its signature describes."):
+    expected = "Expected a network of pictures, as its signature describes it."
+    with naming_the_file(shown, f"The SavedModel {shown} cannot compute pictures", expected):
+        shape = _picture_shape(saved, size, shown)
+        refuse_beyond_memory(sum(value.nbytes for value in saved.variables.values()), shown)
+        pictures = keras.Input(shape, dtype=saved.input_type.name, name="pictures")
         scores = SavedOperations(saved, name=name)(pictures)
     model = keras.Model(pictures, scores, name=name)
     return Network(name, model, warning="" if saved.input_type.is_integer else NO_PREPROCESSING)
@@ -50,16 +46,13 @@ def _picture_shape(
     shape = saved.input_shape
     number = saved.input_type.is_floating or saved.input_type == tf.uint8
     if len(shape) != 4 or shape[3] not in (1, 3) or not number:
-        listed = " x ".join("any" if one is None else str(one) for one in shape)
-        raise DamagedInputError(
-            f"The SavedModel {shown} reads {saved.input_type.name} [{listed or 'any'}]. Expected "
-            "pictures, float32 or uint8 [batch, height, width, 3 or 1]."
+        listed = " x ".join("any" if one is None else str(one) for one in shape) or "any"
+        raise ValueError(
+            f"it reads {saved.input_type.name} [{listed}], not float32 or uint8 "
+            "[batch, height, width, 3 or 1]"
         )
     if shape[0] is not None:
-        raise DamagedInputError(
-            f"The SavedModel {shown} takes {shape[0]} pictures at a time. Expected a signature for "
-            "batches of any size: save it again with None as the size of the batch."
-        )
+        raise ValueError(f"it takes {shape[0]} at a time; save it for batches of any size, None")
     rows, columns = shape[1] or (size and size[0]), shape[2] or (size and size[1])
     if not rows or not columns:
         raise UsageError(

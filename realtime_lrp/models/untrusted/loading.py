@@ -219,9 +219,8 @@ def _compare(model: keras.Model, weights: Path, file: Path) -> None:
 @contextmanager
 def filling(model: keras.Model) -> Iterator[None]:
     """Within it weights are loaded into a model; of a file with far more nothing is kept."""
-    # an .h5 file holds what layers share with each of them
-    values = sum(number_of_values(layer.weights) for layer in model.layers)
-    most = 2 * values + SMALL_VALUES
+    # twice what the network has, as an .h5 file holds what layers share with each of them
+    most = SMALL_VALUES + sum(number_of_values(one.weights) for one in (model, *model.layers))
     with warnings.catch_warnings(action="ignore"), assigned_without_copies(model.weights, most):
         yield
 

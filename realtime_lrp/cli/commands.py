@@ -221,9 +221,7 @@ def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwr
 
 
 @cli.command()
-@configured(
-    "--source", "--display", load=partial(config.load, check=None)
-)  # wrong names are a finding
+@configured("--source", "--display")
 def doctor(settings: config.Settings) -> None:
     """Check what works on this machine.
 

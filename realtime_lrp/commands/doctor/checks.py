@@ -98,23 +98,6 @@ def libraries(settings: Settings) -> Iterator[Row]:
             yield finding(twice, advice)
 
 
-def configuration(settings: Settings) -> Iterator[Row]:
-    """Names and files in the configuration, if one was given."""
-    from realtime_lrp.commands.kiosk.settings import wrong_settings
-
-    file, sets, _ = settings.given
-    if not (file or sets):
-        return
-    try:
-        config.load(*settings.given, check=wrong_settings)
-    except Error as error:
-        yield from (Row("missing", line) for line in str(error).splitlines())
-    else:
-        given = [str(file)] if file else []
-        given += [f"{len(sets)} x --set"] if sets else []
-        yield finding(" and ".join(given))
-
-
 def films(settings: Settings) -> Iterable[Row]:
     """Room where films go, and whether files can be written there."""
     return [_disk(Path(settings.config.live.folder), "-o, or live.folder for keys")]

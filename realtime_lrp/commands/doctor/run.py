@@ -50,7 +50,6 @@ SYSTEM = Group(
     {
         "program": checks.program,
         "packages": checks.libraries,
-        "configuration": checks.configuration,
         "films": checks.films,
         "downloads": checks.downloads,
     },
@@ -173,7 +172,7 @@ def check_group() -> None:
     os.dup2(2, 1)  # libraries print to stderr, not between the rows
     given = tuple[str | None, tuple[str, ...], dict[str, Any]]
     file, sets, options = msgspec.json.decode(sys.stdin.buffer.read(), type=given)
-    settings = config.load(file, sets, options, check=None)
+    settings = config.load(file, sets, options)
     group = next(group for group in groups(settings) if group.name == sys.argv[1])
     for row in _rows(group, settings):
         output.write(msgspec.json.encode(row) + b"\n")

@@ -166,7 +166,7 @@ CANVASES = {
     "contours": lambda: screen("next_style", signed=True),
     "side by side": side_by_side,
     "classes": lambda: screen("l", "Down"),
-    "commands": lambda: screen("h", "o"),
+    "commands": lambda: screen("h", *"lrp"),
     "controls": controls,
     "concepts": lambda: concepts((720, 1280)),
     "concepts upright": lambda: concepts((1280, 720)),

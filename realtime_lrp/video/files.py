@@ -107,7 +107,7 @@ def outputs_for(
     target = Path(output)
     if os.path.isdir(target):
         targets = [target / (source.stem + suffix) for source in inputs]
-        checked = [made for made in targets if not _is_too_long(made)]
+        checked = [made for made in targets if len(os.fsencode(made.name)) <= MOST_NAME]
         for made in checked:
             refuse_link(made)
     elif output.endswith(("/", os.sep)) or len(inputs) > 1:
@@ -139,10 +139,6 @@ def same_file(one: Path, other: Path) -> bool:
     if number:
         return number == _file_number(other)
     return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _is_too_long(path: Path) -> bool:
-    return len(os.fsencode(path.name)) > MOST_NAME
 
 
 def _file_number(path: Path) -> tuple[int, int] | None:

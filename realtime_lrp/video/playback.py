@@ -163,7 +163,9 @@ def _timed(
     The last one has the average duration. A recording begins with the frame that is shown at
     `start` seconds. A picture is no recording.
     """
-    if file.suffix.lower() in PICTURES and not _is_animation(file):
+    suffix = file.suffix.lower()
+    animated = suffix in ANIMATIONS and len(read_pages(file, first_only=True)) > 1
+    if suffix in PICTURES and not animated:
         yield read_picture(file), PICTURE_S, (0.0, None)
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
@@ -174,7 +176,3 @@ def _timed(
             if frame:
                 seconds = (following.pts - frame.pts) * unit if following else 1 / reader.fps
                 yield frame.picture, float(seconds), (float(frame.pts * unit), length)
-
-
-def _is_animation(file: Path) -> bool:
-    return file.suffix.lower() in ANIMATIONS and len(read_pages(file, first_only=True)) > 1

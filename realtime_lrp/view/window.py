@@ -108,6 +108,7 @@ KEYPAD = {
 
 NOT_CHARACTERS = 1 << 30  # SDL's key codes from here on are not characters
 
+SHORTCUTS = pygame.KMOD_CTRL | pygame.KMOD_LALT | pygame.KMOD_GUI
 MODIFIERS = {pygame.KSCAN_CAPSLOCK, pygame.KSCAN_SCROLLLOCK, pygame.KSCAN_NUMLOCKCLEAR}
 MODIFIERS |= {*range(pygame.KSCAN_LCTRL, pygame.KSCAN_RGUI + 1), pygame.KSCAN_MODE}
 
@@ -149,7 +150,8 @@ class Keyboard:
 
 def _name(event: pygame.Event) -> str | None:
     text = event.unicode
-    if _is_shortcut(event) or event.scancode in MODIFIERS:
+    shortcut = event.mod & SHORTCUTS and not event.mod & pygame.KMOD_RALT
+    if shortcut or event.scancode in MODIFIERS:
         return None
     if event.key in KEYPAD and not event.mod & pygame.KMOD_NUM:
         return KEYPAD[event.key]
@@ -162,11 +164,6 @@ def _name(event: pygame.Event) -> str | None:
     if len(text) == 1 and (" " < text < "\x7f" or "\xa0" <= text <= "\xff"):
         return text.lower()
     return US.get(event.scancode, UNNAMED)
-
-
-def _is_shortcut(event: pygame.Event) -> bool:
-    alone = pygame.KMOD_CTRL | pygame.KMOD_LALT | pygame.KMOD_GUI
-    return bool(event.mod & alone) and not event.mod & pygame.KMOD_RALT
 
 
 TITLE = "realtime_lrp"

@@ -170,7 +170,11 @@ class Cluster:
                     _with_our_handlers(self._ray.shutdown)
         finally:
             if self._folder and name:
-                _kill([*processes, *_processes(name)])
+                processes += _processes(name)  # what Ray has not ended in time, or while it began
+                for process in processes:
+                    with suppress(psutil.Error):
+                        process.kill()  # not another one that has got its number
+                psutil.wait_procs(processes, CLOSING_S)
                 shutil.rmtree(self._folder, ignore_errors=True)
 
 
@@ -198,14 +202,6 @@ def _processes(named: str) -> list[psutil.Process]:
             if any(named in word for word in child.cmdline()):
                 found += [child, *child.children(recursive=True)]
     return found
-
-
-def _kill(processes: list[psutil.Process]) -> None:
-    """Kills what Ray has not ended in time, or not at all as it was starting."""
-    for process in processes:
-        with suppress(psutil.Error):
-            process.kill()  # not another one that has got its number
-    psutil.wait_procs(processes, CLOSING_S)
 
 
 def _check_listens(address: str) -> None:

@@ -219,17 +219,12 @@ def configured_figures(config: Config) -> frozenset[str] | None:
     return None if figures is None else frozenset(figures)
 
 
-def _configured_panels(config: Config) -> tuple[str, ...]:
-    """The panels at the start, each once; "lrp" is the composite, if one is configured."""
-    chosen = "lrp" if config.lrp.composite == AUTO else config.lrp.composite
-    names = (chosen if name == "lrp" else name for name in config.live.panels)
-    return tuple(dict.fromkeys(names))
-
-
 def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] = ()) -> ViewerState:
     """The state at the start."""
     if config.live.concepts:
         request = replace(request, concepts=ConceptRequest())
+    lrp = "lrp" if config.lrp.composite == AUTO else config.lrp.composite
+    panels = (lrp if name == "lrp" else name for name in config.live.panels)
     return ViewerState(
         config=config,
         request=request,
@@ -237,7 +232,7 @@ def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] =
         figures=configured_figures(config),
         presenting=config.live.text != "figures",
         text_size=config.live.text_size,
-        panels=_configured_panels(config),
+        panels=tuple(dict.fromkeys(panels)),  # each once
         mirror=config.input.mirror,
         lecture=lecture,
         alone=bool(lecture),

@@ -105,7 +105,7 @@ class View:
         for network in self._further:
             network.follow(self.state)
             item = network.relevance.maps.newest()
-            network.take(item.value if item else None, self.state)
+            network.take(item.value if item else None, replace(self.state, box=None))
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored

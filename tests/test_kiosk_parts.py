@@ -32,7 +32,7 @@ class Thread:
 
     made: ClassVar = []
 
-    def __init__(self, config_, frames, request, stats):
+    def __init__(self, config_, frames, request, stats, changeable=False):
         self.request, self.engine, self.maps, self.frames = request, None, Slot(), frames
         self.alive, self.failing, self.error, self.ended = True, "", None, False
         Thread.made.append(self)

@@ -1,6 +1,7 @@
 """`teach`: a network for a few things of one's own, from a folder or by showing them live."""
 
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -26,6 +27,7 @@ from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.files import VIDEOS, refuse_collisions, same_file
+from realtime_lrp.video.pictures import write_picture
 
 BATCH = 8  # pictures whose features are computed together
 MOST_CLASSES = 9  # to be shown live: each has a key, and the empty scene has another one
@@ -57,11 +59,17 @@ def live(
         taught[:] = lesson.classes
         return output.name
 
-    teach = partial(Teacher, lesson, save=save, keep=keep)
+    kept = partial(_keep, keep) if keep else None
+    teach = partial(Teacher, lesson, save=save, keep=kept)
     lines = run_live(config, duration, serves=serves, new_token=new_token, teach=teach)
     if not taught:
         return [*lines, "nothing was written: show at least two things"]
     return [*lines, f"{len(taught)} classes: {', '.join(taught)} -> {output}"]
+
+
+def _keep(folder: Path, name: str, picture: np.ndarray) -> None:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    write_picture(folder / name / f"{time.time_ns()}.jpg", picture, overwrite=True)
 
 
 def begin_lesson(model: Path, classes: str | None) -> Lesson:

@@ -318,6 +318,12 @@ class Kiosk(Section):
     concepts: bool = False
     """true or false: while the network has an answer, a page shows in turn what single parts of it
     answer to, with pictures of the gallery (concepts.gallery)"""
+    teach: bool = False
+    """true or false: a button opens a page on which visitors teach the network three things of
+    their own, which are forgotten when they go"""
+    game: bool = False
+    """true or false: a button begins a game for networks of drawn symbols (shapes): draw what
+    people recognise and the network does not"""
     health: Text | None = None
     """file in which the exhibit reports its state to technicians (JSON); null: health.json in the
     service's own folder"""

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from realtime_lrp.models.teaching import FEWEST, NOTHING, Features, Lesson, Show
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.viewer.events import Chosen, Event, Held, KeyPressed, NoticeGiven
-from realtime_lrp.video.pictures import write_picture
+from realtime_lrp.system import machine
 
 EVERY_S = 0.1  # between two pictures that are taken
 MOST = 2000  # pictures of all classes
@@ -40,14 +39,14 @@ log = logging.getLogger(__name__)
 class Teacher:
     """Takes pictures of the class that is shown, and trains after each showing.
 
-    `save` writes a network and returns the file's name; `keep` is a folder for the pictures, by
-    class. `failure` is why the network is not written.
+    `save` writes a network and returns the file's name; `keep` gets each picture with the
+    name of its class. `failure` is why the network is not written.
     """
 
     def __init__(
         self, lesson: Lesson, frames: Slot[np.ndarray], relevance: RelevanceThread,
         save: Callable[[Engine, Lesson], str],
-        keep: Path | None = None,
+        keep: Callable[[str, np.ndarray], object] | None = None,
     ):  # fmt: skip
         self.lesson = lesson
         self.failure: Error | None = None
@@ -57,7 +56,7 @@ class Teacher:
                      for number, name in enumerate(lesson.classes, 1)}  # fmt: skip
         self._shown = self._by = self._doing = ""  # the class that is shown, by whom; what goes on
         self._pressed = 0.0  # when its key came last
-        self._held = self._changed = False
+        self._held = self._changed = self._ended = False
         self.news: deque[Event] = deque()  # what happened, for the view
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="teacher", daemon=True)
@@ -69,6 +68,12 @@ class Teacher:
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
         self._thread.join()
+
+    def end(self) -> None:
+        """Ends without waiting; the network is exchanged no more, and nothing is saved."""
+        with self._lock:
+            self._ended = True
+        self._stop.set()
 
     def takes(self, event: Event) -> bool:
         """Takes a key of a class, undo or forget; False for other events.
@@ -99,7 +104,7 @@ class Teacher:
         if name != self._shown:
             self._shown, self._by, self._held, self._changed = name, by, bool(by), True
             self.lesson.showings.append(Showing(self.lesson.classes.index(name)))
-        elif again:
+        elif again or by:
             self._held = True
         else:
             self._shown = ""
@@ -177,9 +182,7 @@ class Teacher:
         showing.vectors += features.with_changes([region], rng)
         showing.pictures.append(region)
         if self._keep:
-            folder = self._keep / self.lesson.classes[showing.number]
-            folder.mkdir(parents=True, exist_ok=True)
-            write_picture(folder / f"{time.time_ns()}.jpg", frame.value, overwrite=True)
+            self._keep(self.lesson.classes[showing.number], frame.value)
         self._stop.wait(max(0.0, EVERY_S - IDLE_S - (time.monotonic() - begun)))
 
     def _learn(self, features: Features) -> None:
@@ -203,7 +206,10 @@ class Teacher:
         assert engine and cache
         known = engine.network.labels
         engine = engine.with_network(features.taught(kernel, bias, lesson.classes))
-        cache.exchange(engine, choice)
+        with self._lock:
+            if self._ended:
+                return ""
+            cache.exchange(engine, choice)
         if known != engine.network.labels:
             self.news.append(Chosen("target", "top1"))
         right, asked = np.sum(lesson.right(kernel, bias), axis=0).tolist()
@@ -211,6 +217,7 @@ class Teacher:
         for name, look in what_it_learnt(engine, lesson.pictures_aside()).items():
             said.append(f"{name}: {SENTENCES[look.verdict]} ({look.relevance:.0%})")
         self.news.append(NoticeGiven("\n".join(said)))
+        machine.free_cycles()  # of networks before
         try:
             saved = self._save(engine, lesson)
             self.failure = None

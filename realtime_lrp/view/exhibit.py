@@ -49,11 +49,12 @@ class TextBlock:
 
 @dataclass(frozen=True)
 class Buttons:
-    """A row of buttons, wrapped into several rows if needed."""
+    """A row of buttons, wrapped into several rows if needed; large ones share a row's width."""
 
     names: tuple[str, ...]
     texts: tuple[str, ...]
     chosen: str = ""
+    large: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +132,13 @@ def _picture_rows(pictures: tuple[np.ndarray, ...], width: int, font: int) -> li
 def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
     """The buttons, in as many rows as they need; where each can be touched comes from drawing."""
     size, height = max(MIN_FONT, round(0.72 * font)), round(2.0 * font)
+    if buttons.large:
+        size, height = round(1.2 * font), round(4.0 * font)
     gap = max(2, font // 5)
     rows: list[dict[str, tuple[str, int]]] = [{}]
     for name, text in zip(buttons.names, buttons.texts, strict=True):
         needed = text_width(text, size) + round(1.1 * font)
+        needed = width // len(buttons.names) if buttons.large else needed
         if rows[-1] and sum(taken for _, taken in rows[-1].values()) + needed > width:
             rows.append({})
         rows[-1][name] = text, needed

@@ -45,6 +45,12 @@ class VisitorChoices:
         self._visiting = False
         self._privacy_until = 0.0
         self._button_down = False
+        self._holding = self._began = ""
+
+    def touched(self) -> str:
+        """The button that is held, or was touched since the last call; "" for none."""
+        name, self._began = self._began or self._holding, ""
+        return name
 
     def language(self, now: float) -> int:
         """The index of the present language, from 0."""
@@ -91,7 +97,12 @@ class VisitorChoices:
         """The button where a touch began, "elsewhere" for none; "" while it lasts or ends."""
         began = mouse.button == "left" and not self._button_down
         self._button_down = mouse.button == "left"
-        return (mouse.over(buttons) or "elsewhere") if began else ""
+        if not self._button_down:
+            self._holding = ""
+        if not began:
+            return ""
+        self._began = self._holding = mouse.over(buttons) or "elsewhere"
+        return self._began
 
 
 class ExitLock:

@@ -11,8 +11,9 @@ import numpy as np
 
 from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_opener
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
+from realtime_lrp.commands.kiosk.moment import Moment
 from realtime_lrp.commands.kiosk.network import Heat, RelevancePart, SmoothedAnswer, knows_nothing
-from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of, with_captions
+from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of, with_captions
 from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
 from realtime_lrp.commands.kiosk.settings import load_captions, opening_text, with_seconds
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
@@ -274,6 +275,8 @@ class Kiosk:
             explained=explained,
             failing=self.network.failing,
             answer=self._answer.answer,
+            network=self.network,
+            touched=self._visitor.touched(),
         )
         for page in self._pages:
             page.update(moment)
@@ -297,6 +300,9 @@ class Kiosk:
         The best class of each picture, target top1, may then be another one; a sure answer is the
         best class nearly always.
         """
+        if self.page.target:
+            self.network.ask(self.page.target, None)
+            return
         answer, target = self._answer.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
@@ -334,7 +340,7 @@ class Kiosk:
         return Screen(
             picture=shown.value if shown else None,
             explained=maps if self._belongs(explained) else None,
-            page=None if self._is_closed else drawn_page(page, moment, self.captions),
+            page=None if self._is_closed else drawn_page(page, moment, self.captions, self._pages),
             swapped=self._swapped,
             card=self._card(moment),
             pad=(words["title"], told, lock.typed) if lock.asking else None,

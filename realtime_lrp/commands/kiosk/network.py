@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ from realtime_lrp.view.text import undrawable
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
+    from realtime_lrp.realtime.teacher import Teacher
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +64,15 @@ class RelevancePart:
         # What is wrong with a gallery must not keep the network from loading; see `ConceptPage`.
         self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats = stats
+        self._untaught: Engine | None = None
         self._frames: Slot[np.ndarray] = Slot()
         self._start(now)
 
     def _start(self, now: float) -> None:
         self._thread = RelevanceThread(
-            self._config, self._frames, first_request(self._config), self._stats
-        )
+            self._config, self._frames, first_request(self._config), self._stats,
+            changeable=self._config.kiosk.teach,
+        )  # fmt: skip
         self._thread.start()
         self._started_at = self._updated_at = now
         self._restart_at: float | None = None
@@ -88,6 +91,20 @@ class RelevancePart:
         request = self._thread.request
         if (target, concepts) != (request.target, request.concepts):
             self._thread.request = replace(request, target=target, concepts=concepts)
+
+    def teach(self, classes: Sequence[str]) -> Teacher:
+        """Begins a lesson, which `forget` ends; nothing of it is written."""
+        from realtime_lrp.models.teaching import Lesson  # these import TensorFlow
+        from realtime_lrp.realtime.teacher import Teacher
+
+        self._untaught = self._thread.engine
+        return Teacher(Lesson(classes), self._frames, self._thread, lambda *_: "").__enter__()
+
+    def forget(self, teacher: Teacher) -> None:
+        """Ends a lesson, and goes back to the network before it."""
+        teacher.end()
+        if self._untaught and self._thread.engine_cache:
+            self._thread.engine_cache.exchange(self._untaught, self._thread.choice)
 
     @property
     def submitted(self) -> int:
@@ -288,6 +305,9 @@ class SmoothedAnswer:
         if explained is None:
             self.reset()
         elif explained is not self._last:
+            last = self._last
+            if last and last.engine.network.labels != explained.engine.network.labels:
+                self.reset()  # its classes are others
             quick, slow = self._mean(explained, SURE_S), self._mean(explained, PERHAPS_S)
             self._last, engine = explained, explained.engine
             if explained.result.found == ():

@@ -10,13 +10,13 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
 
+from realtime_lrp.commands.kiosk.games import GamePage, TeachPage
+from realtime_lrp.commands.kiosk.moment import ExhibitPage, Moment, known
 from realtime_lrp.commands.kiosk.network import Answer
 from realtime_lrp.commands.kiosk.settings import Captions, label, with_seconds
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
-from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
@@ -27,9 +27,6 @@ from realtime_lrp.view.hud import Bar, Legend, percent
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture
 from realtime_lrp.view.text import WHITE
-
-if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
 
 NAMED = 4  # of so many boxes of a detector the classes are named
 SHORT_NAME = 12  # names of up to this many letters are set in the largest type
@@ -49,47 +46,6 @@ REST_S = 600.0
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What a page depends on; times are seconds of a monotonic clock."""
-
-    now: float
-    state: State
-    since: float  # when the state began
-    left_s: float  # in the state idle, until the exhibit starts over
-    source: str  # whose pictures are shown: "camera", "clip" or ""
-    captions: Captions
-    engine: Engine | None = None  # None before the first map
-    explained: ExplainedFrame | None = None
-    failing: bool = False  # whether maps cannot be computed at the moment
-    answer: Answer | None = None
-
-
-class ExhibitPage:
-    """A page. Write a class like those below, and add it to `PAGES`."""
-
-    # the key of the section `kiosk` that switches the page on, and the section of the captions that
-    # it needs; "" for a page that is always there
-    setting: ClassVar[str] = ""
-    # the channels that the network is asked for, for the sake of this page; or None. While it is
-    # shown, the map of the channel in it lies over the picture instead of the answer's.
-    request: ConceptRequest | None = None
-
-    def __init__(self, config: Config):
-        self.config = config
-
-    def update(self, moment: Moment) -> None:
-        """Takes in what happened; called before each drawing, whether or not the page is due."""
-
-    def due(self, moment: Moment) -> bool:
-        """Whether the page is shown, unless one before it is."""
-        raise NotImplementedError
-
-    def elements(self, moment: Moment) -> list[Element]:
-        """What is on it, above the buttons."""
-        raise NotImplementedError
-
-
 class AttractPage(ExhibitPage):
     """Invites whoever passes by."""
 
@@ -101,7 +57,7 @@ class AttractPage(ExhibitPage):
         """A headline, and captions in turn."""
         captions = moment.captions
         headline, *others = captions["attract"]
-        turns = [*captions[f"attract_{_known(self.config)}"], *others]
+        turns = [*captions[f"attract_{known(self.config)}"], *others]
         caption = turns[int(moment.now / CAPTION_S) % len(turns)]
         return [TextBlock(headline, 2.0, ACCENT), Gap(0.8), TextBlock(caption, 1.3)]
 
@@ -149,7 +105,7 @@ class AnswerPage(ExhibitPage):
                 TextBlock(captions["nothing"], 1.5, one_line=True),
                 Gap(2),
             ]
-        hints = captions[f"{'try_answer' if answer else 'try'}_{_known(self.config)}"]
+        hints = captions[f"{'try_answer' if answer else 'try'}_{known(self.config)}"]
         begin = max(self._since, moment.since)
         hint = hints[int((moment.now - begin) / HINT_S) % len(hints)]
         return [*top, TextBlock(captions["try"], 0.9, SOFT), TextBlock(hint, 1.0)]
@@ -164,7 +120,7 @@ class AnswerPage(ExhibitPage):
             name = ", ".join(dict.fromkeys(labels))
         size = 2.4 if len(name) <= SHORT_NAME else 1.5
         colour = ACCENT if answer.sure else WHITE
-        signed = moment.explained is not None and moment.explained.result.maps[0].signed
+        signed = moment.colours == "colours_signed"
         low, high = ("against", "for") if signed else ("little", "much")
         look = Look.of(self.config.overlay)
         colours = Legend(look.named(signed), captions[low], captions[high])
@@ -174,7 +130,7 @@ class AnswerPage(ExhibitPage):
             TextBlock(name, size, colour),
             Bar("", round(answer.share, 2), colour=colour),
             Gap(0.5),
-            TextBlock(captions["colours_signed"] if signed else captions["colours"], 0.9),
+            TextBlock(captions[moment.colours], 0.9),
             *legend,
             Gap(0.6),
         ]
@@ -340,7 +296,9 @@ class ConceptPage(ExhibitPage):
         return ShownConcept(channel, name, Pictures(pictures)) if name or pictures else None
 
 
-PAGES: tuple[type[ExhibitPage], ...] = (IdlePage, ConceptPage, AnswerPage, AttractPage)
+PAGES: tuple[type[ExhibitPage], ...] = (
+    IdlePage, TeachPage, GamePage, ConceptPage, AnswerPage, AttractPage,
+)  # fmt: skip
 """All pages; the first one that is due is shown."""
 
 
@@ -350,15 +308,23 @@ def pages_of(config: Config) -> list[ExhibitPage]:
     return [page(config) for page in wanted]
 
 
-def drawn_page(page: ExhibitPage, moment: Moment, languages: Sequence[Captions]) -> Page:
-    """A page as `view.exhibit` draws it, with its buttons: languages, if several, and privacy."""
+def drawn_page(
+    page: ExhibitPage, moment: Moment, languages: Sequence[Captions],
+    pages: Sequence[ExhibitPage] = (),
+) -> Page:  # fmt: skip
+    """A page as `view.exhibit` draws it, with its buttons.
+
+    They are those of all `pages`, languages, if several, and privacy.
+    """
+    games = {one.setting: text for one in pages if (text := one.button(moment))}
     choices = languages if len(languages) > 1 else ()
     names = [f"language {number}" for number in range(len(choices))]
     texts = [captions["name"] for captions in choices]
     chosen = f"language {languages.index(moment.captions)}"
     privacy = moment.captions["privacy"]["button"]
     buttons = Buttons((*names, "privacy"), (*texts, privacy), chosen)
-    return Page(tuple(page.elements(moment)), (buttons,))
+    bottom = (Buttons((*games,), (*games.values(),)), buttons) if games else (buttons,)
+    return Page(tuple(page.elements(moment)), bottom)
 
 
 def with_captions(
@@ -373,8 +339,3 @@ def with_captions(
     pairs = zip(drawn.outlines, texts, strict=True)
     outlines = tuple(one._replace(above=above, below=below) for one, (above, below) in pairs)
     return replace(drawn, outlines=outlines)
-
-
-def _known(config: Config) -> str:
-    """What the network knows: drawn symbols or everyday objects, as keys of captions say it."""
-    return "drawing" if config.model.name.lower() in EMBEDDED else "objects"

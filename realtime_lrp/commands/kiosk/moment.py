@@ -1,0 +1,78 @@
+"""What a page of the exhibit is, and what it depends on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from realtime_lrp.commands.kiosk.network import Answer, RelevancePart
+from realtime_lrp.commands.kiosk.settings import Captions
+from realtime_lrp.commands.kiosk.states import State
+from realtime_lrp.config import Config
+from realtime_lrp.config.names import EMBEDDED
+from realtime_lrp.engine.result import ConceptRequest
+from realtime_lrp.realtime.explaining import ExplainedFrame
+from realtime_lrp.view.exhibit import Element
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a page depends on; times are seconds of a monotonic clock."""
+
+    now: float
+    state: State
+    since: float  # when the state began
+    left_s: float  # in the state idle, until the exhibit starts over
+    source: str  # whose pictures are shown: "camera", "clip" or ""
+    captions: Captions
+    engine: Engine | None = None  # None before the first map
+    explained: ExplainedFrame | None = None
+    failing: bool = False  # whether maps cannot be computed at the moment
+    answer: Answer | None = None
+    network: RelevancePart | None = None
+    touched: str = ""  # the button that is held, or was touched since the last drawing
+
+    @property
+    def colours(self) -> str:
+        """The key of the sentence on what the colours of the map mean."""
+        signed = self.explained is not None and self.explained.result.maps[0].signed
+        return "colours_signed" if signed else "colours"
+
+
+class ExhibitPage:
+    """A page. Write a class like those in `pages`, and add it to `PAGES` there."""
+
+    # the key of the section `kiosk` that switches the page on, and the section of the captions that
+    # it needs; "" for a page that is always there
+    setting: ClassVar[str] = ""
+    # the channels that the network is asked for, for the sake of this page; or None. While it is
+    # shown, the map of the channel in it lies over the picture instead of the answer's.
+    request: ConceptRequest | None = None
+    # what is explained while it is shown; "": what the configuration says
+    target: ClassVar[str] = ""
+
+    def __init__(self, config: Config):
+        self.config = config
+
+    def update(self, moment: Moment) -> None:
+        """Takes in what happened; called before each drawing, whether or not the page is due."""
+
+    def due(self, moment: Moment) -> bool:
+        """Whether the page is shown, unless one before it is."""
+        raise NotImplementedError
+
+    def elements(self, moment: Moment) -> list[Element]:
+        """What is on it, above the buttons."""
+        raise NotImplementedError
+
+    def button(self, moment: Moment) -> str:
+        """The text of its button on every page, named as its setting; "" while there is none."""
+        return ""
+
+
+def known(config: Config) -> str:
+    """What the network knows: drawn symbols or everyday objects, as keys of captions say it."""
+    return "drawing" if config.model.name.lower() in EMBEDDED else "objects"

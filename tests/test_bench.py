@@ -42,16 +42,6 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     assert f"{faster:.1f}" in out
 
 
-def test_bench_refuses_an_output_before_it_measures(run, tmp_path):
-    """An existing file stays; an unknown composite is an error."""
-    target = tmp_path / "b.json"
-    target.write_text("old")
-    code, _, err = run("bench", "--quick", "--json", target)
-    assert code == 73 and "--overwrite" in err
-    assert target.read_text() == "old"
-    assert run("bench", "--composite", "zpluss")[0] == 2
-
-
 def test_the_baseline_gives_our_maps(rng):
     """The original arithmetic gives the same map in another way."""
     keras.utils.set_random_seed(1)

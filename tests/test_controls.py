@@ -1,4 +1,4 @@
-"""What the mouse does: buttons, the bar of a film, the brush; by state and in a real window."""
+"""What the mouse does: buttons, the bar of a film, the brush."""
 
 from dataclasses import fields, replace
 
@@ -18,8 +18,6 @@ from realtime_lrp.view.controls import arrange_controls
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.keys import BUTTONS
 from realtime_lrp.view.window import Mouse
-
-pytestmark = pytest.mark.usefixtures("light_scripts")
 
 SIZE = (720, 1280)
 PICTURE = np.full((360, 640, 3), 90, np.uint8)

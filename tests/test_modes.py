@@ -163,6 +163,7 @@ BAD = {
     "stats into a pipe": (f"video ok.mp4 -o x.mp4 {M} --stats pipe", 73, "pipe"),
     "no such folder": ("video ok.mp4 -o none/x.mp4", 73, "none"),
     "output exists": ("video ok.mp4 -o taken.mp4", 73, "--overwrite"),
+    "figures of bench exist": (f"bench {M} --json taken.mp4", 73, "--overwrite"),
     "output is input": (f"video ok.mp4 -o ok.mp4 --overwrite {M}", 73, "is an input"),
     "unknown ending": ("video ok.mp4 -o x.gif", 2, ".mp4"),
     "demo's folder": ("demo -o none/x.mp4", 73, "none"),

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.network import convolutions, steps
 from realtime_lrp.relevance.network.linear import Dense
-from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.onednn import PLAIN, Geometry
+from realtime_lrp.relevance.network.traced_steps import Normalisation
 
 Translation = Callable[[keras.Layer], list[steps.Step]]
 

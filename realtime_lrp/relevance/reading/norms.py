@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.steps import Reshape, Step
-from realtime_lrp.relevance.network.traced_steps import BATCH
-from realtime_lrp.relevance.reading.values import run
+from realtime_lrp.relevance.network.traced_steps import BATCH, Normalisation
+from realtime_lrp.relevance.reading.tracing import run
 
 ROOTS = {"Rsqrt", "Sqrt"}
 PARTS = {

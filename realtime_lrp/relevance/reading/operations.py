@@ -41,7 +41,7 @@ from realtime_lrp.relevance.reading.reader import (
     compute_with_constants,
     shapes_of,
 )
-from realtime_lrp.relevance.reading.values import (
+from realtime_lrp.relevance.reading.tracing import (
     CannotReadError,
     Chain,
     Constant,

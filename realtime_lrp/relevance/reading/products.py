@@ -19,7 +19,7 @@ from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.steps import Permute, Reshape, Step, ZeroPadding
 from realtime_lrp.relevance.network.traced_steps import BATCH, MatrixProduct, WeightedSum
 from realtime_lrp.relevance.reading.reader import Reader, Values, compute_with_constants, shapes_of
-from realtime_lrp.relevance.reading.values import MIXES, CannotReadError, Held
+from realtime_lrp.relevance.reading.tracing import MIXES, CannotReadError, Held
 
 CHANNELS_FIRST = "has its channels first, only channels last is known"
 

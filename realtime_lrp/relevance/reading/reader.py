@@ -17,13 +17,14 @@ from realtime_lrp.relevance.network.steps import Step
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice, kept_shape
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
-from realtime_lrp.relevance.reading.tracing import Call, Trace
-from realtime_lrp.relevance.reading.values import (
+from realtime_lrp.relevance.reading.tracing import (
     MIXES,
+    Call,
     CannotReadError,
     Chain,
     Constant,
     Held,
+    Trace,
     Turned,
     Value,
     bytes_of,

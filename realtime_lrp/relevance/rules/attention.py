@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network.graph import Arrival, Graph
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.normalisations import Normalisation
 from realtime_lrp.relevance.network.steps import (
     Add,
     Elementwise,
@@ -33,6 +32,7 @@ from realtime_lrp.relevance.network.steps import (
 from realtime_lrp.relevance.network.traced_steps import (
     Join,
     MatrixProduct,
+    Normalisation,
     Offset,
     Scaling,
     WeightedSum,

@@ -37,7 +37,7 @@ document.body.classList.toggle("bare", bare);
 const { send, sendPicture, hold } = connect(canvas, {
   role: onRole, choices: onChoices, news: onNews, map: onMap, concepts: onConcepts, lost, shown,
 });
-const lesson = lessonButtons(at("lesson"), usable, send);
+const lesson = lessonButtons(at("lesson"), ready, send);
 const rows = conceptRows(at("concept-rows"), usable, (channel) => pick("channel", channel));
 
 function onRole(role) {
@@ -176,9 +176,14 @@ function refresh() {
   showFigures();
 }
 
-/** Whether the controls and keys work: not without a connection, nor before the first map. */
+/** Whether the buttons of a lesson work: not without a connection, nor while the network loads. */
+function ready() {
+  return control && connected && latest !== null && !latest.loading;
+}
+
+/** Whether the controls and keys work: from the first map on, when all commands are known. */
 function usable() {
-  return control && connected && latest !== null && !latest.loading && commands.length > 0;
+  return ready() && commands.length > 0;
 }
 
 /** The lines over the picture and above the controls; those are disabled while they cannot work. */
@@ -411,7 +416,7 @@ function save(file, name) {
 // Keys
 
 document.addEventListener("keydown", (event) => {
-  if (!usable() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  if (!ready() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
   const command = commands.find(([, , , keys]) => keys.includes(nameOf(event.key)));
   if (lesson.down(nameOf(event.key), event.repeat)) event.preventDefault();

@@ -129,7 +129,7 @@ def test_the_input_becomes_colours_again(mode, rng):
     ("network", "expected"),
     [
         (Network("radar", None, channels=4), r"reads 4 channels.*Explainer\(network.model\)"),
-        (Network("grey", None, "caffe", channels=1), "preprocess='caffe' is for colours"),
+        (Network("grey", None, "caffe", channels=1), "The preprocessing 'caffe' is for colours"),
     ],
 )
 def test_pictures_that_a_network_cannot_read_are_refused(network, expected):

@@ -14,8 +14,8 @@ from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortest_times
 from realtime_lrp.engine.measured import Kept, network_here
 from realtime_lrp.engine.tensorflow import keras, tf
-from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
-from realtime_lrp.models.network import COLOUR_ONLY, Network
+from realtime_lrp.errors import DamagedInputError, UnavailableError
+from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
@@ -130,14 +130,7 @@ def choose_precision(config: Config, moving: bool) -> str:
 
 
 def _check_channels(network: Network) -> None:
-    channels, preprocess = network.channels, network.preprocess
-    if channels not in (1, 3):
+    if network.channels not in (1, 3):
         raise DamagedInputError(
-            f"The model reads {channels} channels. Expected 3 (RGB) or 1 (luminance)."
-        )
-    if channels == 1 and preprocess in COLOUR_ONLY:
-        raise UsageError(
-            f"--preprocess {preprocess} is for colour. This model reads luminance: use tf "
-            "(-1 to 1), rescale (0 to 1) or none (0 to 255).",
-            "preprocess",
+            f"The model reads {network.channels} channels. Expected 3 (RGB) or 1 (luminance)."
         )

@@ -145,8 +145,8 @@ class Network:
             return self.scaling(pictures)
         if self.channels == 1 and self.preprocess in COLOUR_ONLY:
             raise UsageError(
-                f"preprocess={self.preprocess!r} is for colours. The model {self.name!r} reads "
-                "luminance: use tf (-1 to 1), rescale (0 to 1) or none (0 to 255).",
+                f"The preprocessing {self.preprocess!r} is for colours. The model {self.name!r} "
+                "reads luminance: use tf (-1 to 1), rescale (0 to 1) or none (0 to 255).",
                 "preprocess",
             )
         return preprocess(pictures, self.preprocess, self.channels)

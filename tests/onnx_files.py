@@ -7,18 +7,19 @@ from onnx import helper, numpy_helper
 PICTURE = [1, 3, 6, 8]
 
 
-def written(path, nodes, arrays=(), shape=PICTURE, outputs=("out",), opset=17, **changes):
+def written(path, nodes, arrays=(), shape=PICTURE, outputs=(("out", None),), opset=17, **changes):
     """Writes nodes that read the pictures "x", with constants by name; returns the path as text."""
     values = {name: np.asarray(value) for name, value in dict(arrays).items()}
     graph = helper.make_graph(
         nodes, "net",
         [helper.make_tensor_value_info("x", changes.pop("kind", onnx.TensorProto.FLOAT), shape)],
-        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["b", "n"])
-         for name in outputs],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes or ["b", "n"])
+         for name, sizes in dict(outputs).items()],
         [numpy_helper.from_array(value, name) for name, value in values.items()],
     )  # fmt: skip
     imports = [helper.make_opsetid("", opset)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    helper.set_model_props(model, changes.pop("about", {}))
     onnx.save(model, str(path), **changes)
     return str(path)
 

@@ -1,5 +1,6 @@
 """Class names: from a user's file, or ImageNet's as Keras publishes them."""
 
+import ast
 import json
 import logging
 import os
@@ -68,6 +69,20 @@ def _names(text: str) -> list[Any]:
         entries = [data[str(index)] for index in range(len(data))]
         return [entry[-1] if isinstance(entry, list) and entry else entry for entry in entries]
     return []
+
+
+def written_labels(text: str) -> list[str] | None:
+    """Class names in a text that a program has written: a Python or JSON dictionary, or a list."""
+    try:
+        data = ast.literal_eval(text) if 0 < len(text) <= MAX_FILE_BYTES else None
+    except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        return None
+    if isinstance(data, dict):
+        data = [data.get(n, data.get(str(n))) for n in range(len(data))]
+    if not isinstance(data, list | tuple) or not all(isinstance(name, str) for name in data):
+        return None
+    named = all(name.isprintable() and 0 < len(name) <= MAX_NAME_LENGTH for name in data)
+    return list(data) if named else None
 
 
 def imagenet_labels(download: bool) -> list[str] | None:

@@ -89,7 +89,7 @@ def _with_borders_apart(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
 
 
 class SavedOperations(keras.layers.Layer):
-    """The operations between the pictures and the output of a SavedModel.
+    """The operations between the pictures and the outputs of a SavedModel or an ONNX file.
 
     `names` has those that operations have in the explained network, where they are not their own.
     """
@@ -109,23 +109,23 @@ class SavedOperations(keras.layers.Layer):
         }  # fmt: skip
         self._compiled = tf.function(self._import, autograph=False)
 
-    def call(self, pictures: tf.Tensor) -> tf.Tensor:
-        """The output for a batch."""
+    def call(self, pictures: tf.Tensor) -> tf.Tensor | tuple[tf.Tensor, ...]:
+        """The output for a batch, or all of several."""
         if tf.executing_eagerly():
             return self._compiled(pictures)
         return self._import(pictures)
 
-    def _import(self, pictures: tf.Tensor) -> tf.Tensor:
+    def _import(self, pictures: tf.Tensor) -> tf.Tensor | tuple[tf.Tensor, ...]:
         saved = self._saved
         values: dict[str, Any] = {
             f"{key}:0": tf.convert_to_tensor(weight) for key, weight in self._held.items()
         }
         values[f"{saved.input}:0"] = pictures
-        output = saved.output if ":" in saved.output else f"{saved.output}:0"
-        (scores,) = tf.graph_util.import_graph_def(
-            self._graph, input_map=values, return_elements=[output], name=""
+        outputs = [name if ":" in name else f"{name}:0" for name in saved.outputs]
+        found = tf.graph_util.import_graph_def(
+            self._graph, input_map=values, return_elements=outputs, name=""
         )
-        return scores
+        return found[0] if len(found) == 1 else tuple(found)
 
     def operation_place(self, name: str) -> str:
         """Where an operation stands in the network, such as "block1/conv", by its name."""

@@ -5,6 +5,7 @@ are read from its own folder alone.
 """
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ OLDEST, NEWEST = 11, 23
 
 EXPECTED = "Expected a file that torch.onnx.export or another exporter has written."
 
+OF_CLASSES = re.compile("logit|score|class|label|prob|conf", re.IGNORECASE)
+"""How outputs with a value for each class are called, where several have their form."""
+
 WHOLE_TYPES = {
     onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
     onnx.TensorProto.DOUBLE, onnx.TensorProto.BOOL, onnx.TensorProto.UINT8, onnx.TensorProto.INT8,
@@ -38,18 +42,20 @@ WHOLE_TYPES = {
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """The nodes between the pictures and the explained output, each after those that it reads.
+    """The nodes between the pictures and the explained outputs, each after those that it reads.
 
-    `pictures` and `output` name tensors; `shape` is that of the pictures, None where a size is
-    open; `arrays` has the constants that nodes read; `version` is the opset.
+    `pictures` and `outputs` name tensors; `shape` is that of the pictures, None where a size is
+    open; `arrays` has the constants that nodes read; `version` is the opset; `about` is what the
+    file says about itself.
     """
 
     nodes: list[Any]
     arrays: dict[str, np.ndarray]
     pictures: str
     shape: tuple[int | None, ...]
-    output: str
+    outputs: tuple[str, ...]
     version: int
+    about: dict[str, str]
 
 
 def read_onnx(path: Path) -> OnnxFile:
@@ -72,19 +78,20 @@ def read_onnx(path: Path) -> OnnxFile:
     version = _version(model, shown)
     arrays = {one.name: one for one in model.graph.initializer}
     pictures, shape = _pictures(model.graph, arrays, shown)
-    output = _output(model.graph, shown)
-    nodes = _needed(model.graph.node, output, {pictures, *arrays}, shown)
+    outputs = _outputs(model.graph, shown)
+    nodes = _needed(model.graph.node, outputs, {pictures, *arrays}, shown)
     for node in nodes:
         _check(node, shown)
     if not any(pictures in node.input for node in nodes):
         raise DamagedInputError(
-            f"The output {output!r} of the ONNX file {shown} does not depend on its pictures."
+            f"The output {outputs[0]!r} of the ONNX file {shown} does not depend on its pictures."
         )
     read = {name for node in nodes for name in node.input}
     wanted = {name: one for name, one in arrays.items() if name in read}
     _check_sizes(wanted, shown)
     values = {name: _array(one, path, shown) for name, one in wanted.items()}
-    return OnnxFile(nodes, values, pictures, shape, output, version)
+    about = {one.key: one.value for one in model.metadata_props}
+    return OnnxFile(nodes, values, pictures, shape, outputs, version, about)
 
 
 def _version(model: Any, shown: str) -> int:
@@ -124,25 +131,35 @@ def _pictures(graph: Any, arrays: dict[str, Any], shown: str) -> tuple[str, tupl
     return inputs[0].name, shape
 
 
-def _output(graph: Any, shown: str) -> str:
-    """The name of the only output, or of the only one that is a vector for each picture."""
-    outputs = list(graph.output)
-    if len(outputs) > 1:
-        outputs = [one for one in outputs if len(one.type.tensor_type.shape.dim) == 2]
-    if len(outputs) != 1:
-        names = ", ".join(
-            f"{one.name[:100]!r} with {len(one.type.tensor_type.shape.dim)} axes"
-            for one in graph.output[:10]
-        )
-        raise DamagedInputError(
-            f"The ONNX file {shown} has the outputs {names or 'none'}. Expected one that is a "
-            "vector for each picture: export the network with this output alone."
-        )
-    return outputs[0].name
+def _outputs(graph: Any, shown: str) -> tuple[str, ...]:
+    """The name of the explained output; or those of a detector's logits and boxes."""
+    shapes = {
+        one.name: [size.dim_value or None for size in one.type.tensor_type.shape.dim]
+        for one in graph.output
+    }
+    matrices = [name for name, shape in shapes.items() if len(shape) == 3]
+    named = list(filter(OF_CLASSES.search, matrices))
+    boxes = [name for name in matrices if shapes[name][2] == 4 and name not in named]
+    others = named or [name for name in matrices if name not in boxes]
+    if len(boxes) == len(others) == 1:
+        return others[0], boxes[0]
+    vectors = [name for name, shape in shapes.items() if len(shape) == 2]
+    for names in (list(shapes), vectors):
+        if len(names) == 1:
+            return (names[0],)
+    listed = ", ".join(
+        f"{name[:100]!r} [{', '.join(str(size or 'any') for size in shape)}]"
+        for name, shape in list(shapes.items())[:10]
+    )
+    raise DamagedInputError(
+        f"The ONNX file {shown} has the outputs {listed or 'none'}. Expected one that is a vector "
+        "for each picture, or a detector's [1, places, classes] and [1, places, 4]: export the "
+        "network with these alone."
+    )
 
 
-def _needed(nodes: Any, output: str, known: set[str], shown: str) -> list[Any]:
-    """The nodes that an output depends on, in the order of the file.
+def _needed(nodes: Any, outputs: tuple[str, ...], known: set[str], shown: str) -> list[Any]:
+    """The nodes that outputs depend on, in the order of the file.
 
     Each tensor is computed once, before it is read, so that there are no circles.
     """
@@ -156,7 +173,7 @@ def _needed(nodes: Any, output: str, known: set[str], shown: str) -> list[Any]:
                     f"The ONNX file {shown} computes {name[:100]!r} twice. {EXPECTED}"
                 )
             made[name] = number
-    needed, left = set[int](), [(output, len(nodes))]
+    needed, left = set[int](), [(output, len(nodes)) for output in outputs]
     while left:
         name, reader = left.pop()
         number = made.get(name, -1)

@@ -233,9 +233,9 @@ def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
 
 def matrix_product(node: Node, inputs: Inputs) -> Value:
     """A product of matrices, the last two axes of each tensor."""
-    first, second = inputs[:2]
-    if isinstance(first, Tensor) and isinstance(second, Tensor):
-        return _product(first, second)
+    first, second = (
+        one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs[:2])
+    )
     if isinstance(first, Tensor) and isinstance(second, np.ndarray):
         if second.ndim == 2 or (second.ndim > 2 and math.prod(second.shape[:-2]) == 1):
             return _dense(node, first, second.reshape(second.shape[-2:]))
@@ -243,17 +243,22 @@ def matrix_product(node: Node, inputs: Inputs) -> Value:
         rank = len(second.axes)
         turned = [*range(rank - 2), rank - 1, rank - 2]
         return _dense(node, second.transposed(turned), first.T).transposed(turned)
-    raise CannotReadError("multiplies matrices of constants of more than two axes")
+    return _product(node, first, second)
 
 
-def _product(first: Tensor, second: Tensor) -> Tensor:
+def _product(node: Node, *both: Value) -> Tensor:
+    """A product of matrices; a constant is the same for each picture."""
+    first, second = (
+        Tensor.of_constant(one) if isinstance(one, np.ndarray) else one for one in both
+    )
     rank = len(first.axes)
     if rank < 3 or rank != len(second.axes):
         raise CannotReadError(f"multiplies tensors with {rank} and {len(second.axes)} axes")
     matrix = rank - 2, rank - 1
     pages = [n for n in dict.fromkeys(first.order + second.order) if n not in matrix]
     a, b = (one.held_as(*pages, *matrix) for one in (first, second))
-    return a.holding(tf.matmul(a.held, b.held))
+    held = (node.keep(one) if isinstance(one, np.ndarray) else one for one in (a.held, b.held))
+    return a.holding(tf.matmul(*held))
 
 
 def einsum(node: Node, inputs: Inputs) -> Value:
@@ -413,12 +418,12 @@ def attention(node: Node, inputs: Inputs) -> Value:
         raise CannotReadError("is attention of other than plain heads [1, heads, tokens, depth]")
     scale = np.array(node.get("scale", q.shape[-1] ** -0.5), np.float32)
     q = q.holding(q.held * node.keep(scale))
-    scores = _product(q, k.transposed((0, 1, 3, 2)))
+    scores = _product(node, q, k.transposed((0, 1, 3, 2)))
     if mask is not None:
         mask = np.where(mask, 0, -np.inf).astype(np.float32) if mask.dtype == bool else mask
         scores = elementwise(tf.add, [scores, mask], node.keep)
     scores = scores.last(3)
-    return _product(scores.holding(tf.nn.softmax(scores.held)), v)
+    return _product(node, scores.holding(tf.nn.softmax(scores.held)), v)
 
 
 ROWS: dict[str, Row] = {

@@ -4,6 +4,7 @@ What depends on the picture becomes operations, by the rows of `rows.py` and `la
 is computed here, by ONNX's own reference in NumPy: sizes, masks, tables of positions.
 """
 
+import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -18,14 +19,24 @@ import tensorflow as tf
 from onnx.reference import ReferenceEvaluator
 
 from realtime_lrp.errors import DamagedInputError, Error, UsageError, first_line
+from realtime_lrp.models.labels import written_labels
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
-from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
+from realtime_lrp.models.onnx.file import (
+    EXPECTED,
+    NEWEST,
+    OnnxFile,
+    label,
+    read_onnx,
+)
+from realtime_lrp.models.onnx.heads import Head, detector, head_of
 from realtime_lrp.models.onnx.layers import ROWS
 from realtime_lrp.models.onnx.rows import Node, Value
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
+
+log = logging.getLogger(__name__)
 
 MOVES = ("Pad", "PadV2", "Reshape", "Transpose")
 """What may be done to a tensor before it is read; the node's name is not for these."""
@@ -40,7 +51,7 @@ def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> 
     """Loads a network from an ONNX file; the size, (H, W), is for one that leaves it open.
 
     Its pictures are [B, H, W, C] whatever the file's are, prepared as torchvision's are,
-    those of luminance as 0 to 1.
+    those of luminance and of Ultralytics as 0 to 1.
 
     Raises:
       DamagedInputError: what is wrong with the file, or which node has no rule.
@@ -52,12 +63,26 @@ def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> 
             f"The ONNX file {shown} has its own weights. Leave --weights out.", "weights"
         )
     with naming_the_file(shown, f"{shown} is not an ONNX file that can be read", EXPECTED):
-        saved, names = _Reader(read_onnx(path), shown, size).read()
+        file = read_onnx(path)
+        reader = _Reader(file, shown, size)
+        saved = reader.read()
         name = re.sub(r"[^\w.-]", "_", path.stem) or "onnx"
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
-        scores = SavedOperations(saved, name=name, names=names)(pictures)
-    prepared = "torch" if saved.input_shape[-1] == 3 else "rescale"
-    return Network(name, keras.Model(pictures, scores, name=name), prepared)
+        operations = SavedOperations(saved, name=name, names=reader.names)
+        if reader.head:
+            model = detector(pictures, operations, reader.head)
+            classes = model.output["scores"].shape[-1]
+        else:
+            model = keras.Model(pictures, operations(pictures), name=name)
+            classes = model.output.shape[-1]
+    ultralytics = file.about.get("author") == "Ultralytics"
+    prepared = "rescale" if ultralytics or saved.input_shape[-1] == 1 else "torch"
+    labels = written_labels(file.about.get("names", ""))
+    if labels and len(labels) == classes - 1 and reader.head:
+        labels.append("nothing")
+    if reader.head:
+        log.warning("%s: a detector: %s", path.name, reader.head.form)
+    return Network(name, model, prepared, labels if len(labels or ()) == classes else None)
 
 
 class _Reader:
@@ -69,6 +94,7 @@ class _Reader:
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
         self.entries = 0  # of all constants that were computed
+        self.head: Head | None = None
         self.values: dict[str, Value] = dict(file.arrays)
         first = file.shape[1] in (1, 3)
         order = (0, 2, 3, 1) if first else (0, 1, 2, 3)
@@ -85,8 +111,8 @@ class _Reader:
         axes = (None, *(order.index(n) for n in range(1, 4)))
         self.values[file.pictures] = Tensor(self.input, axes)
 
-    def read(self) -> tuple[SavedGraph, dict[str, str]]:
-        """The operations, and the names of the nodes that they are of."""
+    def read(self) -> SavedGraph:
+        """The operations; notes the names of the nodes that they are of, and a detector's head."""
         last = {name: n for n, node in enumerate(self.file.nodes) for name in node.input}
         with self.graph.as_default():
             for number, node in enumerate(self.file.nodes):
@@ -94,27 +120,28 @@ class _Reader:
                     outputs = self._outputs(node)
                     for name, value in zip(node.output, outputs, strict=False):
                         self.values[name] = value
-                for name in {one for one in node.input if one and last[one] == number}:
+                gone = {one for one in node.input if one and last[one] == number}
+                for name in gone.difference(self.file.outputs):
                     del self.values[name]
             with self._naming(self.file.nodes[-1]):
-                scores = self._scores()
-        saved = SavedGraph(
-            self.graph.as_graph_def(), self.input.op.name, self.shape, tf.float32, scores.name,
+                ends = tuple(one.name for one in self._ends())
+        return SavedGraph(
+            self.graph.as_graph_def(), self.input.op.name, self.shape, tf.float32, ends,
             self.weights,
         )  # fmt: skip
-        return saved, self.names
 
-    def _scores(self) -> tf.Tensor:
-        """The output, one vector for each picture."""
-        value = self.values[self.file.output]
-        if not isinstance(value, Tensor):
+    def _ends(self) -> list[tf.Tensor]:
+        """The output, one vector for each picture; or boxes and logits of a detector."""
+        values = [self.values[name] for name in self.file.outputs]
+        ends = [one for one in values if isinstance(one, Tensor)]
+        if len(ends) < len(values):
             raise CannotReadError("does not depend on the picture")
-        if len([size for size in value.shape if size != 1]) > 1:
-            raise CannotReadError(
-                f"computes {list(value.shape)}. Expected a vector for each picture: choose such an "
-                "output when you export the network"
-            )
-        return value.reshaped([math.prod(value.shape)]).last(0).held
+        value = ends[0]
+        if len(ends) == 1 and len([size for size in value.shape if size != 1]) < 2:
+            return [value.reshaped([math.prod(value.shape)]).last(0).held]
+        _, rows, columns, _ = self.shape
+        self.head = head_of(ends, (rows, columns))
+        return [self.head.boxes, self.head.logits]
 
     @contextmanager
     def _naming(self, node: Any) -> Iterator[None]:

@@ -162,6 +162,22 @@ def clip(node: Node, inputs: Inputs) -> Value:
     return x
 
 
+def where(node: Node, inputs: Inputs) -> Value:
+    """One of two at each entry; where all conditions are alike it is a whole tensor."""
+    condition, *both = inputs
+    if isinstance(condition, np.ndarray) and condition.all() == condition.any():
+        chosen = both[0 if condition.all() else 1]
+        shapes = [one.shape for one in inputs if one is not None]
+        if isinstance(chosen, Tensor) and chosen.shape == np.broadcast_shapes(*shapes):
+            return chosen
+    return of_entries(node, inputs)
+
+
+def no_nan(node: Node, inputs: Inputs) -> Value:
+    """IsNaN: nothing is, or the explanation is refused."""
+    return np.zeros(tensor(inputs).shape, bool)
+
+
 # Axes: nothing is computed
 
 
@@ -352,8 +368,8 @@ MOVES: dict[str, Row] = {
     **dict.fromkeys(ELEMENTWISE, of_entries),
     "Cast": cast, "CastLike": cast, "Clip": clip, "Concat": concat,
     "Dropout": identity, "Expand": expand, "Flatten": flatten, "Gather": gather,
-    "Identity": identity, "Pad": pad, "Reshape": reshape, "Shape": shape_of, "Slice": slice_,
-    "Split": split, "Squeeze": squeeze, "Tile": tile,
-    "Transpose": transpose, "Unsqueeze": unsqueeze,
+    "Identity": identity, "IsNaN": no_nan, "Pad": pad, "Reshape": reshape,
+    "Shape": shape_of, "Slice": slice_, "Split": split, "Squeeze": squeeze, "Tile": tile,
+    "Transpose": transpose, "Unsqueeze": unsqueeze, "Where": where,
 }  # fmt: skip
 """Kind of a node that has no weights -> its row."""

@@ -61,10 +61,10 @@ _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 @dataclass(frozen=True)
 class SavedGraph:
-    """The flat graph between the input and one output of a signature, and nothing else.
+    """The flat graph between the input and the outputs of a network, and nothing else.
 
     `input` names the operation that stands for the pictures, whose shape has the batch and None
-    where it is open; `output` names a tensor; `variables` maps the operation that stands for one to
+    where it is open; `outputs` name tensors; `variables` maps the operation that stands for one to
     its value.
     """
 
@@ -72,7 +72,7 @@ class SavedGraph:
     input: str
     input_shape: tuple[int | None, ...]
     input_type: tf.DType
-    output: str
+    outputs: tuple[str, ...]
     variables: dict[str, np.ndarray]
 
 
@@ -97,7 +97,7 @@ def read_saved_model(folder: Path) -> SavedGraph:
         graph.input,
         tuple(None if one.size < 0 else one.size for one in info.tensor_shape.dim),
         input_type,
-        graph.output,
+        (graph.output,),
         variables,
     )
 

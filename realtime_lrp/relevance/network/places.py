@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, unknown
 from realtime_lrp.relevance.network.graph import Ends, Graph, Node
-from realtime_lrp.relevance.network.steps import Mean, Move, Places
+from realtime_lrp.relevance.network.steps import Mean, Move, Places, Softmax
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
 
 At = int | slice | Sequence[int | slice] | np.ndarray
@@ -68,18 +68,27 @@ def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
     """Makes the scores at the surest place of a detector, [B, classes], its output.
 
     The graph ends in scores [B, places, classes], whose `shape` is that without the batch; `boxes`
-    is the number of its boxes.
+    is the number of its boxes. Where a softmax makes the scores, as in DETR, its last class stands
+    for nothing and has no boxes.
     """
     places, classes = shape
     whole = graph.output
     scores, values = _scores_and_values(graph)
+    compared = values
+    if scores is not None and isinstance(scores.step, Softmax):
+        compared = whole = graph.append("things", "Move", [Move(_without_last)], (whole,))
     best = Choice(_best, [[BATCH, places, classes], [BATCH]])
-    place = graph.append("best_place", "Choice", [best], (values,))
+    place = graph.append("best_place", "Choice", [best], (compared,))
     graph.ends = Ends(boxes, whole, place)
     read = graph.append("at_best_place", "Move", [Move(_picked)], (values, place))
     if scores is not None:
         read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
     graph.output, graph.output_shape = read, (classes,)
+
+
+def _without_last(scores: tf.Tensor) -> tf.Tensor:
+    """Scores with 0 for the last class."""
+    return tf.concat([scores[..., :-1], tf.zeros_like(scores[..., -1:])], -1)
 
 
 def _best(values: tf.Tensor) -> tf.Tensor:

@@ -35,13 +35,11 @@ class Game(ExhibitPage):
     opened: float | None = None  # when; None while it is closed
     _before = ""  # the button that was touched at the last drawing
 
-    def open(self, moment: Moment) -> None:
-        """Begins."""
-        self.opened = moment.now
+    def begin(self, moment: Moment) -> None:
+        """It was opened."""
 
-    def close(self, moment: Moment) -> None:
-        """Forgets everything."""
-        self.opened = None
+    def end(self, moment: Moment) -> None:
+        """It was closed."""
 
     def update(self, moment: Moment) -> None:
         """Opens or closes at a touch; closes when the visitor has gone or maps fail."""
@@ -50,9 +48,11 @@ class Game(ExhibitPage):
         gone = moment.state in (State.ATTRACT, State.CLOSED) or moment.failing
         if self.opened is None:
             if touched == self.setting and self.button(moment):
-                self.open(moment)
+                self.opened = moment.now
+                self.begin(moment)
         elif gone or touched in GAMES:
-            self.close(moment)
+            self.opened = None
+            self.end(moment)
 
     def due(self, moment: Moment) -> bool:
         """While it is open."""
@@ -74,13 +74,10 @@ class TeachPage(Game):
     _key, _until = "", 0.0  # the thing whose pictures are taken, and until when at least
     _refused = False  # whether this network cannot be taught
 
-    def open(self, moment: Moment) -> None:
-        super().open(moment)
-        if moment.network:
-            self._teacher = moment.network.teach(THINGS)
+    def begin(self, moment: Moment) -> None:
+        self._teacher = moment.network.teach(THINGS) if moment.network else None
 
-    def close(self, moment: Moment) -> None:
-        super().close(moment)
+    def end(self, moment: Moment) -> None:
         if moment.network and self._teacher:
             moment.network.forget(self._teacher)
         self._teacher, self._key = None, ""
@@ -94,9 +91,9 @@ class TeachPage(Game):
         try:
             self._teacher.check()
         except Exception as error:
-            self._refused = True
+            self._refused, self.opened = True, None
             log.warning("teach: the page is left out: %s", first_line(error))
-            self.close(moment)
+            self.end(moment)
             return
         if moment.touched.startswith("thing ") and moment.touched != before:
             self._key, self._until = moment.touched[-1], moment.now + MOST_S
@@ -144,8 +141,7 @@ class GamePage(Game):
     _asked, _judged = "", False
     _saw: Answer | None = None  # what the network sees, or saw when the time was over
 
-    def open(self, moment: Moment) -> None:
-        super().open(moment)
+    def begin(self, moment: Moment) -> None:
         self._asked, self._judged = random.choice([one for one in CLASSES if one != NOTHING]), False
 
     def update(self, moment: Moment) -> None:
@@ -156,7 +152,7 @@ class GamePage(Game):
         if not self._judged:
             self._saw, self._judged = moment.answer, self._left(moment) <= 0
         elif self._left(moment) < -TOLD_S:
-            self.close(moment)
+            self.opened = None
 
     def button(self, moment: Moment) -> str:
         """For a network that knows drawn symbols."""

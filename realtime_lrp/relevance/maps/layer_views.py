@@ -9,12 +9,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import flood_advice
-from realtime_lrp.relevance.maps.compiled import (
-    Lazy,
-    pictures_at_once,
-    run_in_parts,
-    scores_or_nan,
-)
+from realtime_lrp.relevance.maps.compiled import Lazy, pictures_at_once, run_in_parts, scores_or_nan
 from realtime_lrp.relevance.maps.detections import DRAWN
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence

@@ -109,7 +109,7 @@ def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, in
     if None in shape or np.prod(shape[:-1]) > MAX_PIXELS:
         return
     try:
-        check_calls(calls, {0: noise(tf.TensorSpec([1, *shape], model.inputs[0].dtype), 1)})
+        check_calls(calls, noise(tf.TensorSpec([1, *shape], model.inputs[0].dtype), 1))
     except (tf.errors.InvalidArgumentError, TypeError, ValueError):
         if fixed:
             raise

@@ -4,7 +4,7 @@ A row that misreads a layer or an operation, or a layer that mixes the pictures 
 here and not in wrong maps.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +57,12 @@ class LayerCall:
         return [tensors[number].numpy() for number in self.numbers]
 
 
-def check_calls(calls: Sequence[LayerCall], values: Mapping[int, tf.Tensor]) -> None:
-    """Refuses a layer, by its name, that computes something else than its nodes.
+def check_calls(calls: Sequence[LayerCall], x: tf.Tensor) -> None:
+    """Refuses a layer, by its name, that computes something else than its nodes for pictures x.
 
-    Each layer reads what Keras has computed before it, so that no rounding adds up; the first ones
-    read `values`.
+    Each layer reads what Keras has computed before it, so that no rounding adds up.
     """
-    values = dict(values)
+    values = {0: x}
     last_reader = {number: call for call in calls for number in call.inputs}
     for call in calls:
         inputs = [values[number] for number in call.inputs]

@@ -21,7 +21,6 @@ from realtime_lrp.commands.bench.timing import (
     Bench,
     Row,
     time_drawing,
-    time_files,
     time_maps,
     time_transfer,
     time_window,
@@ -193,10 +192,6 @@ def _transfer(found: Row, report: Report) -> list[str]:
     return [f"a picture to the GPU and its map back: {found['ms']:.2f} ms"]
 
 
-def _files(found: Row, report: Report) -> list[str]:
-    return [f"720p file: decode {found['decode_ms']:.1f} ms, encode {found['encode_ms']:.1f} ms"]
-
-
 def _gib(mib: float | None) -> str:
     return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
 
@@ -328,6 +323,5 @@ PARTS = {
     "pictures": Part(time_drawing, _drawing, quick=True),
     "window": Part(time_window, _window),
     "transfer": Part(time_transfer, _transfer, quick=True),
-    "files": Part(time_files, _files, quick=True),
 }  # fmt: skip
 """Key of the JSON file -> the part, in the order of the report."""

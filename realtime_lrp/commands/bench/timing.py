@@ -1,14 +1,11 @@
-"""What `bench` times in its own process: maps, drawing, files and a window."""
+"""What `bench` times in its own process: maps, drawing and a window."""
 
 import itertools
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,9 +25,7 @@ from realtime_lrp.relevance.rules.composites import Composite, any_layer
 from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
 from realtime_lrp.relevance.rules.sharing import positive
 from realtime_lrp.video.libraries import draw_in_one_thread
-from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.sources import moving_picture
-from realtime_lrp.video.writer import VideoWriter
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Follower, intensity, lay_over
 from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
@@ -170,24 +165,6 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
         }
         times[name] = time_in_turns(actions, bench.turns(20))
     return times
-
-
-def time_files(bench: Bench) -> dict[str, float]:
-    """Milliseconds to encode and to decode a frame of 720p."""
-    frames = bench.turns(60)
-    pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(frames)]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "clip.mp4")
-
-        def encode() -> None:
-            with VideoWriter(path, ".mp4", Fraction(30), Fraction(1, 30)) as writer:
-                for number, picture in enumerate(pictures):
-                    writer.write(picture, number)
-
-        encoding_s = seconds(encode)
-        with VideoReader(path) as reader:
-            decoding_s = seconds(lambda: list(reader))
-    return {"encode_ms": 1e3 * encoding_s / frames, "decode_ms": 1e3 * decoding_s / frames}
 
 
 def time_transfer(bench: Bench) -> Times | None:

@@ -78,19 +78,13 @@ def sample(program, seconds):
         return None
 
 
-def assert_accounted(figures):
-    """Captured = shown + dropped, but for the one or two on their way; nothing is traced again."""
-    on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
-    assert 0 <= on_their_way <= 2
-    assert (figures["traces"], figures["reconnects"]) == (1, 0)
-    assert figures["maps"] > 0
-
-
 @pytest.mark.release
 def test_100000_pictures_leave_nothing_behind(tmp_path, capsys):
     """At 240 a second: the account is exact, memory, threads and files stand still."""
     figures, samples = viewed(tmp_path, "synthetic:240", 450)
-    assert_accounted(figures)
+    on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
+    assert 0 <= on_their_way <= 2 and figures["maps"] > 0
+    assert (figures["traces"], figures["reconnects"]) == (1, 0)
     seconds, memory, threads, files = np.array(samples[WARM:]).T
     (slope, _), covariance = np.polyfit(seconds / 3600, memory, 1, cov=True)
     error = float(np.sqrt(covariance[0, 0]))

@@ -141,6 +141,8 @@ class Teacher:
                 return
         try:
             features = Features(replace(engine.network, model=engine.model))
+            blank = np.zeros((*features.model.input_shape[1:3], 3), np.uint8)
+            features.with_changes([blank], np.random.default_rng(0))  # the first takes long
         except Exception as error:
             self._error = error
             return

@@ -152,13 +152,18 @@ def of_entries(node: Node, inputs: Inputs) -> Value:
 
 
 def clip(node: Node, inputs: Inputs) -> Value:
-    """Between two limits, each of which may be left out."""
+    """Between two limits, each of which may be left out; ReLUs are computed with what they read."""
     x = tensor(inputs)
-    for position, name, function in ((1, "min", tf.maximum), (2, "max", tf.minimum)):
-        limit = constant(inputs, position, "limits")
-        limit = node.get(name, None) if limit is None else limit
-        if limit is not None:
-            x = x.holding(function(x.held, node.keep(np.array(limit, np.float32).reshape(()))))
+    given_here = [constant(inputs, n, "limits") for n in (1, 2)]
+    low, high = (
+        node.get(name, None) if limit is None else float(limit.reshape(()))
+        for name, limit in zip(("min", "max"), given_here, strict=True)
+    )
+    if low == 0 and high in (None, 6):
+        return x.holding(tf.nn.relu6(x.held) if high else tf.nn.relu(x.held))
+    for end, function in ((low, tf.maximum), (high, tf.minimum)):
+        if end is not None:
+            x = x.holding(function(x.held, node.keep(np.array(end, np.float32))))
     return x
 
 

@@ -175,12 +175,14 @@ def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
             f"the sum of {maps} is {up_to}{abs(missing):.0%} away from the difference of the "
             "scores. Expected less: raise lrp.samples."
         )
-    where = f"the layer {loss.layer!r} {'lost' if loss.share >= 0 else 'added'} most"
-    where += f" ({abs(loss.share):.0%})"
+    where = ""
+    if abs(loss.share) >= 0.005:  # of a detector the layers of the surest box are looked through
+        verb = "lost" if loss.share >= 0 else "added"
+        where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
     if vanished:
         return (
             f"almost nothing is left in {maps}: less than 1% of the relevance that started reached "
-            f"pixels and biases; {where}. The colours show that rest, enlarged. Check the weights "
+            f"pixels and biases{where}. The colours show that rest, enlarged. Check the weights "
             f"and --preprocess, or choose another --composite; {INSPECT}."
         )
     share = f"{up_to}{abs(missing):.0%}"
@@ -188,4 +190,4 @@ def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
         what = f"{share} of the relevance that started is missing from {maps}"
     else:
         what = f"{share} of the relevance that started was added to {maps}"
-    return f"{what}; {where}. If that is too much, choose another --composite; {INSPECT}."
+    return f"{what}{where}. If that is too much, choose another --composite; {INSPECT}."

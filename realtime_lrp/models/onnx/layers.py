@@ -48,9 +48,11 @@ def _pads(node: Node) -> list[list[int]]:
     return [pads[::2], pads[1::2]]
 
 
-def _border(node: Node, sizes: Sequence[int], window: Sequence[int]) -> list[list[int]]:
-    """What is added before and after rows and columns."""
-    mode, border = node.get("auto_pad", "NOTSET"), _pads(node)
+def _border(
+    node: Node, sizes: Sequence[int], window: Sequence[int], mode: str = ""
+) -> list[list[int]]:
+    """What is added before and after rows and columns, in the node's own mode or another."""
+    mode, border = mode or node.get("auto_pad", "NOTSET"), _pads(node)
     strides, dilations = _pair(node, "strides"), _pair(node, "dilations")
     if mode == "VALID":
         return [[0, 0], [0, 0]]
@@ -77,12 +79,7 @@ def _padding(
     """What TensorFlow calls a border: VALID, SAME, or "" where it has no name."""
     if not any(map(any, border)):
         return "VALID"
-    strides, dilations = _pair(node, "strides"), _pair(node, "dilations")
-    for ends, size, one, stride, by in zip(border, sizes, window, strides, dilations, strict=True):
-        whole = max((math.ceil(size / stride) - 1) * stride + (one - 1) * by + 1 - size, 0)
-        if ends != [whole // 2, whole - whole // 2]:
-            return ""
-    return "SAME"
+    return "SAME" if border == _border(node, sizes, window, "SAME_UPPER") else ""
 
 
 def biased(node: Node, held: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:

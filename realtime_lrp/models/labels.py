@@ -21,6 +21,7 @@ CLASS_INDEX = Download(
 """ImageNet's class names."""
 
 MAX_FILE_BYTES = 2**24
+MAX_WRITTEN = 1 << 20  # Characters; Python takes some hundred times as many bytes to read them
 MAX_NAME_LENGTH = 500  # Characters; what is longer is no class name, and would take long to draw
 
 
@@ -74,7 +75,7 @@ def _names(text: str) -> list[Any]:
 def written_labels(text: str) -> list[str] | None:
     """Class names in a text that a program has written: a Python or JSON dictionary, or a list."""
     try:
-        data = ast.literal_eval(text) if 0 < len(text) <= MAX_FILE_BYTES else None
+        data = ast.literal_eval(text) if 0 < len(text) <= MAX_WRITTEN else None
     except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
         return None
     if isinstance(data, dict):

@@ -12,6 +12,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk import games, screen
 from realtime_lrp.commands.kiosk.network import RelevancePart
 from realtime_lrp.commands.kiosk.pages import AnswerPage
+from realtime_lrp.errors import UsageError
 from realtime_lrp.models.drawings import drawings
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.events import Held
@@ -105,7 +106,7 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeyp
     turns.turn(present=True)
     turns.turn(present=True)
     touch(turns, "teach")
-    page._teacher.wrong = ValueError("no vector")
+    page._teacher.wrong = UsageError("no vector")
     turns.turn(present=True)
     turns.turn(present=True)
     assert isinstance(turns.kiosk.page, AnswerPage) and "teach" not in turns.kiosk._artist.buttons
@@ -143,5 +144,6 @@ def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
     show(13, lambda: part.engine.network.labels == ["A", "B"] and part.newest(0))
     show(13, lambda: np.argmax(part.newest(0).result.scores) == 1)
     part.forget(teacher)
+    part.forget(part.teach(("A", "B", "C")))  # before another map is computed
     show(13, lambda: part.engine is untaught)
     part.stop()

@@ -10,7 +10,7 @@ from realtime_lrp.commands.kiosk.moment import ExhibitPage, Moment, known
 from realtime_lrp.commands.kiosk.network import NOTHING, Answer
 from realtime_lrp.commands.kiosk.settings import label, with_seconds
 from realtime_lrp.commands.kiosk.states import State
-from realtime_lrp.errors import first_line
+from realtime_lrp.errors import UsageError, first_line
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.realtime.viewer.events import Held
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, TextBlock
@@ -91,8 +91,8 @@ class TeachPage(Game):
         try:
             self._teacher.check()
         except Exception as error:
-            self._refused, self.opened = True, None
-            log.warning("teach: the page is left out: %s", first_line(error))
+            self._refused, self.opened = isinstance(error, UsageError), None
+            log.warning("teach: the page is closed: %s", first_line(error))
             self.end(moment)
             return
         if moment.touched.startswith("thing ") and moment.touched != before:

@@ -64,11 +64,11 @@ class RelevancePart:
         # What is wrong with a gallery must not keep the network from loading; see `ConceptPage`.
         self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats = stats
-        self._untaught: Engine | None = None
         self._frames: Slot[np.ndarray] = Slot()
         self._start(now)
 
     def _start(self, now: float) -> None:
+        self._untaught: Engine | None = None  # the network before the first lesson
         self._thread = RelevanceThread(
             self._config, self._frames, first_request(self._config), self._stats,
             changeable=self._config.kiosk.teach,
@@ -97,7 +97,7 @@ class RelevancePart:
         from realtime_lrp.models.teaching import Lesson  # these import TensorFlow
         from realtime_lrp.realtime.teacher import Teacher
 
-        self._untaught = self._thread.engine
+        self._untaught = self._untaught or self._thread.engine  # which may still be a taught one
         return Teacher(Lesson(classes), self._frames, self._thread, lambda *_: "").__enter__()
 
     def forget(self, teacher: Teacher) -> None:

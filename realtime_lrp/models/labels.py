@@ -21,7 +21,7 @@ CLASS_INDEX = Download(
 """ImageNet's class names."""
 
 MAX_FILE_BYTES = 2**24
-MAX_WRITTEN = 1 << 20  # Characters; Python takes some hundred times as many bytes to read them
+MAX_WRITTEN = 1 << 18  # Characters; Python takes some hundred times as many bytes to read them
 MAX_NAME_LENGTH = 500  # Characters; what is longer is no class name, and would take long to draw
 
 

@@ -24,6 +24,8 @@ from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to begin
 LARGE = 1 << 18  # Weights with fewer entries are left to Keras
 
+_READING = threading.RLock()  # one file at a time: how h5py gives arrays is exchanged meanwhile
+
 
 def build_within_memory(
     build: Callable[[], keras.Model], name: str, check: Callable[[keras.Model], None]
@@ -147,13 +149,14 @@ def assigned_without_copies(
         dataset.read_direct(values)
         return values
 
-    usual, h5py.Dataset.__array__ = h5py.Dataset.__array__, read
-    try:
-        yield
-    finally:
-        h5py.Dataset.__array__ = usual
-        for weight in large:
-            del weight.assign
+    with _READING:
+        usual, h5py.Dataset.__array__ = h5py.Dataset.__array__, read
+        try:
+            yield
+        finally:
+            h5py.Dataset.__array__ = usual
+            for weight in large:
+                del weight.assign
 
 
 def _assign(weight: keras.Variable, value: Any) -> Any:

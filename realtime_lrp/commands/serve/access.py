@@ -38,7 +38,7 @@ from realtime_lrp.system.program import print_lines
 
 log = logging.getLogger(__name__)
 
-MOST = 500  # characters of an address in a QR code
+MOST_IN_CODE = 500  # characters of an address in a QR code
 
 
 def address_of(serve: Serve, port: int, token: str) -> str:
@@ -66,8 +66,8 @@ def qr_lines(address: str) -> list[str]:
 @functools.lru_cache(maxsize=8)
 def qr_code(address: str) -> bytes:
     """An address as SVG, black on white; ValueError if it is empty or too long."""
-    if not 0 < len(address) <= MOST:
-        raise ValueError(f"Expected an address of 1 to {MOST} characters.")
+    if not 0 < len(address) <= MOST_IN_CODE:
+        raise ValueError(f"Expected an address of 1 to {MOST_IN_CODE} characters.")
     out = io.BytesIO()
     code = segno.make(address, error="m")
     code.save(out, kind="svg", scale=8, border=4, dark="#000", light="#fff", xmldecl=False)

@@ -153,6 +153,7 @@ class WebPage:
         engine, panel = self._relevance.engine, view.concepts
         if panel is None or engine is None:
             exchange.say("concepts", NO_CONCEPTS)
+            self._concepts = None
         elif panel is not self._concepts and exchange.view_watched:
             layers = engine.concepts.layers
             exchange.say("concepts", concepts_message(panel, engine.gallery, layers))

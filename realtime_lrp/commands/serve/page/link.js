@@ -18,7 +18,7 @@ export function connect(canvas, heard) {
   let tries = 0;
   let ended = false; // whether the server said that it ends
   let holds = false;
-  let newest = null; // the last picture of the view, as `draw` takes it
+  let newest = null; // the last picture of the view
 
   function take(data, from) {
     const head = new DataView(data);
@@ -27,28 +27,29 @@ export function connect(canvas, heard) {
       const fields = JSON.parse(new TextDecoder().decode(new Uint8Array(data, HEAD_BYTES, number)));
       heard[fields.type](fields, new Uint8Array(data, HEAD_BYTES + number));
     } else {
-      draw(data, number / 10, from);
+      newest = { data, latency: number / 10, from, owed: true };
+      draw(newest);
     }
   }
 
-  async function draw(data, latency, from) {
-    newest = [data, latency, from];
-    const jpeg = new Blob([new Uint8Array(data, HEAD_BYTES)], { type: "image/jpeg" });
+  async function draw(one) {
+    const jpeg = new Blob([new Uint8Array(one.data, HEAD_BYTES)], { type: "image/jpeg" });
     const picture = await createImageBitmap(jpeg).catch(() => null);
     requestAnimationFrame(() => {
       if (holds) return; // nor is it confirmed: no further one comes
       if (picture) { // else it cannot be decoded: the next one may be
         drawOn(canvas, picture, picture.width, picture.height);
         picture.close();
-        heard.shown(latency);
+        heard.shown(one.latency);
       }
-      confirm(from);
+      confirm(one);
     });
   }
 
-  /** Asks for the next picture. */
-  function confirm(from) {
-    if (from.readyState === WebSocket.OPEN) from.send('{"type":"shown"}');
+  /** Asks for the next picture, once for each. */
+  function confirm(one) {
+    if (one.owed && one.from.readyState === WebSocket.OPEN) one.from.send('{"type":"shown"}');
+    one.owed = false;
   }
 
   function open() {
@@ -91,7 +92,7 @@ export function connect(canvas, heard) {
     },
     hold(on) {
       holds = on;
-      if (!on && newest) draw(...newest);
+      if (!on && newest) draw(newest);
     },
   };
 }

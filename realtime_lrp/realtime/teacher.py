@@ -101,7 +101,9 @@ class Teacher:
 
     def _show(self, name: str, by: str, now: float) -> None:
         again, self._pressed = now - self._pressed < HELD_S, now
-        if name != self._shown:
+        if name != self._shown and sum(self.lesson.counts()) >= MOST:
+            self.news.append(NoticeGiven(f"{MOST} pictures are the most: take some back"))
+        elif name != self._shown:
             self._shown, self._by, self._held, self._changed = name, by, bool(by), True
             self.lesson.showings.append(Showing(self.lesson.classes.index(name)))
         elif again or by:

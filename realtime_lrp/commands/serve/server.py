@@ -262,7 +262,8 @@ class _Http(H11Protocol):
         super().connection_made(transport)
         self._since = time.monotonic()
         self._restart_deadline()
-        self.loop.call_later(PROMPT_S, self._make_room)
+        crowded = len(self.connections) > MOST_CONNECTIONS // 2  # uvicorn refuses beyond the most
+        self.loop.call_later(0 if crowded else PROMPT_S, self._make_room)
 
     def _make_room(self) -> None:
         strangers = [one for one in self.connections if isinstance(one, _Http) and one.is_stranger]

@@ -1,8 +1,6 @@
 """The hand-over between threads, and a source that comes and goes."""
 
 import functools
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -374,22 +372,16 @@ def test_no_frame_of_the_old_source_comes_after_a_switch():
         assert (capture.frames.newest().number, capture.reconnects) == (capture.frames.count, 0)
 
 
-def gated(open_source):
-    """What opens a source once a test lets it, and the gate to set."""
+def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkeypatch, skipping):
+    """Each time: it is told, and the child that held the device is gone."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(media.__file__).parent))
     gate = Awaited()
     gate.set()
 
     def opened(stop):
         gate.wait()
-        return open_source(stop)
+        return ChildSource(Device, [str(tmp_path)], stop)
 
-    return opened, gate
-
-
-def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkeypatch, skipping):
-    """Each time: it is told, and the child that held the device is gone."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(media.__file__).parent))
-    opened, gate = gated(functools.partial(ChildSource, Device, [str(tmp_path)]))
     with Capture(opened, clock=skipping) as capture:
         until(lambda: capture.frames.count > 5)
         for number in (1, 2):
@@ -405,37 +397,11 @@ def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkey
     Device(tmp_path, threading.Event()).close()
 
 
-def test_a_hanging_decoder_is_killed_and_its_file_opened_again(tmp_path, monkeypatch):
-    """It is told; it need not be a camera."""
-    monkeypatch.setattr(capture_module, "PAUSES_S", (0.2,))
-    monkeypatch.setattr(capture_module, "STALLED_S", HOUR_S)
-    children, popen = [], subprocess.Popen
-    monkeypatch.setattr(
-        subprocess, "Popen", lambda *a, **k: children.append(popen(*a, **k)) or children[-1]
-    )
-    path = media.write_video(tmp_path / "a.mp4", media.numbered(20), fps=20)
-    opened, gate = gated(functools.partial(open_source, str(path)))
-    with Capture(opened) as capture:
-        until(lambda: capture.frames.count > 5)
-        gate.clear()
-        children[0].send_signal(signal.SIGSTOP)
-        until(lambda: capture.trouble == LOST)
-        gate.set()
-        before = capture.frames.count
-        until(lambda: capture.frames.count > before and not capture.trouble)
-        assert (children[0].returncode, capture.reconnects) == (-signal.SIGKILL, 1)
-
-
-def opens(url):
-    """What opens a stream."""
-    return functools.partial(open_source, url)
-
-
 def test_a_stream_that_dies_comes_back(skipping, caplog):
     """A real MJPEG server over HTTP is stopped and started again on the same port."""
     host = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"  # its ports are nobody else's
     first = MjpegServer(host=host)
-    with Capture(opens(first.url), clock=skipping) as capture:
+    with Capture(functools.partial(open_source, first.url), clock=skipping) as capture:
         until(lambda: capture.frames.count > 5)
         red, _, blue = np.moveaxis(capture.frames.newest().value.astype(int), -1, 0)
         assert (red - blue > 150).sum() > 4000, "the disc of the server is red"

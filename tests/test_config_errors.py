@@ -10,8 +10,8 @@ from click.shell_completion import get_completion_class
 
 from realtime_lrp import config
 from realtime_lrp.cli import cli
-from realtime_lrp.config import legal_values, names
-from realtime_lrp.errors import ConfigError, UsageError
+from realtime_lrp.config import names
+from realtime_lrp.errors import ConfigError
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.rules.composites import COMPOSITES
@@ -113,15 +113,6 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
         assert f"Did you mean '{name}" in err
     code, _, err = run("image", "x.png", "-o", "y.png", *words)
     assert code == 78 and "16: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
-
-
-def test_problems_of_one_file_stand_together():
-    """In the order of its lines; what has no line comes last."""
-    places = ["b.yaml:9", "--set", "a.yaml:10", "b.yaml:2", "a.yaml:3"]
-    told = str(config.as_error([config.Problem(place, "wrong") for place in places]))
-    assert told.replace(": wrong", "").split("\n") == [
-        "a.yaml:3", "a.yaml:10", "b.yaml:2", "b.yaml:9", "--set",
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -286,18 +277,6 @@ def test_each_rule_takes_the_listed_numbers():
         assert tuple(vars(rule)) == parameters
         for parameter, default in names._DEFAULTS.get(name, {}).items():
             assert getattr(rule, parameter) == default
-
-
-def test_rows_that_a_program_adds_are_known(monkeypatch):
-    """They may be configured and completed, and a slip is answered with them."""
-    monkeypatch.setitem(COMPOSITES, "mine", COMPOSITES["zplus"])
-    monkeypatch.setitem(RULES, "magnitude", RULES["zplus"])
-    names.COMPOSITES.check("mine")
-    names.PANELS.check("mine")
-    names.check_rule("magnitude")
-    assert "mine" in legal_values("lrp.composite")
-    with pytest.raises(UsageError, match="Did you mean 'mine'"):
-        names.COMPOSITES.check("mime")
 
 
 VARIABLE = "_REALTIME_LRP_COMPLETE"

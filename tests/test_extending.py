@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import COLORMAPS, COMPOSITES, METHODS, RULES
+from realtime_lrp.config import legal_values
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES
 from realtime_lrp.relevance.reading.layers import ACTIVATIONS, LAYERS
@@ -108,6 +109,7 @@ def test_a_configuration_may_name_its_rows(run, tmp_path):
     _, command, *words = words_of("config")
     code, out, err = run(command, *words)
     assert code == 0 and "composite: mine" in out, err
+    assert "mine" in legal_values("lrp.composite")
     code, _, err = run("config", "--set", "lrp.composite=mime")
     assert code == 78 and "Did you mean 'mine'?" in err
     code, _, err = run("config", "--set", "overlay.colormap=violett")

@@ -359,26 +359,6 @@ def test_it_runs_without_a_display_for_a_duration(run, monkeypatch, tmp_path, sa
     assert list(json.loads(re.search(r"```json\n(.*?)```", guide, re.S)[1])) == list(health)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        (["--set", "kiosk.exit_key=escape"], 78, "kiosk.exit_key.*'Escape'"),
-        (["--set", "kiosk.languages=[xx]"], 78, "xx"),
-        (["--set", "kiosk.clips=[no.mp4]"], 66, "no.mp4"),
-        (["--model", "no.keras"], 66, "no.keras"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_at_the_start(
-    run, monkeypatch, tmp_path, words, code, told
-):
-    """Before anything is loaded, with the documented exit codes."""
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    ended, _, text = run("kiosk", "--display", "none", *words)
-    assert ended == code and "Traceback" not in text
-    assert re.search(told, text), text
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_path, same_engine):
     """If the file worked before: reported on stderr and in the health file; others are refused."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))

@@ -191,5 +191,5 @@ def test_a_sidecar_has_the_channels_that_the_explainer_gives(run, words, tiny_mo
         assert [one["channel"] for one in row["concepts"]] == found.channels[number].tolist()
         written = [one["share"] for one in row["concepts"]]
         np.testing.assert_allclose(written, shares[number], atol=2e-6)
-    best = concept_records(np.float32([0.2, -0.5, 0.1]), {})[0]
-    assert best == {"channel": 1, "share": -0.625}, "the largest, also against the class"
+    best = concept_records(np.float32([0.2, -0.5, 0.1]), {1: "wheel"})[0]
+    assert best == {"channel": 1, "share": -0.625, "name": "wheel"}, "also against the class"

@@ -32,7 +32,6 @@ from realtime_lrp.realtime.viewer.maps import MapScaler, followed_caption, name_
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.results.companions import concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.window import Mouse
@@ -330,13 +329,6 @@ def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
         "for water bottle and cup (channel 5)", "for cup (channel 6)", "channel 7", "channel 8",
         "whiskers",
     ]  # fmt: skip
-
-
-def test_the_sidecar_has_the_channels_with_the_largest_magnitudes():
-    """One that speaks against the class is among them."""
-    rows = concept_records(np.array([0.1, -4, 2, -0.5, 3, 0.4], np.float32), {1: "wheel"})
-    assert [row["channel"] for row in rows] == [1, 4, 2, 3]
-    assert rows[0] == {"channel": 1, "share": -0.4, "name": "wheel"}
 
 
 def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():

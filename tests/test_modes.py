@@ -64,21 +64,6 @@ def test_red_stays_red_on_its_way_from_a_file_to_the_network(run, with_tiny, see
         assert np.abs(x - RED_IN_CAFFE).max() <= tolerance
 
 
-def test_an_overlay_changes_the_region_and_nothing_else(run, with_tiny, tmp_path, rng):
-    """PNG out: pixels outside the centred square are the input's."""
-    picture = rng.integers(0, 256, (60, 100, 3), np.uint8)
-    media.write_picture(tmp_path / "in.png", picture)
-    code, out, _ = run("image", tmp_path / "in.png", "-o", tmp_path / "out.png", *with_tiny)
-    assert code == 0
-    assert out.startswith("in.png: ")
-    import cv2
-
-    drawn = cv2.imread(str(tmp_path / "out.png"))[..., ::-1]
-    np.testing.assert_array_equal(drawn[:, :20], picture[:, :20])
-    np.testing.assert_array_equal(drawn[:, 80:], picture[:, 80:])
-    assert (drawn[:, 20:80] != picture[:, 20:80]).any(-1).mean() > 0.2
-
-
 def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path, rng):
     """The .npz holds what Explainer gives for the same picture."""
     picture = rng.integers(0, 256, (32, 48, 3), np.uint8)

@@ -232,14 +232,6 @@ TEXT = "\n".join(
 )
 
 
-def test_a_look_is_what_the_configuration_says():
-    """Every field comes from a key of its name."""
-    chosen = config.load(sets=("overlay.style=contour", "overlay.average=0.3")).config
-    look = Look.of(chosen.overlay)
-    assert (look.style, look.average, look.follow, look.colormap) == ("contour", 0.3, "flow", None)
-    assert chosen.overlay.model_copy(update=vars(look)) == chosen.overlay
-
-
 @pytest.mark.parametrize("setting", LOOK_SETTINGS, ids=lambda one: one.name)
 def test_a_setting_goes_through_values_that_the_configuration_takes(setting):
     """Forwards and back again to where it began."""

@@ -14,11 +14,8 @@ from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls
-from realtime_lrp.view.arrangement import central_square
 from realtime_lrp.view.hud import (
-    ANSWER_SCALE,
     Bar,
-    Line,
     Paragraph,
     Row,
 )
@@ -262,34 +259,6 @@ def named_values(scene):
     """Names and values of all rows of a scene."""
     entries = [entry for block in (*scene.left, *scene.right) for entry in block]
     return [(one.name, one.value) for one in entries if isinstance(one, Row)]
-
-
-# The presenter view
-
-
-def presented(size, picture_size=(480, 640), scores=(0.7, 0.2, 0.06, 0.03, 0.01), **options):
-    """A viewer that has shown a frame with five answers."""
-    viewer = Viewer(size=size, figures=True, **options)
-    picture = np.full((*picture_size, 3), 90, np.uint8)
-    frame = viewer.frame(picture)
-    box = central_square(picture_size)
-    labels = ("water bottle", "African chameleon", "cup", "star", "fish")
-    drawn = np.zeros((9, 9), np.float32)
-    viewer.maps.put(explained_frame(frame, drawn, box, scores, labels), frame.time)
-    viewer.view.step()
-    return viewer
-
-
-@pytest.mark.parametrize("size", [(480, 640), (1920, 1080)])
-def test_the_presenter_view_is_what_one_sees_first(size):
-    """The answer in letters of 6 to 8 % of the height, what is explained, and two further bars."""
-    scene = presented(size).view.first.scene
-    (headline,), (why, _, *others, method) = scene.right
-    assert (headline.name, headline.longest) == ("water bottle", "African chameleon")
-    assert why == Line("why: “water bottle”", "why: “African chameleon”")
-    assert [one.name for one in others] == ["African chameleon", "cup"]
-    assert method.value == "epsilon_plus_flat"
-    assert scene.left == () and 0.06 <= ANSWER_SCALE * scene.letters / min(size) <= 0.08
 
 
 # The figures

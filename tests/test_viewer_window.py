@@ -16,7 +16,6 @@ from program import opened_window, screenshot, start, xdotool
 
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
-from realtime_lrp.realtime.viewer.lecture import INCLUDED
 from realtime_lrp.results.provenance import find_provenance
 from realtime_lrp.view.hud import WARNING
 
@@ -81,19 +80,6 @@ def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, ti
         (tmp_path / "again.yaml").write_text(str(data["config"]))
         settings = config.load(tmp_path / "again.yaml").config
         assert settings.model.name == str(tiny_model) and settings.overlay.colormap == "bwr"
-
-
-@pytest.mark.gui
-def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
-    """The included one in a real window, with a step after the last that takes a snapshot."""
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"{INCLUDED['en'].read_text()}- say: The end.\n  do: [snapshot]\n")
-    words = "--lecture", file, "--set", f"live.folder={tmp_path}", "-v"
-    with viewer(display, tiny_model, *words) as process:
-        while "first map" not in process.stderr.readline():
-            assert process.poll() is None, process.communicate()
-        Screen(display, process, tmp_path).press(*["Next"] * 6)
-        until(lambda: any(tmp_path.glob("realtime*.png")))
 
 
 def stands_on(screen, picture):

@@ -355,7 +355,6 @@ BAD = {
     "photos without boxes": ("--images photos", OK, 2, "--boxes"),
     "boxes without photos": ("--boxes boxes.json", OK, 2, "--images"),
     "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),
-    "no such folder": ("--images none --boxes boxes.json", OK, 66, "no folder 'none'"),
     "no JSON": ("BOTH", "{", 65, "boxes.json"),
     "a label of truth": ("BOTH", '{"a.png": {"box": [1, 2, 3, 4], "label": true}}', 65, "a.png: "),
     "not a number": ("BOTH", '{"a.png": {"box": [NaN, 2, 3, 4]}}', 65, "boxes.json"),

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from realtime_lrp.errors import DamagedInputError, OutputError, TransferError
+from realtime_lrp.errors import DamagedInputError, OutputError
 from realtime_lrp.system.child import MOST_BYTES, Channel, Failed
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.system.shared import SharedPicture
@@ -70,14 +70,6 @@ def test_an_error_leaves_nothing_new(tmp_path, error):
         part.write_text("half")
         raise error
     assert os.listdir(tmp_path) == ["a.txt"] and target.read_text() == "old"
-
-
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path):
-    """As a failed transfer, with the name of the file."""
-    with pytest.raises(TransferError, match=r"a\.txt"), atomic_file(tmp_path / "a.txt") as part:
-        part.write_text("half")
-        raise OSError(28, "No space left on device")
-    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_appears_meanwhile_stays(tmp_path, monkeypatch):

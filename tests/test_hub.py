@@ -7,13 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from model_files import archived, members
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UnavailableError, UsageError
 from realtime_lrp.models import hub
 from realtime_lrp.models.names import model_files
-from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.models.untrusted.presets import BACKBONE_WEIGHTS, HEAD_WEIGHTS, TASK
 from realtime_lrp.relevance.maps.detections import best_boxes
 
@@ -250,17 +248,6 @@ def test_damaged_files_of_a_preset_are_refused(changed):
     (folder / TASK).write_bytes(b"{")
     with pytest.raises(DamagedInputError, match="cannot be read"):
         load_network(address)
-
-
-def test_a_model_file_cannot_name_what_reads_files(tmp_path):
-    """Importing KerasHub registers its tokenizers with Keras."""
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-    described = keras.saving.serialize_keras_object(model)
-    described["config"]["layers"].append(TOKENIZER)
-    model.save(tmp_path / "a.keras")
-    parts = members(tmp_path / "a.keras") | {"config.json": json.dumps(described)}
-    with pytest.raises(DamagedInputError, match="needs code that is not in Keras"):
-        load_model(archived(tmp_path / "b.keras", parts))
 
 
 def retina_net(keras_hub):

@@ -146,7 +146,6 @@ def test_an_unknown_key_is_answered_with_the_nearest(tmp_path, key, advice):
         ("kiosk.hours={mon: '9:00-10:00', MON: '11:00-12:00'}", "mon is there twice"),
         ("lrp.layers={Dense: 3}", "put it in quotes"),
         ("lrp.layers={'a_*': [b]}", "received a list"),
-        ("lrp.keep=0", "greater than 0"),
         ("live.also_models=[{name: vgg16, lables: x}]", "did you mean 'live.also_models.labels'"),
         ("live.also_models=[a, b, c, d]", "at most 3"),
         ("live.also_models=[3]", "expected a section"),

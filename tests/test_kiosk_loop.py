@@ -407,4 +407,3 @@ def test_a_unit_is_printed(run, tmp_path):
     assert run("kiosk", "--print-unit", "--config", file, "--model", "vgg16")[0] == 2
     file.write_text("kiosk: {languages: [xx]}\n")
     assert run("kiosk", "--print-unit", "--config", file)[0] == 78
-    assert run("config", "--config", file)[0] == 78

@@ -145,7 +145,6 @@ VERSUS = {"target": "0 - 1", "before_versus": 0, "contrast": True}
 KEYS = [
     # What is computed
     ("", "composite:zplus", {"composite": "zplus"}),
-    ("next_method", "composite:epsilon", {"method": "lrp", "composite": "epsilon"}),
     ("", "next_method", {"method": "guided_backprop"}),
     ("next_method", "previous_method", {"method": "lrp"}),
     ("", "method:grad_cam", {"method": "grad_cam"}),
@@ -165,7 +164,6 @@ KEYS = [
     ("", "a", {"probe": True}),
     # What is explained
     ("", "target:all", {"target": "all"}),
-    ("target:all", "target:top1", {"target": "top1"}),
     ("", "lock", {"target": 0}),
     ("", "v", {"target": "0 - 1", "contrast": True, "following": True}),
     ("v", "v", {"target": "top1", "contrast": False, "following": False}),
@@ -226,7 +224,6 @@ KEYS = [
     ("", "q", {"end_until": 5.0 + END_S}),
     ("q", "q", {"ended": True}),
     ("", "Escape", {"end_until": 5.0 + END_S}),
-    ("Escape", "q", {"ended": True}),
     ("Escape", "next_opacity", {"opacity": 0.9, "end_until": 0.0}),
     ("Escape f", "Escape", {"full_screen": False, "orders": [FULL_SCREEN, FULL_SCREEN]}),
     ("", "F7", {}),

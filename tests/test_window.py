@@ -246,13 +246,11 @@ def pressed(key, text="", mod=0, scancode=pygame.KSCAN_A):
 @pytest.mark.parametrize(
     ("press", "names"),
     [
-        ((pygame.K_q, "q"), ["q"]),
         ((pygame.K_q, "Q", pygame.KMOD_LSHIFT), ["q"]),
         ((pygame.K_8, "[", pygame.KMOD_RALT), ["["]),
         ((pygame.K_SPACE, " "), ["space"]),
         ((pygame.K_c, "", pygame.KMOD_LCTRL), []),
         ((pygame.K_x, "x", pygame.KMOD_LALT), []),
-        ((pygame.K_F11,), ["F11"]),
         ((pygame.K_PAGEDOWN,), ["Page_Down"]),
         ((pygame.K_F4, "", pygame.KMOD_LALT), []),
         ((pygame.K_KP7, "7", pygame.KMOD_NUM), ["7"]),

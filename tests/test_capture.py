@@ -44,13 +44,6 @@ def skipping(monkeypatch):
     return SkippingClock()
 
 
-def skip_until(clock, condition):
-    """Lets hours pass until a condition is true."""
-    while not condition():
-        clock.skip(1.5 * HOUR_S)
-        time.sleep(0.1)
-
-
 def recorded(capture):
     """A list that gets the darkest value of each frame that is put."""
     levels, put = [], capture.frames.put
@@ -388,7 +381,9 @@ def test_a_hanging_driver_is_killed_and_its_device_opened_again(tmp_path, monkey
             gate.clear(), gate.awaited.clear()
             (tmp_path / "hang").touch()
             until(lambda: not (tmp_path / "hang").exists())
-            skip_until(skipping, gate.awaited.is_set)
+            while not gate.awaited.is_set():
+                skipping.skip(1.5 * HOUR_S)
+                time.sleep(0.1)
             assert capture.trouble == LOST
             gate.set()
             until(lambda: not capture.trouble)

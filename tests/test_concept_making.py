@@ -60,12 +60,6 @@ def engine(settings):
     return Engine(settings)
 
 
-def naive_order(values) -> list[int]:
-    """The numbers of the pictures with the largest values above 0, largest first."""
-    order = np.argsort(-values, kind="stable")
-    return [int(number) for number in order if values[number] > 0]
-
-
 def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path):
     """Of every channel, by shares of relevance and by activation, whatever the batches are."""
     layer = engine.concept_layer
@@ -82,7 +76,8 @@ def test_the_best_pictures_are_those_of_a_naive_ranking(engine, photos, tmp_path
     ranking = making.rankings[layer]
     for values, best in ((shares, ranking.relevant), (active, ranking.activating)):
         for channel in range(values.shape[1]):
-            expected = naive_order(values[:, channel])
+            order = np.argsort(-values[:, channel], kind="stable").tolist()
+            expected = [number for number in order if values[number, channel] > 0]
             kept = best.found["value"][channel]
             assert best.found["picture"][channel, : len(expected)].tolist() == expected
             np.testing.assert_allclose(kept[: len(expected)], values[expected, channel], rtol=1e-4)

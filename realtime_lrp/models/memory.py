@@ -136,11 +136,12 @@ def assigned_without_copies(
     large = [w for w in weights if w.dtype == "float32" and np.prod(w.shape) >= LARGE]
     for weight in large:
         weight.assign = partial(_assign, weight)
-    left = most
+    left, thread = most, threading.get_ident()
 
     def read(dataset: h5py.Dataset, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         nonlocal left
-        left -= dataset.size or 0
+        if threading.get_ident() == thread:  # others read files of their own meanwhile
+            left -= dataset.size or 0
         if left < 0:
             raise ValueError("it holds far more values than the network has")
         if (dtype or dataset.dtype) != np.float32 or not dataset.size:

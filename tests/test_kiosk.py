@@ -85,6 +85,7 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
     environment = {
         "HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "DISPLAY": display,
         "XDG_STATE_HOME": str(tmp_path / "home"), "KERAS_HOME": str(Path.home() / ".keras"),
+        "XDG_CACHE_HOME": str(tmp_path / "home" / ".cache"),
     }  # fmt: skip
     sets = [f"kiosk.pin={hash_pin('4711')}", "kiosk.language_seconds=0", "live.folder=."]
     words = [word for one in sets for word in ("--set", one)]

@@ -142,8 +142,8 @@ def assigned_without_copies(
         nonlocal left
         if threading.get_ident() == thread:  # others read files of their own meanwhile
             left -= dataset.size or 0
-        if left < 0:
-            raise ValueError("it holds far more values than the network has")
+            if left < 0:
+                raise ValueError("it holds far more values than the network has")
         if (dtype or dataset.dtype) != np.float32 or not dataset.size:
             return np.asarray(dataset[()], dtype)  # a single number is no array
         values = aligned_empty(dataset.shape)

@@ -62,7 +62,7 @@ LONGEST = (
     "precision", "security", "layers", "evaluate", "video_faults", "sources", "resume", "capture",
     "export", "attention", "hub", "doctor", "modes", "relevance", "speed",
     "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
-    "kiosk_concepts", "shapes", "traced", "token_concepts", "concept_panel",
+    "shapes", "traced", "token_concepts", "concept_panel",
     "recordings", "floods", "many_pictures", "live", "provenance", "applications",
     "object_store",
 )  # fmt: skip

@@ -21,7 +21,6 @@ from realtime_lrp.view.exhibit import (
     Buttons,
     Gap,
     Page,
-    Pictures,
     TextBlock,
     draw_card,
     draw_pad,
@@ -138,14 +137,12 @@ def notices():
 def exhibit(size):
     """The exhibit's page beside or below the picture."""
     canvas = np.zeros((*size, 3), np.uint8)
-    pictures = Pictures(tuple(np.full((32, 32, 3), 40 * n, np.uint8) for n in range(1, 6)))
     top = (
         TextBlock("I see", 0.9), TextBlock("African chameleon", 1.5), Bar("", 0.62), Gap(0.5),
         TextBlock("The colours show what spoke for it. " * 2), Legend("icefire", "against", "for"),
-        Gap(0.5), pictures,
     )  # fmt: skip
     buttons = Buttons(("a", "b", "c"), ("English", "Deutsch", "Privacy"), "b")
-    draw_page(canvas, layout_of(size, False, 8), Page(top, (buttons,)))
+    draw_page(canvas, layout_of(size, 8), Page(top, (buttons,)))
     return canvas
 
 

@@ -1,11 +1,10 @@
 """Captions: every language complete and drawable, every mistake reported with its line."""
 
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from realtime_lrp.commands.kiosk.settings import load_captions, opening_text, wrong_captions
+from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
 from realtime_lrp.config import Config
 from realtime_lrp.config.problems import problems_of
 from realtime_lrp.models.drawings import CLASSES
@@ -69,23 +68,6 @@ def test_a_folder_overrides_only_its_languages(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("language", "today", "later"),
-    [
-        ("en", "Open again at 10:00.", "Open again on Tuesday at 09:30."),
-        ("de", "Wieder geöffnet um 10:00 Uhr.", "Wieder geöffnet am Dienstag um 09:30 Uhr."),
-        ("zh", "10:00 重新开放。", "星期二 09:30 重新开放。"),
-    ],
-)
-def test_the_closed_card_says_when_it_opens(language, today, later):
-    """At a time today, or on another day."""
-    (words,) = load_captions([language], None)
-    monday = datetime(2026, 11, 23, 3, 15)
-    assert opening_text(words, datetime(2026, 11, 23, 10), monday) == today
-    assert opening_text(words, datetime(2026, 11, 24, 9, 30), monday) == later
-    assert opening_text(words, None, monday) == ""
-
-
-@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("nothing: Nothing", "nothing: # Nothing", "nothing: expected a text, in quotes where"),
@@ -94,7 +76,6 @@ def test_the_closed_card_says_when_it_opens(language, today, later):
         ("button: Privacy", "button: \u4f60\u597d \u0e01 and \U0001f600\U0001f600",
          "privacy.button: the font cannot draw \u0e01 (U+0E01), \U0001f600 (U+1F600); expected"),
         ("heart: heart", "heart: \u05dc\u05d1", "labels.heart: text is drawn left to right"),
-        ("Saturday, Sunday]", "Sunday]", "closed.days: expected 7 days, from Monday to Sunday"),
         ("star: star", "heart: sun", "labels.heart: is set twice; keep one of them"),
     ],
 )  # fmt: skip

@@ -18,7 +18,6 @@ from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.rules.rules import RULES
 from realtime_lrp.video.sources import SOURCES
 from realtime_lrp.view.look import COLORMAPS
-from realtime_lrp.view.window import NAMED
 
 BAD = """\
 lrp:
@@ -96,7 +95,7 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     file.write_text(
         "lrp:\n  method: gradcam\n  layers:\n    Conv2D: flt\n    Dense: zplus(1)\n  keep: 2\n"
         "overlay: {colormap: grey}\nlive:\n  panels:\n  - grad_cam\n  - zpluss\n"
-        "kiosk:\n  exit_key: esc\n  languages:\n  - en\n  - xx\n  clips: [none.mp4]\n"
+        "kiosk:\n  languages:\n  - en\n  - xx\n  clips: [none.mp4]\n"
     )
     words = ("--config", file, "--set", "model.name=vgg17", "--composite", "z_plus")
     code, _, err = run("config", *words, "--opacity", 2)
@@ -104,15 +103,15 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     assert code == 78
     assert [re.split(" There| [Ee]xpected", line)[0] for line in lines] == [
         "realtime-lrp: 2: lrp.method:", "4: lrp.layers.Conv2D:", "5: lrp.layers.Dense:",
-        "6: lrp.keep:", "7: overlay.colormap:", "11: live.panels:", "13: kiosk.exit_key:",
-        "16: kiosk.languages: there is no xx.yaml in "
+        "6: lrp.keep:", "7: overlay.colormap:", "11: live.panels:",
+        "15: kiosk.languages: there is no xx.yaml in "
         f"{config.ASSETS / 'captions'}; there are de, en, es, fr, zh",
-        "17: kiosk.clips:", "--opacity:", "--set: model.name:", "--composite:",
+        "16: kiosk.clips:", "--opacity:", "--set: model.name:", "--composite:",
     ]  # fmt: skip
-    for name in ("grad_cam", "flat", "gray", "zplus", "Escape", "vgg1"):
+    for name in ("grad_cam", "flat", "gray", "zplus", "vgg1"):
         assert f"Did you mean '{name}" in err
     code, _, err = run("image", "x.png", "-o", "y.png", *words)
-    assert code == 78 and "16: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
+    assert code == 78 and "15: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
 
 
 @pytest.mark.parametrize(
@@ -259,14 +258,6 @@ def test_each_list_agrees_with_its_table(listed, table):
     module, attribute = listed.table
     assert getattr(sys.modules[module], attribute) is table
     assert set(listed.aliases.values()) <= {*table, "alpha_beta(1, 0)"}
-
-
-def test_the_listed_keys_are_those_that_the_window_reports():
-    """Those that write a character of Latin-1, and those with a name."""
-    letters = {chr(code).lower() for code in (*range(0x21, 0x7F), *range(0xA0, 0x100))}
-    reported = {*NAMED.values(), "space", *letters}
-    assert set(names.KEYS.known()) == reported
-    assert len(names.KEYS.known()) == len(reported)
 
 
 def test_each_rule_takes_the_listed_numbers():

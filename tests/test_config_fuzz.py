@@ -16,7 +16,6 @@ import pytest
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.settings import wrong_settings
-from realtime_lrp.config.names import KEYS as KEYS_OF_WINDOW
 from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError, UsageError
 
 ROOT = Path(__file__).parents[1]
@@ -108,12 +107,6 @@ def tried(examples, make, holds):
             raise
 
 
-def wrong_names_and_key(chosen):
-    """All names that the schema for editors knows."""
-    yield from config.wrong_names(chosen)
-    yield from config.errors_of(("kiosk", "exit_key"), KEYS_OF_WINDOW.check, chosen.kiosk.exit_key)
-
-
 @pytest.mark.parametrize("examples", [60, pytest.param(5000, marks=pytest.mark.release)])
 @pytest.mark.parametrize("kind", INPUTS)
 def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_path):
@@ -125,7 +118,7 @@ def test_any_input_is_a_configuration_or_a_clear_refusal(kind, examples, tmp_pat
         file.write_bytes(data)
         begun = time.process_time()
         try:
-            found = config.load(file, *words, check=wrong_names_and_key)
+            found = config.load(file, *words, check=config.wrong_names)
         except (ConfigError, UsageError, MissingInputError, UnavailableError) as error:
             assert type(error) is not UsageError or words[1]
             refused_clearly(file, str(error).splitlines())

@@ -61,7 +61,7 @@ class OpenFiles:
 def test_the_first_card_is_shown_while_tensorflow_is_imported(display, tmp_path, new_processes):
     """And the window answers: `p` shows the privacy card before there is an engine."""
     shot = tmp_path / "shot.png"
-    words = ("kiosk", "--source", "synthetic", "--set", "kiosk.language_seconds=0")
+    words = ("kiosk", "--source", "synthetic", "--set", "kiosk.languages=[en]")
     with start(*words, DISPLAY=display, STATE_DIRECTORY=str(tmp_path)) as process:
         until(lambda: (screenshot(display, shot) == ACCENT).all(-1).sum() > 500)
         card = screenshot(display, shot)
@@ -87,7 +87,7 @@ def test_visitors_cannot_leave_and_no_picture_is_written(display, tmp_path):
         "XDG_STATE_HOME": str(tmp_path / "home"), "KERAS_HOME": str(Path.home() / ".keras"),
         "XDG_CACHE_HOME": str(tmp_path / "home" / ".cache"),
     }  # fmt: skip
-    sets = [f"kiosk.pin={hash_pin('4711')}", "kiosk.language_seconds=0", "live.folder=."]
+    sets = [f"kiosk.pin={hash_pin('4711')}", "live.folder=."]
     words = [word for one in sets for word in ("--set", one)]
     with (
         MjpegServer() as server,

@@ -156,7 +156,7 @@ class Chaos:
 def exhibit(display, tmp_path):
     """A running exhibit, full screen, open from 8 to 20, at noon and without visitors."""
     hours = 'kiosk.hours={daily: "08:00-20:00"}'
-    words = ("kiosk.idle_seconds=3", "kiosk.countdown_seconds=1", "kiosk.concepts=true", hours)
+    words = ("kiosk.idle_seconds=3", "kiosk.countdown_seconds=1", hours)
     with Exhibit(tmp_path, *words, display=display) as started:
         started.until_state("attract")
         yield started

@@ -28,10 +28,8 @@ from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.full_screen import NullWindow
-from realtime_lrp.view.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
-WORKDAY = datetime(2026, 11, 23, 12)
 
 
 class Turns:
@@ -41,7 +39,6 @@ class Turns:
       now: the time.
       kiosk: the exhibit.
       canvas: what is on the screen.
-      concepts: the channels of the next maps, or None.
       events: keys and mouse events of the next turn.
     """
 
@@ -49,7 +46,7 @@ class Turns:
         Thread.made = []
         monkeypatch.setattr(network, "RelevanceThread", Thread)
         monkeypatch.setattr(loop, "POLL_S", 0.001)
-        self.now, self.canvas, self.events, self.concepts = 100.0, None, [], None
+        self.now, self.canvas, self.events = 100.0, None, []
         outer = self
 
         class Screen(NullWindow):
@@ -62,7 +59,7 @@ class Turns:
                 happened, outer.events = outer.events, []
                 return happened
 
-        chosen = config.load(sets=("kiosk.language_seconds=0", *sets), command="kiosk").config
+        chosen = config.load(sets=sets, command="kiosk").config
         self.kiosk = Kiosk(
             chosen, Screen(), Stats("", ""), Flag, clock=lambda: self.now,
             wall_clock=wall or datetime.now,
@@ -81,7 +78,7 @@ class Turns:
         frame = thread.frames.newest()
         explained = explained_frame(
             frame, np.zeros((8, 8)), (8, 0, 56, 48), [scores.get(name, 0.0) for name in LABELS],
-            request=thread.request, engine=thread.engine, concepts=self.concepts,
+            request=thread.request, engine=thread.engine,
         )  # fmt: skip
         thread.maps.put(explained, frame.time)
 
@@ -178,20 +175,6 @@ def test_maps_explain_the_answer_that_is_shown(monkeypatch):
     turns.kiosk.end()
 
 
-def test_a_hot_network_gets_no_pictures(turns):
-    """The card is over the camera's picture, which goes on; afterwards the visit continues."""
-    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
-    turns.kiosk._heat.fault = lambda now: Fault("hot", 60.0)
-    assert turns.turn() == "card (hot)"
-    given = turns.kiosk.network.submitted
-    for _ in range(10):
-        turns.turn(3.0)
-    assert turns.kiosk.network.submitted - given <= 1 and turns.kiosk._shown_source == "camera"
-    assert turns.kiosk.described == "card (hot)", "it is not blamed for being slow"
-    turns.kiosk._heat.fault = lambda now: None
-    assert turns.turn(present=True) == "active"
-
-
 def test_a_visit_goes_on_after_a_short_fault(turns):
     """The language that was chosen stays, until the visitor leaves."""
     turns.events = ["3"]
@@ -224,31 +207,6 @@ def test_outside_the_hours_the_screen_is_black_and_the_camera_off(monkeypatch):
     assert turns.kiosk.camera.captured - captured <= 1 and turns.kiosk.camera.newest(0.1) is None
     moment = datetime(2026, 11, 24, 10, 0)
     until(lambda: turns.turn(0.2, heart=1.0) == "attract")
-    turns.kiosk.end()
-
-
-def test_a_closed_exhibit_can_switch_the_screen_off(monkeypatch):
-    """Keys and touches wake it for 30 s."""
-    hours = 'kiosk.hours={daily: "10:00-18:00"}'
-    turns = Turns(monkeypatch, hours, "kiosk.closed=off", wall=lambda: WORKDAY)
-    window, off = turns.kiosk._window, []
-    window.switch_screen = off.append
-    turns.turn(heart=1.0)
-    until(lambda: turns.turn(0.2, present=False) == "attract")
-    assert off and not any(off)
-    turns.kiosk._wall_clock = lambda: datetime(2026, 11, 23, 20)
-    turns.turn()
-    assert turns.turn(1.0) == "closed" and off[-1] and turns.canvas.max() == 0
-    turns.events = [Mouse(5, 5, "left"), Mouse(5, 5, "")]
-    turns.turn(1.0)
-    assert not off[-1]
-    turns.turn(29.0)
-    assert not off[-1]
-    turns.turn(2.0)
-    assert off[-1]
-    turns.kiosk._wall_clock = lambda: WORKDAY
-    until(lambda: turns.turn(0.2, heart=1.0) == "attract")
-    assert not off[-1]
     turns.kiosk.end()
 
 

@@ -13,7 +13,7 @@ from realtime_lrp import config
 from realtime_lrp.commands.kiosk import camera as camera_part
 from realtime_lrp.commands.kiosk import network as network_part
 from realtime_lrp.commands.kiosk.camera import SourcePart
-from realtime_lrp.commands.kiosk.network import Heat, RelevancePart
+from realtime_lrp.commands.kiosk.network import RelevancePart
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
@@ -213,13 +213,3 @@ def test_a_camera_whose_supervisor_died_ends_the_process():
     with pytest.raises(TemporaryError, match="camera"):
         camera.update(True, 1.0)
     camera.release()
-
-
-def test_the_network_rests_while_the_processor_is_hot():
-    """From 95 degrees on, until 85; measured every 5 s; the card counts down."""
-    measured = iter([80.0, 95.0, 94.0, 86.0, 84.9, 94.0])
-    heat = Heat(95.0, lambda: next(measured))
-    told = [heat.fault(float(now)) for now in range(0, 30, 5)]
-    assert [one and one.card for one in told] == [None, "hot", "hot", "hot", None, None]
-    assert told[2] == Fault("hot", 115.0)
-    assert Heat(95.0, lambda: None).fault(0.0) is None

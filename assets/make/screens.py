@@ -75,9 +75,6 @@ FILM_ENDS = 17.6
 PATCHES = ((0.54, 0.56), (0.66, 0.66), (0.42, 0.67), (0.46, 0.83), (0.61, 0.83))
 """Where its second step covers the star: shares of the picture's width and height."""
 
-CONCEPT_FRAME = 200
-"""The picture of the clip that the exhibit's page of a channel is photographed with: a house."""
-
 EXHIBIT_SIZE = (720, 1280)
 """Rows and columns of the pictures of the exhibit."""
 
@@ -243,12 +240,6 @@ def _photographs(
 
 
 def photograph_exhibit(folder: Path) -> None:
-    """Photographs the exhibit: its states, and its page of a channel; needs `demo.mp4`."""
-    _photograph_states(folder)
-    _photograph_concepts(folder)
-
-
-def _photograph_states(folder: Path) -> None:
     """Photographs the states of the exhibit into `kiosk.jpg` and `kiosk_states.jpg`.
 
     The camera shows the clip's first picture, then the clip, then nothing.
@@ -294,8 +285,7 @@ def _photograph_states(folder: Path) -> None:
             return np.clip(clip[self.number] + noise, 0, 255).astype(np.uint8)
 
     screen = Screen()
-    sets = ("kiosk.idle_seconds=3", "kiosk.language_seconds=0")
-    settings = config.load(sets=sets, command="kiosk").config
+    settings = config.load(sets=("kiosk.idle_seconds=3",), command="kiosk").config
     kiosk = Kiosk(settings, screen, Stats("", ""), open_camera=ClipCamera)
     other_answer_at = time.monotonic()
     while len(photos) < len(LANGUAGE_KEYS):
@@ -312,47 +302,6 @@ def _photograph_states(folder: Path) -> None:
     half = (EXHIBIT_SIZE[1] // 2, EXHIBIT_SIZE[0] // 2)
     others = [cv2.resize(photo, half, interpolation=cv2.INTER_AREA) for photo in photos.values()]
     _write_jpeg(folder / "kiosk_states.jpg", contact_sheet(others, columns=3))
-
-
-def _photograph_concepts(folder: Path) -> None:
-    """Photographs the exhibit's page of a channel into `kiosk_concepts.jpg`."""
-    with VideoReader(folder / "demo.mp4") as reader:
-        clip = [frame.picture for _, frame in zip(range(CONCEPT_FRAME + 1), reader, strict=False)]
-
-    class Screen(NullWindow):
-        """Keeps the canvas."""
-
-        size = EXHIBIT_SIZE
-        canvas = np.zeros((*EXHIBIT_SIZE, 3), np.uint8)
-
-        def show(self, picture: np.ndarray) -> None:
-            self.canvas = picture
-
-    class StillCamera(Source):
-        """A camera before which somebody comes and then holds a drawing still."""
-
-        alive = steady = True
-
-        def __init__(self, stop: threading.Event):
-            super().__init__(stop)
-            self.number, self.rng = 0, np.random.default_rng(1)
-
-        def read(self) -> np.ndarray | None:
-            time.sleep(1 / CLIP_FPS)
-            self.number = min(self.number + 1, CONCEPT_FRAME)
-            noise = self.rng.integers(-3, 4, clip[0].shape)
-            return np.clip(clip[self.number] + noise, 0, 255).astype(np.uint8)
-
-    screen = Screen()
-    sets = ("kiosk.concepts=true", "kiosk.language_seconds=0", "kiosk.languages=[en, de, fr]")
-    settings = config.load(sets=sets, command="kiosk").config
-    kiosk = Kiosk(settings, screen, Stats("", ""), open_camera=StillCamera)
-    shown_at: float | None = None
-    while shown_at is None or time.monotonic() - shown_at < SETTLED_S:
-        kiosk.step()
-        shown_at = shown_at or (time.monotonic() if kiosk.page.request else None)
-    kiosk.end()
-    _write_jpeg(folder / "kiosk_concepts.jpg", screen.canvas)
 
 
 def _write_webp(path: Path, canvases: list[np.ndarray]) -> None:

@@ -252,13 +252,13 @@ def _print_unit(settings: config.Settings) -> None:
     "--hash-pin", "ask for a PIN and print the value for kiosk.pin",
     expose_value=False, is_eager=True, callback=_hash_pin,
 )  # fmt: skip
-@configured("--source", *EXPLAIN, "--follow", "--display", *CONCEPTS, load=_load_for_kiosk)
+@configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
 def kiosk(
     settings: config.Settings, duration: float | None, stats: Path | None, print_unit: bool
 ) -> None:
     """Run the exhibit: full screen, without supervision.
 
-    To end it, hold its key (kiosk.exit_key, q) or a corner of the screen for 5 seconds.
+    To end it, hold q or the upper left corner of the screen for 5 seconds.
     """
     if print_unit:
         _print_unit(settings)

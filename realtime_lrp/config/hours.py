@@ -6,7 +6,7 @@ No state is kept, so a clock that is set forward or back does no harm.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 DAY = 24 * 60
@@ -21,18 +21,7 @@ class OpeningHours:
 
     def is_open(self, now: datetime) -> bool:
         """Whether it is open at a local time (without time zone)."""
-        return bool(self._week_from(now)[0])
-
-    def next_change(self, now: datetime) -> datetime | None:
-        """The next time after `now` at which `is_open` changes, or None if it never does."""
-        week = self._week_from(now)
-        wait = week.find(1 - week[0])
-        this_minute = now.replace(second=0, microsecond=0)
-        return this_minute + timedelta(minutes=wait) if wait >= 0 else None
-
-    def _week_from(self, now: datetime) -> bytes:
-        minute = now.weekday() * DAY + now.hour * 60 + now.minute
-        return self.minutes[minute:] + self.minutes[:minute]
+        return bool(self.minutes[now.weekday() * DAY + now.hour * 60 + now.minute])
 
 
 def parse_hours(written: Mapping[str, str]) -> OpeningHours:

@@ -45,7 +45,7 @@ _KEY_OF_SUBJECT = {
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "output activation": "model.output_activation",
     "layers": "lrp.layers", "rule": "lrp.layers", "guided": "lrp.guided",
-    "codec": "video.codec", "panel": "live.panels", "exit key": "kiosk.exit_key",
+    "codec": "video.codec", "panel": "live.panels",
     "gallery": "concepts.gallery", "concept layer": "concepts.layer",
 }  # fmt: skip
 """`UsageError.about` -> the key that is wrong."""

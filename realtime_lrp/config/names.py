@@ -224,15 +224,6 @@ SOURCES = Names(
     "source", tuple(ABOUT_SOURCES), ("realtime_lrp.video.sources", "SOURCES"), open=True
 )
 
-_NAMED_KEYS = (
-    "BackSpace", "Page_Down", "Page_Up", "Delete", "Escape", "Insert", "Return", "Right", "space",
-    "Down", "Home", "Left", "End", "Tab", "Up", *(f"F{number}" for number in range(1, 13)),
-)  # fmt: skip
-_LETTER_CODES = (*range(ord("!"), 127), *range(0xA0, 0x100))
-
-KEYS = Names("exit key", (*_NAMED_KEYS, *sorted({chr(code).lower() for code in _LETTER_CODES})))
-"""The keys that the window can report; letters are small."""
-
 
 def parse_rule(
     text: str, parameters: Mapping[str, Sequence[str]] = RULE_PARAMETERS

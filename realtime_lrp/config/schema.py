@@ -25,7 +25,6 @@ from realtime_lrp.config.names import (
     COMPOSITE,
     COMPOSITE_OR_AUTO,
     COMPOSITES,
-    KEYS,
     METHODS,
     MODELS,
     PANELS,
@@ -272,9 +271,6 @@ class Kiosk(Section):
         default=["en", "de", "fr", "es", "zh"], min_length=1, max_length=20
     )
     """languages of the captions; the exhibit begins with the first one"""
-    language_seconds: float = Field(default=15.0, ge=0, le=3600)
-    """0 to 3600 seconds until the next language, unless somebody chose one; 0: only by key or
-    touch"""
     captions: Text | None = None
     """folder of captions, LANGUAGE.yaml; null: the included ones"""
     clips: list[Address] = []
@@ -299,25 +295,9 @@ class Kiosk(Section):
     hours: Hours = {}
     """opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: "10:00-01:00"}; empty:
     always open"""
-    closed: Literal["black", "card", "off"] = "black"
-    """what the screen shows outside the opening hours: black, card (when the exhibit opens again)
-    or off (black, and switched off where the X server has DPMS)"""
-    exit_key: Annotated[Text, KEYS] = "q"
-    """the key that ends the exhibit if held for 5 seconds"""
-    exit_corner: Literal["top-left", "top-right", "bottom-left", "bottom-right", "none"] = (
-        "top-left"
-    )
-    """the corner of the screen that does the same by touch or mouse: top-left, top-right,
-    bottom-left, bottom-right or none"""
     pin: Pin | None = Field(default=None, repr=False)
     """PIN that is asked for before the exhibit ends, as realtime-lrp kiosk --hash-pin prints it;
     null: no PIN"""
-    hot: float = Field(default=95.0, ge=40, le=150)
-    """40 to 150: temperature of the processor, in degrees Celsius, at which the network pauses
-    until it is 10 degrees cooler"""
-    concepts: bool = False
-    """true or false: while the network has an answer, a page shows in turn what single parts of it
-    answer to, with pictures of the gallery (concepts.gallery)"""
     teach: bool = False
     """true or false: a button opens a page on which visitors teach the network three things of
     their own, which are forgotten when they go"""

@@ -1,6 +1,6 @@
 """The exhibit's screen: a picture, a page of large type beside or below it, cards over both.
 
-A page is made of elements: texts, bars, buttons, pictures; their sizes are pixels. Positions depend
+A page is made of elements: texts, bars, buttons; their sizes are pixels. Positions depend
 on the canvas only, so that a touch finds what was drawn. All boxes are x0, y0, x1, y1 in pixels of
 the canvas, which is uint8 [H, W, 3] RGB.
 """
@@ -32,10 +32,6 @@ EDGE = (70, 78, 92)
 
 MIN_FONT = 9  # pixels of the smallest letters
 
-PICTURE_SIDE, LEAST_SIDE, PICTURE_GAP = 4.0, 3.0, 0.25
-"""Largest side of a picture, the least at which all stand in one row, and the space between two, as
-multiples of the font size."""
-
 
 @dataclass(frozen=True)
 class TextBlock:
@@ -57,13 +53,6 @@ class Buttons:
     large: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Square pictures in one row, or in two where that makes them larger."""
-
-    pictures: tuple[np.ndarray, ...]
-
-
 @dataclass(frozen=True)
 class Gap:
     """Empty space."""
@@ -71,7 +60,7 @@ class Gap:
     scale: float
 
 
-Element = TextBlock | hud.Bar | hud.Legend | Buttons | Pictures | Gap
+Element = TextBlock | hud.Bar | hud.Legend | Buttons | Gap
 
 
 def parts_of(elements: Iterable[Element], width: int, font: int) -> list[hud.Part]:
@@ -98,8 +87,6 @@ def _parts(element: Element, width: int, font: int) -> list[hud.Part]:
             return hud.legend_line(element, width, max(MIN_FONT, round(0.9 * font)))
         case Buttons():
             return _button_rows(element, width, font)
-        case Pictures():
-            return _picture_rows(element.pictures, width, font)
 
 
 def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
@@ -109,24 +96,6 @@ def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
     size = shrunk(size, MIN_FONT, lambda size: widest(block.text, size) <= width)
     lines = [block.text] if block.one_line else wrapped(block.text, width, size)
     return size, [fitted(line, width, size) for line in lines]
-
-
-def _picture_rows(pictures: tuple[np.ndarray, ...], width: int, font: int) -> list[hud.Part]:
-    count, gap = max(1, len(pictures)), round(PICTURE_GAP * font)
-    columns = count if (width + gap) // count - gap >= LEAST_SIDE * font else -(-count // 2)
-    side = max(1, min((width + gap) // columns - gap, round(PICTURE_SIDE * font)))
-
-    def row(pictures: Sequence[np.ndarray]) -> hud.Part:
-        def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
-            for left, picture in enumerate(pictures):
-                how = cv2.INTER_AREA if side < len(picture) else cv2.INTER_CUBIC
-                at = x + left * (side + gap)
-                drawn = cv2.resize(picture, (side, side), interpolation=how)
-                canvas[y : y + side, at : at + side] = drawn
-
-        return hud.Part(side + gap, draw)
-
-    return [row(pictures[start : start + columns]) for start in range(0, len(pictures), columns)]
 
 
 def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
@@ -165,9 +134,6 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
 PAGE_WIDTH, PAGE_HEIGHT = 0.36, 0.42
 """The page's share of a wide screen's width, and of a tall screen's height."""
 
-BUTTONS_HEIGHT = 0.09
-"""On a tall screen, the buttons' share of its height where the page stands above the picture."""
-
 BOTTOM_SIZE, MAX_BOTTOM = 0.7, 0.3
 """Size of the bottom elements' letters as a share of the page's, and their share of its height."""
 
@@ -188,33 +154,20 @@ class ScreenLayout:
 
     picture: Box
     text: Box  # the box of the page's elements; it drifts without changing its size
-    # of the bottom elements that stand at the lower edge of a tall screen, where all reach them
-    bottom: Box | None = None
 
 
 def layout_of(
-    size: tuple[int, int], swapped: bool, margin: int = 0, shift: tuple[int, int] = (0, 0)
+    size: tuple[int, int], margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> ScreenLayout:
-    """Where picture and page are; on a tall screen buttons are always at its foot."""
+    """Where picture and page are: side by side, on a tall screen the page below."""
     (rows, columns), (dx, dy) = size, shift
     if rows <= columns:
-        edge = round(columns * (PAGE_WIDTH if swapped else 1 - PAGE_WIDTH)) + dx
-        if swapped:
-            text = _inset((dx, dy, edge, rows + dy), margin)
-            return ScreenLayout((edge, 0, columns, rows), text)
-        text = _inset((edge, dy, columns + dx, rows + dy), margin)
-        return ScreenLayout((0, 0, edge, rows), text)
-    if not swapped:
+        edge = round(columns * (1 - PAGE_WIDTH)) + dx
+        picture, text = (0, 0, edge, rows), (edge, dy, columns + dx, rows + dy)
+    else:
         edge = round(rows * (1 - PAGE_HEIGHT)) + dy
-        text = _inset((dx, edge, columns + dx, rows + dy), margin)
-        return ScreenLayout((0, 0, columns, edge), text)
-    edge = round(rows * (PAGE_HEIGHT - BUTTONS_HEIGHT)) + dy
-    foot = round(rows * (1 - BUTTONS_HEIGHT)) + dy
-    return ScreenLayout(
-        picture=(0, edge, columns, foot),
-        text=_inset((dx, dy, columns + dx, edge), margin),
-        bottom=_inset((dx, foot, columns + dx, rows + dy), margin),
-    )
+        picture, text = (0, 0, columns, edge), (dx, edge, columns + dx, rows + dy)
+    return ScreenLayout(picture, _inset(text, margin))
 
 
 def _inset(box: Box, margin: int) -> Box:
@@ -224,18 +177,12 @@ def _inset(box: Box, margin: int) -> Box:
 
 def draw_page(canvas: np.ndarray, layout: ScreenLayout, page: Page) -> dict[str, Box]:
     """Draws a page, or copies it if it was drawn before; returns the boxes of its buttons."""
-    rows = sum(box[3] - box[1] for box in (layout.text, layout.bottom) if box)
-    columns = layout.text[2] - layout.text[0]
+    x0, y0, x1, y1 = layout.text
+    rows, columns = y1 - y0, x1 - x0
     font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
-    places = [(layout.text, page)]
-    if layout.bottom:
-        places = [(layout.text, Page(page.top)), (layout.bottom, Page((), page.bottom))]
-    buttons: dict[str, Box] = {}
-    for (x0, y0, x1, y1), part in places:
-        pixels, found = _drawn((y1 - y0, x1 - x0), part, font)
-        canvas[y0:y1, x0:x1] = pixels
-        buttons |= {name: moved(box, x0, y0) for name, box in found.items()}
-    return buttons
+    pixels, buttons = _drawn((rows, columns), page, font)
+    canvas[y0:y1, x0:x1] = pixels
+    return {name: moved(box, x0, y0) for name, box in buttons.items()}
 
 
 def fill(part: np.ndarray, colour: tuple[int, int, int]) -> None:
@@ -292,8 +239,7 @@ def _drawn(size: tuple[int, int], page: Page, font: int) -> tuple[np.ndarray, di
     """
     canvas = np.full((*size, 3), BACKGROUND, np.uint8)
     width, room = size[1] - 2 * font, size[0] - 2 * font
-    most = round(MAX_BOTTOM * room) if page.top else room
-    bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), most)
+    bottom = fitting_parts(page.bottom, width, round(BOTTOM_SIZE * font), round(MAX_BOTTOM * room))
     if bottom:
         room -= hud.height_of(bottom) + font
     top = fitting_parts(page.top, width, font, room)

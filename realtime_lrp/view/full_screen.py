@@ -1,6 +1,5 @@
 """The window of an exhibit: it fills the screen and comes back whatever is done to it."""
 
-import logging
 import os
 import shutil
 import subprocess
@@ -16,43 +15,6 @@ INHIBIT = (
 )  # fmt: skip
 """Keeps the session awake until its standard input closes, which is when this program ends."""
 
-log = logging.getLogger(__name__)
-
-CANNOT, OFF = "the screen cannot be switched off: ", "Monitor is Off"
-
-
-class ScreenPower:
-    """Power of the screen, off while an exhibit is closed: DPMS of the X server, by xset."""
-
-    def __init__(self) -> None:
-        self.off = False  # whether the screen is to be off; `apply` obeys
-        self.fault = ""  # why it could not be switched off
-        self._switched_off = False
-
-    def apply(self) -> None:
-        """Switches the screen as wanted; input that woke it has no lasting effect."""
-        if not self.off:
-            self.fault = ""
-            self.restore()
-            return
-        state, problem = _xset("q")
-        if "does not have the DPMS" in state:
-            problem = "the X server has no DPMS"
-        elif state and OFF not in state:
-            self._switched_off = True
-            _, problem = _xset("+dpms", "dpms", "force", "off")
-            if not problem and OFF not in _xset("q")[0]:
-                problem = "DPMS has no effect"
-        fault = problem and CANNOT + problem
-        if fault and fault != self.fault:
-            log.warning("%s", fault)
-        self.fault = fault
-
-    def restore(self) -> None:
-        if self._switched_off:
-            _xset("dpms", "force", "on", "-dpms")
-        self._switched_off = False
-
 
 class FullScreen(Window):
     """A window that fills the screen, shows no pointer, and cannot be closed, moved or zoomed.
@@ -63,7 +25,7 @@ class FullScreen(Window):
     def __init__(self) -> None:
         super().__init__()
         pygame.mouse.set_visible(False)
-        self._power, self._inhibitor = ScreenPower(), _inhibitor()
+        self._inhibitor = _inhibitor()
         self._due = time.monotonic() + TEND_S
 
     def _opened(self) -> pygame.Window:
@@ -78,7 +40,6 @@ class FullScreen(Window):
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + TEND_S
-        self._power.apply()
         if not (self._window.focused and self._covers_screen()):
             self._window.set_windowed()  # SDL asks for what it has already only after this
             self._window.restore()
@@ -89,12 +50,7 @@ class FullScreen(Window):
         rows, columns = screen_size()
         return self._window.size == (columns, rows) and self._window.position == (0, 0)
 
-    def switch_screen(self, off: bool) -> None:
-        """Switches the screen off, or on again, within a second if `tend` is called."""
-        self._power.off = off
-
     def close(self) -> None:
-        self._power.restore()
         super().close()
         if self._inhibitor:
             self._inhibitor.communicate()
@@ -115,7 +71,7 @@ class NullWindow:
     def show(self, *_: object) -> None:
         """Does nothing, like all of these."""
 
-    tend = switch_screen = close = show
+    tend = close = show
 
 
 def _inhibitor() -> subprocess.Popen[bytes] | None:
@@ -124,14 +80,3 @@ def _inhibitor() -> subprocess.Popen[bytes] | None:
     quiet = subprocess.DEVNULL
     own = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
     return subprocess.Popen(INHIBIT, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=own)
-
-
-def _xset(*words: str) -> tuple[str, str]:
-    """What xset prints, and why it could not be used, or ""."""
-    try:
-        done = subprocess.run(["xset", *words], capture_output=True, text=True, timeout=5)
-    except FileNotFoundError:
-        return "", "the tool xset is not installed"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "", f"xset does not work: {error}"
-    return done.stdout, done.stderr.strip().splitlines()[-1] if done.returncode else ""

@@ -14,13 +14,14 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.view.exhibit import key_boxes
 from realtime_lrp.view.window import Mouse
 
+TURN_S = 15.0  # seconds for which a language is shown while nobody is there
 PRIVACY_S = 20.0  # seconds for which the privacy card is shown
 
 CHOICE_S = 60.0
 """A language that is chosen while nobody is there is forgotten after this many seconds."""
 
-HOLD_S = 5.0  # seconds for which the key or the corner has to be held
-CORNER = 0.12  # side of the corner as a share of the canvas's shorter side
+KEY, HOLD_S = "q", 5.0  # what leaves, and seconds for which it or the corner has to be held
+CORNER = 0.12  # side of the upper left corner as a share of the canvas's shorter side
 PAD_TIMEOUT_S = 20.0  # the PIN pad disappears after this many seconds without input
 TRIES = 3  # wrong PINs before the next try has to wait
 WAIT_S, MAX_WAIT_S = 60.0, 900.0  # seconds of the first wait, doubled each time, and of the longest
@@ -34,12 +35,12 @@ class VisitorChoices:
     """Language and privacy card, chosen by key or touch.
 
     Keys: 1 to 9 choose a language, "l" the next one, "p" shows the privacy card. While nobody is
-    there the languages take turns every `rotate_s` seconds (0: not at all), beginning with the
-    first. A visitor gets the first one, unless they choose another, or somebody did just before.
+    there the languages take turns, beginning with the first. A visitor gets the first one, unless
+    they choose another, or somebody did just before.
     """
 
-    def __init__(self, languages: int, rotate_s: float, now: float):
-        self._languages, self._rotate_s = languages, rotate_s
+    def __init__(self, languages: int, now: float):
+        self._languages = languages
         self._chosen: int | None = None
         self._chosen_at = self._rotating_since = now
         self._visiting = False
@@ -58,8 +59,7 @@ class VisitorChoices:
             return self._chosen
         if self._visiting:
             return 0
-        turns = int((now - self._rotating_since) / self._rotate_s) if self._rotate_s else 0
-        return turns % self._languages
+        return int((now - self._rotating_since) / TURN_S) % self._languages
 
     def privacy(self, now: float) -> bool:
         """Whether the privacy card is shown."""
@@ -118,11 +118,11 @@ class ExitLock:
       opened: whether the exhibit may end.
     """
 
-    def __init__(self, key: str, corner: str, pin: str | None):
+    def __init__(self, pin: str | None):
         self.held = 0.0
         self.asking = self.wrong = self.opened = False
         self.wait_s = 0
-        self._key, self._corner, self._pin = key, corner, pin
+        self._pin = pin
         self._held_since: float | None = None
         self._button_down = self._in_corner = False
         self._digits = ""
@@ -153,9 +153,9 @@ class ExitLock:
                 self._handle_mouse(event, size, now)
             elif self.asking and event in _PAD_KEYS:
                 self._type(_PAD_KEYS[event], now)
-        if not (self._in_corner or self._key in down):
+        if not (self._in_corner or KEY in down):
             self._held_since = None
-        elif self._held_since is None or self._key in events:  # pressed again between two calls
+        elif self._held_since is None or KEY in events:  # pressed again between two calls
             self._held_since = now
         if not self.asking:
             self._check_hold(now)
@@ -167,15 +167,9 @@ class ExitLock:
     def _handle_mouse(self, mouse: Mouse, size: tuple[int, int], now: float) -> None:
         down = mouse.button == "left"
         began, self._button_down = down and not self._button_down, down
-        self._in_corner = down and not self.asking and self._is_corner(mouse, size)
+        self._in_corner = down and not self.asking and max(mouse.x, mouse.y) < CORNER * min(size)
         if began and self.asking and (name := mouse.over(key_boxes(size))):
             self._type(name, now)
-
-    def _is_corner(self, mouse: Mouse, size: tuple[int, int]) -> bool:
-        side = CORNER * min(size)
-        x = size[1] - 1 - mouse.x if self._corner.endswith("right") else mouse.x
-        y = size[0] - 1 - mouse.y if self._corner.startswith("bottom") else mouse.y
-        return self._corner != "none" and max(x, y) < side
 
     def _check_hold(self, now: float) -> None:
         since = now if self._held_since is None else self._held_since

@@ -12,10 +12,10 @@ import numpy as np
 from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_opener
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.moment import Moment
-from realtime_lrp.commands.kiosk.network import Heat, RelevancePart, SmoothedAnswer, knows_nothing
+from realtime_lrp.commands.kiosk.network import RelevancePart, SmoothedAnswer, knows_nothing
 from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of, with_captions
 from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
-from realtime_lrp.commands.kiosk.settings import load_captions, opening_text, with_seconds
+from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.config import Config
 from realtime_lrp.config.hours import parse_hours
@@ -39,15 +39,10 @@ MAX_CLIP_LAG_S = 2.0
 SYMBOL_S = 300.0
 """Seconds after the last motion for which a symbol counts as a visitor; it may be left behind."""
 
-AWAKE_S = 30.0
-"""Seconds after a key or touch for which a screen that is switched off while closed stays on."""
-
-SWAP_S = 600.0  # seconds after which picture and page change sides while nobody is there
-
 BLIND = ("starting", "camera", "staff", "frozen", "dark")
 """Cards during which the camera cannot see anybody."""
 
-OVER_CAMERA = ("network", "slow", "hot")
+OVER_CAMERA = ("network", "slow")
 """Cards that keep the camera's picture behind them, if it was there before."""
 
 log = logging.getLogger(__name__)
@@ -75,11 +70,10 @@ class Kiosk:
         self._stats, self._clock, self._wall_clock = stats, clock, wall_clock
         self._hours = parse_hours(kiosk.hours)
         self._machine = StateMachine(kiosk.idle_seconds, kiosk.countdown_seconds, now)
-        self._visitor = VisitorChoices(len(self.captions), kiosk.language_seconds, now)
-        self._lock = ExitLock(kiosk.exit_key, kiosk.exit_corner, kiosk.pin)
+        self._visitor = VisitorChoices(len(self.captions), now)
+        self._lock = ExitLock(kiosk.pin)
         self._presence = Presence()
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
-        self._heat = Heat(kiosk.hot)
         self.camera = SourcePart(
             "camera",
             open_camera or camera_opener(config),
@@ -97,8 +91,7 @@ class Kiosk:
         self._shown_source = "clip"  # or "camera", or "" while closed
         self._shown: Item[np.ndarray] | None = None
         self._maps_after = 0  # maps of earlier pictures belong to another source
-        self._moved_at = self._touched_at = -SYMBOL_S
-        self._swapped = False
+        self._moved_at = -SYMBOL_S
         self._drawn_at = -1.0
         self._show_first_card(now)
         self.network = RelevancePart(config, stats, now)
@@ -151,10 +144,7 @@ class Kiosk:
 
     def _handle_input(self, now: float) -> None:
         size = canvas_size(self._window.size)
-        events = self._window.events()
-        if events:
-            self._touched_at = now
-        events = self._lock.handle(events, self._window.held, size, now)
+        events = self._lock.handle(self._window.events(), self._window.held, size, now)
         self._visitor.handle(events, self._artist.buttons, now)
 
     def _update_parts(self, now: float) -> None:
@@ -175,19 +165,12 @@ class Kiosk:
         if frame is None:
             return False
         self._shown = frame
-        if self._is_cooling:
-            self.network.pause()
-        else:
-            self.network.submit(frame.value, frame.time, now)
+        self.network.submit(frame.value, frame.time, now)
         return True
 
     @property
     def _is_closed(self) -> bool:
         return self.state == State.CLOSED
-
-    @property
-    def _is_cooling(self) -> bool:
-        return self._fault is not None and self._fault.card == "hot"
 
     def _decide(self, now: float) -> None:
         self._fault = self._find_fault(now) if self._open else None
@@ -200,14 +183,12 @@ class Kiosk:
         if (self.state, self.card) != before:
             self._enter_state(*before, now)
         self._switch_source(self._choose_source())
-        if self.state in (State.ATTRACT, State.CARD):
-            self._swapped = bool(int(now / SWAP_S) % 2)
 
     def _find_fault(self, now: float) -> Fault | None:
         network, camera = self.network.fault(now), self.camera.fault(now)
         if network and network.card == "starting":
             return network
-        return self._heat.fault(now) or camera or network
+        return camera or network
 
     def _is_visitor_there(self, now: float, card: str) -> bool:
         if self._presence.present and card not in BLIND:
@@ -284,7 +265,6 @@ class Kiosk:
         self._ask_network()
         self._show(moment)
         self._count_ages(explained)
-        self._switch_screen(now)
         self._window.tend()
         self._drawn_at = now
         self._stats.frames_shown += 1
@@ -295,32 +275,18 @@ class Kiosk:
         self._window.show(self._artist.draw(size, self.screen, moment.now))
 
     def _ask_network(self) -> None:
-        """Asks for maps of the answer while it is unsure, and for what pages need; of all boxes.
+        """Asks for maps of the answer while it is unsure; of all boxes.
 
         The best class of each picture, target top1, may then be another one; a sure answer is the
         best class nearly always.
         """
-        if self.page.target:
-            self.network.ask(self.page.target, None)
-            return
-        answer, target = self._answer.answer, self._config.lrp.target
+        answer, target = self._answer.answer, self.page.target or self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
-        requests = (page.request for page in self._pages if page.request)
-        self.network.ask(answer.index if answer and unsure else target, next(requests, None))
-
-    def _switch_screen(self, now: float) -> None:
-        """Switches the screen off while the exhibit is closed, if that is wanted.
-
-        Keys and touches wake it for a while: staff may want to leave the exhibit.
-        """
-        if self._config.kiosk.closed != "off":
-            return
-        used = self._lock.asking or now - self._touched_at < AWAKE_S
-        self._window.switch_screen(self._is_closed and not used)
+        self.network.ask(answer.index if answer and unsure else target)
 
     def _newest_map(self) -> ExplainedFrame | None:
-        explained = None if self._is_cooling else self.network.newest(self._maps_after)
+        explained = self.network.newest(self._maps_after)
         if explained is None or self._shown_source == "camera":
             return explained
         behind = self.network.submitted - explained.frame.number
@@ -339,9 +305,8 @@ class Kiosk:
             told = with_seconds(words["wait"], lock.wait_s)
         return Screen(
             picture=shown.value if shown else None,
-            explained=maps if self._belongs(explained) else None,
+            explained=maps if self._answer.belongs_to(explained) else None,
             page=None if self._is_closed else drawn_page(page, moment, self.captions, self._pages),
-            swapped=self._swapped,
             card=self._card(moment),
             pad=(words["title"], told, lock.typed) if lock.asking else None,
             held=lock.held,
@@ -350,23 +315,13 @@ class Kiosk:
     def _card(self, moment: Moment) -> tuple[str, str] | None:
         captions = moment.captions
         if self._is_closed:
-            if self._config.kiosk.closed != "card":
-                return None
-            now = self._wall_clock()
-            opens = opening_text(captions, self._hours.next_change(now), now)
-            return captions["closed"]["title"], opens
+            return None
         if self._visitor.privacy(moment.now):
             return captions["privacy"]["title"], captions["privacy"]["text"]
         if self.state == State.CARD and self._fault:
             card = captions["cards"][self._fault.card]
             return card["title"], with_seconds(card["text"], self._fault.remaining_s)
         return None
-
-    def _belongs(self, explained: ExplainedFrame | None) -> bool:
-        """Whether a frame has the map of the page's answer, or of its channel."""
-        shown, wanted = explained and explained.request.concepts, self.page.request
-        own = (shown and shown.channel) == (wanted and wanted.channel)
-        return own and self._answer.belongs_to(explained)
 
     def _count_ages(self, explained: ExplainedFrame | None) -> None:
         """Notes how old the picture and the map on the screen are."""

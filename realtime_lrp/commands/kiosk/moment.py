@@ -10,7 +10,6 @@ from realtime_lrp.commands.kiosk.settings import Captions
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
-from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import Element
 
@@ -48,9 +47,6 @@ class ExhibitPage:
     # the key of the section `kiosk` that switches the page on, and the section of the captions that
     # it needs; "" for a page that is always there
     setting: ClassVar[str] = ""
-    # the channels that the network is asked for, for the sake of this page; or None. While it is
-    # shown, the map of the channel in it lies over the picture instead of the answer's.
-    request: ConceptRequest | None = None
     # what is explained while it is shown; "": what the configuration says
     target: ClassVar[str] = ""
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 
 from realtime_lrp.commands.kiosk.states import Fault, broken
 from realtime_lrp.config import Config
-from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import (
     DamagedInputError,
     MissingInputError,
@@ -48,20 +45,13 @@ OFFLINE_S = 30.0  # seconds until the next try after a failed download of weight
 PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
 """Loading errors that no retry mends."""
 
-COOLER = 10.0  # the network works again once the processor is this many degrees below the limit
-COOLING_S = 120.0  # rough time that cooling down takes; the card counts it down
-MEASURED_S = 5.0  # seconds between two readings of the temperature
-
-SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "cpu-thermal", "soc_thermal")
-"""Linux's names of the sensors in a processor."""
-
 
 class RelevancePart:
     """The relevance thread; `engine` is that of the newest map, None before the first one."""
 
     def __init__(self, config: Config, stats: Stats, now: float):
         self.engine: Engine | None = None
-        # What is wrong with a gallery must not keep the network from loading; see `ConceptPage`.
+        # What is wrong with a gallery, which is not shown, must not keep the network from loading.
         self._config = config.changed(concepts={"gallery": None, "names": None})
         self._stats = stats
         self._frames: Slot[np.ndarray] = Slot()
@@ -86,11 +76,10 @@ class RelevancePart:
         if self._waiting_since is None:
             self._waiting_since = now
 
-    def ask(self, target: str | int, concepts: ConceptRequest | None) -> None:
-        """Says what the next maps explain, and of which channels there are maps too."""
-        request = self._thread.request
-        if (target, concepts) != (request.target, request.concepts):
-            self._thread.request = replace(request, target=target, concepts=concepts)
+    def ask(self, target: str | int) -> None:
+        """Says what the next maps explain."""
+        if target != self._thread.request.target:
+            self._thread.request = replace(self._thread.request, target=target)
 
     def teach(self, classes: Sequence[str]) -> Teacher:
         """Begins a lesson, which `forget` ends; nothing of it is written."""
@@ -210,44 +199,6 @@ class RelevancePart:
                 self._restart_at = now + OFFLINE_S  # another process would not help
                 return
         raise broken("network", why)
-
-
-class Heat:
-    """Tells whether the processor is too hot, from `limit` degrees Celsius on.
-
-    `measure` returns the temperature, or None if no sensor gives one.
-    """
-
-    def __init__(self, limit: float, measure: Callable[[], float | None] | None = None):
-        self._limit, self._measure = limit, measure or processor_temperature
-        self._hot_since: float | None = None
-        self._measured_at = -math.inf
-
-    def fault(self, now: float) -> Fault | None:
-        """The card to show while the processor cools down."""
-        if now - self._measured_at >= MEASURED_S:
-            self._measured_at, temperature = now, self._measure()
-            limit = self._limit - (0 if self._hot_since is None else COOLER)
-            if temperature is None or temperature < limit:
-                self._hot_since = None
-            elif self._hot_since is None:
-                self._hot_since = now
-                log.warning("the processor is at %.0f degrees: the network rests", temperature)
-        if self._hot_since is None:
-            return None
-        return Fault("hot", COOLING_S - (now - self._hot_since) % COOLING_S)
-
-
-def processor_temperature() -> float | None:
-    """The hottest reading in the processor in degrees Celsius; None if no sensor gives one."""
-    if not hasattr(psutil, "sensors_temperatures"):  # Windows and macOS
-        return None
-    try:
-        readings = psutil.sensors_temperatures()
-    except (OSError, ValueError):
-        return None
-    known = [entry.current for name in SENSORS for entry in readings.get(name, ()) if entry.current]
-    return max(known, default=None)
 
 
 NOTHING = "nothing"  # the class that is never shown as an answer

@@ -43,15 +43,14 @@ HOLD_SHOWN = 0.2  # the bar of a held key or corner appears after this share of 
 class Screen:
     """What is on the screen; without a page it is black.
 
-    A picture, uint8 [H, W, 3] RGB, with its map, and the page beside it: these may be swapped. Over
-    both lies a card, its title and text; over that the PIN pad, its title, message and number of
-    typed digits, and a line for the share of a hold.
+    A picture, uint8 [H, W, 3] RGB, with its map, and the page beside it. Over both lies a card, its
+    title and text; over that the PIN pad, its title, message and number of typed digits, and a line
+    for the share of a hold.
     """
 
     picture: np.ndarray | None = None
     explained: ExplainedPicture | None = None
     page: Page | None = None
-    swapped: bool = False
     card: tuple[str, str] | None = None
     pad: tuple[str, str, int] | None = None
     held: float = 0.0
@@ -77,7 +76,7 @@ class ScreenArtist:
         fill(canvas, BACKGROUND if screen.page else BLACK)
         if screen.page:
             margin = round(DRIFT * min(size))
-            layout = layout_of(size, screen.swapped, margin, _drift(now, margin))
+            layout = layout_of(size, margin, _drift(now, margin))
             if screen.picture is not None:
                 self._draw_picture(canvas, layout.picture, screen.picture, screen.explained)
             self.buttons = draw_page(canvas, layout, screen.page)

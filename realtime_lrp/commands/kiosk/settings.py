@@ -20,7 +20,6 @@ import tempfile
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,6 @@ from realtime_lrp.config import (
 from realtime_lrp.config.problems import showable
 from realtime_lrp.config.schema import Kiosk
 from realtime_lrp.errors import ConfigError, Error, first_line, nearest
-from realtime_lrp.models.gallery import read_names
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
@@ -52,7 +50,7 @@ Captions = Mapping[str, Any]
 
 INCLUDED = config.ASSETS / "captions"
 
-TRANSLATIONS = ("labels", "names")  # sections whose keys are free: names of what the network knows
+LABELS = "labels"  # the section whose keys are free: names of what the network knows
 
 OPTIONAL = [name for name, field in Kiosk.model_fields.items() if field.annotation is bool]
 """Sections that have to be there only if the key of `kiosk` with their name is true."""
@@ -103,16 +101,6 @@ def with_seconds(text: str, seconds: float) -> str:
     """
     number = str(max(1, math.ceil(seconds)))
     return text.replace("{seconds} ", f"{number}\xa0").replace("{seconds}", number)
-
-
-def opening_text(captions: Captions, opens: datetime | None, now: datetime) -> str:
-    """When the exhibit opens again, with the day if that is not today; "" if it never does."""
-    if opens is None:
-        return ""
-    closed, time = captions["closed"], f"{opens:%H:%M}"
-    if opens.date() == now.date():
-        return closed["today"].format(time=time)
-    return closed["later"].format(day=closed["days"][opens.weekday()], time=time)
 
 
 def missing_in_font(text: str) -> str:
@@ -166,21 +154,18 @@ def _wrong(
     elif isinstance(english, list):
         if not isinstance(value, list) or not value:
             yield at, "expected a list of texts, each in a line that begins with a dash"
-        elif at[-1] == "days" and len(value) != 7:
-            yield at, f"expected 7 days, from Monday to Sunday; there are {len(value)}"
         else:
             allowed = " ".join(english)
             for number, one in enumerate(value):
                 yield from _wrong(one, allowed, check_font, (*at, number))
     elif not isinstance(value, dict):
         yield at, "expected lines such as 'title: Closed'"
-    elif at and at[-1] in TRANSLATIONS:
+    elif at == (LABELS,):
         for key, one in value.items():
             yield from _wrong(one, "", check_font, (*at, key))
     else:
-        optional = TRANSLATIONS if at else (*TRANSLATIONS, *OPTIONAL)
         for key in english:
-            if key not in value and key not in optional:
+            if key not in value and (at or key not in (LABELS, *OPTIONAL)):
                 yield (*at, key), "is missing"
         for key in value:
             if key in english:
@@ -214,9 +199,7 @@ def _character(letter: str) -> str:
     return f"{letter} ({number})" if letter.isprintable() else number
 
 
-TOLERATED = (
-    ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names"),
-)  # fmt: skip
+TOLERATED = ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names")
 """Keys that may be wrong in a restored configuration: the exhibit runs without them."""
 
 Given = tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]]
@@ -244,27 +227,9 @@ def wrong_settings(chosen: Config) -> Iterator[tuple[KeyPath, Error]]:
     """Yields what is wrong in any section, the exhibit's included: the key, and the error."""
     yield from wrong_names(chosen)
     yield from wrong_captions(chosen)
-    if chosen.kiosk.concepts and chosen.concepts.names:
-        yield from errors_of(("concepts", "names"), _check_names, chosen.concepts.names)
     for number, clip in enumerate(chosen.kiosk.clips):
         where = ("kiosk", "clips", number)
         yield from errors_of(where, inputs_of, [clip], PICTURES + VIDEOS, "clip")
-
-
-def _check_names(path: str) -> None:
-    """Refuses names of channels that cannot be read, or drawn."""
-    file = read_names(Path(path))
-    problems = [
-        Problem(
-            file.locations[layer, str(channel)],
-            f"{channel}: the font cannot draw {missing}; expected other characters",
-        )
-        for layer, names in file.names.items()
-        for channel, name in names.items()
-        if (missing := missing_in_font(name))
-    ]
-    if problems:
-        raise as_error(problems)
 
 
 def state_folder() -> Path:

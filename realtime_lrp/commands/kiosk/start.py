@@ -158,7 +158,7 @@ def single_instance() -> Iterator[None]:
             file.seek(0)
             raise UnavailableError(
                 f"The exhibit is already running (process {file.read()}). "
-                "Stop that one first, with its exit key or SIGTERM."
+                "Stop that one first: hold q, or send SIGTERM."
             ) from None
         except (ImportError, OSError) as error:  # also no space for a number
             log.debug("nothing is locked: %s", error)

@@ -12,7 +12,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.engine.device import TIMES, Device, computes_bfloat16, shortest_times
-from realtime_lrp.engine.measured import Kept, network_here
+from realtime_lrp.engine.measured import Kept, each, network_here, pool
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models.network import Network
@@ -21,6 +21,7 @@ from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph, note_compared
+from realtime_lrp.system.machine import core_count
 
 MAX_KEPT_WEIGHTS = 50_000_000
 """Larger Keras models are not kept but loaded again: VGG16 would take 0.5 GiB all the time, for
@@ -92,7 +93,8 @@ def quickest_explainer(
 ) -> Explainer:
     """The explainer as configured; `auto` is float32 where the network is quicker in it.
 
-    On a CPU both are timed once. Of a large network typical layers decide: they are its own.
+    On a CPU both are timed once, as many maps at once as are in flight later. Of a large network
+    typical layers decide: they are its own.
     """
     precision, lrp = choose_precision(config, moving), config.lrp
     timed = precision == "auto" and not on.is_gpu
@@ -111,7 +113,8 @@ def quickest_explainer(
     model = network.model or load_configured(config).model
     exact = build_explainer(model, network, config, on, **settings, precision="float32")
     black = network.prepare(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
-    times = shortest_times(lambda: exact(black), lambda: explainer(black))
+    at_once = [black] * (core_count() if pool() else 1)  # cores share the way to the memory
+    times = shortest_times(lambda: each(exact, at_once), lambda: each(explainer, at_once))
     TIMES.add(what, times)
     log.info("%s: %s", what, times)
     return exact if times.faster == "float32" else explainer

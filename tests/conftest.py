@@ -61,7 +61,7 @@ LONGEST = (
     "methods", "serve_page", "live_relevance", "kiosk_loop", "viewer_window", "workers",
     "precision", "security", "layers", "evaluate", "video_faults", "sources", "resume", "capture",
     "export", "attention", "hub", "doctor", "modes", "relevance", "speed",
-    "documented_commands", "engine_faults", "attention_maps", "biases", "concept_making", "signals",
+    "documented_commands", "engine_faults", "biases", "concept_making", "signals",
     "shapes", "traced", "token_concepts", "concept_panel",
     "recordings", "floods", "many_pictures", "live", "provenance", "applications",
     "object_store",

@@ -8,9 +8,8 @@ import media
 import numpy as np
 import pytest
 from drawing.batch import draw_batch
-from tables import METHODS_OF_ALL
 
-from realtime_lrp import config
+from realtime_lrp import METHODS, config
 from realtime_lrp.commands.evaluate import measuring, report, samples
 from realtime_lrp.commands.evaluate.boxes import drawn_scenes
 from realtime_lrp.commands.evaluate.measuring import layers_with_weights, randomised
@@ -174,7 +173,7 @@ def test_every_composite_and_method_is_a_row(run, tiny_model, with_boxes, tmp_pa
     assert (code, err) == (0, "realtime-lrp: left out, without boxes: 1 (b.jpg)\n")
     rows = by_name(file)
     composites = [name for name in COMPOSITES if name not in ("attnlrp", "attnlrp_gamma", "cp_lrp")]
-    assert list(rows) == [*composites, *METHODS_OF_ALL[1:], "chance"]
+    assert list(rows) == [*composites, *[*METHODS][1:], "chance"]
     for name, row in rows.items():
         assert any(line.split()[:1] == [name] for line in out.splitlines())
         for figure in METRICS:

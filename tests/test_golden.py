@@ -8,9 +8,8 @@ import json
 import golden
 import numpy as np
 import pytest
-from tables import METHODS_OF_ALL
 
-from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp import COMPOSITES, METHODS
 
 GOLDEN = json.loads(golden.GOLDEN.read_text())
 
@@ -26,7 +25,7 @@ def test_the_scores_are_golden(outcomes):
     np.testing.assert_allclose(outcomes["scores"], GOLDEN["scores"], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [*COMPOSITES, *METHODS_OF_ALL])
+@pytest.mark.parametrize("name", [*COMPOSITES, *METHODS])
 def test_every_map_is_golden(name, outcomes):
     """Its magnitude and distribution over the picture, tolerant of other processors' float32."""
     now, then = outcomes["maps"][name], GOLDEN["maps"][name]

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from drawing.batch import draw_batch
 from keras import layers
-from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 from uncompiled import compiled
 
@@ -17,7 +16,7 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.plan import top_share
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
-METHODS_OF_ONE_PASS = [name for name in METHODS_OF_ALL if not METHODS[name].perturb]
+METHODS_OF_ONE_PASS = [name for name in METHODS if not METHODS[name].perturb]
 
 
 @pytest.fixture(autouse=True)
@@ -289,7 +288,7 @@ def test_many_methods_cost_one_forward_pass():
     assert operations_in(together, *convolutions) == 2 + 1 + 2 + backward
 
 
-NAMES = [*METHODS_OF_ALL, *COMPOSITES]
+NAMES = [*METHODS, *COMPOSITES]
 
 
 @pytest.fixture(scope="module")

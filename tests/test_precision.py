@@ -10,10 +10,9 @@ import pytest
 import tensorflow as tf
 from drawing import draw_picture
 from keras import layers
-from tables import METHODS_OF_ALL
 from test_relevance import branched, largest_difference, vgg_like
 
-from realtime_lrp import Explainer, load_network
+from realtime_lrp import METHODS, Explainer, load_network
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 pytestmark = pytest.mark.usefixtures("compiled")
@@ -29,7 +28,7 @@ def _same_weights_in_every_run():
     keras.utils.set_random_seed(5)
 
 
-NAMES = [*COMPOSITES, *METHODS_OF_ALL]
+NAMES = [*COMPOSITES, *METHODS]
 OPTIONS = {"target": "top1", "low": 0, "high": 255, "samples": 3}
 
 
@@ -154,7 +153,7 @@ def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
 def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
     """For batches of two sizes. SmoothGrad is left out: XLA draws other noise."""
     model = build()
-    names = [name for name in (*COMPOSITES, *METHODS_OF_ALL) if name != "smoothgrad"]
+    names = [name for name in (*COMPOSITES, *METHODS) if name != "smoothgrad"]
     x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
     options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
     plain, compiled = (Explainer(model, xla=xla, **options) for xla in (False, True))

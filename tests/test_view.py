@@ -180,17 +180,6 @@ def test_smoothing_keeps_sums_and_uniform_maps(stride, rng):
     assert strengths.smoothed(spot, stride).numpy()[0, 0, 0, 0] > 0
 
 
-def test_each_pixel_gets_the_mean_of_its_patch(rng):
-    """Blocks as large as the patches; signs stay, and so does the sum."""
-    relevance = rng.normal(1, 3, (2, 6, 8, 1)).astype(np.float32)
-    means = relevance.reshape(2, 3, 2, 2, 4).mean((2, 4))
-    expected = np.kron(means, np.ones((2, 4)))[..., None]
-    np.testing.assert_allclose(strengths.in_patches(relevance, (3, 2)), expected, rtol=1e-5)
-    drawn, scale = strength(relevance, stride=(2, 2), patches=(3, 2))
-    assert (np.sign(drawn) == np.sign(expected[..., 0])).all()
-    np.testing.assert_allclose(scale, np.abs(means).max((1, 2)), rtol=1e-5)
-
-
 EYES = {
     "usual": np.eye(3),
     "no red": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],

@@ -310,7 +310,7 @@ def test_all_methods_and_targets_come_round():
         state = pressed(state, "next_method")
         walked.append(state.request.choice.method)
     assert [walked[-1], *walked[:-1]] == list(METHODS)
-    cnn = replace(answer(), unsuited=frozenset(("attention", "attention_rollout", "cp_lrp")))
+    cnn = replace(answer(), unsuited=frozenset(("deconvnet", "cp_lrp")))
     state = handle(started(), events.FrameDrawn(FRAME, cnn))
     last = [name for name in METHODS if name not in cnn.unsuited][-1]
     assert pressed(state, "previous_method").request.choice.method == last

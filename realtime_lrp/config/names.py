@@ -61,10 +61,6 @@ _METHODS = {
     "gets nothing where preprocessing makes it 0.",
     "deconvnet": "Patterns that would excite the same neurons; points at the object worse than "
     "the others. Can be empty, because each ReLU drops what is below 0 on the way back.",
-    "attention_rollout": "For transformers: the patches that reach the answer by attention through "
-    "all layers; the same map for every class, coarse, often with light on everything.",
-    "attention": "For transformers: the patches that the last layer attends to; the same map for "
-    "every class, and it says nothing about the layers before.",
 }
 """Method -> what its map shows and what it is weak at, in one sentence; the weak sides are measured
 in docs/evaluation.md. A key goes through them in this order: what an audience understands first.
@@ -78,7 +74,7 @@ METHODS = Names(
         "input_t_gradient": "input_x_gradient", "inputxgrad": "input_x_gradient",
         "integrads": "integrated_gradients", "ig": "integrated_gradients",
         "gradcam": "grad_cam", "guided_gradient": "guided_backprop", "deconv": "deconvnet",
-        "saliency": "gradient", "rollout": "attention_rollout", "raw_attention": "attention",
+        "saliency": "gradient",
     },
 )  # fmt: skip
 

@@ -175,9 +175,6 @@ class Overlay(Section):
 
     map: Option[Literal["grey", "rgb"]] = "grey"
     """grey (summed over the colour channels) or rgb (each channel by itself)"""
-    resolution: Literal["pixels", "patches"] | None = None
-    """pixels (as computed) or patches (the mean over each patch of a transformer); null, and
-    patches on other networks: pixels, the grid of the first layers averaged away"""
     colormap: Option[Annotated[Text | None, COLORMAPS]] = Field(
         default=None,
         description=f"{COLORMAPS.listed()}; null: fire, or icefire if relevance can be negative",

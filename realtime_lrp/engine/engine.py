@@ -127,11 +127,9 @@ class Engine:
         by_channel = config.overlay.map == "rgb" and self.network.channels == 3
 
         def reduce(relevance: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            axes, resolution = [1, 2, 3], config.overlay.resolution
+            axes = [1, 2, 3]
             magnitude = tf.reduce_sum(tf.abs(relevance), axes)
-            stride = (1, 1) if resolution == "pixels" else self.explainer.stride
-            patches = self.explainer.patches if resolution == "patches" else None
-            drawn = strength(relevance, by_channel, stride, patches)
+            drawn = strength(relevance, by_channel, self.explainer.stride)
             return *drawn, tf.reduce_sum(relevance, axes), magnitude
 
         with tf.device(on.scope):

@@ -21,7 +21,6 @@ from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.maps.account import flood_advice
-from realtime_lrp.relevance.maps.attention_maps import patches_of
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
 from realtime_lrp.relevance.maps.detections import Detections, check_detections, detect_function
 from realtime_lrp.relevance.maps.methods import (
@@ -111,7 +110,6 @@ class Explainer(ConceptViews):
       input_shape: (H, W, C).
       stride: (rows, columns), the stride of the first layers over the pixels. Above 1 it leaves a
         grid in the maps, which is smoothed away where they are drawn.
-      patches: rows and columns of the patches among which a transformer attends; else None.
       classes: the number of scores.
       passes: how many perturbed pictures SmoothGrad and integrated gradients pass forward.
       target: what is explained if the call does not say, as `canonical` writes it.
@@ -191,7 +189,7 @@ class Explainer(ConceptViews):
 
         box = checks.input_box(low, high, self.input_shape)
         contexts = layer_contexts(graph, self.input_shape, box)
-        self.unsuited, self.patches = unsuited(graph), patches_of(graph)
+        self.unsuited = unsuited(graph)
         self.advice = advice_on(graph, composite) if asked[0][0].is_lrp else ""
         if self.advice:
             warn_once(self.advice)

@@ -14,7 +14,6 @@ import tensorflow as tf
 from realtime_lrp.config import names
 from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.relevance.maps import attention_maps
 from realtime_lrp.relevance.maps.perturbed import noisy, on_path
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
 from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
@@ -22,7 +21,7 @@ from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Arrival, Back, Graph, Parts, total
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Activation, Handed
-from realtime_lrp.relevance.rules.attention import differ_from_epsilon
+from realtime_lrp.relevance.rules.attention import differ_from_epsilon, has_attention
 from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite, layer_matcher
 from realtime_lrp.relevance.rules.layer_contexts import feature_maps, spatial_maps
 from realtime_lrp.relevance.rules.sharing import Shares
@@ -59,12 +58,6 @@ def _gradient(plan: Plan) -> Back:
         return [at.relevance] if at.node.output in scoring else at.gradient(at.relevance)
 
     return back
-
-
-def _to_last_attention(plan: Plan) -> Back:
-    """The gradient down to the last layer's attention weights."""
-    plain, last = _gradient(plan), plan.needed.weights[-1]
-    return lambda at: plain(at) if at.node.output > last else []
 
 
 def _through_relus(masked: bool) -> Callable[[Plan], Back]:
@@ -177,14 +170,6 @@ METHODS: dict[str, Method] = {
     "deconvnet": Method(
         start_of_gradient, _through_relus(False), _at_input, guided_rectifiers, absolute=True
     ),
-    "attention_rollout": Method(
-        start_of_gradient, _to_last_attention, attention_maps.rollout,
-        attention_maps.find_attention, signed=False,
-    ),
-    "attention": Method(
-        start_of_gradient, _to_last_attention, attention_maps.last_layer,
-        attention_maps.find_attention, signed=False,
-    ),
 }  # fmt: skip
 """Name in configuration and documentation -> method; what an audience understands comes first."""
 
@@ -199,12 +184,12 @@ def composite_for(
     if name != AUTO:
         return name
     mark_gates(graph)
-    return ATTENTION_COMPOSITE if attention_maps.attention_weights(graph) else otherwise
+    return ATTENTION_COMPOSITE if has_attention(graph) else otherwise
 
 
 def advice_on(graph: Graph, composite: Composite) -> str:
     """What would suit the network better than the composite that its map follows, or ""."""
-    if composite.steps or not attention_maps.attention_weights(graph):
+    if composite.steps or not has_attention(graph):
         return ""
     name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")
     suits = ATTENTION_COMPOSITE

@@ -26,18 +26,16 @@ def strength(
     relevance: tf.Tensor | np.ndarray,
     by_channel: bool = False,
     stride: tuple[int, int] = (1, 1),
-    patches: tuple[int, int] | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """How strongly each pixel of raw relevance, float32 [B, H, W, C], is drawn.
 
     `by_channel` each colour channel gets its own strength, else their sum does. A grid of the
-    period `stride` (see `pixel_stride`) is smoothed away; of `patches`, rows and columns of them,
-    each gets its mean instead. Returns strengths, int8 [B, H, W], or [B, H, W, C] by channel, from
-    -FULL to FULL with the sign of relevance; and the scale, float32 [B]: the relevance that is
-    drawn at full strength, 0 for a map of zeros.
+    period `stride` (see `pixel_stride`) is smoothed away. Returns strengths, int8 [B, H, W], or
+    [B, H, W, C] by channel, from -FULL to FULL with the sign of relevance; and the scale, float32
+    [B]: the relevance that is drawn at full strength, 0 for a map of zeros.
     """
     values = relevance if by_channel else tf.reduce_sum(relevance, axis=-1, keepdims=True)
-    values = in_patches(values, patches) if patches else smoothed(values, stride)
+    values = smoothed(values, stride)
     values = values if by_channel else values[..., 0]
     size = math.prod(values.shape[1:])
     magnitude = tf.reshape(tf.abs(values), [-1, size])
@@ -73,12 +71,6 @@ def weighed_along(axis: int, pictures: tf.Tensor, window: np.ndarray) -> tf.Tens
         strides=[1, 1, 1, 1],
         padding="VALID",
     )
-
-
-def in_patches(relevance: tf.Tensor, patches: tuple[int, int]) -> tf.Tensor:
-    """Gives each pixel the mean of its patch; there are (rows, columns) of patches."""
-    means = tf.image.resize(relevance, patches, "area")
-    return tf.image.resize(means, relevance.shape[1:3], "nearest")
 
 
 def _centred_window(period: int) -> np.ndarray:

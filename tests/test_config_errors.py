@@ -93,7 +93,7 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     """Every place in order, whatever is wrong beside it; the nearest legal name with each."""
     file = tmp_path / "bad.yaml"
     file.write_text(
-        "lrp:\n  method: gradcam\n  layers:\n    Conv2D: flt\n    Dense: zplus(1)\n  keep: 2\n"
+        "lrp:\n  method: gradcam\n  layers:\n    Conv2D: flt\n    Dense: zplus(1)\n  samples: 0\n"
         "overlay: {colormap: grey}\nlive:\n  panels:\n  - grad_cam\n  - zpluss\n"
         "kiosk:\n  languages:\n  - en\n  - xx\n  clips: [none.mp4]\n"
     )
@@ -103,7 +103,7 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     assert code == 78
     assert [re.split(" There| [Ee]xpected", line)[0] for line in lines] == [
         "realtime-lrp: 2: lrp.method:", "4: lrp.layers.Conv2D:", "5: lrp.layers.Dense:",
-        "6: lrp.keep:", "7: overlay.colormap:", "11: live.panels:",
+        "6: lrp.samples:", "7: overlay.colormap:", "11: live.panels:",
         "15: kiosk.languages: there is no xx.yaml in "
         f"{config.ASSETS / 'captions'}; there are de, en, es, fr, zh",
         "16: kiosk.clips:", "--opacity:", "--set: model.name:", "--composite:",
@@ -111,7 +111,7 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     for name in ("grad_cam", "flat", "gray", "zplus", "vgg1"):
         assert f"Did you mean '{name}" in err
     code, _, err = run("image", "x.png", "-o", "y.png", *words)
-    assert code == 78 and "15: kiosk" not in err and "lrp.keep" in err and "'z_plus'" in err
+    assert code == 78 and "15: kiosk" not in err and "lrp.samples" in err and "'z_plus'" in err
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def furnished(tmp_path_factory, tiny_model):
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")
     (tmp_path / "mine.onnx").touch()
-    settings = {"model.name": "mine.keras", "model.preprocess": "tf", "lrp.keep": 0.5}
+    settings = {"model.name": "mine.keras", "model.preprocess": "tf", "lrp.samples": 5}
     made = Provenance(
         version=__version__, tensorflow="", keras="", python="", settings=settings, layers={},
         model=ModelProvenance(name="mine.keras"), method="lrp", composite="zplus", target="all",

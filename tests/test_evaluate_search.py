@@ -186,17 +186,17 @@ def with_biases(tmp_path):
 def test_the_settings_measure_what_was_reported(
     run, folder_of_photos, with_biases, tmp_path, monkeypatch
 ):
-    """They hold what candidates were measured with, such as `keep`; without it figures differ."""
+    """They hold what candidates were measured with, such as `start`; without it figures differ."""
     monkeypatch.setattr(search, "DEFAULTS", ())
     words = ("evaluate", "--search", 1, "--images", folder_of_photos, "--model", with_biases)
-    words = (*words, "--preprocess", "rescale", "--set", "lrp.keep=0.1", "-o", tmp_path / "out")
+    words = (*words, "--preprocess", "rescale", "--set", "lrp.start=logit", "-o", tmp_path / "out")
     words = (*words, "--set", "lrp.absorb_bias=true", "--set", "lrp.target=1")
     code, _, err = run(*words)
     assert (code, err) == (0, "")
     report = json.loads((tmp_path / "out" / "search.json").read_text())
     assert report["found"]["lrp"] == {
         "method": "lrp", "composite": "zplus", "pool": "max", "layers": {},
-        "absorb_bias": True, "keep": 0.1,
+        "absorb_bias": True, "start": "logit",
     }  # fmt: skip
 
     def gains(settings):

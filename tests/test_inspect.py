@@ -137,11 +137,12 @@ def test_the_table_and_the_pools_line_hold_the_tensors_numbers(inspected, explai
 def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     run, words, branched, explained, tmp_path
 ):
-    """Step 0 is the output, step n layer n; `keep` below 1 loses some."""
-    code, out, _ = run(*words, "--set", "lrp.keep=0.05")
+    """Step 0 is the output, step n layer n; a large epsilon loses some."""
+    code, out, _ = run(*words, "--set", "lrp.layers={Conv2D: epsilon(9)}")
     assert code == 0
-    events = events_of(tmp_path / "tb" / "in-branched-zplus-all-preprocess=rescale-keep=0.05")
-    explainer = Explainer(load_network(str(branched), preprocess="rescale").model, keep=0.05)
+    (folder,) = (tmp_path / "tb").iterdir()
+    events, model = events_of(folder), load_network(str(branched), preprocess="rescale").model
+    explainer = Explainer(model, layers={"Conv2D": "epsilon(9)"})
     sums = np.ravel(list(explainer.relevance_sums(explained[1]).values()))
     curve = values(events, "00 all layers/sum of relevance")
     np.testing.assert_allclose([float(curve[n]) for n in range(7)], [1, *sums], 1e-5)

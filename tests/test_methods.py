@@ -13,7 +13,6 @@ from uncompiled import compiled
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.methods import METHODS
-from realtime_lrp.relevance.maps.plan import top_share
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 METHODS_OF_ONE_PASS = [name for name in METHODS if not METHODS[name].perturb]
@@ -234,8 +233,7 @@ def test_smoothgrad_is_the_mean_gradient_under_noise(rng):
         assert largest_difference(relevance, expected) < 1e-5
 
 
-@pytest.mark.parametrize("keep", [1.0, 0.3])
-def test_copies_of_a_picture_that_several_layers_read_are_averaged(keep, rng):
+def test_copies_of_a_picture_that_several_layers_read_are_averaged(rng):
     """Behind padding, two convolutions and a skip read it: the mean of each copy's own gradient."""
     x = keras.Input((6, 6, 3))
     padded = layers.ZeroPadding2D(1)(x)
@@ -243,9 +241,8 @@ def test_copies_of_a_picture_that_several_layers_read_are_averaged(keep, rng):
     h = layers.Concatenate()([layers.Flatten()(one) for one in (*branches, layers.ReLU()(x))])
     model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
     picture = rng.normal(size=(2, 6, 6, 3)).astype("float32")
-    options = {"target": 1, "keep": keep}
-    got = Explainer(model, "integrated_gradients", samples=3, **options)(picture).relevance
-    gradient = Explainer(model, "gradient", **options)
+    got = Explainer(model, "integrated_gradients", target=1, samples=3)(picture).relevance
+    gradient = Explainer(model, "gradient", target=1)
     middles = np.array([1, 3, 5]) / 6
     parts = [2 * u / 3 * gradient((u**2 * picture).astype("float32")).relevance for u in middles]
     assert largest_difference(got, picture * sum(parts)) < 1e-5
@@ -320,24 +317,6 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
     assert largest_difference(maps[name], explainer(x).relevance) < 1e-4
 
 
-def test_the_filter_keeps_the_largest_entries():
-    """By magnitude, for each picture; equal entries are all kept."""
-    relevance = tf.constant([[1.0, -5.0, 3.0, 0.5], [4.0, 4.0, 0.0, 1.0]])
-    expected = [[0, -5, 3, 0], [4, 4, 0, 0]]
-    np.testing.assert_array_equal(top_share(relevance, 0.5), expected)
-    np.testing.assert_array_equal(top_share(relevance, 0.01), [[0, -5, 0, 0], [4, 4, 0, 0]])
-
-
-def test_a_filtered_explanation_loses_what_was_filtered(rng):
-    """Each layer with weights hands down what the largest tenth of its outputs received."""
-    explainer, x = Explainer(vgg_like(), keep=0.1), rng.normal(size=(1, 16, 16, 3))
-    for record in explainer.layers(x):
-        if record.rule:
-            kept = np.sort(np.abs(record.arrived[0].ravel()))[::-1]
-            expected = kept[: -(-kept.size // 10)].sum()
-            np.testing.assert_allclose(record.handed_down[0].sum(), expected, rtol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -351,7 +330,6 @@ def test_a_filtered_explanation_loses_what_was_filtered(rng):
         ({"layers": {"Conv2D": "flat", "conv1": "gamma"}}, "Put it before"),
         ({"target": "1 - 1"}, "against itself"),
         ({"layers": {"fc1": "zbox"}, "low": 0, "high": 1}, "'fc1' lies behind"),
-        ({"keep": 0}, "above 0"),
         ({"samples": 0}, "samples"),
         ({"baseline": "blak"}, "Did you mean 'black'?"),
         ({"baseline": "black"}, "needs the lowest and highest input"),

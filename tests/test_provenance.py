@@ -30,7 +30,7 @@ def example():
         version="1.2", tensorflow="2.20", keras="3.15", python="3.12",
         model=ModelProvenance(name="a&<b>\x1b[2J\n.keras", sha256={"model": "ab" * 32}),
         method="lrp", composite="epsilon", layers={"größe": "epsilon(0.01)"}, target='cat - "dog"',
-        device="CPU", precision="float32", settings={"lrp.keep": 0.5},
+        device="CPU", precision="float32", settings={"lrp.samples": 5},
     )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def explained(picture, tiny_model, tmp_path_factory):
     from realtime_lrp.commands.image import ImageOptions, run
 
     folder = tmp_path_factory.mktemp("explained")
-    sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.keep=0.5")
+    sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.samples=5")
     options = {"--model": str(tiny_model), "--composite": "epsilon", "--preprocess": "rescale"}
     loaded = config.load(None, sets, options, command="image").config
     beside = {"sidecar": True, "summary": True, "maps": folder / "maps"}
@@ -69,7 +69,7 @@ def test_outputs_say_which_network_and_which_settings_made_them(explained, tiny_
     assert (made.method, made.composite, made.precision) == ("lrp", "epsilon", "float32")
     assert made.settings == {
         "model.name": str(tiny_model), "model.preprocess": "rescale", "lrp.composite": "epsilon",
-        "lrp.layers": {"Dense": "epsilon(0.01)"}, "lrp.keep": 0.5, "lrp.target": "top1",
+        "lrp.layers": {"Dense": "epsilon(0.01)"}, "lrp.samples": 5, "lrp.target": "top1",
         "input.mirror": False,
     }  # fmt: skip
     assert [provenance_of_file(explained / name) for name in OUTPUTS] == [made] * len(OUTPUTS)

@@ -199,7 +199,7 @@ _COMMON = (
     ),
     option(
         "--set KEY=VALUE",
-        "set a key of the configuration, for example lrp.keep=0.1; may be repeated",
+        "set a key of the configuration, for example lrp.samples=10; may be repeated",
         name="sets", multiple=True, shell_complete=_complete_assignment,
     ),
     click.option("-v", "verbose", count=True, help="print more; -vv also prints tracebacks"),

@@ -133,9 +133,6 @@ class Lrp(Section):
     """true or false: biases absorb their share of the relevance, which then does not reach the
     pixels; null: as the composite was published (zplus and excitation_backprop: false, all others:
     true), or a rule of lrp.layers (epsilon, gamma and alpha_beta: true, all others: false)"""
-    keep: float = Field(default=1.0, gt=0, le=1)
-    """above 0 to 1: share of the entries, largest first, that each layer passes on; the rest is
-    dropped"""
     guided: list[Text] | None = None
     """layers whose ReLUs guided_backprop and deconvnet change, such as [block5_*]; null: all"""
     samples: int | None = Field(default=None, ge=1, le=1000)

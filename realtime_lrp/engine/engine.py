@@ -154,9 +154,8 @@ class Engine:
             exact = self.precision == "float32" and not difference
             tolerance = TOLERANCE if exact else TOLERANCE_FAST
             accounted = difference or name in COMPOSITES.known()
-            whole = accounted and self.config.lrp.keep >= 1
             return MapKind(
-                name, by_rules, difference, explainer.classes > 1, tolerance if whole else None
+                name, by_rules, difference, explainer.classes > 1, tolerance if accounted else None
             )
 
         names = self.name, *self.also

@@ -84,8 +84,6 @@ class Explainer(ConceptViews):
       absorb_bias: whether biases take a share of the relevance, which then does not reach the
         pixels. None does as the composite was published: `zplus` and excitation backprop give
         biases nothing, all other composites give them their share.
-      keep: above 0, up to 1: the share of entries, largest first, that each layer with weights
-        passes on. The others are lost.
       guided: the layers whose ReLUs guided backprop and deconvnet change, patterns as in `layers`;
         None means all.
       samples: the number of perturbed pictures; None means 20 for SmoothGrad and 50 for integrated
@@ -145,7 +143,6 @@ class Explainer(ConceptViews):
         low: Bound | None = None,
         high: Bound | None = None,
         absorb_bias: bool | None = None,
-        keep: float = 1.0,
         guided: Sequence[str] | None = None,
         samples: int | None = None,
         baseline: str = "zero",
@@ -161,8 +158,8 @@ class Explainer(ConceptViews):
         xla: bool = False,
     ) -> None:
         self._arguments = export.kept_arguments(locals())  # first: locals are the arguments here
-        checks.check_options(precision, pool, start, keep, samples, also)
-        options = Options(layers or {}, absorb_bias, keep, guided, samples, start, grad_cam_layer)
+        checks.check_options(precision, pool, start, samples, also)
+        options = Options(layers or {}, absorb_bias, guided, samples, start, grad_cam_layer)
         asked = asked_maps(method, also)
         if composite != AUTO:
             composite_named(composite)  # an unknown name is refused before the graph is built

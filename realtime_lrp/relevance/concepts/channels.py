@@ -167,7 +167,7 @@ class Layer:
 
     @cached_property
     def _sharing(self) -> Collection[int]:
-        return () if self.plan.options.keep < 1 else taking_several(self.plan.rules)
+        return taking_several(self.plan.rules)
 
 
 def conditional(

@@ -12,9 +12,7 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.perturbed import Baseline, Perturb, chunk_size, first_linear
 from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
-from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Handed
+from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
@@ -31,7 +29,6 @@ class Options:
 
     layers: Mapping[str, str | Rule] = field(default_factory=dict)
     absorb_bias: bool | None = None
-    keep: float = 1.0
     guided: Sequence[str] | None = None
     samples: int | None = None
     start: str = "probability"
@@ -190,7 +187,7 @@ class Plan:
     def back(self) -> Back:
         """What each step passes back. Modified weights are made at the first access."""
         with tf.init_scope():  # once, even if that is inside a graph
-            return _letting_through(self.options.keep, self.method.back(self))
+            return self.method.back(self)
 
     def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
         """Returns the map of a target, and what arrived at each tensor and at biases."""
@@ -232,11 +229,11 @@ class Plan:
         `origin` has the baseline of each picture. `begins` start at the output, for all copies of a
         picture, float32 [B, classes] each. The copies go forward once for all of them, in chunks of
         one size, so that any number of copies needs the same memory. The first layers pass the mean
-        of all copies back, quicker than the gradient of each, unless something is filtered.
+        of all copies back, quicker than the gradient of each.
         """
         graph, back, samples = self.graph, self.back, self.samples
         perturb, chunk = cast(Perturb, self.method.perturb), chunk_size(samples, self.activations)
-        linear = first_linear(graph) if self.options.keep >= 1 else []
+        linear = first_linear(graph)
         others = [node for node in graph.behind(0) if node not in linear]
         ends = [0, *(node.output for node in linear)]
         shapes = [tensors[number].shape[1:] for number in ends]
@@ -345,24 +342,3 @@ def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
     if logits.shape[1:] != begin.shape[1:]:
         return begin
     return tf.where(logits < 0, -begin, begin)
-
-
-def _letting_through(keep: float, back: Back) -> Back:
-    if keep >= 1:
-        return back
-
-    def filtered(at: Arrival) -> Handed:
-        if isinstance(at.node.step, Linear):
-            at = at._replace(arriving=top_share(at.relevance, keep))
-        return back(at)
-
-    return filtered
-
-
-def top_share(relevance: tf.Tensor, share: float) -> tf.Tensor:
-    """Keeps this share of each picture's entries, the largest by magnitude; the others become 0."""
-    size = math.prod(relevance.shape[1:])
-    magnitude = tf.reshape(tf.abs(relevance), [-1, size])
-    least = tf.math.top_k(magnitude, math.ceil(share * size)).values[:, -1]
-    least = tf.reshape(least, [-1] + [1] * (relevance.shape.rank - 1))
-    return tf.where(tf.abs(relevance) >= least, relevance, 0.0)

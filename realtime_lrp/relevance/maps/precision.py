@@ -121,8 +121,7 @@ def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts
     if precision != "auto":
         return Lowering(precision)
     first, graph = plans[0], plans[0].graph
-    cancels = first.options.keep < 1 or any(plan.method.cancels for plan in plans)
-    if fast == "float32" or cancels:
+    if fast == "float32" or any(plan.method.cancels for plan in plans):
         return Lowering("float32")
     if all(map(_attends, plans)):
         last = graph.last_with_weights(graph.output)

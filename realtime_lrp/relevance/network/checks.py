@@ -41,7 +41,7 @@ class Prepared(Protocol):
 
 
 def check_options(
-    precision: str, pool: str, start: str, keep: float, samples: int | None, also: Sequence[str]
+    precision: str, pool: str, start: str, samples: int | None, also: Sequence[str]
 ) -> None:
     """Refuses illegal values; the arguments are those of `Explainer`."""
     for what, value, legal in (
@@ -51,8 +51,6 @@ def check_options(
     ):
         if value not in legal:
             raise unknown(what, value, legal)
-    if not (isinstance(keep, float | int) and 0 < keep <= 1):
-        raise UsageError(f"Expected keep above 0 and up to 1. Received {keep!r}.", "keep")
     if samples is not None and not (isinstance(samples, int) and samples >= 1):
         raise UsageError(f"Expected samples as a whole number above 0. Received {samples!r}.")
     if isinstance(also, str):

@@ -116,19 +116,6 @@ def test_guided_backprop_and_deconvnet_equal_their_definitions(method, change, r
     assert largest_difference(got, expected) < 1e-5
 
 
-def test_guided_backprop_can_be_limited_to_layers(rng):
-    """With no ReLU but fc1's guided it is neither the gradient nor the fully guided map."""
-    model, x = vgg_like(), rng.normal(size=(1, 16, 16, 3)).astype("float32")
-    whole = Explainer(model, method="guided_backprop")(x).relevance
-    limited = Explainer(model, method="guided_backprop", guided=["fc*"])(x).relevance
-    everything = Explainer(model, method="guided_backprop", guided=["conv?", "Dense"])(x).relevance
-    plain = Explainer(model, method="gradient")(x).relevance
-    np.testing.assert_array_equal(everything, whole)
-    assert largest_difference(limited, whole) > 0.01 < largest_difference(limited, plain)
-    with pytest.raises(UsageError, match=r"'block9'.*conv1, conv2, fc1"):
-        Explainer(model, method="guided_backprop", guided=["block9"])
-
-
 def test_a_ceiling_stops_the_guided_gradient(rng):
     """ReLU6 above 6 has derivative 0."""
     x = keras.Input((1, 1, 1))
@@ -334,7 +321,6 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
         ({"baseline": "blak"}, "Did you mean 'black'?"),
         ({"baseline": "black"}, "needs the lowest and highest input"),
         ({"also": "gradient"}, "list"),
-        ({"guided": "fc1"}, "list"),
         ({"layers": {"conv1": "epsilon(-1)"}}, "from 0 upwards"),
         ({"target": "top9"}, "5 classes"),
         ({"composite": "lrp.z_plus"}, "'zplus'"),

@@ -129,11 +129,6 @@ BAD = {
     "damaged model": ("image ok.png -o x.png --model lambda.keras", 65, "lambda.keras"),
     "unknown composite": (f"image ok.png -o x.png {M} --composite z_plus", 2, "'zplus'"),
     "layer not there": (f"image ok.png -o x.png {M} --config layers.yaml", 78, "layers.yaml:3"),
-    "guided not there": (
-        f"image ok.png -o x.png {M} --method deconvnet --set lrp.guided=[x]",
-        78,
-        "lrp.guided",
-    ),
     "unknown class": (f"image ok.png -o x.png {M} --target 4", 2, "0 to 3"),
     "class without labels": (f"image ok.png -o x.png {M} --target cat", 2, "--labels"),
     "labels of another model": (f"image ok.png -o x.png {M} --labels three.txt", 65, "3 labels"),

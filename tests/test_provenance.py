@@ -256,7 +256,7 @@ def test_settings_are_read_back_as_they_were(example):
     """Sizes, rules and patterns come back through JSON as the same configuration."""
     sets = (
         "model.size=96x128", 'lrp.layers={a_*: flat, Dense: "alpha_beta(1, 0)"}',
-        "lrp.guided=[block5_*]", "overlay.opacity=0.5", "lrp.absorb_bias=false",
+        "overlay.opacity=0.5", "lrp.absorb_bias=false",
     )  # fmt: skip
     loaded = config.load(None, sets, {"--target": "3"}).config
     settings = json.loads(json.dumps(recorded_settings(loaded)))

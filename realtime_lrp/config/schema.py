@@ -133,8 +133,6 @@ class Lrp(Section):
     """true or false: biases absorb their share of the relevance, which then does not reach the
     pixels; null: as the composite was published (zplus and excitation_backprop: false, all others:
     true), or a rule of lrp.layers (epsilon, gamma and alpha_beta: true, all others: false)"""
-    guided: list[Text] | None = None
-    """layers whose ReLUs guided_backprop and deconvnet change, such as [block5_*]; null: all"""
     samples: int | None = Field(default=None, ge=1, le=1000)
     """1 to 1000: pictures per map; null: 20 for smoothgrad, 50 for integrated_gradients"""
     baseline: Literal["zero", "black", "white", "mean", "blur"] = "zero"

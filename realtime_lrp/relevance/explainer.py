@@ -27,7 +27,6 @@ from realtime_lrp.relevance.maps.methods import (
     advice_on,
     asked_maps,
     composite_for,
-    guided_rectifiers,
     map_names,
     unsuited,
 )
@@ -84,8 +83,6 @@ class Explainer(ConceptViews):
       absorb_bias: whether biases take a share of the relevance, which then does not reach the
         pixels. None does as the composite was published: `zplus` and excitation backprop give
         biases nothing, all other composites give them their share.
-      guided: the layers whose ReLUs guided backprop and deconvnet change, patterns as in `layers`;
-        None means all.
       samples: the number of perturbed pictures; None means 20 for SmoothGrad and 50 for integrated
         gradients.
       baseline: where the paths of integrated gradients begin: "zero", "black" and "white" (low and
@@ -143,7 +140,6 @@ class Explainer(ConceptViews):
         low: Bound | None = None,
         high: Bound | None = None,
         absorb_bias: bool | None = None,
-        guided: Sequence[str] | None = None,
         samples: int | None = None,
         baseline: str = "zero",
         start: str = "probability",
@@ -159,7 +155,7 @@ class Explainer(ConceptViews):
     ) -> None:
         self._arguments = export.kept_arguments(locals())  # first: locals are the arguments here
         checks.check_options(precision, pool, start, samples, also)
-        options = Options(layers or {}, absorb_bias, guided, samples, start, grad_cam_layer)
+        options = Options(layers or {}, absorb_bias, samples, start, grad_cam_layer)
         asked = asked_maps(method, also)
         if composite != AUTO:
             composite_named(composite)  # an unknown name is refused before the graph is built
@@ -179,8 +175,6 @@ class Explainer(ConceptViews):
         if at is None or output_activation is not None:
             end_in_scores(graph, self.classes, output_activation)
         folded = canonise(graph)
-        if guided is not None:
-            guided_rectifiers(graph, options)  # refuses patterns that match nothing
         checks.check_labels(labels, self.classes, graph)
         self._resolve = TargetResolver(self.classes, labels)
 

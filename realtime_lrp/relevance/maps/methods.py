@@ -22,7 +22,7 @@ from realtime_lrp.relevance.network.graph import Arrival, Back, Graph, Parts, to
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Activation, Handed
 from realtime_lrp.relevance.rules.attention import differ_from_epsilon, has_attention
-from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite, layer_matcher
+from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite
 from realtime_lrp.relevance.rules.layer_contexts import feature_maps, spatial_maps
 from realtime_lrp.relevance.rules.sharing import Shares
 
@@ -80,31 +80,20 @@ def _through_relus(masked: bool) -> Callable[[Plan], Back]:
     return make
 
 
-def guided_rectifiers(graph: Graph, options: Options) -> set[int]:
-    """The output numbers of the ReLUs in layers that match `guided`; None means all."""
-    guided = options.guided
-    activations = (node for node in graph.nodes if isinstance(node.step, Activation))
-    nodes = [node for node in activations if cast(Activation, node.step).rectifies]
-    if not nodes:
+def _rectifiers(graph: Graph, options: Options) -> set[int]:
+    """The output numbers of the ReLUs."""
+    found = {
+        node.output
+        for node in graph.nodes
+        if isinstance(node.step, Activation) and node.step.rectifies
+    }
+    if not found:
         raise UsageError(
             "The network has no ReLU: guided_backprop and deconvnet would be its gradient. "
             "Use the method gradient.",
             "method",
         )
-    if guided is None:
-        return {node.output for node in nodes}
-    if isinstance(guided, str) or not guided:
-        raise UsageError(f"Expected guided as a list of layers. Received {guided!r}.", "guided")
-    chosen: set[int] = set()
-    for pattern in guided:
-        fitting = {node.output for node in nodes if layer_matcher(pattern)(node)}
-        if not fitting:
-            names = ", ".join(dict.fromkeys(node.layer for node in nodes))
-            raise UsageError(
-                f"No layer with a ReLU is called {pattern!r}. There are: {names}.", "guided"
-            )
-        chosen |= fitting
-    return chosen
+    return found
 
 
 def _last_maps(graph: Graph, options: Options) -> int:
@@ -151,7 +140,7 @@ def _grad_cam(plan: Plan, x: tf.Tensor, tensors: Numbered, parts: Parts) -> tf.T
 METHODS: dict[str, Method] = {
     "lrp": Method(start_of_relevance, _relevance, _at_input, by_rules=True),
     "guided_backprop": Method(
-        start_of_gradient, _through_relus(True), _at_input, guided_rectifiers, absolute=True
+        start_of_gradient, _through_relus(True), _at_input, _rectifiers, absolute=True
     ),
     "grad_cam": Method(start_of_gradient, _gradient, _grad_cam, _last_maps, signed=False),
     "smoothgrad": Method(
@@ -168,7 +157,7 @@ METHODS: dict[str, Method] = {
     "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input, cancels=True),
     "deconvnet": Method(
-        start_of_gradient, _through_relus(False), _at_input, guided_rectifiers, absolute=True
+        start_of_gradient, _through_relus(False), _at_input, _rectifiers, absolute=True
     ),
 }  # fmt: skip
 """Name in configuration and documentation -> method; what an audience understands comes first."""

@@ -29,7 +29,6 @@ class Options:
 
     layers: Mapping[str, str | Rule] = field(default_factory=dict)
     absorb_bias: bool | None = None
-    guided: Sequence[str] | None = None
     samples: int | None = None
     start: str = "probability"
     grad_cam_layer: str | None = None

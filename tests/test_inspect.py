@@ -143,7 +143,7 @@ def test_the_curves_are_the_sums_of_relevance_and_losses_are_marked(
     (folder,) = (tmp_path / "tb").iterdir()
     events, model = events_of(folder), load_network(str(branched), preprocess="rescale").model
     explainer = Explainer(model, layers={"Conv2D": "epsilon(9)"})
-    sums = np.ravel(list(explainer.relevance_sums(explained[1]).values()))
+    sums = np.ravel([one.sums() for one in explainer.layers(explained[1])])
     curve = values(events, "00 all layers/sum of relevance")
     np.testing.assert_allclose([float(curve[n]) for n in range(7)], [1, *sums], 1e-5)
     lost = values(events, "00 all layers/lost")

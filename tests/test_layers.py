@@ -199,7 +199,7 @@ def test_a_sigmoid_is_found_to_be_the_gate_through_constants_and_pools(rng):
         )
 
     explainer = Explainer(network(build), composite="epsilon", absorb_bias=False)
-    sums = explainer.relevance_sums(rng.normal(size=(1, 9, 8, 3)))
+    sums = {one.name: one.sums() for one in explainer.layers(rng.normal(size=(1, 9, 8, 3)))}
     np.testing.assert_array_equal(sums["gate"], 0)
     last = next(iter(sums.values()))
     np.testing.assert_allclose(sums["h"] + sums["c"], last, rtol=1e-2)

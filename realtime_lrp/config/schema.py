@@ -135,8 +135,6 @@ class Lrp(Section):
     true), or a rule of lrp.layers (epsilon, gamma and alpha_beta: true, all others: false)"""
     samples: int | None = Field(default=None, ge=1, le=1000)
     """1 to 1000: pictures per map; null: 20 for smoothgrad, 50 for integrated_gradients"""
-    baseline: Literal["zero", "black", "white", "mean", "blur"] = "zero"
-    """start of integrated_gradients: zero, black, white, mean (colour) or blur"""
     grad_cam_layer: Text | None = None
     """layer whose feature maps grad_cam enlarges; null: the last one"""
     target: Option[Annotated[Target, TARGETS]] = "all"

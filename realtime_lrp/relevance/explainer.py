@@ -30,7 +30,6 @@ from realtime_lrp.relevance.maps.methods import (
     map_names,
     unsuited,
 )
-from realtime_lrp.relevance.maps.perturbed import baseline_named
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
@@ -85,8 +84,6 @@ class Explainer(ConceptViews):
         biases nothing, all other composites give them their share.
       samples: the number of perturbed pictures; None means 20 for SmoothGrad and 50 for integrated
         gradients.
-      baseline: where the paths of integrated gradients begin: "zero", "black" and "white" (low and
-        high), "mean" (each picture's mean colour) or "blur" (the picture blurred).
       grad_cam_layer: the name of the layer whose maps Grad-CAM weights; None means the last one.
       pool: relevance through max pools, "max" (winner takes all) or "average" (in proportion).
       labels: class names in order, for targets by name.
@@ -141,7 +138,6 @@ class Explainer(ConceptViews):
         high: Bound | None = None,
         absorb_bias: bool | None = None,
         samples: int | None = None,
-        baseline: str = "zero",
         start: str = "probability",
         grad_cam_layer: str | None = None,
         pool: str = "max",
@@ -185,15 +181,13 @@ class Explainer(ConceptViews):
         if self.advice:
             warn_once(self.advice)
         self.check_batch = checks.BatchCheck(self.input_shape, box)
-        start_of_path = baseline_named(baseline, box)
         self.flops, self.weights = count_operations(graph)
         self.stride = pixel_stride(graph)
         if grad_cam_layer is not None:
             graph.kept.add(feature_maps(graph, grad_cam_layer))
         own = with_layers(composite, options.layers, graph)
         self._plans = plans = [
-            Plan(method, graph, options, other or own, contexts, start_of_path)
-            for method, other in asked
+            Plan(method, graph, options, other or own, contexts) for method, other in asked
         ]
         self.set_target(target)
 

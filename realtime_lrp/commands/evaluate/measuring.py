@@ -191,19 +191,18 @@ class AnswerEvaluation(Evaluation):
 
     def measure(self, name: str) -> MeasuredRow:
         explainer, rng = self._explainer(name), self._rng(name)
-        explain = explainer.compile_for_targets(2)
         compared: list[np.ndarray] = []
 
         def pairs(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             """The maps of the class and of the next one; how many of both explain nothing."""
             x = self._engine.network.prepare(self._samples.pictures[samples])
             targets = [self.classes[samples], self._others[samples]]
-            scores, both = explain(x, targets)
+            both = [explainer(x, classes.tolist()) for classes in targets]
             floods = np.zeros(len(samples), int)
-            for classes, relevance in zip(targets, both, strict=True):
-                magnitude = np.abs(relevance).sum((1, 2, 3), dtype=np.float64)
-                floods += magnitude > FLOOD * scores[range(len(samples)), classes]
-            maps, others = (measures.supporting_relevance(one, name) for one in both)
+            for classes, one in zip(targets, both, strict=True):
+                magnitude = np.abs(one.relevance).sum((1, 2, 3), dtype=np.float64)
+                floods += magnitude > FLOOD * one.scores[range(len(samples)), classes]
+            maps, others = (measures.supporting_relevance(one.relevance, name) for one in both)
             return maps, others, floods
 
         def figures(samples: np.ndarray) -> Values:

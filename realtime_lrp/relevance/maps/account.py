@@ -23,7 +23,7 @@ class Account:
 
     Attributes:
       started: float32 [B], the relevance at the network's output; for integrated gradients by how
-        much the explained scores differ from those of the baseline.
+        much the explained scores differ from those of a picture of zeros.
       reached: float32 [B], the sum of the map.
       biases: float32 [B], what biases took.
     """

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import flood_advice
-from realtime_lrp.relevance.maps.compiled import Lazy, pictures_at_once, run_in_parts, scores_or_nan
+from realtime_lrp.relevance.maps.compiled import pictures_at_once, run_in_parts
 from realtime_lrp.relevance.maps.detections import DRAWN
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
@@ -185,46 +185,6 @@ class LayerViews:
         return [
             _record(nodes, plan.rules, shown, parts, handed) for nodes in reversed(layers.values())
         ]
-
-    def relevance_sums(
-        self, x: np.ndarray | tf.Tensor, target: Targets | None = None
-    ) -> dict[str, np.ndarray]:
-        """The sum of relevance that each layer hands down to its inputs, from output to input.
-
-        Each sum is that at a layer's input end, not at its output: layer name -> float64 [B]. x and
-        the target are as in a call.
-        """
-        return {record.name: record.sums() for record in self.layers(x, target)}
-
-    def compile_for_targets(self, count: int) -> Callable[..., tuple[np.ndarray, list[np.ndarray]]]:
-        """Compiles a function that explains a batch for `count` targets, without additional maps.
-
-        What the targets have in common is computed once: the forward passes, of perturbed pictures
-        too, and the denominators of rules. The function takes x and the targets, each as in a call.
-        It returns the scores, float32 [B, classes], and the relevance for each target, float32
-        [B, H, W, C], and raises what a call raises.
-        """
-        plan = self._plans[0]
-
-        def explain_each(x: tf.Tensor, *targets: Target) -> list[tf.Tensor]:
-            tensors = plan.graph.forward(x)
-            explained = plan.for_targets(x, tensors, targets)
-            maps = [tf.cast(one.relevance, tf.float32) for one in explained]
-            return [scores_or_nan([plan], tensors), *maps]
-
-        run = Lazy(explain_each, self._xla)
-
-        def explain_targets(
-            x: np.ndarray | tf.Tensor, targets: Sequence[Targets]
-        ) -> tuple[np.ndarray, list[np.ndarray]]:
-            x = self.check_batch(x)
-            resolved = [self._target(target, len(x)) for target in targets]
-            scores, *maps = self._in_parts(run, x, *resolved, each=count)
-            for target, relevance in zip(targets, maps, strict=True):
-                self._check_finite(x, target, scores, relevance)
-            return scores, maps
-
-        return explain_targets
 
     def _in_parts(self, run: Callable[..., Any], x: Any, *more: Any, each: int = 1) -> Any:
         """What a compiled function gives, as arrays; a picture takes the memory of `each`."""

@@ -152,7 +152,7 @@ METHODS: dict[str, Method] = {
     ),
     "integrated_gradients": Method(
         start_of_gradient, _gradient, _times_input, _without_boxes,
-        perturb=on_path, samples=50, from_baseline=True, cancels=True,
+        perturb=on_path, samples=50, from_zero=True, cancels=True,
     ),
     "gradient": Method(start_of_gradient, _gradient, _at_input, absolute=True, cancels=True),
     "input_x_gradient": Method(start_of_gradient, _gradient, _times_input, cancels=True),

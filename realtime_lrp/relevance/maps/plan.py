@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.perturbed import Baseline, Perturb, chunk_size, first_linear
+from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_linear
 from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
@@ -53,9 +53,8 @@ class Method:
     # makes the copies of a picture whose mean gradient is used, or None
     perturb: Perturb | None = None
     samples: int = 20  # how many copies there are unless the user decides
-    # whether the copies begin at a baseline, so that the sum of the map is the difference of the
-    # scores
-    from_baseline: bool = False
+    # whether the copies begin at 0, so that the sum of the map is the difference of the scores
+    from_zero: bool = False
     signed: bool = True  # whether maps can have negative entries; for methods that follow no rules
     # whether the magnitude of an entry counts, because its sign only says whether the pixel should
     # become brighter or darker
@@ -83,7 +82,7 @@ class MethodResult(NamedTuple):
     parts: Parts  # what arrived at each tensor and at biases
     # float32 [B, 3]: what started, its sum and the sum of its magnitude; and what biases took. Of
     # integrated gradients what their sum should be: by how much the explained scores differ from
-    # those of the baseline
+    # those of a picture of zeros
     account: tf.Tensor
 
 
@@ -97,7 +96,6 @@ class Plan:
     composite: Composite = EXCITATION  # which rules it follows
     # what rules may know about the layers with weights, by output number
     contexts: Mapping[int, LayerContext] = field(default_factory=dict)
-    baseline: Baseline = tf.zeros_like  # pictures -> where the paths of integrated gradients begin
 
     def prepare(self) -> None:
         """Decides all of it, and makes modified weights: now, not at the first picture.
@@ -175,7 +173,7 @@ class Plan:
     @property
     def difference(self) -> bool:
         """Whether the map adds up to a difference of scores."""
-        return self.method.from_baseline and self.graph.differentiated() is not None
+        return self.method.from_zero and self.graph.differentiated() is not None
 
     @property
     def samples(self) -> int:
@@ -190,45 +188,25 @@ class Plan:
 
     def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
         """Returns the map of a target, and what arrived at each tensor and at biases."""
-        (explained,) = self.for_targets(x, tensors, [target])
-        return explained
-
-    def for_targets(
-        self, x: tf.Tensor, tensors: Numbered, targets: Sequence[Target]
-    ) -> list[MethodResult]:
-        """As a call, for each of several targets; perturbed pictures go forward once for all."""
         method, graph = self.method, self.graph
-        parts = [self.parts(tensors, target) for target in targets]
+        parts = self.parts(tensors, target)
         if not method.perturb:
-            return [
-                MethodResult(method.finish(self, x, tensors, one), one, self._account(one))
-                for one in parts
-            ]
-        origin = self.baseline(x) if method.from_baseline else tf.zeros_like(x)
-        means = self._mean_gradients(
-            x, origin, tensors, [one[graph.output][0].tensor for one in parts]
-        )
+            return MethodResult(method.finish(self, x, tensors, parts), parts, self._account(parts))
+        mean = self._mean_gradient(x, tensors, parts[graph.output][0].tensor)
         number, rise = graph.differentiated(), None
         if self.difference and number is not None:
-            end, start = (tf.cast(a[number], tf.float32) for a in (tensors, graph.forward(origin)))
+            black = graph.forward(tf.zeros_like(x))
+            end, start = (tf.cast(a[number], tf.float32) for a in (tensors, black))
             rise = end - start
-        return [
-            MethodResult(
-                method.finish(self, x - origin, tensors, {0: [Part(mean)]}), one,
-                self._account(one, rise),
-            )
-            for mean, one in zip(means, parts, strict=True)
-        ]  # fmt: skip
+        relevance = method.finish(self, x, tensors, {0: [Part(mean)]})
+        return MethodResult(relevance, parts, self._account(parts, rise))
 
-    def _mean_gradients(
-        self, x: tf.Tensor, origin: tf.Tensor, tensors: Numbered, begins: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor]:
-        """For each beginning the mean of what arrives at the copies of a picture, shaped like x.
+    def _mean_gradient(self, x: tf.Tensor, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
+        """The mean of what arrives at the copies of a picture, shaped like x.
 
-        `origin` has the baseline of each picture. `begins` start at the output, for all copies of a
-        picture, float32 [B, classes] each. The copies go forward once for all of them, in chunks of
-        one size, so that any number of copies needs the same memory. The first layers pass the mean
-        of all copies back, quicker than the gradient of each.
+        `begin` starts at the output, for all copies of a picture, float32 [B, classes]. The copies
+        go forward in chunks of one size, so that any number of them needs the same memory. The
+        first layers pass the mean of all copies back, quicker than the gradient of each.
         """
         graph, back, samples = self.graph, self.back, self.samples
         perturb, chunk = cast(Perturb, self.method.perturb), chunk_size(samples, self.activations)
@@ -237,53 +215,37 @@ class Plan:
         ends = [0, *(node.output for node in linear)]
         shapes = [tensors[number].shape[1:] for number in ends]
 
-        def of_chunk(
-            picture: tf.Tensor, origin: tf.Tensor, begins: Sequence[tf.Tensor], first: tf.Tensor
-        ) -> list[tf.Tensor]:
+        def of_chunk(picture: tf.Tensor, begin: tf.Tensor, first: tf.Tensor) -> list[tf.Tensor]:
             numbers = first + tf.range(chunk)
-            copies, weights = perturb(
-                picture[None], origin[None], tf.minimum(numbers, samples - 1), samples
-            )
+            copies, weights = perturb(picture[None], tf.minimum(numbers, samples - 1), samples)
             weights = tf.where(numbers < samples, weights, 0.0)
-            forward = graph.forward(copies)
-            means = []
-            for begin in begins:
-                parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
-                graph.hand_down(parts, others, forward, back)
-                arrived = [
-                    tf.cast(total(parts[end]), tf.float32) if parts[end] else None for end in ends
-                ]
-                means += [
-                    tf.zeros(shape) if one is None else tf.tensordot(weights, one, 1)
-                    for one, shape in zip(arrived, shapes, strict=True)
-                ]
-            return means
+            parts = _arriving({graph.output: tf.repeat(begin[None], chunk, axis=0)})
+            graph.hand_down(parts, others, graph.forward(copies), back)
+            return [
+                tf.tensordot(weights, tf.cast(total(parts[end]), tf.float32), 1)
+                if parts[end]
+                else tf.zeros(shape)
+                for end, shape in zip(ends, shapes, strict=True)
+            ]
 
-        def of_picture(inputs: tuple[tf.Tensor, ...]) -> list[tf.Tensor]:
-            picture, start, *begins = inputs
+        def of_picture(inputs: tuple[tf.Tensor, tf.Tensor]) -> list[tf.Tensor]:
             if chunk >= samples:
-                return of_chunk(picture, start, begins, tf.constant(0))
+                return of_chunk(*inputs, tf.constant(0))
             _, means = tf.while_loop(
                 lambda first, means: first < samples,
                 lambda first, means: (
-                    first + chunk,
-                    list(map(tf.add, means, of_chunk(picture, start, begins, first))),
+                    first + chunk, list(map(tf.add, means, of_chunk(*inputs, first)))
                 ),
-                (tf.constant(0), [tf.zeros(shape) for _ in begins for shape in shapes]),
+                (tf.constant(0), list(map(tf.zeros, shapes))),
                 parallel_iterations=1,  # otherwise several chunks are in memory at once
-            )
+            )  # fmt: skip
             return means
 
-        signature = [tf.TensorSpec(shape, tf.float32) for _ in begins for shape in shapes]
-        means = MAP(
-            of_picture, (x, origin, *begins), fn_output_signature=signature, parallel_iterations=1
-        )
-        found = []
-        for position in range(0, len(means), len(ends)):
-            parts = _arriving(dict(zip(ends, means[position:], strict=False)))
-            graph.hand_down(parts, linear, tensors, back)
-            found.append(total(parts[0]))
-        return found
+        signature = [tf.TensorSpec(shape, tf.float32) for shape in shapes]
+        means = MAP(of_picture, (x, begin), fn_output_signature=signature, parallel_iterations=1)
+        parts = _arriving(dict(zip(ends, means, strict=True)))
+        graph.hand_down(parts, linear, tensors, back)
+        return total(parts[0])
 
     def parts(self, tensors: Numbered, target: Target) -> Parts:
         """What arrives at each tensor, and at biases."""
@@ -298,7 +260,7 @@ class Plan:
         return begin if self.signs is None else with_signs_of(tensors[self.signs], begin)
 
     def _account(self, parts: Parts, rise: tf.Tensor | None = None) -> tf.Tensor:
-        """The account of what arrived; `rise` is by how much logits differ from a baseline's."""
+        """The account of what arrived; `rise` is by how much logits differ from those of 0."""
         begin = tf.cast(parts[self.graph.output][0].tensor, tf.float32)
         if rise is not None:
             difference = tf.reduce_sum(begin * rise, -1)

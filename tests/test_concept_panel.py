@@ -92,13 +92,13 @@ def test_the_engine_answers_what_the_explainer_does(engine, picture):
 
 
 def test_a_channel_that_is_asked_for_is_there(engine, picture):
-    """In place of the last of the largest, with the map of `conditional`."""
+    """In place of the last of the largest, with its map."""
     largest = [one.channel for one in explained(engine, picture, LAYER).concepts.maps]
     other = next(channel for channel in range(128) if channel not in largest)
     result = explained(engine, picture, LAYER, other)
     assert [one.channel for one in result.concepts.maps] == [*largest[:-1], other]
     x = engine.network.prepare(result.region.extract(picture)[None])
-    own = engine.explainer.conditional(x, {LAYER: [other]})[0]
+    own = engine.explainer.concepts(x, LAYER, channels=[other]).maps[0, 0]
     found = result.concepts.of(other).relevance
     np.testing.assert_allclose(found, own, atol=1e-5 * np.abs(own).max() + 1e-12)
     for channel in largest:

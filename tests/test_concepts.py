@@ -80,7 +80,7 @@ def test_all_channels_add_up(composite, names, pictures):
 
 
 def test_neurons_add_up_to_their_channel(explainer, pictures):
-    """The maps of all positions, times the relevance there, are the conditional map; 13 at once."""
+    """The maps of all positions, times the relevance there, are its map; 13 at once."""
     layer, target = "conv2", "top1"
     scores, peaks = explainer.peaks(pictures, [layer, "conv1"], target)
     found = explainer.concepts(pictures, layer, 2, target)
@@ -129,8 +129,6 @@ def test_channels_of_a_residual_network(rng):
     assert largest_difference(parts["joined"], whole) < 1e-4
     assert largest_difference(parts["branch"] + parts["skip"], whole) < 1e-4
     assert largest_difference(parts["branch"], whole) > 0.1
-    every = {"joined": range(5), "branch": range(5)}
-    assert largest_difference(explainer.conditional(x, every, 1), parts["branch"]) < 1e-5
     for layer, words in {
         "gate": "No relevance reaches the layer 'gate'",
         "softmax": "'softmax' computes the scores",
@@ -138,32 +136,31 @@ def test_channels_of_a_residual_network(rng):
     }.items():
         with pytest.raises(UsageError, match=words):
             explainer.concepts(x, layer, 1)
-    with pytest.raises(UsageError, match="passes it by"):
-        explainer.conditional(x, {"branch": [0], "skip": [0]})
 
 
-def test_conditions_equal_the_naive_derivation(explainer, pictures):
-    """Channels of two layers, by matrices: relevance outside of them is set to 0."""
-    conditions = {"conv1": [1, 4], "fc": [0, 1, 2, 5]}
-    got = explainer.conditional(pictures, conditions, ["a", 2, "top1"])
+def test_maps_of_channels_equal_the_naive_derivation(explainer, pictures):
+    """Of two channels, by matrices: relevance outside of them is set to 0."""
+    channels = [1, 4]
+    found = explainer.concepts(pictures, "conv1", target=["a", 2, "top1"], channels=channels)
     rules = ("flat", "zplus", "epsilon", "epsilon")
-    scores = explainer.scores(pictures)
-    for picture, target, p, relevance in zip(pictures, (0, 2, None), scores, got, strict=True):
+    for picture, target, p, maps in zip(
+        pictures, (0, 2, None), found.scores, found.maps, strict=True
+    ):
         start = np.eye(5)[p.argmax() if target is None else target] * p
-        expected = naive.handed_to_pixels(network(), picture, start, rules, kept=conditions)
-        assert largest_difference(relevance, expected) < 1e-4
+        expected = naive.handed_to_pixels(
+            network(), picture, start, rules, kept={"conv1": channels}
+        )
+        assert largest_difference(maps.sum(0), expected) < 1e-4
 
 
-def test_a_condition_on_one_channel_is_its_concept(explainer, pictures):
-    """And one on several channels is the sum; chosen channels come in their order."""
+def test_chosen_channels_come_in_their_order(explainer, pictures):
+    """Also one that is named twice."""
     chosen = [4, 0, 4]
     found = explainer.concepts(pictures, "conv2", channels=chosen)
     np.testing.assert_array_equal(found.channels, [chosen] * 3)
     np.testing.assert_array_equal(found.maps[:, 0], found.maps[:, 2])
-    alone = explainer.conditional(pictures, {"conv2": [4]})
-    assert largest_difference(found.maps[:, 0], alone) < 1e-5
-    both = explainer.conditional(pictures, {"conv2": [0, 4]})
-    assert largest_difference(found.maps[:, :2].sum(1), both) < 1e-5
+    alone = explainer.concepts(pictures, "conv2", channels=[4])
+    assert largest_difference(found.maps[:, 0], alone.maps[:, 0]) < 1e-5
 
 
 class Doubled(layers.Layer):
@@ -227,13 +224,6 @@ def test_bad_concepts_are_refused(explainer, pictures, name):
         explainer.concepts(pictures, **{"layer": "fc", **arguments})
 
 
-def test_bad_conditions_are_refused(explainer, pictures):
-    """No conditions, or such that name no channels."""
-    for conditions in ({}, ["fc"], {"fc": 3}, {"fc": [7]}, {"fc": []}, {"conv9": [1]}):
-        with pytest.raises(UsageError, match=r"Expected|There is no layer"):
-            explainer.conditional(pictures, conditions)
-
-
 def test_numbers_that_are_not_finite_are_refused(pictures):
     """As in a call."""
     model = network()
@@ -241,9 +231,5 @@ def test_numbers_that_are_not_finite_are_refused(pictures):
     model.get_layer("fc").set_weights([kernel * 1e30, bias])
     model.layers[-1].set_weights([np.full((7, 5), 1e30), np.zeros(5)])
     explainer = Explainer(model)
-    for call in (
-        lambda: explainer.concepts(pictures, "conv1"),
-        lambda: explainer.conditional(pictures, {"conv1": [1]}),
-    ):
-        with pytest.raises(NotFiniteError):
-            call()
+    with pytest.raises(NotFiniteError):
+        explainer.concepts(pictures, "conv1")

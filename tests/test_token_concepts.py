@@ -70,8 +70,6 @@ def test_channels_of_tokens_have_the_maps_of_a_modified_gradient(composite, mode
         assert_close(found.by_channel, relevance.sum(1))
         in_order = np.take_along_axis(maps, found.channels[..., None, None, None], 1)
         assert_close(found.maps, in_order)
-    some = explainer.conditional(pictures, {first_sum: [1, 4]}, TARGET)
-    assert_close(some, maps[:, [1, 4]].sum(1))
     for target in ("all", "top1", 3, "0 - 1"):
         whole = explainer(pictures, target).relevance
         maps = explainer.concepts(pictures, first_sum, WIDTH, target).maps

@@ -79,7 +79,7 @@ class Layer:
         which come in order.
         """
         tensors = self.plan.graph.forward(x)
-        arrived = self.relevance(tensors, self.plan.start(tensors, target))
+        arrived = self._relevance(tensors, self.plan.start(tensors, target))
         shares = _channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(shares), count).indices
         maps = self._maps(tensors, arrived, tf.where(channels < 0, largest, channels), count)
@@ -136,17 +136,16 @@ class Layer:
             tf.reduce_max(output, 1), tf.argmax(output, 1, tf.int32),
         ]  # fmt: skip
 
-    def relevance(self, tensors: Numbered, begin: tf.Tensor, start: int | None = None) -> tf.Tensor:
-        """What reaches the layer's output from the tensor `start`; None is the network's output."""
+    def _relevance(self, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
+        """What reaches the layer's output of what starts at the network's output."""
         back = past_gates(self.plan.back)
-        return self._arrived(self.plan.graph.backward(tensors, begin, back, start, self.number))
+        return self._arrived(self.plan.graph.backward(tensors, begin, back, None, self.number))
 
     def _arrived(self, parts: Parts) -> tf.Tensor:
         if self.number not in parts:
             raise UsageError(
-                f"No relevance reaches the layer {self.name!r}: the scores do not depend on it, a "
-                "gate or attention weights come out of it, or another layer of the conditions "
-                "passes it by. Choose another layer.",
+                f"No relevance reaches the layer {self.name!r}: the scores do not depend on it, or "
+                "a gate or attention weights come out of it. Choose another layer.",
                 "layer",
             )
         return total(parts[self.number])
@@ -168,23 +167,6 @@ class Layer:
     @cached_property
     def _sharing(self) -> Collection[int]:
         return taking_several(self.plan.rules)
-
-
-def conditional(
-    layers: Sequence[Layer], x: tf.Tensor, masks: Sequence[tf.Tensor], target: Target
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scores, and the map of what passes the layers, of which the last in the network is first.
-
-    There is a mask for each, float32 [B or 1, channels]: 1 for channels whose relevance is kept.
-    """
-    plan = layers[0].plan
-    tensors = plan.graph.forward(x)
-    relevance, start = plan.start(tensors, target), None
-    for layer, mask in zip(layers, masks, strict=True):
-        arrived = layer.relevance(tensors, relevance, start)
-        relevance, start = arrived * _shaped_as_channels(mask, arrived), layer.number
-    parts = plan.graph.backward(tensors, relevance, past_gates(plan.back), start)
-    return tensors[plan.graph.output], tf.cast(total(parts[0]), tf.float32)
 
 
 def peaks(

@@ -1,11 +1,11 @@
 """Concept relevance propagation (Achtibat et al. 2023): maps of single channels of a layer.
 
-`concepts` and `conditional` keep relevance in chosen channels. `peaks` looks at all channels of
-some layers at once, without a map: what each carries, and where most of it is. `position_maps` then
-follows single channels from single positions to the picture, as the receptive field of a neuron.
+`concepts` keeps relevance in single channels. `peaks` looks at all channels of some layers at once,
+without a map: what each carries, and where most of it is. `position_maps` then follows single
+channels from single positions to the picture, as the receptive field of a neuron.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -195,44 +195,6 @@ class ConceptViews(LayerViews):
         self._check_finite(x, target, scores, by_channel, found.maps)
         return found
 
-    def conditional(
-        self,
-        x: np.ndarray | tf.Tensor,
-        conditions: Mapping[str, Sequence[int]],
-        target: Targets | None = None,
-    ) -> np.ndarray:
-        """The map of the relevance that passes through chosen channels of one layer or several.
-
-        Relevance goes from layer to layer; at the output of each it is kept in the chosen channels
-        and set to 0 in the others. What passes a layer by, as in a residual connection, is left
-        out. With one channel of one layer it is the map of `concepts`.
-
-        x and the target are as in a call. `conditions` are layer -> channels, in any order:
-        {"block5_conv3": [3, 17], "fc1": [0]}. Returns float32 [B, H, W, C].
-
-        Raises:
-          UsageError: as `concepts`; no conditions; or a layer lies beside another one.
-          NotFiniteError: the network computes NaN or Inf.
-        """
-        if not isinstance(conditions, Mapping) or not conditions:
-            raise UsageError(
-                f"Expected conditions as {{layer: [channels]}}. Received {conditions!r:.80}.",
-                "conditions",
-            )
-        layers = sorted(map(self._layer, conditions), key=lambda one: one.number, reverse=True)
-        masks = [
-            np.isin(np.arange(one.channels), checked_channels(conditions[one.name], one))[None]
-            for one in layers
-        ]
-        function = self._compiled(
-            ("conditional", *(one.name for one in layers)), partial(of_channels.conditional, layers)
-        )
-        kept = [tf.constant(mask, tf.float32) for mask in masks]
-        pictures, tensors = self._pairs(self.check_batch(x), target)
-        scores, maps = self._in_parts(function, pictures, kept, tensors)
-        self._check_finite(x, target, scores, maps)
-        return maps
-
     def peaks(
         self, x: np.ndarray | tf.Tensor, layers: Sequence[str], target: Targets | None = None
     ) -> tuple[np.ndarray, dict[str, Peaks]]:
@@ -258,8 +220,8 @@ class ConceptViews(LayerViews):
         """The maps of single neurons of a layer for one picture: what each of them looks at.
 
         Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x.
-        Where the rules are linear, as all of them are, that is the conditional map of what reaches
-        this neuron, but for its scale. The position (as in `Peaks`) -1 stands for all of them: the
+        Where the rules are linear, as all of them are, that is the map of what reaches this neuron,
+        but for its scale. The position (as in `Peaks`) -1 stands for all of them: the
         map of the channel, as of `concepts`. Returns float32 [neurons, H, W, C].
         """
         batch, one = checks.to_float32(self.check_batch(x)), self._layer(layer)

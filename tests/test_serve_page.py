@@ -421,7 +421,7 @@ class TestTheAudience:
         expect(phone.locator("#concept-rows")).to_be_hidden()
         expect(page.locator("#concept-rows button")).to_have_count(4)
         until(phone, lambda: float(phone.get_attribute("#figures", "data-maps")) > 0)
-        expect(phone.locator("#answers .bar")).to_have_count(5)
+        expect(phone.locator("#answers .bar")).to_have_count(3)
         before = pixel(phone, 320, 240)
         until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
         expect(phone.locator("#concept-rows")).to_be_hidden()
@@ -667,7 +667,7 @@ def test_a_clicker_plays_the_lecture_to_its_end(visit, tmp_path):
         expect(page.locator("#controls")).to_be_enabled()
         page.click("#fill")
         for step in yaml.safe_load(INCLUDED["en"].read_text()):
-            expect(page.locator("#notice")).to_contain_text(step["say"])
+            expect(page.locator("#answers")).to_contain_text(step["say"])
             page.keyboard.press("PageDown")
         until(page, lambda: size(page) == [1280, 720])
         process.send_signal(signal.SIGINT)

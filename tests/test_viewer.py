@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import LOOK, Viewer, explained_frame
+from viewer import LOOK, Viewer, engine_of, explained_frame
 
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
@@ -362,3 +362,20 @@ def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
     explained.result.region = Region((0, 0, 160, 120), (0, 8, 64, 56), (64, 64))
     patches = network_view._flipped_patches(viewer.state.with_request(probe=True), explained)
     assert patches.box == (0, -20, 160, 140)
+
+
+def test_a_lecture_says_its_sentence_where_it_covers_no_picture():
+    """In the column, or below several pictures; and not before the view is as the step has it."""
+    viewer = seen(Viewer(size=(720, 1280), figures=True, **{"--lecture": "en"}))
+    say = viewer.state.lecture[0].say
+    scene = viewer.view.split.scenes[0]
+    assert scene.right[-1] == (Paragraph(say, "", 1.2),) and not viewer.view.split.said
+    viewer.relevance.engine = engine_of(("heart", "star"))  # another one is asked for
+    viewer.view.step()
+    assert viewer.view.columns[1] == [*viewer.view.first.right]
+    viewer.relevance.engine = None
+    viewer.press(*["Page_Down"] * 2, "p")
+    viewer.view.step()
+    split = viewer.view.split
+    assert split.said == viewer.state.lecture[2].say
+    assert all(y1 < 690 for _, _, _, y1 in split.pictures)

@@ -220,3 +220,23 @@ class Disk:
     def __call__(self, path):
         self.asked += 1
         return types.SimpleNamespace(free=2**20 if self.full else 2**39)
+
+
+@pytest.mark.release
+@pytest.mark.gui
+def test_a_clicker_plays_the_lecture_to_its_end(display, tiny_model, tmp_path):
+    """At the end the view has the map of the transformer, too."""
+    words = "--set", f"live.folder={tmp_path}", "--lecture", "de", "-v"
+    with viewer(display, tiny_model, *words) as process:
+        while "first map" not in process.stderr.readline():
+            assert process.poll() is None, process.communicate()
+        screen = Screen(display, process, tmp_path)
+        screen.press(*["Next"] * 5, pause_s=2)
+
+        def both_explained():
+            screen.press("s", pause_s=1)
+            return any("relevance_2" in np.load(file) for file in tmp_path.glob("*.npz"))
+
+        until(both_explained)
+        xdotool(display, "key", "q", "q")
+        assert process.wait(120) == 0

@@ -17,6 +17,7 @@ from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.handle import command_event
+from realtime_lrp.realtime.viewer.lecture import load_lecture
 from realtime_lrp.realtime.viewer.state import Answer, first_state
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.relevance.maps.targets import TargetResolver
@@ -91,7 +92,7 @@ class Viewer:
             chosen = chosen.model_copy(update={"overlay": overlay})
         self.capture, self.maps = Scripted(lambda stop: None), Slot()
         self.shown, self.told = [], []
-        state = first_state(chosen, first_request(chosen))
+        state = first_state(chosen, first_request(chosen), load_lecture(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)
         self.stats = self.relevance.stats
         self.capture.source = SimpleNamespace(files=3, described="", timeline=None)

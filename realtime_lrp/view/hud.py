@@ -110,6 +110,7 @@ class Paragraph:
 
     head: str
     text: str
+    scale: float = 1.0  # how much larger the letters of its head are than those of other figures
 
 
 Entry = Row | Bar | Headline | Line | Legend | Paragraph
@@ -286,7 +287,8 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
         case Legend():
             return _legend_parts(entry, width, size)
         case Paragraph():
-            head = [line(one, "", size, WARNING) for one in _lines(entry.head, width, size)]
+            large = round(entry.scale * size)
+            head = [line(one, "", large, WARNING) for one in wrapped(entry.head, width, large)]
             return head + [line(one, "", size) for one in wrapped(entry.text, width, size)]
 
 

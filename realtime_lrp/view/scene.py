@@ -138,6 +138,7 @@ class SplitScene:
     boxes: tuple[Box, ...]  # where each stands
     # the panel of concepts, which has a part of the canvas to itself; or None
     concepts: ConceptPanel | None = None
+    said: str = ""  # a sentence below all of them, or ""
 
     @property
     def letters(self) -> int:
@@ -155,7 +156,8 @@ class SplitScene:
     @property
     def place(self) -> PanelPlace | None:
         panel = self.concepts
-        return panel.place(self.size, self.letters) if panel else None
+        room = room_above(self.said, self.size, self.letters)
+        return panel.place(room, self.letters) if panel else None
 
     @property
     def concept_rows(self) -> tuple[tuple[Box, int], ...]:
@@ -182,7 +184,7 @@ class SplitScene:
     def pictures_alone(self, size: tuple[int, int]) -> "SplitScene":
         """The same on a canvas of another size, without figures and the panel of concepts."""
         shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
-        boxes = boxes_of(size, shape, len(self.scenes), text_size)
+        boxes = boxes_of(size, shape, len(self.scenes), hud.figure_size(*size, text_size))
         scenes = (
             replace(scene, size=(y1 - y0, x1 - x0), with_figures=False, titled=False)
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
@@ -190,17 +192,23 @@ class SplitScene:
         return SplitScene(size, tuple(scenes), boxes)
 
 
+def room_above(said: str, size: tuple[int, int], letters: int) -> tuple[int, int]:
+    """Rows and columns that a sentence at the lower edge leaves of a canvas."""
+    below = hud.notice_height(said, size[1], letters) - letters // 2 if said else 0
+    return size[0] - below, size[1]
+
+
 def boxes_of(
     size: tuple[int, int],
     shape: Sequence[int],
     count: int,
-    text_size: str,
+    letters: int,
     concepts: ConceptPanel | None = None,
 ) -> tuple[Box, ...]:
     """Where the scenes of so many networks stand on a canvas, beside the panel of concepts."""
     if concepts:
-        size = concepts.place(size, hud.figure_size(*size, text_size)).rest
-    return split(size, shape, count, round(GAP * hud.figure_size(*size, text_size)))
+        size = concepts.place(size, letters).rest
+    return split(size, shape, count, round(GAP * letters))
 
 
 class Artist:
@@ -330,7 +338,7 @@ class SplitArtist:
     def draw(self, scene: SplitScene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
         canvas = self.buffers.get((*scene.size, 3))
-        if len(scene.scenes) > 1:
+        if len(scene.scenes) > 1 or scene.said:
             canvas.fill(BACKGROUND)  # also between the scenes
         self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]
         for artist, one, (x0, y0, x1, y1) in zip(
@@ -339,6 +347,9 @@ class SplitArtist:
             artist.draw_on(canvas[y0:y1, x0:x1], one)
         if scene.concepts and scene.place:
             self._concepts.draw(canvas, scene.concepts, scene.place, scene.letters)
+        if scene.said:
+            area = (0, 0, *scene.size[::-1])
+            self.decals.draw(canvas, hud.draw_notice, scene.said, area, scene.letters)
         return canvas
 
 

@@ -18,16 +18,14 @@ import numpy as np
 
 from realtime_lrp.commands.serve.messages import entry_fields, join_message
 from realtime_lrp.engine.boxes import BoxNumbers
-from realtime_lrp.engine.wording import NOTHING_FOUND
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.figures import answer_bars, legend_of, setting_rows
+from realtime_lrp.realtime.viewer.figures import legend_of, presented
 from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.untrusted import ChildDecoder
-from realtime_lrp.view.hud import Paragraph
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
 BATCH = 16  # pictures that are explained at once, at most
@@ -222,7 +220,7 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
     """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
     drawn = visitor.scaler(explained, replace(state.look, follow="flow"))
     rows, columns = explained.picture.shape[:2]
-    blocks = [answer_bars(explained), setting_rows(explained, account=False)]
+    legend = None
     box, layer = (0.0, 0.0, 1.0, 1.0), b""
     outlines = [
         {
@@ -233,16 +231,13 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
         for one in (drawn.outlines if drawn else ())
         for x0, y0, x1, y1 in [one.box]
     ]
-    if explained.result.found == ():
-        blocks.insert(0, (Paragraph(NOTHING_FOUND, ""),))
     if drawn and state.look.style != "off":
         panel = drawn.panels[0]
         overlay = make_overlay(panel.intensity, panel.signed, state.look, drawn.box)
         x0, y0, x1, y1 = overlay.box
         box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), encode_layer(overlay)
-        if legend := legend_of(panel, state.look, explained):
-            blocks[-1] = (*blocks[-1], legend)
-    figures = [[entry_fields(one) for one in block] for block in blocks]
+        legend = legend_of(panel, state.look, explained)
+    figures = [[entry_fields(one) for one in block] for block in presented(explained, legend)]
     number = explained.frame.number
     fields = {"number": number, "box": box, "outlines": outlines, "blocks": figures}
     return join_message({"type": "map"} | fields, layer)

@@ -55,7 +55,7 @@ class Rates:
         return stage if busy[stage] >= BUSY else "camera"
 
 
-def presented(explained: ExplainedFrame, legend: Legend | None, problem: str) -> list[Block]:
+def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "") -> list[Block]:
     """The presenter view: the answer and what is explained in large letters, and three bars."""
     if explained.result.found == ():
         return [(Paragraph(NOTHING_FOUND, ""),)]

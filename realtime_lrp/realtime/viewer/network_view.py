@@ -65,6 +65,7 @@ class NetworkView:
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
+        self.ready = False  # whether the newest map is as chosen
 
     def take(self, newest: ExplainedFrame | None, state: ViewerState) -> None:
         """Makes the newest maps, if there are any, ready for drawing."""
@@ -75,7 +76,9 @@ class NetworkView:
         explained, relevance = self.newest, self.relevance
         self.rates.maps.reached(relevance.maps.count)
         own = explained is None or explained.engine is relevance.engine
-        if own and relevance.choice == relevance.request.choice:
+        as_chosen = own and relevance.choice == relevance.request.choice
+        self.ready = as_chosen and explained is not None
+        if as_chosen:
             self._old_since = None
         elif self._old_since is None:
             self._old_since = time.monotonic()
@@ -84,8 +87,6 @@ class NetworkView:
         """The lines for the screen alone: no recording and no snapshot has them."""
         now, doing = time.monotonic(), self.relevance.doing
         notice = state.notice.text if now < state.notice.until else ""
-        if state.lecture:
-            notice = _lines(notice, state.lecture[state.step].say)
         if doing or not self.newest:
             return notice or doing or "preparing the first map"
         if self._old_since is not None and now - self._old_since > OLD_MAP_S:
@@ -266,7 +267,7 @@ class FollowingNetworkView(NetworkView):
         """The lines about this network alone: what the user is told stands at the first one."""
         if self.refusal and self.newest and not self.relevance.doing:
             return ""  # the figures say why its map is another one's
-        return super().passing(replace(state, notice=Notice(), lecture=()))
+        return super().passing(replace(state, notice=Notice()))
 
     def compose(
         self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]

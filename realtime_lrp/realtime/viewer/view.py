@@ -24,8 +24,15 @@ from realtime_lrp.realtime.viewer.state import Order, ViewerState
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.controls import draw_brush, draw_controls
-from realtime_lrp.view.hud import Block, draw_marks, draw_notice
-from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of
+from realtime_lrp.view.hud import (
+    NOTICE_SCALE,
+    Block,
+    Paragraph,
+    draw_marks,
+    draw_notice,
+    figure_size,
+)
+from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, room_above
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
@@ -84,7 +91,14 @@ class View:
     def columns(self) -> tuple[list[Block], list[Block]]:
         """The figures at the left and at the right, those of further networks below the first's."""
         left = [block for network in self.networks for block in network.left]
-        return left, [block for network in self.networks for block in network.right]
+        right = [block for network in self.networks for block in network.right]
+        return left, [*right, *_block_of(self._said)]
+
+    @property
+    def _said(self) -> str:
+        """The sentence of a lecture's step, as soon as the step is seen; "" for none."""
+        lecture, seen = self.state.lecture, all(network.ready for network in self.networks)
+        return lecture[self.state.step].say if lecture and seen else ""
 
     def send(self, event: events.Event) -> tuple[Order, ...]:
         """Changes the state; returns the orders that the caller is to carry out."""
@@ -264,15 +278,23 @@ class View:
         self.concepts = self._concept_view.panel(state, self.first.newest)
         concepts = self.concepts if self.figures_in_picture else None
         in_panel = concepts is not None and concepts.answer[0] != ""
-        boxes = boxes_of(size, frame.value.shape, len(self.networks), state.text_size, concepts)
+        several = len(self.networks) > 1 or state.tiled or concepts is not None
+        said = self._said if self.figures_in_picture else ""
+        below, beside = (said, "") if several else ("", said)
+        letters = figure_size(*size, state.text_size)
+        room = room_above(below, size, letters)
+        boxes = boxes_of(room, frame.value.shape, len(self.networks), letters, concepts)
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
             if not self.figures_in_picture or in_panel:
                 scene = replace(scene, with_figures=False)
+            elif beside:
+                right = (*scene.right, *_block_of(beside))
+                scene = replace(scene, right=right, with_figures=True)
             network.scene = replace(scene, titled=concepts is not None)
             scenes.append(network.scene)
-        return SplitScene(size, tuple(scenes), boxes, concepts)
+        return SplitScene(size, tuple(scenes), boxes, concepts, below)
 
     def _passing(self) -> tuple[str, ...]:
         return tuple(network.passing(self.state) for network in self.networks)
@@ -288,3 +310,8 @@ class View:
 
     def _drop(self, frames: int) -> None:
         self._stats.frames_dropped = (self._stats.frames_dropped or 0) + frames
+
+
+def _block_of(said: str) -> list[Block]:
+    """A sentence of a lecture as a block of figures; none for ""."""
+    return [(Paragraph(said, "", NOTICE_SCALE),)] if said else []

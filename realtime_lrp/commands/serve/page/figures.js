@@ -41,7 +41,7 @@ const ENTRIES = {
       made("span", { textContent: low }), colour, made("span", { textContent: high }),
     ]);
   },
-  paragraph: ({ head, text }) => made("p", {}, [
+  paragraph: ({ head, text, scale }) => made("p", { className: scale > 1 ? "said" : "" }, [
     made("strong", { textContent: head }), ` ${text}`,
   ]),
 };

@@ -58,13 +58,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 LONGEST = (
-    "methods", "serve_page", "live_relevance", "kiosk_loop", "viewer_window", "workers",
-    "precision", "security", "layers", "evaluate", "video_faults", "sources", "resume", "capture",
-    "export", "attention", "hub", "doctor", "modes", "relevance", "speed",
-    "documented_commands", "engine_faults", "biases", "concept_making", "signals",
-    "shapes", "traced", "token_concepts", "concept_panel",
-    "recordings", "floods", "many_pictures", "live", "provenance", "applications",
-    "object_store",
+    "workers", "serve_page", "saved_models", "viewer_window", "references", "traced", "teach",
+    "onnx", "rules", "methods", "shapes_detector", "object_store", "kiosk_loop", "evaluate",
+    "layers", "security", "golden", "live_relevance", "shapes", "companions", "window",
+    "kiosk_games", "token_concepts", "explanation", "recordings", "demo", "hub", "sources",
+    "serve_limits", "concepts", "video_faults", "relevance", "speed", "documented_commands",
+    "kiosk_screen", "precision", "packaging", "modes", "extending", "batches", "service",
+    "engine_faults", "inspect", "config_fuzz", "model_files", "shapes_vit",
 )  # fmt: skip
 
 

@@ -45,11 +45,11 @@ def write_video(
     return path
 
 
-def slowed(source, path, factor=10):
-    """The first 60 frames of a recording, each shown so many times as long: less to compute."""
+def slowed(source, path, factor=10, count=60):
+    """The first frames of a recording, each shown so many times as long: less to compute."""
     with av.open(source) as original, av.open(path, "w") as container:
         stream = container.add_stream_from_template(original.streams.video[0])
-        for packet in islice((one for one in original.demux(video=0) if one.size), 60):
+        for packet in islice((one for one in original.demux(video=0) if one.size), count):
             packet.pts, packet.dts = packet.pts * factor, packet.dts * factor
             packet.duration *= factor
             packet.stream = stream

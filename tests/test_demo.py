@@ -15,14 +15,14 @@ from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.video.reader import VideoReader
 
 
-@pytest.mark.parametrize("frames", [60, pytest.param(300, marks=pytest.mark.release)])
+@pytest.mark.parametrize("frames", [24, pytest.param(300, marks=pytest.mark.release)])
 def test_the_demo_writes_a_video_and_a_contact_sheet_without_a_network(
     frames, run, tmp_path, tmp_path_factory, monkeypatch
 ):
     """Without display, camera or download: every frame of the clip."""
     clip = CLIP
     if frames < 300:
-        clip = media.slowed(CLIP, tmp_path_factory.mktemp("clip") / "demo.mp4", 1)
+        clip = media.slowed(CLIP, tmp_path_factory.mktemp("clip") / "demo.mp4", 1, frames)
         monkeypatch.setattr(demo, "CLIP", clip)
 
     def no_network(*words):

@@ -60,6 +60,7 @@ def visit(address):
         yield Client(socket)
 
 
+@pytest.mark.release
 def test_a_key_in_the_window_and_a_click_on_the_page_change_the_same_view(
     display, tmp_path, tiny_model
 ):

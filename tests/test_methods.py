@@ -262,7 +262,7 @@ def together():
     return model, x, maps
 
 
-ALONE = ("gradient", "integrated_gradients", "epsilon_gamma_box")
+ALONE = ("gradient", "epsilon_gamma_box")
 """Of each kind one; the others are long tests."""
 
 

@@ -102,8 +102,9 @@ def kept_with_further_maps(screen, folder):
     raise AssertionError("the further maps never came")
 
 
+@pytest.mark.release
 @pytest.mark.gui
-@pytest.mark.parametrize("way", [pytest.param("close", marks=pytest.mark.release), signal.SIGTERM])
+@pytest.mark.parametrize("way", ["close", signal.SIGTERM])
 def test_closing_ends_soon_with_the_recording_whole(way, display, tiny_model, tmp_path):
     """By the window's X within 3 s, and by a signal; as many lines as frames, in true time."""
     film = tmp_path / "view.mp4"

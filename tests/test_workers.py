@@ -85,10 +85,16 @@ def ray_below(pid, name):
     return found
 
 
+class SlowStart(AssertionError):
+    """Ray gives itself 30 s to start, which is too little where a machine is very busy."""
+
+
 def wait_until(condition, running):
     """Waits for a condition while a process runs, and gives its value."""
     while not (value := condition()):
-        assert running.poll() is None, running.communicate()
+        if running.poll() is not None:
+            _, told = running.communicate()
+            raise SlowStart(told) if "timed out during startup" in told else AssertionError(told)
         time.sleep(0.02)
     return value
 
@@ -107,13 +113,15 @@ def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, 
         for one in ("alone", "shared")
     ]
     ends.append(run("video", *words[0], *network)[0])
-    with process(*words[1], *network, "--workers", 1) as running:
-        if where == "in a film":
-            wait_until(lambda: list((tmp_path / "shared").glob("*.part")), running)
-        killed = wait_until(lambda: ray_below(running.pid, "ray::make_film"), running)[0]
-        killed.kill()
-        out, err = running.communicate()
-        ends.append(running.returncode)
+    for _ in range(3):
+        with suppress(SlowStart), process(*words[1], *network, "--workers", 1) as running:
+            if where == "in a film":
+                wait_until(lambda: list((tmp_path / "shared").glob("*.part")), running)
+            killed = wait_until(lambda: ray_below(running.pid, "ray::make_film"), running)[0]
+            killed.kill()
+            out, err = running.communicate()
+            ends.append(running.returncode)
+            break
     assert ends == [65, 65], err
     assert out.count("frames ->") == 1 and "1 of 2 videos done, 1 failed" in err
     assert contents(tmp_path / "alone") == contents(tmp_path / "shared")

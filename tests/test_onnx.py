@@ -378,14 +378,53 @@ def test_a_detector_is_recognised_and_explained_box_by_box(tmp_path, rng, caplog
     assert abs(reached) == pytest.approx(best.scores[0, 0], rel=1e-3)
 
 
-def test_an_unknown_head_is_refused(tmp_path):
-    """With what it has and what is expected."""
+def test_an_output_and_a_place_are_named(tmp_path, rng, run):
+    """Where no detector is recognised, or another answer is wanted than its boxes."""
+    x = rng.normal(size=(2, 6, 8, 3)).astype(F)
+    path = detector_file(tmp_path / "net.onnx", "softmax")
+    whole = load_network(path, preprocess="none")
+    logits = load_network(path, preprocess="none", output="logits")
+    assert whole.detects and not logits.detects
+    expected = whole.model(x)["scores"][:, 5]
+    one = Explainer(logits, composite="epsilon", at=5, output_activation="softmax", target=2)(x)
+    other = Explainer(whole, composite="epsilon", at=5, target=2)(x)
+    np.testing.assert_allclose(one.scores, expected, atol=1e-6)
+    np.testing.assert_allclose(other.scores, expected, atol=1e-6)
+    np.testing.assert_allclose(one.relevance, other.relevance, atol=1e-6)
+    with pytest.raises(DamagedInputError, match=r"\(12, 4\) .* --at"):
+        Explainer(logits)
+    with pytest.raises(UsageError, match="Did you mean 'logits'"):
+        load_network(path, output="logit")
+    media.write_picture(tmp_path / "a.png", media.plain())
+    words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--overwrite", "--model", path)
+    code, out, err = run(
+        *words, "--output", "logits", "--at", "5", "--output-activation", "softmax"
+    )
+    assert code == 0 and "class" in out, err
+    for wrong in (("scores",), ("logits", "--at", "12"), ("logits", "--at", "-1")):
+        assert run(*words, "--output", *wrong)[0] == 2
+    assert run(*words, "--output", "logits")[0] == 65
+
+
+def test_a_segmentation_is_explained_at_a_pixel(tmp_path, rng):
+    """Its output [1, C, H, W] is [B, H, W, C] here; which place is wanted has to be said."""
+    arrays = {"w": numbers(4, 3, 2, 2)}
+    path = written(tmp_path / "net.onnx", [node("Conv", "x w", strides=[2, 2])], arrays)
+    network, x = load_network(path, preprocess="none"), rng.normal(size=(2, 6, 8, 3)).astype(F)
+    (found,) = ReferenceEvaluator(onnx.load(path)).run(None, {"x": x.transpose(0, 3, 1, 2)})
+    explained = Explainer(network, composite="epsilon", at=(1, 2), target=3, start="logit")(x)
+    np.testing.assert_allclose(explained.scores, found[:, :, 1, 2], atol=1e-5)
+    np.testing.assert_allclose(explained.relevance.sum((1, 2, 3)), found[:, 3, 1, 2], rtol=1e-3)
+    assert not explained.relevance[:, :, :4].any()  # pixels that this place does not see
+
+
+def test_what_is_no_detector_is_no_detector(tmp_path):
+    """Boxes and scores without a sigmoid before they are joined."""
     path = detector_file(tmp_path / "net.onnx", "ultralytics")
     model = onnx.load(path)
-    model.graph.node[-1].input[:] = ["d", "f"]  # no sigmoid
+    model.graph.node[-1].input[:] = ["d", "f"]
     onnx.save(model, path)
-    with pytest.raises(DamagedInputError, match=r"no known end .* \[1, 4 \+ classes, places\]"):
-        load_network(path)
+    assert load_network(path).model.output_shape == (None, 7, 12)
 
 
 @pytest.mark.parametrize("names", ["{0: 'a'}", "{0: 'a', 1: 3, 2: 'b'}", "[" * 10**5, "open('x')"])

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from realtime_lrp import Explainer
+from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.relevance.reading.building import build_graph
 
@@ -15,7 +15,7 @@ from realtime_lrp.relevance.reading.building import build_graph
 def detector():
     """A network with a segmentation, a detector's boxes and classes, and one vector."""
     keras.utils.set_random_seed(4)
-    x = keras.Input((8, 8, 2))
+    x = keras.Input((8, 8, 3))
     a = layers.Conv2D(4, 3, padding="same", activation="relu", name="body")(x)
     regions = layers.Conv2D(3, 1, name="regions", bias_initializer="random_normal")(a)
     flat = layers.Reshape((16, 16), name="anchors")(a)
@@ -30,7 +30,7 @@ def detector():
 @pytest.fixture
 def x(rng):
     """Two pictures."""
-    return rng.normal(size=(2, 8, 8, 2)).astype(np.float32)
+    return rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
 
 
 MASK = np.zeros((8, 8), bool)
@@ -205,3 +205,18 @@ def test_heads_of_keras_hub_are_explained(rng):
             (account,) = relevance.accounts.values()
             np.testing.assert_allclose(account.started, scores[1], rtol=1e-3)
             np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=0.02)
+
+
+def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
+    """In a Keras file and in a SavedModel; other names are refused."""
+    model = keras.Model(detector.inputs, detector.output)
+    model.save(tmp_path / "net.keras")
+    model.export(tmp_path / "net", verbose=False)
+    expected = Explainer(detector, output="regions", at=(3, 5), target=1)(x)
+    for name in ("net.keras", "net"):
+        with pytest.raises(UsageError, match="Did you mean 'regions'"):
+            load_network(str(tmp_path / name), output="region")
+        network = load_network(str(tmp_path / name), preprocess="none", output="regions")
+        found = Explainer(network.model, at=(3, 5), target=1)(x)
+        np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
+        np.testing.assert_allclose(found.relevance, expected.relevance, atol=1e-5)

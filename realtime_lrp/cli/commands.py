@@ -17,6 +17,7 @@ from realtime_lrp.cli.options import (
     EXPLAIN,
     INPUTS,
     MAPS,
+    NETWORK,
     OUTPUT,
     OVERWRITE,
     PATH,
@@ -140,8 +141,8 @@ def _load_for_evaluate(
 @option("--picture FILE", "write a picture of all maps")
 @OVERWRITE
 @configured(
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
-    "--composite", "--pool", "--precision", "--colormap", "--opacity", load=_load_for_evaluate,
+    *NETWORK, "--composite", "--pool", "--precision", "--colormap", "--opacity",
+    load=_load_for_evaluate,
 )  # fmt: skip
 def evaluate(settings: config.Settings, **options: Any) -> None:
     """Measure how well maps point at the object.
@@ -180,10 +181,7 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
 @option("--count N", "how many drawn symbols, for an embedded network, up to 300; default: all")
 @option("--sheet FILE", "also write a picture of the whole gallery")
 @OVERWRITE
-@configured(
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
-    "--composite", "--target", "--pool", "--precision", *CONCEPTS,
-)  # fmt: skip
+@configured(*NETWORK, "--composite", "--target", "--pool", "--precision", *CONCEPTS)
 def concepts(settings: config.Settings, **options: Any) -> None:
     """Choose pictures for the channels of a network.
 
@@ -205,10 +203,7 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 @option("--quick", "take half a minute: fewer batches and tables")
 @option("--json FILE", "write every figure as JSON", name="json_file")
 @OVERWRITE
-@configured(
-    "--model", "--weights", "--preprocess", "--size", "--output-activation", "--method",
-    "--composite", "--pool",
-)  # fmt: skip
+@configured(*NETWORK, "--method", "--composite", "--pool")
 def bench(settings: config.Settings, quick: bool, json_file: Path | None, overwrite: bool) -> None:
     """Measure the speed of this machine.
 

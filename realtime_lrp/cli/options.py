@@ -13,9 +13,14 @@ from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
 from realtime_lrp.errors import UsageError
 from realtime_lrp.system.program import __version__, set_verbosity
 
+NETWORK = (
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--output", "--at",
+    "--output-activation",
+)  # fmt: skip
+"""The options that say which network is explained."""
+
 EXPLAIN = (
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--output-activation",
-    "--method", "--composite", "--target", "--pool", "--precision", "--mirror", "--map",
+    *NETWORK, "--method", "--composite", "--target", "--pool", "--precision", "--mirror", "--map",
     "--colormap", "--opacity",
 )  # fmt: skip
 """The options of every command that explains pictures."""

@@ -117,7 +117,6 @@ class Engine:
 
     def _prepare(self, graph: Graph, on: Device) -> None:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
-        self.detects = graph.boxes is not None
         self.auto_composite = str(composite_for(AUTO, graph, self._otherwise))
         if self.config.lrp.composite == AUTO:
             self.config = self.config.changed(lrp={"composite": self.auto_composite})
@@ -136,6 +135,7 @@ class Engine:
             self.explainer = quickest_explainer(
                 graph, self.network, config, on, self._moving, self.also
             )
+            self.detects = graph.boxes is not None
             self._flooded: set[str] = set()  # names of maps that were warned of
             chosen = config.concepts.layer
             if chosen and chosen not in self.explainer.channel_counts():

@@ -60,8 +60,9 @@ def load_configured(config: Config) -> Network:
     """Loads the configured network with its Keras model; raises what `load` raises."""
     wanted = config.model
     network = load_network(
-        wanted.name, wanted.weights, wanted.labels, wanted.preprocess, size=wanted.size
-    )
+        wanted.name, wanted.weights, wanted.labels, wanted.preprocess,
+        size=wanted.size, output=wanted.output,
+    )  # fmt: skip
     if (what := _named_by_keras(config)) and COMPARED.get(what):
         note_compared(network.model)
     return network
@@ -81,6 +82,7 @@ def build_explainer(
         **dict(config.lrp),  # its keys are arguments
         "labels": network.labels,
         "size": config.model.size,
+        "at": config.model.at,
         "output_activation": config.model.output_activation,
         "fast": device.fast_precision,
         **network.box(),

@@ -18,6 +18,8 @@ from realtime_lrp.models.network import NO_PREPROCESSING, PREPROCESSING, Network
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.untrusted.loading import load_model
+from realtime_lrp.relevance.network.places import choose_output
+from realtime_lrp.relevance.reading.building import output_names
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ def load_network(
     preprocess: str | None = None,
     *,
     size: tuple[int, int] | None = None,
+    output: str | None = None,
 ) -> Network:
     """Loads a network. An argument that is None leaves the network's own.
 
@@ -40,9 +43,11 @@ def load_network(
       labels: class names in order, or the path of a file of them.
       preprocess: a way to prepare pictures, see `Network`.
       size: (H, W) of the input of a preset, SavedModel or ONNX file without a fixed one.
+      output: the name of the output that is explained, of a network with several. Where it is no
+        vector of classes, but [B, ..., classes], `Explainer(network, at=...)` says the place.
 
     Raises:
-      UsageError: there is no such network or preprocessing, or it has no such weights.
+      UsageError: there is no such network, preprocessing or output, or it has no such weights.
       MissingInputError: a file does not exist.
       DamagedInputError: a file is damaged, or is not what it should be.
       UnavailableError: the weights are missing and cannot be downloaded.
@@ -51,9 +56,9 @@ def load_network(
     given = None if labels is None else class_names(labels)
     if name.lower() in NETWORKS:
         name = name.lower()
-        network = NETWORKS[name].load(weights, given)
+        network = _with_output(NETWORKS[name].load(weights, given), output)
     else:
-        network = _from_elsewhere(name, weights, size)
+        network = _from_elsewhere(name, weights, size, output)
         path = Path(name.removeprefix(HUB)).resolve()
         name = path.name if path.is_dir() else path.stem
         if preprocess is None:
@@ -63,18 +68,20 @@ def load_network(
     return replace(network, name=name, labels=given or network.labels)
 
 
-def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None) -> Network:
+def _from_elsewhere(
+    name: str, weights: str | None, size: tuple[int, int] | None, output: str | None
+) -> Network:
     """A network that comes from a file, or from KerasHub."""
     if name.startswith(HUB):
         from realtime_lrp.models.hub import load_preset  # KerasHub may not be installed
 
-        return load_preset(name.removeprefix(HUB), weights, size)
+        return _with_output(load_preset(name.removeprefix(HUB), weights, size), output)
     if Path(name).is_dir():
-        return load_saved_model(Path(name), weights, size)
+        return load_saved_model(Path(name), weights, size, output)
     if Path(name).suffix == ".onnx":
         from realtime_lrp.models.onnx.reading import load_onnx  # the package may not be installed
 
-        return load_onnx(Path(name), weights, size)
+        return load_onnx(Path(name), weights, size, output)
     if Path(name).suffix != ".keras":
         raise DamagedInputError(
             f"{name!r} is neither a .keras nor an .onnx file. Save the model with "
@@ -83,8 +90,18 @@ def _from_elsewhere(name: str, weights: str | None, size: tuple[int, int] | None
     model = with_weights(load_model(Path(name)), weights)
     about = read_about(Path(name))
     if about is None:
-        return Network(name, model, warning=NO_PREPROCESSING)
-    return Network(name, model, about.preprocess, [*about.labels])
+        return _with_output(Network(name, model, warning=NO_PREPROCESSING), output)
+    return _with_output(Network(name, model, about.preprocess, [*about.labels]), output)
+
+
+def _with_output(network: Network, output: str | None) -> Network:
+    """The network with one of its outputs alone."""
+    model = network.model
+    if output is None or model is None:
+        return network
+    chosen = choose_output(output, output_names(model), network.name)
+    model = keras.Model(model.inputs, model.outputs[chosen], name=model.name)
+    return replace(network, model=model, detects=False)
 
 
 def _with_warning(network: Network, path: Path) -> Network:

@@ -17,17 +17,20 @@ from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_mod
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
 
-def load_saved_model(folder: Path, weights: str | None, size: tuple[int, int] | None) -> Network:
+def load_saved_model(
+    folder: Path, weights: str | None, size: tuple[int, int] | None, output: str | None = None
+) -> Network:
     """Loads a SavedModel whose operations are all on the list of those that compute.
 
     The size, (H, W), is for a signature that leaves it open; weights are refused, it has its own.
+    `output` names one of several.
     """
     shown = repr(str(folder))
     if weights is not None:
         raise UsageError(
             f"The SavedModel {shown} has its own weights. Leave --weights out.", "weights"
         )
-    saved = read_saved_model(folder)
+    saved = read_saved_model(folder, output)
     name = re.sub(r"[^\w.-]", "_", folder.resolve().name) or "saved_model"
     expected = "Expected a network of pictures, as its signature describes it."
     with naming_the_file(shown, f"The SavedModel {shown} cannot compute pictures", expected):

@@ -111,7 +111,8 @@ def time_maps(bench: Bench) -> list[Row]:
     for precision in precisions()[1:]:
         bench.status(f"building in {precision}")
         explainers[precision] = engine.variant(precision=precision)
-    baseline_explainer = baseline(build_graph(engine.model, "max"), engine.config.model.size)
+    of_network = {"size": engine.config.model.size, "at": engine.config.model.at}
+    baseline_explainer = baseline(build_graph(engine.model, "max"), **of_network)
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
     rows = []
     for batch in (1, 8) if quick else (1, 2, 4, 8, 16):
@@ -231,15 +232,14 @@ class OriginalZPlus(Rule):
         return propagate
 
 
-def baseline(graph: Graph, size: tuple[int, int] | None = None) -> Explainer:
+def baseline(graph: Graph, **of_network: Any) -> Explainer:
     """The explainer of z+ in plain TensorFlow, as it was first implemented. Do not make it faster.
 
     It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and
     uses only plain TensorFlow operations. The graph cannot be used again.
     """
     with onednn.disabled():
-        explainer = Explainer(
-            graph, composite=Composite(((any_layer, OriginalZPlus()),)), size=size
-        )
+        composite = Composite(((any_layer, OriginalZPlus()),))
+        explainer = Explainer(graph, composite=composite, **of_network)
         explainer(np.zeros((1, *explainer.input_shape), np.float32))  # compiles
     return explainer

@@ -17,6 +17,7 @@ from onnx import numpy_helper
 
 from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
+from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.system.files import read_limited
 
 MAX_FILE_BYTES = (2 << 30) - 1  # What protobuf can hold; larger weights lie beside the file
@@ -58,10 +59,11 @@ class OnnxFile:
     about: dict[str, str]
 
 
-def read_onnx(path: Path) -> OnnxFile:
-    """Reads and checks a file.
+def read_onnx(path: Path, output: str | None) -> OnnxFile:
+    """Reads and checks a file; `output` names one of several.
 
     Raises:
+      UsageError: it has no such output.
       DamagedInputError: it is no ONNX file, or no network of pictures.
       MissingInputError: it cannot be read.
       UnavailableError: its weights do not fit into memory.
@@ -78,7 +80,7 @@ def read_onnx(path: Path) -> OnnxFile:
     version = _version(model, shown)
     arrays = {one.name: one for one in model.graph.initializer}
     pictures, shape = _pictures(model.graph, arrays, shown)
-    outputs = _outputs(model.graph, shown)
+    outputs = _outputs(model.graph, shown, output)
     nodes = _needed(model.graph.node, outputs, {pictures, *arrays}, shown)
     for node in nodes:
         _check(node, shown)
@@ -131,12 +133,15 @@ def _pictures(graph: Any, arrays: dict[str, Any], shown: str) -> tuple[str, tupl
     return inputs[0].name, shape
 
 
-def _outputs(graph: Any, shown: str) -> tuple[str, ...]:
+def _outputs(graph: Any, shown: str, wanted: str | None) -> tuple[str, ...]:
     """The name of the explained output; or those of a detector's logits and boxes."""
     shapes = {
         one.name: [size.dim_value or None for size in one.type.tensor_type.shape.dim]
         for one in graph.output
     }
+    if wanted is not None:
+        choose_output(wanted, list(shapes), shown)
+        return (wanted,)
     matrices = [name for name, shape in shapes.items() if len(shape) == 3]
     named = list(filter(OF_CLASSES.search, matrices))
     boxes = [name for name in matrices if shapes[name][2] == 4 and name not in named]
@@ -153,8 +158,8 @@ def _outputs(graph: Any, shown: str) -> tuple[str, ...]:
     )
     raise DamagedInputError(
         f"The ONNX file {shown} has the outputs {listed or 'none'}. Expected one that is a vector "
-        "for each picture, or a detector's [1, places, classes] and [1, places, 4]: export the "
-        "network with these alone."
+        "for each picture, or a detector's [1, places, classes] and [1, places, 4]: say which is "
+        "explained with --output NAME."
     )
 
 
@@ -260,17 +265,16 @@ def _item_bytes(one: Any) -> int:
 
 
 def _array(one: Any, path: Path, shown: str) -> np.ndarray:
-    """The values of a constant, floating ones as float32; of another file no more than it has.
+    """The values of a constant; of another file no more than it has.
 
     ONNX's own reader refuses a file outside of the folder, and what a link leads to.
     """
     if one.data_location == onnx.TensorProto.EXTERNAL:
         one.external_data.add(key="length", value=str(math.prod(one.dims) * _item_bytes(one)))
     try:
-        array = numpy_helper.to_array(one, str(path.resolve().parent))
+        return numpy_helper.to_array(one, str(path.resolve().parent))
     except (OSError, TypeError, ValueError, onnx.checker.ValidationError) as error:
         raise DamagedInputError(
             f"The weights {one.name[:100]!r} of the ONNX file {shown} are damaged, or not in its "
             f"folder ({first_line(error)[:200]}). {EXPECTED}"
         ) from error
-    return array if array.dtype.kind in "biu" else array.astype(np.float32)

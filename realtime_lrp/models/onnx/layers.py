@@ -2,7 +2,9 @@
 
 import functools
 import math
+import re
 from collections.abc import Callable, Sequence
+from itertools import dropwhile
 
 import numpy as np
 import tensorflow as tf
@@ -82,9 +84,9 @@ def _padding(
     return "SAME" if border == _border(node, sizes, window, "SAME_UPPER") else ""
 
 
-def biased(node: Node, held: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
+def _biased(node: Node, held: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
     """With a bias, one for each channel, if there is one."""
-    return held if bias is None else tf.nn.bias_add(held, node.keep(bias.reshape(-1)))
+    return held if bias is None else held + node.keep(bias.reshape(1, 1, 1, -1))
 
 
 def convolution(node: Node, inputs: Inputs) -> Value:
@@ -106,10 +108,7 @@ def convolution(node: Node, inputs: Inputs) -> Value:
     else:
         kernel = weights.transpose(2, 3, 1, 0)
         held = tf.nn.conv2d(x.held, node.keep(kernel), strides, padding, dilations=dilations)
-        if bias is not None and groups > 1:
-            # TensorFlow would join a BiasAdd with it and a ReLU, which it cannot do in groups.
-            return x.holding(held + node.keep(bias.reshape(1, 1, 1, -1)))
-    return x.holding(biased(node, held, bias))
+    return x.holding(_biased(node, held, bias))
 
 
 def transposed_convolution(node: Node, inputs: Inputs) -> Value:
@@ -128,7 +127,7 @@ def transposed_convolution(node: Node, inputs: Inputs) -> Value:
     if any(more := node.get("output_padding", [0, 0])):
         held = tf.pad(held, [[0, 0], [0, more[0]], [0, more[1]], [0, 0]])
     ends = [size - cut[1] for size, cut in zip(held.shape[1:3], (rows, columns), strict=True)]
-    return x.holding(biased(node, held[:, rows[0] : ends[0], columns[0] : ends[1]], bias))
+    return x.holding(_biased(node, held[:, rows[0] : ends[0], columns[0] : ends[1]], bias))
 
 
 def _pool(node: Node, inputs: Inputs) -> tuple[Tensor, list[int], list[list[int]], str]:
@@ -207,10 +206,7 @@ def gemm(node: Node, inputs: Inputs) -> Value:
     bias = constant(inputs, 2, "a bias")
     if bias is None:
         return product
-    bias = np.broadcast_to(bias, np.broadcast_shapes(bias.shape, (1, weights.shape[1])))
-    if bias.shape[0] != 1:
-        raise CannotReadError("has a bias for each picture of a batch")
-    return product.holding(biased(node, product.held, bias if beta == 1 else beta * bias))
+    return elementwise(tf.add, [product, bias if beta == 1 else beta * bias], node.keep)
 
 
 def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
@@ -261,60 +257,39 @@ def _product(node: Node, *both: Value) -> Tensor:
 def einsum(node: Node, inputs: Inputs) -> Value:
     """A product by an equation."""
     equation = node.get("equation", "").replace(" ", "")
-    terms, _, output = equation.partition("->")
-    labels = terms.split(",")
-    if (
-        "." in equation
-        or "Z" in equation
-        or not output
-        or len(labels) != len(inputs)
-        or len(inputs) > 2
-    ):
-        raise CannotReadError(f"computes {equation!r}. Expected two tensors and a result")
-    read, operands, batch = [], [], "Z"  # the axis of the pictures
-    for term, one in zip(labels, inputs, strict=True):
+    parts = re.fullmatch("([a-zA-Y]+)(?:,([a-zA-Y]+))?->([a-zA-Y]+)", equation)
+    *labels, output = (one for one in parts.groups() if one) if parts else ("",)
+    values = [one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs)]
+    if [len(term) for term in labels] != [len(one.shape) for one in values]:
+        raise CannotReadError(f"computes {equation!r}. Expected a result of one or two tensors")
+    read, operands = [], []
+    for term, one in zip(labels, values, strict=True):
         if isinstance(one, Tensor):
-            if len(term) != len(one.axes):
-                raise CannotReadError(f"computes {equation!r} of {len(one.axes)} axes")
             one = one.with_held(*range(len(one.axes)))
-            read.append(batch + "".join(term[n] for n in one.order))
+            read.append("Z" + "".join(term[n] for n in one.order))  # the axis of the pictures
             operands.append(one.held)
         else:
             read.append(term)
-            operands.append(node.keep(np.asarray(one)))
-    held = tf.einsum(f"{','.join(read)}->{batch}{output}", *operands)
+            operands.append(node.keep(one))
+    held = tf.einsum(f"{','.join(read)}->Z{output}", *operands)
     return Tensor(held, tuple(range(1, len(output) + 1)))
 
 
-def _reduced(
-    node: Node, x: Tensor, axes: Sequence[int], reduce: Callable[..., tf.Tensor], keep: bool
-) -> Tensor:
-    """A function of all entries along some axes."""
-    own = {x.axis(one) for one in axes}
-    parts = sorted(part for one in own if (part := x.axes[one]))
-    result = x.holding(reduce(x.held, axis=parts, keepdims=True)) if parts else x
-    return result if keep else result.reshaped([s for n, s in enumerate(x.shape) if n not in own])
-
-
-def reduction(reduce: Callable[..., tf.Tensor]) -> Row:
-    """Makes the row of a function of all entries along axes."""
+def reduction(reduce: Callable[..., tf.Tensor], first: int = 0) -> Row:
+    """Makes the row of a function of all entries along axes: those given, or all from `first`."""
 
     def row(node: Node, inputs: Inputs) -> Value:
         x, axes = tensor(inputs), integers(node, inputs, 1, "axes")
-        if not axes:
-            if node.get("noop_with_empty_axes", 0):
-                return x
-            axes = list(range(len(x.axes)))
-        return _reduced(node, x, axes, reduce, bool(node.get("keepdims", 1)))
+        if not axes and node.get("noop_with_empty_axes", 0):
+            return x
+        own = {x.axis(one) for one in axes or range(first, len(x.axes))}
+        if parts := sorted(part for one in own if (part := x.axes[one])):
+            x = x.holding(reduce(x.held, axis=parts, keepdims=True))
+        if node.get("keepdims", 1):
+            return x
+        return x.reshaped([size for n, size in enumerate(x.shape) if n not in own])
 
     return row
-
-
-def global_pool(reduce: Callable[..., tf.Tensor]) -> Row:
-    """Makes the row of a pool over whole feature maps."""
-    return lambda node, inputs: _reduced(
-        node, tensor(inputs), range(2, len(tensor(inputs).axes)), reduce, True
-    )
 
 
 def softmax(node: Node, inputs: Inputs) -> Value:
@@ -359,7 +334,9 @@ def _normalised(
     RMSNormalization takes no mean away.
     """
     x, *arrays = aligned([x, *(one for one in (gamma, beta) if one is not None)])
-    read = iter(node.keep(_without_first_axes(one.held)) for one in arrays)
+    # without axes of size 1 in front: TensorFlow joins some norms to one that reads vectors
+    shapes = ([*dropwhile((1).__eq__, one.held.shape)] for one in arrays)
+    read = (node.keep(one.held.reshape(to)) for one, to in zip(arrays, shapes, strict=True))
     scale, shift = (None if one is None else next(read) for one in (gamma, beta))
     held, axes = x.held, sorted(part for part in x.axes[axis:] if part)
     epsilon, centred = node.get("epsilon", 1e-5), node.kind != "RMSNormalization"
@@ -374,13 +351,6 @@ def _normalised(
         return x.holding(held * factor)
     offset = -mean * factor if shift is None else shift - mean * factor
     return x.holding(held * factor + offset)
-
-
-def _without_first_axes(array: np.ndarray) -> np.ndarray:
-    """Without axes of size 1 in front: TensorFlow joins some norms to one that reads vectors."""
-    while array.ndim > 1 and len(array) == 1:
-        array = array[0]
-    return array
 
 
 def layer_norm(node: Node, inputs: Inputs) -> Value:
@@ -427,8 +397,8 @@ ROWS: dict[str, Row] = {
     **MOVES,
     "Attention": attention, "AveragePool": average_pool, "BatchNormalization": batch_norm,
     "Conv": convolution, "ConvTranspose": transposed_convolution, "Einsum": einsum, "Gemm": gemm,
-    "GlobalAveragePool": global_pool(tf.reduce_mean),
-    "GlobalMaxPool": global_pool(tf.reduce_max), "GroupNormalization": group_norm,
+    "GlobalAveragePool": reduction(tf.reduce_mean, 2),
+    "GlobalMaxPool": reduction(tf.reduce_max, 2), "GroupNormalization": group_norm,
     "InstanceNormalization": group_norm, "LayerNormalization": layer_norm,
     "MatMul": matrix_product, "MaxPool": max_pool, "RMSNormalization": layer_norm,
     "ReduceL2": reduction(lambda x, **along: tf.sqrt(tf.reduce_sum(tf.square(x), **along))),

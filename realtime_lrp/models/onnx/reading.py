@@ -47,11 +47,13 @@ MAX_CONSTANT_ENTRIES = 1 << 28
 MAX_SIZES = 1000  # The most entries of a constant that may be the sizes of another one
 
 
-def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> Network:
+def load_onnx(
+    path: Path, weights: str | None, size: tuple[int, int] | None, output: str | None = None
+) -> Network:
     """Loads a network from an ONNX file; the size, (H, W), is for one that leaves it open.
 
-    Its pictures are [B, H, W, C] whatever the file's are, prepared as torchvision's are,
-    those of luminance and of Ultralytics as 0 to 1.
+    `output` names one of several. Pictures are [B, H, W, C] whatever the file's are, prepared as
+    torchvision's are, those of luminance and of Ultralytics as 0 to 1.
 
     Raises:
       DamagedInputError: what is wrong with the file, or which node has no rule.
@@ -63,7 +65,7 @@ def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> 
             f"The ONNX file {shown} has its own weights. Leave --weights out.", "weights"
         )
     with naming_the_file(shown, f"{shown} is not an ONNX file that can be read", EXPECTED):
-        file = read_onnx(path)
+        file = read_onnx(path, output)
         reader = _Reader(file, shown, size)
         saved = reader.read()
         name = re.sub(r"[^\w.-]", "_", path.stem) or "onnx"
@@ -81,7 +83,10 @@ def load_onnx(path: Path, weights: str | None, size: tuple[int, int] | None) -> 
     if labels and len(labels) == classes - 1 and reader.head:
         labels.append("nothing")
     if reader.head:
-        log.warning("%s: a detector: %s", path.name, reader.head.form)
+        log.warning(
+            "%s: a detector, %s: its boxes are explained, unless --output or --at says otherwise",
+            path.name, reader.head.form,
+        )  # fmt: skip
     return Network(name, model, prepared, labels if len(labels or ()) == classes else None)
 
 
@@ -139,9 +144,11 @@ class _Reader:
         value = ends[0]
         if len(ends) == 1 and len([size for size in value.shape if size != 1]) < 2:
             return [value.reshaped([math.prod(value.shape)]).last(0).held]
-        _, rows, columns, _ = self.shape
-        self.head = head_of(ends, (rows, columns))
-        return [self.head.boxes, self.head.logits]
+        self.head = head_of(ends, self.shape[1:3])
+        if self.head:
+            return [self.head.boxes, self.head.logits]
+        axes = (2, 3, 1) if len(value.axes) == 4 else range(1, len(value.axes))
+        return [value.held_as(*axes).held]
 
     @contextmanager
     def _naming(self, node: Any) -> Iterator[None]:
@@ -180,6 +187,7 @@ class _Reader:
         schema = onnx.defs.get_schema(node.op_type, self.file.version)
         if schema.since_version > NEWEST:
             raise CannotReadError(f"is of opset {schema.since_version}. Expected at most {NEWEST}")
+        inputs = [_as_float32(one) if isinstance(one, np.ndarray) else one for one in inputs]
         attributes = {one.name: _attribute(one) for one in node.attribute}
         row = Node(node.op_type, attributes, self.file.version, len(node.output), self._keep)
         outputs = ROWS[node.op_type](row, inputs)
@@ -187,13 +195,17 @@ class _Reader:
 
     def _keep(self, array: np.ndarray) -> tf.Tensor:
         """A constant; one that is read as a variable where it is large."""
-        if array.dtype.kind == "f":
-            array = array.astype(np.float32, copy=False)
+        array = _as_float32(array)
         if array.size <= MAX_SIZES or array.dtype.kind != "f":
             return tf.constant(array)
         placeholder = tf.compat.v1.placeholder(tf.float32, array.shape, "weights")
         self.weights[placeholder.op.name] = np.ascontiguousarray(array)
         return placeholder
+
+
+def _as_float32(array: np.ndarray) -> np.ndarray:
+    """Floating numbers as float32; others as they are."""
+    return array if array.dtype.kind in "biu" else array.astype(np.float32, copy=False)
 
 
 def _attribute(one: Any) -> Any:
@@ -203,8 +215,6 @@ def _attribute(one: Any) -> Any:
 
 def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
     """The outputs of a node that reads constants alone."""
-    if node.op_type in ("Identity", "Dropout", "Cast") and inputs[0].dtype.kind == "f":
-        return [inputs[0]] if node.op_type != "Cast" else [_cast(node, inputs[0])]
     read, made = (
         [onnx.helper.make_empty_tensor_value_info(one) for one in names if one]
         for names in (node.input, node.output)
@@ -217,12 +227,6 @@ def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
             None, {name: one for name, one in zip(node.input, inputs, strict=True) if name}
         )
     return [np.asarray(one) for one in found]
-
-
-def _cast(node: Any, array: np.ndarray) -> np.ndarray:
-    to = onnx.helper.get_attribute_value(node.attribute[0])
-    kind = onnx.helper.tensor_dtype_to_np_dtype(to)
-    return array.astype(np.float32 if kind.kind not in "biu" else kind)
 
 
 def _entries(node: Any, inputs: list[Any], version: int) -> int:

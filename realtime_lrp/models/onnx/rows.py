@@ -86,13 +86,17 @@ def integers(node: Node, inputs: Inputs, position: int, name: str) -> list[int] 
 # Functions of entries
 
 
-def _gelu(node: Node, x: tf.Tensor) -> tf.Tensor:
-    if node.get("approximate", "none") == "tanh":
+def _gelu(x: tf.Tensor, approximate: str = "none") -> tf.Tensor:
+    if approximate == "tanh":
         return 0.5 * x * (1 + tf.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
     return 0.5 * x * (1 + tf.math.erf(x * math.sqrt(0.5)))
 
 
-def _power(node: Node, x: tf.Tensor, exponent: tf.Tensor) -> tf.Tensor:
+def _elu(x: tf.Tensor, alpha: float = 1.0) -> tf.Tensor:
+    return tf.maximum(x, 0.0) + alpha * tf.nn.elu(tf.minimum(x, 0.0))
+
+
+def _power(x: tf.Tensor, exponent: tf.Tensor) -> tf.Tensor:
     known = tf.get_static_value(exponent)
     simple = {2.0: tf.square, 0.5: tf.sqrt, 1.0: tf.identity, -0.5: tf.math.rsqrt}
     if known is not None and known.ndim == 0 and float(known) in simple:
@@ -100,54 +104,39 @@ def _power(node: Node, x: tf.Tensor, exponent: tf.Tensor) -> tf.Tensor:
     return tf.pow(x, exponent)
 
 
-def _hard_sigmoid(node: Node, x: tf.Tensor) -> tf.Tensor:
-    return tf.clip_by_value(node.get("alpha", 0.2) * x + node.get("beta", 0.5), 0.0, 1.0)
-
-
-def _swish(node: Node, x: tf.Tensor) -> tf.Tensor:
-    return x * tf.sigmoid(x if node.get("alpha", 1.0) == 1 else node.get("alpha", 1.0) * x)
-
-
 def _folded(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
     """A function of any number of tensors made of one of two."""
-    return lambda node, *values: functools.reduce(function, values)
-
-
-def _plain(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    return lambda node, *values: function(*values)
+    return lambda *values: functools.reduce(function, values)
 
 
 ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
     **{
-        name: _plain(getattr(tf.math, name.lower()))
+        name: getattr(tf.math, name.lower())
         for name in (
             "Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh",
             "Erf", "Exp", "Floor", "Log", "Reciprocal", "Round", "Sigmoid", "Sign", "Sin", "Sinh",
             "Softplus", "Softsign", "Sqrt", "Tan", "Tanh",
         )
     },
-    "Div": _plain(tf.divide), "Mul": _plain(tf.multiply), "Neg": _plain(tf.negative),
-    "Relu": _plain(tf.nn.relu), "Selu": _plain(tf.nn.selu), "Sub": _plain(tf.subtract),
+    "Div": tf.divide, "Mul": tf.multiply, "Neg": tf.negative, "Relu": tf.nn.relu,
+    "Sub": tf.subtract, "Where": tf.where, "Gelu": _gelu, "Pow": _power,
     "Sum": _folded(tf.add), "Max": _folded(tf.maximum), "Min": _folded(tf.minimum),
-    "Mean": lambda node, *values: tf.add_n(values) / len(values),
-    "Mish": lambda node, x: x * tf.tanh(tf.nn.softplus(x)),
-    "HardSwish": lambda node, x: x * (tf.nn.relu6(x + 3) / 6),
-    "Where": _plain(tf.where),
-    "Elu": lambda node, x: tf.maximum(x, 0.0)
-    + node.get("alpha", 1.0) * tf.nn.elu(tf.minimum(x, 0.0)),
-    "Gelu": _gelu,
-    "HardSigmoid": _hard_sigmoid,
-    "LeakyRelu": lambda node, x: tf.nn.leaky_relu(x, node.get("alpha", 0.01)),
-    "Pow": _power,
-    "PRelu": lambda node, x, slope: tf.maximum(x, 0.0) + slope * tf.minimum(x, 0.0),
-    "Swish": _swish,
+    "Mean": lambda *values: tf.add_n(values) / len(values),
+    "Mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
+    "HardSwish": lambda x: x * (tf.nn.relu6(x + 3) / 6),
+    "HardSigmoid": lambda x, alpha=0.2, beta=0.5: tf.clip_by_value(alpha * x + beta, 0.0, 1.0),
+    "Elu": _elu,
+    "LeakyRelu": lambda x, alpha=0.01: tf.nn.leaky_relu(x, alpha),
+    "PRelu": lambda x, slope: tf.maximum(x, 0.0) + slope * tf.minimum(x, 0.0),
+    "Selu": lambda x, alpha=1.6732632, gamma=1.050701: gamma * _elu(x, alpha),
+    "Swish": lambda x, alpha=1.0: x * tf.sigmoid(x if alpha == 1 else alpha * x),
 }  # fmt: skip
-"""(node, its inputs, broadcast) -> its output."""
+"""(its inputs, broadcast, and its attributes) -> its output."""
 
 
 def of_entries(node: Node, inputs: Inputs) -> Value:
     """A function of `ELEMENTWISE`."""
-    compute = functools.partial(ELEMENTWISE[node.kind], node)
+    compute = functools.partial(ELEMENTWISE[node.kind], **node.attributes)
     return elementwise(compute, [one for one in inputs if one is not None], node.keep)
 
 
@@ -176,11 +165,6 @@ def where(node: Node, inputs: Inputs) -> Value:
         if isinstance(chosen, Tensor) and chosen.shape == np.broadcast_shapes(*shapes):
             return chosen
     return of_entries(node, inputs)
-
-
-def no_nan(node: Node, inputs: Inputs) -> Value:
-    """IsNaN: nothing is, or the explanation is refused."""
-    return np.zeros(tensor(inputs).shape, bool)
 
 
 # Axes: nothing is computed
@@ -226,21 +210,11 @@ def transpose(node: Node, inputs: Inputs) -> Value:
     return x.transposed(node.get("perm", None) or list(range(len(x.axes)))[::-1])
 
 
-def identity(node: Node, inputs: Inputs) -> Value:
-    """The same; Dropout does nothing when a network is used."""
-    return tensor(inputs)
-
-
 def cast(node: Node, inputs: Inputs) -> Value:
     """Another type; all that depends on the picture is float32 here."""
     if node.kind == "Cast" and node.get("to", 1) not in (1, 10, 11, 16):
         raise CannotReadError("makes integers or truth values of what depends on the picture")
     return tensor(inputs)
-
-
-def shape_of(node: Node, inputs: Inputs) -> Value:
-    """The shape, which is known."""
-    return np.array(tensor(inputs).shape[node.get("start", 0) : node.get("end", None)], np.int64)
 
 
 # Entries are moved
@@ -317,37 +291,19 @@ def split(node: Node, inputs: Inputs) -> list[Value]:
     if sum(sizes) != size or len(sizes) != node.outputs:
         raise CannotReadError(f"splits {size} entries into {sizes}")
     x, place = along(x, axis)
-    if len(set(sizes)) == 1:
-        return [x.holding(one) for one in tf.split(x.held, len(sizes), place)]
     return [x.holding(one) for one in tf.split(x.held, sizes, place)]
 
 
-def expand(node: Node, inputs: Inputs) -> Value:
-    """Repeats axes of size 1."""
-    x, shape = tensor(inputs), [int(one) for one in given(inputs, 1, "shape")]
-    x = x.with_rank(len(shape))
-    shape = [1] * (len(x.axes) - len(shape)) + shape
-    for axis, size in enumerate(shape):
-        if size != 1 and size != x.shape[axis]:
-            x = _repeated(x, axis, size)
-    return x
-
-
-def _repeated(x: Tensor, axis: int, times: int) -> Tensor:
-    """The entries of an axis several times over."""
-    x, place = along(x, axis)
-    return x.holding(
-        tf.tile(x.held, [times if n == place else 1 for n in range(x.held.shape.rank)])
-    )
-
-
-def tile(node: Node, inputs: Inputs) -> Value:
-    """Repeats along axes."""
-    x = tensor(inputs)
-    for axis, times in enumerate(given(inputs, 1, "repeats").tolist()):
-        if times != 1:
-            x = _repeated(x, axis, times)
-    return x
+def repeat(node: Node, inputs: Inputs) -> Value:
+    """Tile repeats axes; Expand those of size 1 until they have another size."""
+    x, times = tensor(inputs), [int(one) for one in given(inputs, 1, "repeats")]
+    if node.kind == "Expand":
+        x, times = x.with_rank(len(times)), [1] * (len(x.axes) - len(times)) + times
+        times = [1 if new == old else new for new, old in zip(times, x.shape, strict=True)]
+    wanted = {axis: one for axis, one in enumerate(times) if one != 1}
+    x = x.with_held(*wanted)
+    each = [1, *(wanted.get(axis, 1) for axis in x.order)]
+    return x.holding(tf.tile(x.held, each)) if wanted else x
 
 
 def pad(node: Node, inputs: Inputs) -> Value:
@@ -371,10 +327,14 @@ def pad(node: Node, inputs: Inputs) -> Value:
 
 MOVES: dict[str, Row] = {
     **dict.fromkeys(ELEMENTWISE, of_entries),
-    "Cast": cast, "CastLike": cast, "Clip": clip, "Concat": concat,
-    "Dropout": identity, "Expand": expand, "Flatten": flatten, "Gather": gather,
-    "Identity": identity, "IsNaN": no_nan, "Pad": pad, "Reshape": reshape,
-    "Shape": shape_of, "Slice": slice_, "Split": split, "Squeeze": squeeze, "Tile": tile,
-    "Transpose": transpose, "Unsqueeze": unsqueeze, "Where": where,
+    **dict.fromkeys(("CastLike", "Dropout", "Identity"), lambda node, inputs: tensor(inputs)),
+    "IsNaN": lambda node, inputs: np.zeros(tensor(inputs).shape, bool),  # NaN is refused later
+    "Shape": lambda node, inputs: np.array(
+        tensor(inputs).shape[node.get("start", 0) : node.get("end", None)], np.int64
+    ),
+    "Cast": cast, "Clip": clip, "Concat": concat, "Expand": repeat, "Flatten": flatten,
+    "Gather": gather, "Pad": pad, "Reshape": reshape, "Slice": slice_, "Split": split,
+    "Squeeze": squeeze, "Tile": repeat, "Transpose": transpose, "Unsqueeze": unsqueeze,
+    "Where": where,
 }  # fmt: skip
 """Kind of a node that has no weights -> its row."""

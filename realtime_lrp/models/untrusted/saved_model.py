@@ -22,6 +22,7 @@ from tensorflow.python.framework import op_def_registry
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.untrusted.loading import naming_the_file
+from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.relevance.reading.operations import OPERATIONS
 from realtime_lrp.system.files import read_limited
 
@@ -76,8 +77,11 @@ class SavedGraph:
     variables: dict[str, np.ndarray]
 
 
-def read_saved_model(folder: Path) -> SavedGraph:
-    """Reads and checks the graph behind the signature of a SavedModel, and its variables."""
+def read_saved_model(folder: Path, output: str | None = None) -> SavedGraph:
+    """Reads and checks the graph behind the signature of a SavedModel, and its variables.
+
+    `output` names one of several.
+    """
     shown = repr(str(folder))
     if not (folder / FILE).is_file():
         raise DamagedInputError(f"{shown} is no SavedModel: it holds no {FILE}. {EXPECTED}")
@@ -89,7 +93,7 @@ def read_saved_model(folder: Path) -> SavedGraph:
         described = saved.signature_def[name]
         (info,) = described.inputs.values()
         input_type = tf.as_dtype(info.dtype)
-        graph = _Flat(saved).of(function, _output(name, described))
+        graph = _Flat(saved).of(function, _output(name, described, output))
         _check_constants(graph.nodes, max(SMALL_BYTES, MAX_EXPANSION * len(data)))
         variables = _read_variables(folder, saved, graph.variables)
     return SavedGraph(
@@ -133,14 +137,17 @@ def _signature(saved: Any) -> tuple[str, str]:
     return name, functions[name]
 
 
-def _output(name: str, described: Any) -> int:
-    """The position of a signature's only output, or of its only one that is a vector."""
+def _output(name: str, described: Any, wanted: str | None) -> int:
+    """The position of a signature's output: by name, the only one, or the only vector."""
     outputs = dict(described.outputs)
+    if wanted is not None:
+        choose_output(wanted, sorted(outputs), name)
+        outputs = {wanted: outputs[wanted]}
     vectors = {key: one for key, one in outputs.items() if len(one.tensor_shape.dim) == 2}
     if len(outputs) > 1 and len(vectors) != 1:
         raise ValueError(
-            f"the signature {name!r} has the outputs {', '.join(map(repr, sorted(outputs)))}; save "
-            "it with one that returns the classes alone, a vector for each picture"
+            f"the signature {name!r} has the outputs {', '.join(map(repr, sorted(outputs)))}; name "
+            "the one with the classes with --output NAME"
         )
     (output,) = (vectors if len(outputs) > 1 else outputs).values()
     position = output.name.rpartition(":")[2]

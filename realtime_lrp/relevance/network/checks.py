@@ -88,7 +88,7 @@ def count_classes(graph: Graph) -> int:
     if len(shape) != 1 or shape[0] is None:
         raise DamagedInputError(
             f"The model {graph.name!r} gives {shape} for each picture. "
-            "Expected one vector of classes, or say in Python which place: "
+            "Expected one vector of classes, or say which place: --at ROW,COLUMN, or in Python "
             "Explainer(model, at=...)."
         )
     return shape[0]

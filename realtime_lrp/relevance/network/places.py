@@ -27,7 +27,8 @@ def choose_output(wanted: str | int | None, names: Sequence[str], model: str) ->
     if wanted is None and len(names) > 1:
         raise DamagedInputError(
             f"The model {model!r} has {len(names)} outputs: {listed}. Expected one vector of "
-            "classes, or say in Python which one to explain: Explainer(model, output=...)."
+            "classes, or say which one to explain: --output NAME, or in Python "
+            "Explainer(model, output=...)."
         )
     if isinstance(wanted, str):
         if wanted not in names:
@@ -60,7 +61,7 @@ def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
         read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
     if len(indices) > 1:
         read = graph.append("mean", "Mean", [Mean()], (read,))
-    graph.output, graph.output_shape = read, (classes,)
+    graph.output, graph.output_shape, graph.boxes = read, (classes,), None
     without_unused(graph)
 
 

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from viewer import LOOK
 
-from realtime_lrp.engine.boxes import KEPT, BoxNumbers, drawn_map, outlines_of
+from realtime_lrp.engine.boxes import REMEMBERED, BoxNumbers, drawn_map, outlines_of
 from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.region import region_of
@@ -62,33 +62,47 @@ def result_of(*boxes, strengths=None):
     drawn = strengths or [np.full((4, 6), 10 * n, np.int8) for n, _ in enumerate(boxes, 1)]
     maps = [ResultMap(one, 1.0, 0, 0, lambda: None, kind, False, 0, 0, 0) for one in drawn]
     found = tuple(
-        FoundBox(box, 1, 0.9, 0.71, (one,), number)
+        FoundBox(box, 1, 0.9, 0.71, (one,), number, None, number)
         for number, (box, one) in enumerate(zip(boxes, maps, strict=True))
     )
     region = region_of((40, 60), (4, 6), "squash")
-    return Result(np.zeros(3), (0.9, 0.9), region, (maps[0],), "top1", found=found)
+    return Result(np.zeros(3), (0.9, 0.9), region, tuple(maps[:1]), "top1", found=found)
 
 
 def numbers_of(result):
     return [one.number for one in result.found]
 
 
+def labelled(result, label):
+    return replace(result, found=tuple(one._replace(label=label) for one in result.found))
+
+
 def test_a_box_keeps_its_number_by_its_overlap():
-    """Two boxes move and swap their ranks; one goes, comes back, and is forgotten in the end."""
+    """Two boxes move and swap their ranks; one goes and comes back."""
     left, right, below = (10, 10, 30, 30), (100, 10, 120, 30), (10, 100, 40, 140)
     number = BoxNumbers()
     assert numbers_of(number(result_of(left, right))) == [0, 1]
     assert numbers_of(number(result_of((104, 12, 124, 32), (12, 10, 32, 30), below))) == [1, 0, 2]
     assert numbers_of(number(result_of(below))) == [2]
     assert numbers_of(number(result_of(left, below))) == [0, 2]
-    other = result_of(right, below)
-    other = replace(other, found=tuple(one._replace(label=2) for one in other.found))
+    other = labelled(result_of(right, below), 2)
     assert numbers_of(number(other)) == [3, 2]  # another class where the second box was
-    for _ in range(KEPT + 1):
-        number(result_of(below))
-    again = numbers_of(number(result_of(left, right, below)))
-    assert again[2] == 2 and len({one % 8 for one in again}) == 3 and min(again[:2]) > 2
-    assert not {*again} & {*numbers_of(number(result_of(left, below), "another file"))}
+    assert number.place_of(2) == below and number.place_of(None) is number.place_of(9) is None
+
+
+def test_a_box_that_was_lost_has_its_number_again_by_its_class():
+    """Also far away, in another file, or when a film begins again; in the end it is forgotten."""
+    left, right, below = (10, 10, 30, 30), (100, 10, 120, 30), (10, 100, 40, 140)
+    number = BoxNumbers()
+    assert numbers_of(number(result_of(left), "a.mp4")) == [0]
+    for _ in range(100):
+        number(result_of(), "a.mp4")
+    assert numbers_of(number(labelled(result_of(left), 2), "a.mp4")) == [1]
+    assert numbers_of(number(result_of(right, below), "a.mp4")) == [0, 2]
+    assert numbers_of(number(labelled(result_of(right, below), 2), "b.mp4")) == [1, 3]
+    for label in range(3, REMEMBERED + 9):
+        number(labelled(result_of((50 * label, 0, 50 * label + 9, 9)), label), "b.mp4")
+    assert numbers_of(number(result_of(right), "b.mp4"))[0] > REMEMBERED
 
 
 def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
@@ -122,10 +136,10 @@ def test_boxes_move_with_the_picture():
     blank = Overlay(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
     follower = Follower(picture(100, 80), [blank])
     outline = Outline((100, 80, 160, 140), "star", "", WHITE)
-    assert follower.outlines([outline]) == (outline,)
+    assert follower.moved(outline) == outline
     follower(picture(114, 89))
-    (moved,) = follower.outlines([outline])
+    moved = follower.moved(outline)
     assert moved.above == "star"
     np.testing.assert_allclose(moved.box, (114, 89, 174, 149), atol=2)
     follower(rng.integers(0, 256, (240, 320, 3), np.uint8))
-    assert follower.outlines([outline]) == ()
+    assert follower.moved(outline) is None

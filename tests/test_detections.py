@@ -8,6 +8,7 @@ from keras import layers
 
 from realtime_lrp import Explainer
 from realtime_lrp.errors import NotFiniteError, UsageError
+from realtime_lrp.relevance.explainer import NOWHERE
 from realtime_lrp.relevance.maps.detections import best_boxes, drawn_of, share_inside
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Ends
@@ -149,6 +150,33 @@ def test_a_call_explains_the_surest_box(model, pictures):
     found = Explainer(model).detections(pictures, top=1, threshold=0)
     assert explanation.scores.argmax(1).tolist() == found.labels[:, 0].tolist()
     np.testing.assert_allclose(explanation.relevance, found.maps[:, 0], atol=1e-6)
+
+
+def test_layers_scores_and_channels_of_one_box(model, pictures):
+    """As of the same network that is explained at its place: of the box that lies near."""
+    explainer = Explainer(model, composite="zplus")
+    found, layer = explainer.detections(pictures, top=2, threshold=0), explainer.concept_layer
+    place, label = int(found.places[1, 1]), int(found.labels[1, 1])
+    alone = Explainer(model, composite="zplus", output="scores", at=place, target=label)
+    x = pictures[1:]
+    records = explainer.layers(x, label, place=place)
+    np.testing.assert_allclose(
+        records[-1].handed_down[0], alone(x).relevance, atol=1e-6
+    )  # the first layer hands it to the picture
+    np.testing.assert_allclose(explainer.scores(x, place), alone.scores(x), rtol=1e-5)
+
+    def drawn(before, near):
+        reduced = lambda maps: (maps[..., 0], *[tf.reduce_sum(maps, [1, 2, 3])] * 3)  # noqa: E731
+        run = explainer.compile_pipeline(before, reduced, layer, 2)
+        return run(np.zeros(x.shape, np.uint8), None, None, near).of_layer
+
+    for near, box in ((found.boxes[1, 1:], 1), (NOWHERE, 0)):
+        of_layer = drawn(lambda _: tf.constant(x), near)
+        own = int(found.places[1, box]), int(found.labels[1, box])
+        alone = Explainer(model, composite="zplus", output="scores", at=own[0], target=own[1])
+        expected = alone.concepts(x, layer, 2)
+        assert of_layer.channels.numpy().tolist() == expected.channels.tolist()
+        np.testing.assert_allclose(of_layer.maps, expected.maps, atol=1e-6)
 
 
 def test_concepts_are_channels_that_scores_depend_on(model):

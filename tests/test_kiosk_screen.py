@@ -155,7 +155,7 @@ def map_of(time_s, target="top1", **scores):
     return SimpleNamespace(
         result=SimpleNamespace(found=None, scores=np.array(list(scores.values()), np.float32)),
         frame=SimpleNamespace(time=time_s),
-        request=SimpleNamespace(target=target),
+        request=SimpleNamespace(target=target, box=None),
         engine=SimpleNamespace(
             label=lambda index: labels[index], network=SimpleNamespace(labels=labels)
         ),

@@ -685,3 +685,24 @@ def test_the_bare_view_fills_the_screen_for_obs(visit, address):
     with urllib.request.urlopen(address.replace("/?", "/figures?")) as answer:
         figures = json.load(answer)
     assert set(figures) >= {"frames_shown", "maps", "map_age_ms", "display_fps", "device"}
+
+
+FOLLOWED = """async ([then, steps]) => {
+  const { follow } = await import("./following.js");
+  const part = { box: [30 / 96, 25 / 72, 50 / 96, 45 / 72], shift: [0, 0] };
+  return steps.map((now) => [follow(part, then, now), 96 * part.shift[0], 72 * part.shift[1]]);
+}"""
+
+
+def test_boxes_over_a_visitors_camera_follow_its_picture(page):
+    """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost."""
+    texture = np.random.default_rng(3).integers(0, 256, (20, 20))
+
+    def picture(x, y):
+        drawn = np.full((72, 96), 90)
+        drawn[y : y + 20, x : x + 20] = texture
+        return drawn.ravel().tolist()
+
+    steps = [picture(33, 23), picture(37, 26), [90] * 72 * 96]
+    near, far, (found, *_) = page.evaluate(FOLLOWED, [picture(30, 25), steps])
+    assert (near, far) == ([True, 3, -2], [True, 7, 1]) and not found

@@ -216,7 +216,7 @@ def test_the_answer_of_a_detector_has_its_boxes(relevance, monkeypatch):
 
     def with_box(pictures, targets):
         (one,) = explain(pictures, targets)
-        box = FoundBox((next(left), 12, 48, 36), 1, 0.93, 0.71, one.maps, 0)
+        box = FoundBox((next(left), 12, 48, 36), 1, 0.93, 0.71, one.maps, 0, None, 0)
         return [replace(one, found=(box,))]
 
     monkeypatch.setattr(relevance.engine, "explain", with_box)

@@ -178,7 +178,7 @@ def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
         while "fish" not in views[0].first.explained.frame.source:
             yield ""
         shown = views[0].first.explained
-        assert shown.scores[0][0] == "fish", shown.scores
+        assert shown.answers[0][0] == "fish", shown.answers
         yield from "qq"
 
     ScriptedWindow.script = script()

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from viewer import LOOK, Viewer, engine_of, explained_frame
 
+from realtime_lrp.engine.result import FoundBox
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls
+from realtime_lrp.view.boxes import COLOURS
 from realtime_lrp.view.hud import (
     Bar,
     Paragraph,
@@ -302,12 +304,38 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
 def test_the_answer_shows_what_patches_change_and_a_locked_class():
     """Bars with the probability without patches; the target's, where it is not among the best."""
     frame = Viewer().frame(GREY)
-    made = explained_frame(frame, drawn_at(30, 30), BOX, uncovered=[0.9, 0.05, 0.05])
+    made = explained_frame(frame, drawn_at(30, 30), BOX, uncovered=np.array([0.9, 0.05, 0.05]))
     assert figures.answer_bars(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
     labels, scores = "abcdefg", (0.3, 0.2, 0.2, 0.15, 0.1, 0.04, 0.01)
-    request = SimpleNamespace(target=6, mask=None)
+    request = SimpleNamespace(target=6, mask=None, box=None)
     locked = explained_frame(frame, drawn_at(30, 30), BOX, scores, labels, request=request)
     assert figures.answer_bars(locked)[5] == Bar("g", pytest.approx(0.01))
+
+
+def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
+    """In the colours of the boxes: of one alone, of none that is lost, of what was asked for."""
+    frame = Viewer().frame(GREY)
+
+    def made(*boxes, alone=None, lost=(), target="top1"):
+        request = SimpleNamespace(target=target, mask=None, box=alone)
+        explained = explained_frame(frame, drawn_at(30, 30), BOX, request=request)
+        found = [FoundBox(BOX, label, score, 0.7, explained.maps, 0, None, number)
+                 for number, label, score in boxes]  # fmt: skip
+        explained.result.found = tuple(found)
+        explained.engine.detects = True
+        return replace(explained, lost=frozenset(lost))
+
+    several = (9, 0, 0.8), (2, 1, 0.6)
+    bars = figures.answer_bars(made(*several))
+    assert bars == (Bar("star", 0.6, colour=COLOURS[2]), Bar("heart", 0.8, colour=COLOURS[1]))
+    assert figures.answer_bars(made(*several, alone=9)) == bars[1:]
+    assert figures.answer_bars(made(*several, lost=[0])) == bars[:1]
+    (named, *_), (why, *_) = figures.presented(made(*several), None)
+    assert named.name == "star" and why.text == "why: each box"
+    (named, *_), (why, *_) = figures.presented(made(*several, alone=9), None)
+    assert (named.name, named.share, why.text) == ("heart", 0.8, "why: “heart”")
+    ((said,),) = figures.presented(made(target="0 - 2"), None)
+    assert said.head == "no heart or cup found"
 
 
 def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
@@ -318,14 +346,14 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     drawn[:42, :42] = 1
     asked = []
 
-    def scores(pictures):
+    def scores(pictures, place):
         asked.append(len(pictures))
         white = (pictures[:, :42, :42] > 250).mean((1, 2, 3))
         return np.stack([white, 1 - white], 1)
 
     engine = SimpleNamespace(explainer=SimpleNamespace(canonical=str), scores=scores)
     result = SimpleNamespace(
-        found=(),
+        found=None,
         scores=np.array([1.0, 0.0]),
         maps=[SimpleNamespace(strength=drawn)],
         region=SimpleNamespace(extract=lambda picture: picture),

@@ -55,7 +55,9 @@ def pressed(state, names):
 
 def with_boxes(*boxes):
     """A viewer with a detector's boxes in the picture, which fills the canvas."""
-    found = tuple(FoundBox(box, 1, 0.9, 0.7, (), number) for number, box in enumerate(boxes, 4))
+    found = tuple(
+        FoundBox(box, 1, 0.9, 0.7, (), 0, None, number) for number, box in enumerate(boxes, 4)
+    )
     state = started()
     return replace(state, size=(120, 160), answer=replace(state.answer, found=found))
 
@@ -96,7 +98,7 @@ def test_arrow_keys_go_through_the_boxes():
     state = with_boxes((0, 0, 9, 9), (20, 20, 60, 60))
     assert [pressed(state, "Right " * n).box for n in (1, 2, 3)] == [4, 5, None]
     assert pressed(state, "Left").box == 5
-    gone = replace(state, box=99)
+    gone = state.with_request(box=99)
     assert pressed(gone, "Right").box is None
     assert pressed(with_boxes(), "Right").notice.text == "nothing found"
     assert pressed(started(), "Right").request.choice.method != "lrp"

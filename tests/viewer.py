@@ -190,7 +190,8 @@ def explained_frame(
     return ExplainedFrame(
         frame=frame,
         picture=frame.value,
-        request=request or SimpleNamespace(target="top1", mask=None, frame=None, concepts=None),
+        request=request
+        or SimpleNamespace(target="top1", mask=None, frame=None, concepts=None, box=None),
         engine=engine,
         result=result,
         **more,

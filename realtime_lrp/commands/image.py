@@ -14,12 +14,11 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
-    NOTHING_FOUND,
     Losses,
-    best_label,
+    best_answer,
+    nothing_found,
     passes_note,
     score_list,
-    top_scores,
 )
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.results.companions import (
@@ -243,12 +242,14 @@ class Job:
         (result,) = self._engine.explain([picture])
         lost_in = self._losses.add(result.region.extract(picture), result)
         if not result.maps[0].scale:
-            why = NOTHING_FOUND if result.found == () else "the map is zero everywhere"
+            why = "the map is zero everywhere"
+            if result.found == ():
+                why = nothing_found(result.target, self._engine.label)
             log.warning("%s: %s; nothing is drawn", target.name, why)
         self._write(part, target.suffix.lower(), picture, result)
         if self._companions.parts:
             self._add_to_companions(name, picture, result, lost_in)
-        best = score_list(top_scores(self._engine, result.scores, 3))
+        best = score_list(self._engine, result)
         note = passes_note(self._engine, result)
         if result.maps[0].flooded:
             note = "(explains nothing: relevance grew without limit)"
@@ -292,7 +293,7 @@ class Job:
         self._companions.write({"file": name, **record})
         self._companions.keep(result, record, name)
         if "summary" in self._companions.parts:
-            best = best_label(top_scores(self._engine, result.scores, 1))
+            best = best_answer(self._engine, result)
             thumbnail = _thumbnail(self._overlaid(picture, result))
             self._thumbnails.append((f"{Path(name).name}: {best}", thumbnail))
             self._timeline.add(len(self._thumbnails), record)

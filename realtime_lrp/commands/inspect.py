@@ -22,7 +22,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.engine.wording import Losses, score_list, top_scores
+from realtime_lrp.engine.wording import Losses, score_list
 from realtime_lrp.errors import TransferError, first_line
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.system.files import atomic_folder
@@ -77,9 +77,9 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         losses = Losses(engine)
         losses.add(seen, result)
         log.warning("%s", *losses.notes)
-    best = score_list(top_scores(engine, result.scores, 3))
+    best = score_list(engine, result)
     if engine.detects:
-        best += ", of which the surest box is explained"
+        best += "; the layers are those of the surest box"
     return [
         *layer_table(records, conserving),
         *max_pool_lines(records, conserving, config.lrp.pool == "average"),

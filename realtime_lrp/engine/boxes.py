@@ -5,6 +5,7 @@ Must not import TensorFlow: the live view opens its window before.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 from realtime_lrp.engine.result import FoundBox, Result
 from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
+from realtime_lrp.view.hud import Colour
 from realtime_lrp.view.look import Look
 
 if TYPE_CHECKING:
@@ -21,40 +23,40 @@ if TYPE_CHECKING:
 SAME = 0.3
 """Least intersection over union of a box with the same box in an earlier picture."""
 
-KEPT = 15  # a box that is not found in so many pictures is forgotten
+REMEMBERED = 32
+"""So many boxes are remembered; the one that was not found for longest is forgotten."""
 
 
 class BoxNumbers:
-    """Gives a box the number that it had before, by its overlap with earlier boxes.
+    """Gives a box the number that it had before: by its overlap with earlier boxes, or its class.
 
-    One that was lost for some pictures has to be of the same class. A new box gets a number that no
-    other had, and a colour that no other has, if one is left.
+    So one that was lost, or a film that begins again, has its number and colour again. A new box
+    gets a number that no other had, and a colour that no other has, if one is left.
     """
 
     def __init__(self) -> None:
-        self._series: object = None
+        self._source = ""
         # number -> the box, and in how many pictures since it was not found
         self._known: dict[int, tuple[FoundBox, int]] = {}
         self._next = 0
 
-    def __call__(self, result: Result, series: object = None) -> Result:
-        """The result with the numbers; those of another series are all new."""
+    def __call__(self, result: Result, source: str = "") -> Result:
+        """The result with the numbers; in another source boxes lie elsewhere."""
         if result.found is None:
             return result
-        if series != self._series:
-            self._series, self._known = series, {}
-        pairs = sorted(
-            ((overlap(known.box, one.box), number, place)
-             for number, (known, unseen) in self._known.items()
-             for place, one in enumerate(result.found)
-             if not unseen or known.label == one.label),
-            reverse=True,
-        )  # fmt: skip
+        elsewhere, self._source = source != self._source, source
+        pairs = []
+        for number, (known, unseen) in self._known.items():
+            for place, one in enumerate(result.found):
+                shared = 0.0 if elsewhere else overlap(known.box, one.box)
+                if known.label == one.label or (shared >= SAME and not unseen):
+                    pairs.append((-shared, unseen, number, place))
         numbers: dict[int, int] = {}  # place among the found boxes -> number
-        for shared, number, place in pairs:
-            if shared >= SAME and place not in numbers and number not in numbers.values():
+        for _, _, number, place in sorted(pairs):
+            if place not in numbers and number not in numbers.values():
                 numbers[place] = number
-        self._known = {n: (one, k + 1) for n, (one, k) in self._known.items() if k < KEPT}
+        kept = sorted(self._known.items(), key=lambda item: item[1][1])[:REMEMBERED]
+        self._known = {number: (one, unseen + 1) for number, (one, unseen) in kept}
         seen = [(one._replace(maps=()), 0) for one in result.found]  # maps take memory
         self._known |= {number: seen[place] for place, number in numbers.items()}
         for place in {*range(len(seen))} - {*numbers}:
@@ -63,6 +65,11 @@ class BoxNumbers:
         found = (one._replace(number=numbers[place]) for place, one in enumerate(result.found))
         return replace(result, found=tuple(found))
 
+    def place_of(self, number: int | None) -> FloatBox | None:
+        """Where a box was last, in pixels of the picture."""
+        known = self._known.get(number) if number is not None else None
+        return known[0].box if known else None
+
     def _new(self) -> int:
         """A new number: of a free colour, else of the one that was not seen for longest."""
         unseen: dict[int, int] = {}  # colour -> for how many pictures none of its boxes was found
@@ -70,7 +77,7 @@ class BoxNumbers:
             colour = number % len(COLOURS)
             unseen[colour] = min(pictures, unseen.get(colour, pictures))
         candidates = range(self._next, self._next + len(COLOURS))
-        number = max(candidates, key=lambda n: unseen.get(n % len(COLOURS), KEPT + 1))
+        number = max(candidates, key=lambda n: unseen.get(n % len(COLOURS), math.inf))
         self._next = number + 1
         return number
 
@@ -88,6 +95,11 @@ def box_numbered(result: Result, number: int | None) -> FoundBox | None:
     return next((one for one in result.found or () if one.number == number), None)
 
 
+def colour_of(box: FoundBox) -> Colour:
+    """The colour in which a box is drawn, RGB."""
+    return COLOURS[box.number % len(COLOURS)]
+
+
 def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tuple[Outline, ...]:
     """What is drawn of the boxes: "star 93 %", "71 % inside"; of others than the one alone less."""
     single, contrast = box_numbered(result, alone), " - " in str(result.target)
@@ -95,7 +107,7 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
         Outline(
             one.box, f"{engine.label(one.label).replace('_', ' ')} {100 * one.score:.0f} %",
             "" if contrast else f"{100 * one.inside:.0f} % inside",
-            COLOURS[one.number % len(COLOURS)],
+            colour_of(one),
         )
         if single in (None, one)
         else Outline(one.box, "", "", PALE)
@@ -117,5 +129,5 @@ def drawn_map(
         return one.strength, one.scale
     if " - " in str(result.target) or one.strength.ndim == 3:
         return one.strength, one.scale
-    colours = [COLOURS[box.number % len(COLOURS)] for box in result.found]
-    return tinted([box.maps[index].strength for box in result.found], colours), 1.0
+    strengths = [box.maps[index].strength for box in result.found]
+    return tinted(strengths, list(map(colour_of, result.found))), 1.0

@@ -115,7 +115,11 @@ class ConceptPipelines:
             channels = self._explainer.channel_counts()[layer]
             prior = no_prior(channels) if prior is None else prior.copy()
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
-        return run(batch.pictures, batch.targets, prior)
+        near = np.zeros((len(batch.regions), 4), np.float32)
+        if wanted.near is not None:
+            x0, y0, x1, y1 = np.transpose([one.in_input(wanted.near) for one in batch.regions])
+            near = np.stack([y0, x0, y1, x1], -1)
+        return run(batch.pictures, batch.targets, prior, near)
 
     def give_up(self, wanted: ConceptRequest | None) -> None:
         """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""

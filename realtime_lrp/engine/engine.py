@@ -18,7 +18,15 @@ from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
 from realtime_lrp.engine.loading import build_explainer, load, load_configured, quickest_explainer
 from realtime_lrp.engine.measured import each, pool
-from realtime_lrp.engine.result import Batch, Begun, ConceptRequest, MapKind, Result, fetch_results
+from realtime_lrp.engine.result import (
+    Batch,
+    Begun,
+    ConceptRequest,
+    FoundBox,
+    MapKind,
+    Result,
+    fetch_results,
+)
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -217,9 +225,9 @@ class Engine:
         with tf.device(self._device.scope):
             return function(self.network.prepare(tf.constant(pictures)), *more, **options)
 
-    def scores(self, pictures: np.ndarray) -> np.ndarray:
-        """The scores, float32 [B, classes], of extracted regions uint8 [B, h, w, 3]; no maps."""
-        of_part = partial(self.on_device, self.explainer.scores)
+    def scores(self, pictures: np.ndarray, place: int | None = None) -> np.ndarray:
+        """`Explainer.scores` of extracted regions, uint8 [B, h, w, 3]."""
+        of_part = partial(self.on_device, self.explainer.scores, place=place)
         return np.concatenate(self.for_each_part(of_part, pictures))
 
     def for_each_part(self, function: Callable[[np.ndarray], Any], batch: np.ndarray) -> list[Any]:
@@ -369,10 +377,20 @@ class Engine:
         return flood_text(grown, most.name, most.kind, float(most.growth[0]), advice)
 
     def layers(
-        self, picture: np.ndarray, index: int = 0, target: str | int | None = None
+        self,
+        picture: np.ndarray,
+        index: int = 0,
+        target: str | int | None = None,
+        box: FoundBox | None = None,
     ) -> list[LayerRecord]:
-        """`Explainer.layers` of what the network sees of a picture, uint8 [h, w, 3]."""
-        return self.on_device(self.explainer.layers, picture[None], target, index)
+        """`Explainer.layers` of what the network sees of a picture, uint8 [h, w, 3].
+
+        Of a detector `box` is explained by its own class, if the target names none.
+        """
+        if box is None:
+            return self.on_device(self.explainer.layers, picture[None], target, index)
+        own = box.label if str(target) == "all" or str(target).startswith("top") else target
+        return self.on_device(self.explainer.layers, picture[None], own, index, box.place)
 
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
         """How the maps are made. Waits for the hashes of the network's files.

@@ -53,11 +53,13 @@ def shares_of(relevance: np.ndarray) -> np.ndarray:
 class ConceptRequest:
     """Which channels are wanted: of `Engine.concept_layer` where no layer is named.
 
-    `channel` is wanted even if it is none of the largest.
+    `channel` is wanted even if it is none of the largest. Of a detector the channels are those of
+    the box that lies most on the place `near` in the picture, else of the surest.
     """
 
     layer: str = ""
     channel: int | None = None
+    near: FloatBox | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +223,8 @@ class FoundBox(NamedTuple):
     score: float
     inside: float  # the share of the positive relevance of the first map that lies in the box
     maps: tuple[ResultMap, ...]  # as of `Result`
+    place: int  # which of the network's places made it: a cell, an anchor, a query
+    by_channel: np.ndarray | None  # as of `Result`, its own
     number: int  # it keeps this number, and its colour, from picture to picture of a recording
 
 
@@ -278,16 +282,16 @@ def fetch_results(
         for tensors in zip(output.drawn, output.maps, output.accounts, kinds, strict=True)
     ]
     maps: list[Any] = list(zip(*by_map, strict=True))
-    nothing: list[Any] = [None] * len(batch.pictures)
-    shares = concepts = nothing
+    shares: Sequence[Any] = [None] * len(maps)
+    concepts: list[Any] = [None] * len(batch.pictures)
     if output.of_layer and layer:
         concepts = fetch_concepts(layer, output.of_layer)
     elif output.of_layer:
         shares = output.of_layer.shares.numpy()
-    explained, boxes = list(map(tuple, output.explained.numpy().tolist())), nothing
+    explained, boxes = list(map(tuple, output.explained.numpy().tolist())), [None] * len(maps)
     if output.found:
-        by_picture = _by_picture(output, output.found, batch.regions, maps)
-        boxes, maps, explained = map(list, zip(*by_picture, strict=True))
+        by_picture = _by_picture(output, output.found, batch.regions, maps, shares)
+        boxes, maps, explained, shares = map(list, zip(*by_picture, strict=True))
     columns = (
         output.scores.numpy(), explained,
         batch.regions, maps, batch.targets, shares, concepts, boxes,
@@ -300,16 +304,20 @@ def _by_picture(
     drawn: DrawnBoxes,
     regions: Sequence[Region],
     rows: Sequence[tuple[ResultMap, ...]],
-) -> Iterator[tuple[tuple[FoundBox, ...], tuple[ResultMap, ...], tuple[float, float]]]:
-    """Of each picture its boxes, their maps as one, and what is explained; `rows` has all maps."""
-    pictures, boxes, labels, scores, _, sure = (one.numpy() for one in drawn)
+    shares: Sequence[Any],
+) -> Iterator[tuple[tuple[FoundBox, ...], tuple[ResultMap, ...], tuple[float, float], Any]]:
+    """Of each picture its boxes, their maps as one, what is explained, and the shares of channels.
+
+    `rows` has the maps of all boxes, `shares` those of their channels, if there are any.
+    """
+    pictures, boxes, labels, scores, places, sure = (one.numpy() for one in drawn)
     inside, explained = output.inside.numpy(), output.explained.numpy()
     for picture, region in enumerate(regions):
         of_picture = np.flatnonzero(pictures == picture).tolist()
         found = tuple(
             FoundBox(
                 region.in_picture(tuple(boxes[n, [1, 0, 3, 2]].tolist())), int(labels[n]),
-                float(scores[n]), float(inside[n]), rows[n], number,
+                float(scores[n]), float(inside[n]), rows[n], int(places[n]), shares[n], number,
             )
             for number, n in enumerate(of_picture)
             if sure[n]
@@ -317,7 +325,10 @@ def _by_picture(
         maps = zip(*(rows[n] for n in of_picture), strict=True)
         together = tuple(_together(one) if found else _nothing(one[0]) for one in maps)
         started = explained[of_picture].sum(0) if found else (0.0, 0.0)
-        yield found, together, (float(started[0]), float(started[1]))
+        of_all = None
+        if shares[0] is not None:
+            of_all = np.sum([0 * shares[0], *(one.by_channel for one in found)], axis=0)
+        yield found, together, (float(started[0]), float(started[1])), of_all
 
 
 SUMS = "total", "magnitude", "started", "started_magnitude", "taken_by_biases"

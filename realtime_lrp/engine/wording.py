@@ -13,12 +13,11 @@ import numpy as np
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import Result
-
-NOTHING_FOUND = "nothing found"
-"""What is said where a detector is sure of no box."""
+    from realtime_lrp.engine.result import FoundBox, Result
 
 TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
+
+EACH_BOX = "each box"  # is what a detector explains, where its target names no class
 
 
 def top_scores(engine: Engine, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
@@ -27,23 +26,42 @@ def top_scores(engine: Engine, scores: np.ndarray, count: int = 5) -> list[tuple
     return [(engine.label(index), float(scores[index])) for index in best]
 
 
-def best_label(top: Sequence[tuple[str, float]]) -> str:
-    """The best label with its score in percent: "goldfish 93%"."""
-    name, score = top[0]
+def nothing_found(target: str | int, label: Callable[[int], str]) -> str:
+    """What is said where a detector is sure of no box: "no star or cup found"."""
+    named = [label(int(side)) for side in str(target).split(" - ") if side.isdecimal()]
+    return f"no {' or '.join(named)} found".replace("_", " ") if named else "nothing found"
+
+
+def best_answer(engine: Engine, result: Result) -> str:
+    """The best label with its score in percent, "goldfish  93%"; of a detector those of all boxes.
+
+    Boxes keep their order from picture to picture.
+    """
+    if result.found is None:
+        (best,) = top_scores(engine, result.scores, 1)
+        return _label_and_score(*best)
+    boxes = sorted(result.found, key=lambda one: one.number)
+    texts = (_label_and_score(engine.label(one.label), one.score) for one in boxes)
+    return ", ".join(texts) or nothing_found(result.target, engine.label)
+
+
+def _label_and_score(name: str, score: float) -> str:
     percent = f"{score:.0%}" if score >= 0.01 else "<1%"
     return f"{name.replace('_', ' ')}  {percent}"
 
 
-def score_list(top: Sequence[tuple[str, float]]) -> str:
-    """Labels with their scores: "goldfish 0.93, tench 0.02"."""
-    return ", ".join(f"{name} {score:.3g}" for name, score in top)
+def score_list(engine: Engine, result: Result) -> str:
+    """The three best labels with their scores, or those of all boxes: "cup 0.93, moon 0.02"."""
+    top = top_scores(engine, result.scores, 3)
+    if result.found is not None:
+        top = [(engine.label(one.label), one.score) for one in result.found]
+    listed = ", ".join(f"{name} {score:.3g}" for name, score in top)
+    return listed or nothing_found(result.target, engine.label)
 
 
 def answer_line(engine: Engine, result: Result) -> str:
     """The line under a recording's picture: best label, score, number of perturbed passes."""
-    if result.found is not None and not result.found:
-        return NOTHING_FOUND
-    best = best_label(top_scores(engine, result.scores, 1))
+    best = best_answer(engine, result)
     return f"{best}   {note}" if (note := passes_note(engine, result)) else best
 
 
@@ -69,7 +87,7 @@ def describe_target(
     With `scores`, which `top_scores` returns, "top1" names the class.
     """
     if engine.detects and str(target) in TARGETS:
-        return "each box"
+        return EACH_BOX
     if target == "top1" and scores:
         return f"the best: {scores[0][0]}"
     if known := TARGETS.get(str(target)):
@@ -105,13 +123,24 @@ class Loss:
     share: float
 
 
-def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 0) -> Loss:
-    """Looks for the layer that loses most relevance; costs as much as a map."""
-    one = result.maps[index]
+def find_loss(
+    engine: Engine,
+    picture: np.ndarray,
+    result: Result,
+    index: int = 0,
+    box: FoundBox | None = None,
+) -> Loss:
+    """Looks for the layer that loses most relevance; costs as much as a map.
+
+    Of a detector in the map of `box`; None is the box whose map loses most.
+    """
+    if box is None and result.found:
+        box = max(result.found, key=lambda one: abs(one.maps[index].lost))
+    one = (box or result).maps[index]
     started = one.started_magnitude
     if one.kind.difference:
         return Loss(None, one.lost / started if started else 0.0)
-    layers = engine.layers(picture, index, result.target)
+    layers = engine.layers(picture, index, result.target, box)
     most = max(layers, key=lambda layer: abs(layer.lost[0]))
     return Loss(most.name, float(most.lost[0]) / started if started else 0.0)
 
@@ -175,10 +204,8 @@ def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
             f"the sum of {maps} is {up_to}{abs(missing):.0%} away from the difference of the "
             "scores. Expected less: raise lrp.samples."
         )
-    where = ""
-    if abs(loss.share) >= 0.005:  # of a detector the layers of the surest box are looked through
-        verb = "lost" if loss.share >= 0 else "added"
-        where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
+    verb = "lost" if loss.share >= 0 else "added"
+    where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
     if vanished:
         return (
             f"almost nothing is left in {maps}: less than 1% of the relevance that started reached "

@@ -21,9 +21,9 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
-from realtime_lrp.engine.boxes import BoxNumbers
+from realtime_lrp.engine.boxes import BoxNumbers, box_numbered
 from realtime_lrp.engine.measured import share_cores
-from realtime_lrp.engine.result import ConceptRequest, ConceptResult
+from realtime_lrp.engine.result import ConceptRequest, ConceptResult, FoundBox, ResultMap
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
@@ -66,6 +66,7 @@ class MapRequest:
     mask: Mask | None = None  # what of the frame is covered
     probe: bool = False
     concepts: ConceptRequest | None = None  # the channels whose maps are wanted too, or None
+    box: int | None = None  # the number of a detector's box that is shown alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,20 +78,39 @@ class ExplainedFrame:
     request: MapRequest  # without concepts while these are being prepared
     engine: Engine
     result: Result
-    # without patches, the probability of each label in `scores`; None where there are no patches
-    uncovered: list[float] | None = None
+    uncovered: np.ndarray | None = None  # as `Result.scores`, without patches; None where none are
     probed: ProbeResult | None = None
     shares: np.ndarray | None = None  # float32 [channels], steady ones of `result.concepts`
     loss: Loss | None = None  # where relevance went that is missing; None where nothing is missing
+    lost: frozenset[int] = frozenset()  # which of the boxes are not in the picture any more
+
+    @property
+    def box(self) -> FoundBox | None:
+        """The box of a detector that is shown alone, if it is found."""
+        return box_numbered(self.result, self.request.box)
+
+    @property
+    def maps(self) -> tuple[ResultMap, ...]:
+        """The maps of that box, else of the whole result."""
+        return (self.box or self.result).maps
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.result.maps)
 
+    @property
+    def boxes(self) -> tuple[FoundBox, ...] | None:
+        """A detector's boxes that are spoken of: the one alone, else all that are seen."""
+        if self.box or self.result.found is None:
+            return (self.box,) if self.box else None
+        return tuple(one for n, one in enumerate(self.result.found) if n not in self.lost)
+
     @cached_property
-    def scores(self) -> list[tuple[str, float]]:
-        """Label and probability of the best classes, best first, `TOP` of them."""
-        return top_scores(self.engine, self.result.scores, TOP)
+    def answers(self) -> list[tuple[str, float]]:
+        """Label and probability of the best classes, best first, `TOP` of them; or of the boxes."""
+        if self.boxes is None:
+            return top_scores(self.engine, self.result.scores, TOP)
+        return [(self.engine.label(one.label), one.score) for one in self.boxes]
 
 
 class SteadyShares:
@@ -175,7 +195,7 @@ class RelevanceThread:
         self.failing, self.waiting = "", Meter()  # seconds that it waits for frames
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._probe = Probe()
-        self._loss: tuple[float, Engine, Loss] | None = None
+        self._loss: tuple[float, tuple[Engine, int | None], Loss] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
     def start(self) -> None:
@@ -311,18 +331,18 @@ class RelevanceThread:
         picture = covered(frame.value, request.mask)
         series = None  # whose shares of channels are averaged
         if concepts and not request.frame:
-            series = engine, request.target, frame.source, concepts.layer
+            series = engine, request.target, frame.source, concepts.layer, request.box
         prior = self._shares.prior(series, start)
+        if concepts and request.box is not None:
+            concepts = replace(concepts, near=self._number_boxes.place_of(request.box))
         begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
 
         def finish() -> float:
             (result,) = begun()
-            result = self._number_boxes(result, (engine.network.name, frame.source))
+            result = self._number_boxes(result, frame.source)
             found, uncovered = result.concepts, None
             if picture is not frame.value:
-                best = np.argsort(-result.scores)[:TOP]
-                scores = engine.scores(result.region.extract(frame.value)[None])
-                uncovered = scores[0, best].tolist()
+                (uncovered,) = engine.scores(result.region.extract(frame.value)[None])
             explained = ExplainedFrame(
                 frame=frame,
                 picture=picture,
@@ -332,7 +352,7 @@ class RelevanceThread:
                 uncovered=uncovered,
                 probed=self._probed(engine, picture, result, request),
                 shares=None if found is None else self._shares.add(series, found, start),
-                loss=self._loss_of(engine, picture, result),
+                loss=self._loss_of(engine, picture, result, request.box),
             )
             now = time.monotonic()
             if not self.stats.maps:
@@ -351,18 +371,24 @@ class RelevanceThread:
         if not request.probe:
             return None
         still = request.frame is not None
-        return self._probe.of_map(engine, picture, result, request.target, request.mask, still)
+        return self._probe.of_map(
+            engine, picture, result, request.target, request.mask, still, request.box
+        )
 
-    def _loss_of(self, engine: Engine, picture: np.ndarray, result: Result) -> Loss | None:
+    def _loss_of(
+        self, engine: Engine, picture: np.ndarray, result: Result, alone: int | None
+    ) -> Loss | None:
         """Where a map loses most relevance, looked for every few seconds."""
-        index = next((n for n, one in enumerate(result.maps) if not one.closes), None)
+        box = box_numbered(result, alone)
+        maps = (box or result).maps
+        index = next((n for n, one in enumerate(maps) if not one.closes), None)
         if index is None:
             return None
-        now = time.monotonic()
-        when, of_engine, loss = self._loss or (-LOSS_S, None, None)
-        if loss is None or of_engine is not engine or now - when > LOSS_S:
-            loss = find_loss(engine, result.region.extract(picture), result, index)
-            self._loss = now, engine, loss
+        now, asked = time.monotonic(), (engine, alone)
+        when, found_for, loss = self._loss or (-LOSS_S, None, None)
+        if loss is None or found_for != asked or now - when > LOSS_S:
+            loss = find_loss(engine, result.region.extract(picture), result, index, box)
+            self._loss = now, asked, loss
         return loss
 
 

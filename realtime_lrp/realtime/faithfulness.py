@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
+from realtime_lrp.engine.boxes import box_numbered
+
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import Result
@@ -69,7 +71,7 @@ class Probe:
         self._rng = np.random.default_rng(0)
         self._means: np.ndarray | None = None
         self._pictures = 0
-        self._series: tuple[Engine, int, Mask | None] | None = None
+        self._series: tuple[Engine, int, Mask | None, int | None] | None = None
 
     def of_map(
         self,
@@ -79,21 +81,29 @@ class Probe:
         target: str | int,
         mask: Mask | None,
         still: bool,
-    ) -> ProbeResult:
+        alone: int | None = None,
+    ) -> ProbeResult | None:
         """Probes the first map of a picture, uint8 [H, W, 3] RGB with the patches of the mask.
 
         Only the positive part of the map counts. The means start anew where engine, class or
-        patches change; a still picture has its own.
+        patches change; a still picture has its own. Of a detector it is the map of the box that is
+        shown alone, else of the one that was found first; None where nothing is found.
         """
+        if result.found == ():
+            return None
         first = str(engine.explainer.canonical(target)).split(" - ")[0]
         class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
-        series = engine, class_, mask  # each stroke makes a new mask
+        box, one, place, whole = None, result.maps[0], None, float(result.scores[class_])
+        if result.found:
+            box = box_numbered(result, alone) or min(result.found, key=lambda one: one.number)
+            one, place, class_, whole = box.maps[0], box.place, box.label, box.score
+        series = engine, class_, mask, box and box.number  # each stroke makes a new mask
         if still or series != self._series:
             self._means = None
         self._series = series
-        strength = result.maps[0].strength.astype(np.float32)
+        strength = one.strength.astype(np.float32)
         strength = strength if strength.ndim == 2 else strength.sum(-1)
-        extracted, whole = result.region.extract(picture), float(result.scores[class_])
+        extracted = result.region.extract(picture)
         size = extracted.shape[:2]
         grid = (min(GRID, size[0]), min(GRID, size[1]))
         count = max(1, round(SHARE * grid[0] * grid[1]))
@@ -102,7 +112,7 @@ class Probe:
         chosen = [_mask(strongest, grid), *self._random_masks(count, grid)]
         blurred = cv2.GaussianBlur(extracted, (0, 0), BLUR * max(size))
         pictures = [_flipped(extracted, blurred, patches) for patches in chosen]
-        probabilities = engine.scores(np.stack(pictures))[:, class_]
+        probabilities = engine.scores(np.stack(pictures), place)[:, class_]
         new = np.array([whole, probabilities[0], probabilities[1:].mean()])
         old = new if self._means is None else self._means
         self._means = old + NEW_SHARE * (new - old)

@@ -94,13 +94,13 @@ def config_of(config: Config, model: Model) -> Config:
 
 
 def request_for(own: Config, request: MapRequest, target: str | int) -> MapRequest:
-    """What a further network is asked for: what the first is, but for probes and concepts.
+    """What a further network is asked for: what the first is, but for probes, concepts and boxes.
 
     One with random weights keeps them.
     """
     random = own.model.weights == "random" or request.choice.random
     choice = replace(request.choice, random=random)
-    return replace(request, choice=choice, target=target, probe=False, concepts=None)
+    return replace(request, choice=choice, target=target, probe=False, concepts=None, box=None)
 
 
 def target_for(target: str | int, first: Engine | None, other: Engine | None) -> str | int:

@@ -22,7 +22,12 @@ from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
-from realtime_lrp.relevance.maps.detections import Detections, check_detections, detect_function
+from realtime_lrp.relevance.maps.detections import (
+    Detections,
+    check_detections,
+    detect_function,
+    ends_of,
+)
 from realtime_lrp.relevance.maps.methods import (
     advice_on,
     asked_maps,
@@ -47,6 +52,8 @@ from realtime_lrp.relevance.rules.layer_contexts import (
     pixel_stride,
 )
 from realtime_lrp.relevance.rules.rules import Rule
+
+NOWHERE = np.zeros([1, 4], np.float32)  # a place that no box overlaps
 
 
 class Explainer(ConceptViews):
@@ -237,9 +244,20 @@ class Explainer(ConceptViews):
             labels=self._resolve.labels, stride=self.stride, colours=self._colours,
         )  # fmt: skip
 
-    def scores(self, x: np.ndarray | tf.Tensor) -> np.ndarray:
-        """The scores, float32 [B, classes], without a map; x as in a call."""
-        return self._in_parts(self._scores, self.check_batch(x))
+    def scores(self, x: np.ndarray | tf.Tensor, place: int | None = None) -> np.ndarray:
+        """The scores, float32 [B, classes], without a map; x as in a call.
+
+        Of a detector they are those at a `place`, see `Detections`; None is the best anywhere.
+        """
+        if place is None:
+            return self._in_parts(self._scores, self.check_batch(x))
+        graph, number = self._graph, ends_of(self._graph).scores
+
+        def at_place(x: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
+            return tf.gather(graph.forward(x)[number], at[0], axis=1)
+
+        run = self._compiled("scores at a place", at_place)
+        return self._in_parts(run, self.check_batch(x), tf.constant([place]))
 
     def detections(
         self, x: np.ndarray | tf.Tensor, top: int = 4, threshold: float = 0.5
@@ -315,10 +333,10 @@ class Explainer(ConceptViews):
 
         `before` is pictures uint8 [B, H, W, 3] -> x float32 [B, H, W, C], `after` is relevance
         float32 [B, H, W, C] -> tensors. Of a `concept_layer`, only for LRP, the shares by channel
-        are returned as well, and `top` of its channels, or all, get a map too.
+        are returned as well, of a detector for each box; or `top` of its channels get a map too.
 
         The result is a function of pictures that explains the explainer's own target, or the
-        targets that its second argument gives; with `top` its third argument is a prior (see
+        targets that its second argument gives; with `top` also for a prior and a box's place (see
         `Layer.beside_maps`). It returns tensors that the device may still be computing. An account
         is float32 [B, 3]: the sum of what started, with the sign of the logits where the composite
         asks for it, the sum of its magnitude, and what biases took.
@@ -336,7 +354,7 @@ class Explainer(ConceptViews):
         run = compiled.traced(
             tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
             self._default,
-            *([tf.constant(no_prior(channels))] if top else []),
+            *([tf.constant(no_prior(channels)), NOWHERE] if top else []),
         )
         if not top:  # the others are dropped one by one
             self._pipelines.append(compiled)
@@ -345,11 +363,12 @@ class Explainer(ConceptViews):
             pictures: np.ndarray | tf.Tensor,
             targets: Targets | None = None,
             prior: np.ndarray | None = None,
+            near: np.ndarray = NOWHERE,
         ) -> Explained:
             further = []
             if top:
                 prior = no_prior(channels) if prior is None else prior
-                further = [tf.constant(prior, tf.float32)]
+                further = [tf.constant(prior, tf.float32), tf.constant(near, tf.float32)]
             return run(tf.constant(pictures), self._target(targets, len(pictures)), *further)
 
         return explain_pictures

@@ -169,7 +169,7 @@ def map_record(
         "spread": spread,
     }
     if result.found is not None:
-        record["boxes"] = box_records(engine, result.found)
+        record["boxes"] = box_records(engine, result.found, names or {})
     if result.by_channel is not None:
         record["concepts"] = concept_records(result.by_channel, names or {})
     return record
@@ -210,24 +210,29 @@ def raw_map_arrays(
         KEY: np.array(provenance.as_json()),
     }
     if result.found is not None:
-        arrays |= box_arrays([box_records(engine, result.found)])
+        arrays |= box_arrays([box_records(engine, result.found, {})])
         maps = [one.maps[0].relevance for one in result.found]
         arrays["found_maps"] = np.array(maps, np.float32).reshape(-1, *result.relevance.shape)
     return arrays
 
 
-def box_records(engine: Engine, found: Sequence[FoundBox]) -> list[dict[str, Any]]:
+def box_records(
+    engine: Engine, found: Sequence[FoundBox], names: Mapping[int, str]
+) -> list[dict[str, Any]]:
     """What a sidecar says of the boxes that a detector found, the surest first."""
-    return [
-        {
+    rows = []
+    for one in found:
+        row: dict[str, Any] = {
             "box": [round(side, 2) for side in one.box],
             "label": engine.label(one.label),
             "score": round(one.score, 6),
             "inside": round(one.inside, 6),
             "number": one.number,
         }
-        for one in found
-    ]
+        if one.by_channel is not None:
+            row["concepts"] = concept_records(one.by_channel, names)
+        rows.append(row)
+    return rows
 
 
 def box_arrays(of_maps: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ GAP, GAP_S = 20, 2.0
 class Timeline:
     """Probabilities and relevance of explained frames, thinned out if there are too many.
 
+    Of a detector the score of the surest box of each class, and the share of its relevance inside.
     The style "-" joins successive frames by a line, "o" draws a dot for each.
     """
 
@@ -28,21 +29,30 @@ class Timeline:
 
     def __init__(self, unit: str = "seconds", style: str = "-"):
         self._unit, self._style = unit, style
-        self._rows: list[tuple[float, dict[str, float], float]] = []
+        self._rows: list[tuple[float, dict[str, float], dict[str, float]]] = []
+        self._of_boxes = False
         self._step, self._count = 1, 0
 
     def add(self, at: float, row: Mapping[str, Any]) -> None:
         """Adds a frame: its position on the axis, and its `map_record`."""
         if self._count % self._step == 0:
             top = {one["label"]: one["probability"] for one in row["top5"]}
-            self._rows.append((at, top, row["relevance_sum"]))
+            below = {"": row["relevance_sum"]}
+            if "boxes" in row:
+                self._of_boxes = True
+                surest = {one["label"]: one for one in reversed(row["boxes"])}
+                top, below = (
+                    {label: one[key] for label, one in surest.items()}
+                    for key in ("score", "inside")
+                )
+            self._rows.append((at, top, below))
             if len(self._rows) > self.most:
                 self._rows, self._step = self._rows[::2], 2 * self._step
         self._count += 1
 
     def draw(self, probabilities: Any, relevance: Any) -> None:
         """Draws into two axes; lines break where there is a gap in time."""
-        times, tops, sums = zip(*self._rows, strict=True)
+        times, tops, below = zip(*self._rows, strict=True)
         steps = np.abs(np.diff(times))
         usual = np.median(steps) if len(steps) else 0.0
         gaps = (steps > max(GAP_S, GAP * usual)) & (self._style != "o")
@@ -60,13 +70,21 @@ class Timeline:
         for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
             shares = [top.get(label, np.nan) for top in tops]
             line(probabilities, shares, label=label.replace("_", " "), linewidth=1.2)
-        largest = max(highest.values())
-        probabilities.set(ylabel="probability", ylim=(0, min(1.02, 1.1 * largest + 0.02)))
+            if self._of_boxes:
+                line(relevance, [one.get(label, np.nan) for one in below], linewidth=1.2)
+        largest = max(highest.values(), default=1.0)
+        probabilities.set(ylim=(0, min(1.02, 1.1 * largest + 0.02)))
         legend = probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         for text in legend.get_texts():
             text.set_parse_math(False)
-        line(relevance, list(sums), color="black", linewidth=1.0)
-        relevance.set(ylabel="sum of relevance", xlabel=self._unit)
+        relevance.set(xlabel=self._unit)
+        if self._of_boxes:
+            probabilities.set(ylabel="score of the surest box")
+            relevance.set(ylabel="relevance inside it", ylim=(0, 1.02))
+        else:
+            probabilities.set(ylabel="probability")
+            relevance.set(ylabel="sum of relevance")
+            line(relevance, [one[""] for one in below], color="black", linewidth=1.0)
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)

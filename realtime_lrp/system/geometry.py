@@ -1,4 +1,4 @@
-"""The one type for rectangles. No imports."""
+"""Rectangles in pictures. No imports."""
 
 Box = tuple[int, int, int, int]
 """x0, y0, x1, y1 in pixels; x1 and y1 are excluded."""
@@ -6,6 +6,8 @@ Box = tuple[int, int, int, int]
 
 FloatBox = tuple[float, float, float, float]
 """x0, y0, x1, y1 in pixels, between them too."""
+
+SURE = 0.5  # a detector's boxes with a lower score are not drawn
 
 
 def contains(box: Box, x: int, y: int) -> bool:

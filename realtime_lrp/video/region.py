@@ -43,6 +43,16 @@ class Region:
             left + (box[2] - x0) * across, top + (box[3] - y0) * down,
         )  # fmt: skip
 
+    def in_input(self, box: FloatBox) -> FloatBox:
+        """Where a box of the picture lies in the network's input."""
+        left, top, right, bottom = self.box
+        x0, y0, x1, y1 = self.inner
+        across, down = (x1 - x0) / (right - left), (y1 - y0) / (bottom - top)
+        return (
+            x0 + (box[0] - left) * across, y0 + (box[1] - top) * down,
+            x0 + (box[2] - left) * across, y0 + (box[3] - top) * down,
+        )  # fmt: skip
+
 
 def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:
     """The region of a picture of a given size; both sizes are (rows, columns).

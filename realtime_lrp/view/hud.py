@@ -74,7 +74,7 @@ class Bar:
     share: float  # 0 to 1
     before: float | None = None  # an earlier share, 0 to 1, shown as a mark on the bar; or None
     scale: float = 1.0  # how much larger its letters are than those of other figures
-    colour: Colour = BAR  # RGB
+    colour: Colour | None = None  # RGB; None is the usual one
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def strip(entry: Bar | Legend, size: int) -> Part:
             part = canvas[y : y + thickness, x : x + width]
             part[:] = colours[: part.shape[1]]
             return
-        draw_bar(canvas, (x, y, x + width, y + thickness + 1), entry.share, entry.colour)
+        draw_bar(canvas, (x, y, x + width, y + thickness + 1), entry.share, entry.colour or BAR)
         if entry.before is not None:
             mark = x + round(width * entry.before)
             canvas[y : y + round(1.7 * thickness) + 1, mark - 1 : mark + 2] = WHITE

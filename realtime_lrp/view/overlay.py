@@ -266,11 +266,8 @@ class Follower:
             for overlay in self._overlays
         ]
 
-    def outlines(self, outlines: Sequence[Outline]) -> tuple[Outline, ...]:
-        """The boxes, moved to the picture of the last call; without those that are lost there."""
-        return tuple(filter(None, map(self._moved, outlines)))
-
-    def _moved(self, outline: Outline) -> Outline | None:
+    def moved(self, outline: Outline) -> Outline | None:
+        """A box, moved to the picture of the last call; None if it is lost there."""
         at, shift = np.array(outline.box).reshape(2, 2) / self._steps, np.zeros(2)
         for _ in range(2):  # the flow is known where the box is now
             low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)

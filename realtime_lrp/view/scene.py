@@ -221,6 +221,7 @@ class Artist:
         self._look: Look | None = None
         self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
+        self.lost = frozenset[int]()  # boxes that are not found again on the picture drawn last
 
     def draw(self, scene: Scene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
@@ -321,18 +322,21 @@ class Artist:
                 make_overlay(panel.intensity, panel.signed, look, explained.box)
                 for panel in explained.panels
             ]
+        self.lost = frozenset()
         if look.follow != "flow" or scene.picture is explained.picture:
             return self._overlays, explained.outlines
         self._follower = follower = self._follower or Follower(explained.picture, self._overlays)
         overlays = follower(scene.picture)
-        return overlays, follower.outlines(explained.outlines)
+        moved = list(map(follower.moved, explained.outlines))
+        self.lost = frozenset(n for n, one in enumerate(moved) if one is None)
+        return overlays, list(filter(None, moved))
 
 
 class SplitArtist:
     """Draws split canvases; an `Artist` for each scene."""
 
     def __init__(self) -> None:
-        self._artists: list[Artist] = []
+        self.artists: list[Artist] = []
         self.buffers, self.decals, self._concepts = Buffers(), Decals(), ConceptArtist()
 
     def draw(self, scene: SplitScene) -> np.ndarray:
@@ -340,9 +344,9 @@ class SplitArtist:
         canvas = self.buffers.get((*scene.size, 3))
         if len(scene.scenes) > 1 or scene.said:
             canvas.fill(BACKGROUND)  # also between the scenes
-        self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]
+        self.artists += [Artist() for _ in scene.scenes[len(self.artists) :]]
         for artist, one, (x0, y0, x1, y1) in zip(
-            self._artists, scene.scenes, scene.boxes, strict=False
+            self.artists, scene.scenes, scene.boxes, strict=False
         ):
             artist.draw_on(canvas[y0:y1, x0:x1], one)
         if scene.concepts and scene.place:

@@ -95,10 +95,11 @@ class AnswerPage(ExhibitPage):
         """The answer, and what the colours of its map mean."""
         captions, name = moment.captions, label(moment.captions, answer.name)
         found = moment.explained.result.found if moment.explained else None
-        if found and moment.engine:  # several drawings, each in its box
+        bars = [Bar("", round(answer.share, 2), colour=ACCENT if answer.sure else WHITE)]
+        if found and moment.engine:  # several drawings, each in its box with its score
             named = sorted(found[:NAMED], key=lambda one: one.number)
             labels = (label(captions, moment.engine.label(one.label)) for one in named)
-            name = ", ".join(dict.fromkeys(labels))
+            name, bars = ", ".join(dict.fromkeys(labels)), []
         size = 2.4 if len(name) <= SHORT_NAME else 1.5
         colour = ACCENT if answer.sure else WHITE
         signed = moment.colours == "colours_signed"
@@ -109,7 +110,7 @@ class AnswerPage(ExhibitPage):
         return [
             TextBlock(captions["answer"] if answer.sure else captions["perhaps"], 0.9, SOFT),
             TextBlock(name, size, colour),
-            Bar("", round(answer.share, 2), colour=colour),
+            *bars,
             Gap(0.5),
             TextBlock(captions[moment.colours], 0.9),
             *legend,

@@ -192,10 +192,11 @@ class Visitors:
                 log.error("explaining visitors' pictures failed: %s", first_line(error))
             self._failing = first_line(error)
             return [None] * len(frames)
+        request = replace(state.request, box=None)  # the view's boxes are others
         each_s = (time.monotonic() - started) / len(frames)
         self._batch = max(1, min(BATCH, round(BATCH_S / max(each_s, 1e-6))))
         return [
-            ExplainedFrame(frame, frame.value, state.request, engine, visitor.boxes(result))
+            ExplainedFrame(frame, frame.value, request, engine, visitor.boxes(result))
             for (visitor, frame), result in zip(frames, results, strict=True)
         ]
 

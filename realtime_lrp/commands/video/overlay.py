@@ -30,7 +30,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.pictures import look_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.engine.wording import Losses, answer_line, best_label, top_scores
+from realtime_lrp.engine.wording import Losses, answer_line, best_answer
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.names import begin_hashing
 from realtime_lrp.realtime.stats import Stats
@@ -115,7 +115,7 @@ def _explain(
         recoding.answer([_drawable(engine, look, result) for result in done])
         records.add(batch.times, batch.pictures, done)
         if progress and done[-1]:
-            progress.step(recoding.written, best_label(top_scores(engine, done[-1].scores, 1)))
+            progress.step(recoding.written, best_answer(engine, done[-1]))
 
     for batch in recoding.batches():
         regions = [region] * len(batch.pictures)

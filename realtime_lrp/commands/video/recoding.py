@@ -380,7 +380,7 @@ class _Drawer:
             (overlay,) = self._follower(picture)
         outlines = self._outlines
         if follower := self._follower:
-            outlines = follower.outlines(outlines)
+            outlines = tuple(filter(None, map(follower.moved, outlines)))
         return lay_out(picture, overlay, self._line, job.layout, outlines)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from realtime_lrp.config.names import METHODS
 from realtime_lrp.engine.result import ConceptRequest
-from realtime_lrp.engine.wording import NOTHING_FOUND, TARGETS, name_classes
+from realtime_lrp.engine.wording import EACH_BOX, TARGETS, name_classes, nothing_found
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import (
     ALL_FIGURES,
@@ -61,7 +61,9 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
     """The state with a notice that says what is explained."""
     target, answer = str(state.request.target), state.answer
     text = TARGETS.get(target, target)
-    if answer and target == "top1":
+    if answer and answer.found is not None and target in TARGETS:
+        text = EACH_BOX
+    elif answer and target == "top1":
         text += f", {answer.labels[answer.best(1)[0]]}"
     elif answer:
         text = name_classes(text, len(answer.labels), answer.labels.__getitem__)
@@ -188,17 +190,17 @@ def choose_box(state: ViewerState, number: int | None, now: float) -> ViewerStat
     """Shows one box alone; None, or that box again: all of them."""
     found = {one.number: one for one in (state.answer and state.answer.found) or ()}
     if number == state.box or number not in found:
-        return replace(state, box=None).with_notice("all boxes", now)
+        return state.with_request(box=None).with_notice("all boxes", now)
     name = state.answer.labels[found[number].label] if state.answer else ""
     text = f"{name.replace('_', ' ')} alone; a click on it, or Esc: all boxes"
-    return replace(state, box=number).with_notice(text, now)
+    return state.with_request(box=number).with_notice(text, now)
 
 
 def _next_box(state: ViewerState, now: float, by: int = 1) -> ViewerState:
     """One box after the other, and then all of them."""
     found = state.answer.found if state.answer else None
     if not found:
-        text = "this network finds no boxes" if found is None else NOTHING_FOUND
+        text = "this network finds no boxes" if found is None else _no_class(state)
         return state.with_notice(text, now)
     numbers = (None, *sorted(one.number for one in found))
     return choose_box(state, next_of(numbers, state.box, by), now)
@@ -212,7 +214,7 @@ def _lock(state: ViewerState, now: float) -> ViewerState:
         return choose_target(state, "top1", now)
     best = _best(state, 1)
     if not best:
-        return state.with_notice(NO_MAP, now)
+        return state.with_notice(_no_class(state), now)
     return choose_target(state, best[0], now)
 
 
@@ -228,7 +230,7 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
         return choose_target(state, state.before_versus, now)
     best = _best(state, 2)
     if len(best) < 2:
-        return state.with_notice("there is only one class" if best else NO_MAP, now)
+        return state.with_notice("there is only one class" if best else _no_class(state), now)
     follows = not isinstance(state.request.target, int)
     state = oppose(state, best[1] if _present_class(state) == best[0] else best[0])
     return announce_target(replace(state, following=follows), now)
@@ -236,8 +238,8 @@ def _versus(state: ViewerState, now: float) -> ViewerState:
 
 def follow_best(state: ViewerState) -> ViewerState:
     """With one class against another: the two best ones as soon as the first is no longer best."""
-    best = _best(state, 2)
-    if not state.following or str(state.request.target).startswith(f"{best[0]} - "):
+    best, target = _best(state, 2), str(state.request.target)
+    if not state.following or len(best) < 2 or target.startswith(f"{best[0]} - "):
         return state
     return replace(explain(state, f"{best[0]} - {best[1]}"), following=True)
 
@@ -406,7 +408,16 @@ ACTIONS: dict[str, Action] = {
 def _present_class(state: ViewerState) -> int:
     """The locked class, else the best one; there must be an answer."""
     target = state.request.target
-    return target if isinstance(target, int) else _best(state, 1)[0]
+    if isinstance(target, int) or state.answer is None:
+        return int(target)
+    return int(np.argmax(state.answer.scores))
+
+
+def _no_class(state: ViewerState) -> str:
+    """Why there is no best class."""
+    if state.answer is None:
+        return NO_MAP
+    return nothing_found(state.answer.target, state.answer.labels.__getitem__)
 
 
 def _best(state: ViewerState, count: int) -> list[int]:

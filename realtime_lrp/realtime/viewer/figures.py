@@ -4,11 +4,13 @@ Texts and numbers only; `view.hud` draws them.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from realtime_lrp.engine.boxes import colour_of
 from realtime_lrp.engine.result import TINY, ResultMap
-from realtime_lrp.engine.wording import NOTHING_FOUND, describe_target
+from realtime_lrp.engine.wording import EACH_BOX, describe_target, nothing_found
 from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
@@ -56,22 +58,30 @@ class Rates:
 
 
 def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "") -> list[Block]:
-    """The presenter view: the answer and what is explained in large letters, and three bars."""
-    if explained.result.found == ():
-        return [(Paragraph(NOTHING_FOUND, ""),)]
+    """The presenter view: the answer and what is explained in large letters, and three bars.
+
+    Of several boxes each has a bar.
+    """
+    engine, boxes = explained.engine, explained.boxes
+    if boxes == ():
+        seen = explained.result.found  # but no longer
+        text = "..." if seen else nothing_found(explained.result.target, engine.label)
+        return [(Paragraph(text, ""),)]
     bars = answer_bars(explained)
     best = bars[0]
     if not isinstance(best, Bar):  # a value, which is no share of anything
         return [bars]
-    engine = explained.engine
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len).replace("_", " ")
+    method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
+    if boxes and len(boxes) > 1:
+        each = (replace(one, scale=PRESENTED_SCALE) for one in bars if isinstance(one, Bar))
+        return [tuple(each), (Line(problem or _why(explained), f"why: “{longest}”"), method)]
     named = {engine.label(index) for index in target_classes(explained)}
     others = [one for one in bars[1:] if isinstance(one, Bar)]
     named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
     kept = sorted(named_first, key=lambda one: -one.share)
     answer = Headline(best.name.replace("_", " "), best.share, longest, best.before)
     why = Line(problem or _why(explained), f"why: “{longest}”")
-    method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
     scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
     below = (legend,) if legend else ()
     return [(answer,), (why, *below, *scaled, method)]
@@ -83,8 +93,8 @@ def _why(explained: ExplainedFrame) -> str:
     if sides := _sides(explained):
         other = sides[1] if str(target).endswith(" - rest") else f"“{sides[1]}”"
         return f"why: “{sides[0]}”, not {other}"
-    if str(target) == "top1" and not engine.detects:
-        return f"why: “{explained.scores[0][0]}”".replace("_", " ")
+    if explained.box or (str(target) == "top1" and not engine.detects):
+        return f"why: “{explained.answers[0][0]}”".replace("_", " ")
     quote = "“{}”" if target_classes(explained) else "{}"
     return f"why: {quote.format(describe_target(engine, target))}".replace("_", " ")
 
@@ -103,7 +113,7 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
             return f"no part of this picture speaks for {named}"
         return f"the map of {one.name} is zero, or nearly, everywhere"
 
-    return [sentence(one) for one in explained.result.maps]
+    return [sentence(one) for one in explained.maps]
 
 
 def rate_rows(
@@ -136,19 +146,26 @@ def rate_rows(
 
 
 def answer_bars(explained: ExplainedFrame) -> Block:
-    """The best classes, and those that the target names.
+    """The best classes, and those that the target names; of a detector the boxes, in their colours.
 
     Where patches are painted, each bar has a mark at the probability without them.
     """
-    scores, engine = explained.result.scores, explained.engine
+    scores, engine, before = explained.result.scores, explained.engine, explained.uncovered
+
+    def bar(index: int, score: float, **more: Any) -> Bar:
+        mark = None if before is None else float(before[index])
+        return Bar(engine.label(index), score, mark, **more)
+
+    if explained.boxes is not None:
+        boxes = sorted(explained.boxes, key=lambda one: one.number)  # steady
+        return tuple(bar(one.label, one.score, colour=colour_of(one)) for one in boxes)
     if engine.explainer.classes == 1:  # a value, which is no share of anything
         return tuple(
-            Row(label.replace("_", " "), f"{value:.4g}") for label, value in explained.scores
+            Row(label.replace("_", " "), f"{value:.4g}") for label, value in explained.answers
         )
     best = np.argsort(-scores)[:TOP].tolist()
-    before = dict(zip(best, explained.uncovered or (), strict=False))
     shown = [*best, *(index for index in target_classes(explained) if index not in best)]
-    return tuple(Bar(engine.label(one), float(scores[one]), before.get(one)) for one in shown)
+    return tuple(bar(one, float(scores[one])) for one in shown)
 
 
 def target_classes(explained: ExplainedFrame) -> list[int]:
@@ -178,8 +195,10 @@ def setting_rows(
     """What explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
-    target = describe_target(engine, explained.request.target, explained.scores)
-    account |= not all(one.closes for one in explained.result.maps)
+    target = describe_target(engine, explained.request.target, explained.answers)
+    if explained.box and target == EACH_BOX:
+        target = f"the box of “{explained.answers[0][0]}”"
+    account |= not all(one.closes for one in explained.maps)
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
@@ -192,7 +211,7 @@ def setting_rows(
 
 def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     """The account of each map: what reached the pixels of what started, and what biases took."""
-    rows, accounted = [], [one for one in explained.result.maps if one.accounted]
+    rows, accounted = [], [one for one in explained.maps if one.accounted]
     for one in accounted:
         name = one.name if len(accounted) > 1 else "relevance"
         rows.append(Row(name, _sum_text(one.total, one.started), warn=not one.closes))
@@ -226,7 +245,7 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
     colormap, sides = look.named(panel.signed), _sides(explained)
     if not look.colours(panel.signed).signed:
         return Legend(colormap, "no relevance", f"for {sides[0]}" if sides else "most")
-    maps = explained.result.maps
+    maps = explained.maps
     by_gradient = any(one.name == panel.name and not one.kind.by_rules for one in maps)
     if sides:
         verb = "raises" if by_gradient else "for"

@@ -91,7 +91,7 @@ def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
     state = replace(
         state, step=number, request=start.request, look=start.look, figures=start.figures,
         presenting=start.presenting, panels=start.panels, brush=start.brush, tiled=False,
-        about=False, alone=True, box=None, menu=None,
+        about=False, alone=True, menu=None,
     )  # fmt: skip
     for command in state.lecture[number].commands:
         state = handle(state, command_event(command, now))

@@ -11,6 +11,7 @@ import numpy as np
 
 from realtime_lrp.engine.boxes import drawn_map, outlines_of
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
+from realtime_lrp.engine.wording import nothing_found
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
@@ -80,22 +81,28 @@ class ConceptView:
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
         gallery, (x0, y0, x1, y1) = explained.engine.gallery, explained.result.region.box
         other = gallery.other_network if gallery else ""
-        answer = "", ""
+        nothing, boxes, answer = "", explained.boxes, ("", "")
+        if boxes == ():
+            nothing = nothing_found(explained.result.target, explained.engine.label)
+        name, share = (nothing, 0.0) if nothing else explained.answers[0]
         if self._holds_answer(state):
-            name, share = explained.scores[0]
             single = explained.engine.explainer.classes == 1
-            answer = name.replace("_", " "), f"{share:.4g}" if single else percent(share)
+            figure = "" if nothing else f"{share:.4g}" if single else percent(share)
+            answer = name.replace("_", " "), figure
         panel = ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
             rows=(),
             look=look,
-            signed=explained.result.maps[0].signed,
+            signed=explained.maps[0].signed,
             with_pictures=bool(gallery and gallery.layers),
             network=self._network,
+            thing=name.replace("_", " ") if boxes else "",
             warning=MADE_WITH.format(other) if other else "",
             answer=answer,
         )
+        if nothing:
+            return replace(panel, note=nothing)
         if found is None or found.layer not in ("", layer):
             return replace(panel, note=f"preparing {layer or 'channels'}")
         if found.problem:
@@ -105,7 +112,7 @@ class ConceptView:
     def _rows(self, explained: ExplainedFrame, found: ConceptResult) -> tuple[ConceptRow, ...]:
         request, engine = explained.request, explained.engine
         gallery = engine.gallery
-        series = engine, request.target, found.layer, explained.frame.source
+        series = engine, request.target, found.layer, explained.frame.source, request.box
         if series != self._series:
             self._start_over(series)
         frozen, steady, now = request.frame is not None, explained.shares, time.monotonic()
@@ -203,9 +210,7 @@ class MapScaler:
         self._previous: list[np.ndarray] = []
         self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
 
-    def __call__(
-        self, explained: ExplainedFrame | None, look: Look, alone: int | None = None
-    ) -> ExplainedPicture | None:
+    def __call__(self, explained: ExplainedFrame | None, look: Look) -> ExplainedPicture | None:
         """The maps to draw; the same object as long as the same frame is given."""
         if explained is None:
             self._series = self._last = None  # so that the engine can be freed
@@ -214,7 +219,7 @@ class MapScaler:
         series = (
             explained.engine, explained.request.target, explained.frame.source,
             one and (explained.request.concepts, one.channel), look.paired, look.average,
-            alone, look.colormap,
+            explained.request.box, look.colormap,
         )  # fmt: skip
         if series != self._series:
             self._series, self._last, self._previous = series, None, []
@@ -222,17 +227,15 @@ class MapScaler:
             self._scales = [Scale(smoothing) for _ in explained.result.maps]
         if self._last is None or self._last[0] is not explained:
             average = 0.0 if look.paired else look.average
-            self._last = explained, self._scaled(explained, look, average, alone)
+            self._last = explained, self._scaled(explained, look, average)
         return self._last[1]
 
-    def _scaled(
-        self, explained: ExplainedFrame, look: Look, average: float, alone: int | None
-    ) -> ExplainedPicture:
-        result, names = explained.result, explained.names
+    def _scaled(self, explained: ExplainedFrame, look: Look, average: float) -> ExplainedPicture:
+        result, names, alone = explained.result, explained.names, explained.request.box
         drawn = (drawn_map(result, look, n, alone) for n in range(len(result.maps)))
         maps = [
             (strength, scale, scale * one.shortfall)
-            for (strength, scale), one in zip(drawn, result.maps, strict=True)
+            for (strength, scale), one in zip(drawn, explained.maps, strict=True)
         ]
         one, found = followed_map(explained), result.concepts
         if one and found:
@@ -247,6 +250,6 @@ class MapScaler:
             pairs = zip(self._previous, new, strict=True)
             new = [average * old + (1 - average) * now for old, now in pairs]
         self._previous = new
-        panels = tuple(map(Panel, names, new, (one.signed for one in result.maps)))
+        panels = tuple(map(Panel, names, new, (one.signed for one in explained.maps)))
         outlines = outlines_of(explained.engine, result, alone)
         return ExplainedPicture(explained.picture, result.region.box, panels, outlines)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config.names import ABOUT
-from realtime_lrp.engine.wording import NOTHING_FOUND
+from realtime_lrp.engine.wording import nothing_found
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -31,6 +31,7 @@ from realtime_lrp.realtime.viewer.maps import (
 )
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
+from realtime_lrp.view.look import Look
 from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
 
 if TYPE_CHECKING:
@@ -65,11 +66,14 @@ class NetworkView:
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
+        self.lost = frozenset[int]()  # as of the artist that drew the newest maps last
         self.ready = False  # whether the newest map is as chosen
 
-    def take(self, newest: ExplainedFrame | None, state: ViewerState) -> None:
+    def take(self, newest: ExplainedFrame | None, look: Look) -> None:
         """Makes the newest maps, if there are any, ready for drawing."""
-        self.newest, self.maps = newest, self._scale_maps(newest, state.look, state.box)
+        if newest is not self.newest:
+            self.lost = frozenset[int]()
+        self.newest, self.maps = newest, self._scale_maps(newest, look)
 
     def measure(self) -> None:
         """Notes how many maps there are, and since when the one shown is not as chosen."""
@@ -134,7 +138,9 @@ class NetworkView:
     def _notice(self, explained: ExplainedFrame | None) -> str:
         """The line that recordings have too."""
         trouble = "" if self.further else self._capture.trouble
-        return trouble or (NOTHING_FOUND if explained and explained.result.found == () else "")
+        if trouble or not explained or explained.result.found != ():
+            return trouble
+        return nothing_found(explained.result.target, explained.engine.label)
 
     def _renew_columns(self, state: ViewerState, version: int, frame: Item[np.ndarray]) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.
@@ -142,10 +148,12 @@ class NetworkView:
         These are the state, and what the map explains and how: figures, legends and sentences are
         always of the map that is drawn, and there is no answer until the first map of another file.
         """
-        now, explained = time.monotonic(), self.newest
+        now = time.monotonic()
+        explained = self.newest and replace(self.newest, lost=self.lost)
         explains = explained and (explained.engine, explained.request, explained.frame.source)
+        found = explained and [(one.number, one.label) for one in explained.boxes or ()]
         outdated = explained is not None and not state.look.paired and not fits(explained, frame)
-        key = (now // FIGURES_S, explains, outdated, version, self.problem, self.refusal)
+        key = (now // FIGURES_S, explains, found, outdated, version, self.problem, self.refusal)
         if key == self._columns_key:
             return
         self._columns_key = key

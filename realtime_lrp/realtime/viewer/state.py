@@ -13,7 +13,7 @@ from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.lecture import Step
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import SURE, Box
 from realtime_lrp.video.source import Action, Timeline
 from realtime_lrp.view.controls import Controls, Menu, arrange_controls
 from realtime_lrp.view.hud import figure_size
@@ -77,7 +77,9 @@ class Answer:
     found: tuple[FoundBox, ...] | None = None  # the boxes of a detector; None without one
 
     def best(self, count: int) -> list[int]:
-        return np.argsort(-self.scores)[:count].tolist()
+        """The best classes; of a detector those that are somewhere in the picture."""
+        best = np.argsort(-self.scores)[:count]
+        return (best if self.found is None else best[self.scores[best] >= SURE]).tolist()
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,6 @@ class ViewerState:
     step: int = 0  # which step of it is shown
     alone: bool = False  # whether of several networks the first one is shown alone
     tiled: bool = False  # whether all maps stand side by side
-    box: int | None = None  # the number of a detector's box that is shown alone
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
@@ -129,6 +130,11 @@ class ViewerState:
     @property
     def frozen(self) -> Item[np.ndarray] | None:
         return self.request.frame
+
+    @property
+    def box(self) -> int | None:
+        """The number of a detector's box that is shown alone."""
+        return self.request.box
 
     @property
     def mask(self) -> np.ndarray | None:

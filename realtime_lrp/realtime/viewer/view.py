@@ -115,11 +115,11 @@ class View:
         before = self.frame.number if self.frame else self._first_number
         with self.first.rates.drawing_waits:
             fresh, newest = self._newest(before)
-        self.first.take(newest, self.state)
+        self.first.take(newest, self.state.look)
         for network in self._further:
             network.follow(self.state)
             item = network.relevance.maps.newest()
-            network.take(item.value if item else None, replace(self.state, box=None))
+            network.take(item.value if item else None, self.state.look)
         frame, frozen = fresh or self.frame, self.state.frozen
         if frozen and frame and frozen.number == frame.number:
             frame = frozen  # it may have been mirrored
@@ -233,6 +233,8 @@ class View:
             self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
+        for network, artist in zip(self.networks, self._artist.artists, strict=False):
+            network.lost = artist.lost
         answer, timeline = self.first.answer(), self.capture.source.timeline
         drawn = events.FrameDrawn(
             frame, answer, split.pictures, timeline, split.concept_rows, split.free

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
+from realtime_lrp.relevance.maps.detections import DrawnBoxes, row_near
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
@@ -102,22 +103,27 @@ class Layer:
         after: Callable[[tf.Tensor], Any],
         tensors: Numbered,
         parts: Parts,
-        *prior: tf.Tensor,
+        found: DrawnBoxes | None,
+        *chosen_by: tf.Tensor,
     ) -> ChannelOutput:
         """The channels beside the maps of `explain_function`: what arrived is known from the first.
 
         Only the channels are handed down by themselves, from the layer on. With `count` there is a
         prior, float32 [2, channels]: the chosen channels are those with the largest share of the
         magnitude of all shares, 0 to 1, after its first row is added and the result is multiplied
-        by its second row. `after` computes something of the chosen channels' maps.
+        by its second row. They are those of one box of a detector, see `row_near`, whose place in
+        the input is given too. `after` computes something of the chosen channels' maps.
         """
         arrived = self._arrived(parts)
+        if not chosen_by:
+            return ChannelOutput(_channel_sums(arrived))
+        prior, near = chosen_by
+        if found:
+            arrived = tf.gather(arrived, row_near(found, near, tf.shape(tensors[0])[0]))
         shares = _channel_sums(arrived)
-        if not prior:
-            return ChannelOutput(shares)
         magnitudes = tf.abs(shares)
         of_all = tf.math.divide_no_nan(magnitudes, tf.reduce_sum(magnitudes, -1, keepdims=True))
-        chosen = tf.math.top_k((of_all + prior[0][0]) * prior[0][1], count).indices
+        chosen = tf.math.top_k((of_all + prior[0]) * prior[1], count).indices
         maps = self._maps(tensors, arrived, chosen, count)
         drawn = after(tf.reshape(maps, [-1, *tensors[0].shape[1:]]))
         return ChannelOutput(shares, chosen, drawn, maps)

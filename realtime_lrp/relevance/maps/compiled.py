@@ -30,7 +30,9 @@ from realtime_lrp.system.machine import available_bytes, gib
 class ChannelOutput(NamedTuple):
     """What a compiled function gives of the channels of a layer, first for all, then for some."""
 
-    shares: tf.Tensor  # float32 [B, channels of the layer], the relevance of each
+    # float32 [B, channels of the layer], the relevance of each; where none are chosen, a row for
+    # each box of a detector
+    shares: tf.Tensor
     channels: Any = ()  # int32 [B, count], those that were chosen
     drawn: Any = ()  # what `after` made of their maps, as a batch [B * count]
     maps: Any = ()  # float32 [B, count, H, W, C]
@@ -98,7 +100,8 @@ def explain_function(
 
     With `before`, uint8 [B, H, W, 3] -> x, it takes pictures; `after` is computed of each map;
     `of_layer` makes the channels of a layer of all tensors, of what arrived at each for the first
-    map, and of further inputs of the function. `shared`: x is one picture, for each target.
+    map, of a detector's boxes, and of further inputs of the function. `shared`: x is one picture,
+    for each target.
     """
     graph = plans[0].graph
 
@@ -116,14 +119,13 @@ def explain_function(
         results = [plan(each[0], each, aims) for plan in plans]
         maps = [tf.cast(result.relevance, tf.float32) for result in results]
         start = start_of_relevance(each[graph.output], aims)
-        parts = plans[0].parts(tensors, target) if found and of_layer else results[0].parts
         return Explained(
             scores_or_nan(plans, tensors),
             tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1),
             maps,
             [result.account for result in results],
             [after(relevance) for relevance in maps] if after else [],
-            of_layer(tensors, parts, *further) if of_layer else (),
+            of_layer(tensors, results[0].parts, found, *further) if of_layer else (),
             found or (),
             share_inside(maps[0], found.boxes) if found else (),
         )

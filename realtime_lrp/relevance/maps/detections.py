@@ -16,14 +16,13 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Ends, Graph
+from realtime_lrp.system.geometry import SURE
 
 OVERLAP = 0.5
 """Of two boxes with a larger intersection over union only the one with the better score stays."""
 
 DRAWN = 8
 """How many boxes of a picture are drawn at most, each with a map of its own."""
-
-SURE = 0.5  # boxes with a lower score are not drawn
 
 
 class Best(NamedTuple):
@@ -91,6 +90,17 @@ def at_boxes(
     each = graph.of_rows({n: a for n, a in tensors.items() if n not in after}, pictures)
     each[ends.chosen] = places
     return graph.forward(each[0], known=each)
+
+
+def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tensor:
+    """Of each picture the row of the box that overlaps most with `near` [B or 1, 4], int32 [B].
+
+    Its surest box where none does.
+    """
+    at = tf.gather(tf.repeat(near, pictures // tf.shape(near)[0], 0), found.pictures)
+    shared = intersection_over_union(found.boxes, at)
+    own = tf.range(pictures)[:, None] == found.pictures
+    return tf.argmax(tf.where(own, shared, -1.0), -1, tf.int32)
 
 
 def target_of_boxes(labels: tf.Tensor, classes: int | None) -> Target:

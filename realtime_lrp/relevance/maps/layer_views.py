@@ -10,7 +10,7 @@ import tensorflow as tf
 from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import pictures_at_once, run_in_parts
-from realtime_lrp.relevance.maps.detections import DRAWN
+from realtime_lrp.relevance.maps.detections import DRAWN, ends_of
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
 from realtime_lrp.relevance.network import checks
@@ -156,7 +156,11 @@ class LayerViews:
         )
 
     def layers(
-        self, x: np.ndarray | tf.Tensor, target: Targets | None = None, index: int = 0
+        self,
+        x: np.ndarray | tf.Tensor,
+        target: Targets | None = None,
+        index: int = 0,
+        place: int | None = None,
     ) -> list[LayerRecord]:
         """What every layer computed and handed down, from the output to the input.
 
@@ -166,12 +170,15 @@ class LayerViews:
         cores) and not 0.6 s, in which `live` shows no new map.
 
         x and the target are as in a call. The map number `index` is the own one, 0, or one of
-        `also`, which follow.
+        `also`, which follow. Of a detector the score at a `place` is explained, see `Detections`;
+        None is the surest one.
         """
         batch, resolved = self._pairs(self.check_batch(x), target)
-        plan = self._plans[index]
-        shown = self._as_built.forward(batch, joined=False)
-        parts = plan.parts(plan.graph.forward(batch), resolved)
+        plan, known = self._plans[index], {}
+        if place is not None:
+            known[ends_of(plan.graph).chosen] = tf.fill([len(batch)], place)
+        shown = self._as_built.forward(batch, joined=False, known=known)
+        parts = plan.parts(plan.graph.forward(batch, known=known), resolved)
         handed = {
             (part.node.output, part.position): _array(part.tensor)
             for received in parts.values()

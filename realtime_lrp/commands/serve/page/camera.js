@@ -1,5 +1,6 @@
 // This device's own camera: its pictures go up, small and one at a time; the map that comes back is
 // laid over the local video, which stays smooth at any speed of the network.
+import { follow, greyContext, greyOf } from "./following.js";
 import { drawOn } from "./painting.js";
 
 const LONGER_SIDE = 320;
@@ -22,10 +23,11 @@ export async function openCamera(canvas, sendPicture, ended) {
   const context = canvas.getContext("2d", { alpha: false });
   const small = document.createElement("canvas");
   let stopped = false;
-  let sent = new Map(); // number of a picture -> when it was taken
+  const grey = greyContext();
+  let sent = new Map(); // number of a picture -> when it was taken, and its brightness
   let count = 0; // pictures that this connection has sent
   let sentAt = -Infinity; // when the last one was taken
-  let map = null; // {picture, box, outlines, at, until}
+  let map = null; // {picture, whole, outlines, then, at, until}
 
   async function sendNext() {
     const scale = Math.min(1, LONGER_SIDE / Math.max(video.videoWidth, video.videoHeight));
@@ -34,10 +36,10 @@ export async function openCamera(canvas, sendPicture, ended) {
     small.getContext("2d").drawImage(video, 0, 0, small.width, small.height);
     const connection = sent;
     sentAt = performance.now();
-    const at = sentAt;
+    const taken = { at: sentAt, then: greyOf(video, grey) };
     const blob = await new Promise((done) => small.toBlob(done, "image/jpeg", QUALITY));
     const jpeg = await blob?.arrayBuffer();
-    if (jpeg && !stopped && connection === sent && sendPicture(jpeg)) sent.set(++count, at);
+    if (jpeg && !stopped && connection === sent && sendPicture(jpeg)) sent.set(++count, taken);
   }
 
   function draw() {
@@ -46,16 +48,22 @@ export async function openCamera(canvas, sendPicture, ended) {
     if (width) drawOn(canvas, video, width, height);
     const now = performance.now();
     if (map && now < map.until) {
-      const [x0, y0, x1, y1] = map.box;
+      const seen = greyOf(video, grey);
+      follow(map.whole, map.then, seen);
+      const [x0, y0, x1, y1] = placeOf(map.whole);
       context.drawImage(map.picture, x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
-      for (const outline of map.outlines) drawOutline(outline, width, height);
+      for (const outline of map.outlines) {
+        if (follow(outline, map.then, seen)) drawOutline(outline, width, height);
+      }
     }
     if (width && now - sentAt > RENEW_MS) sendNext();
     requestAnimationFrame(draw);
   }
 
   /** A box of a detector, with what stands above and below it. */
-  function drawOutline({ box: [x0, y0, x1, y1], texts, colour }, width, height) {
+  function drawOutline(outline, width, height) {
+    const { texts, colour } = outline;
+    const [x0, y0, x1, y1] = placeOf(outline);
     const size = Math.max(11, Math.round(height / 26));
     const [left, top, right, bottom] = [x0 * width, y0 * height, x1 * width, y1 * height];
     context.font = `600 ${size}px sans-serif`;
@@ -72,14 +80,15 @@ export async function openCamera(canvas, sendPicture, ended) {
   }
 
   async function take(fields, png) {
-    const at = sent.get(fields.number);
+    const taken = sent.get(fields.number);
     for (const number of sent.keys()) if (number <= fields.number) sent.delete(number);
     if (!sent.size) sendNext(); // else a newer picture waits there already
     const picture = png.byteLength ? await createImageBitmap(new Blob([png])) : null;
     if (stopped) return;
     map?.picture.close();
-    const { box, outlines } = fields;
-    map = picture && { picture, box, outlines, at, until: performance.now() + OLD_MS };
+    const outlines = fields.outlines.map((one) => ({ ...one, shift: [0, 0] }));
+    const whole = { box: fields.box, shift: [0, 0] };
+    map = picture && { ...taken, picture, whole, outlines, until: performance.now() + OLD_MS };
   }
 
   function restart() {
@@ -98,6 +107,9 @@ export async function openCamera(canvas, sendPicture, ended) {
   requestAnimationFrame(draw);
   return { take, restart, stop, age: () => map && performance.now() - map.at };
 }
+
+/** Where a part that is followed is now. */
+const placeOf = ({ box, shift }) => box.map((at, n) => at + shift[n % 2]);
 
 /** A sentence that says why there is no camera. */
 export function whyNoCamera(error) {

@@ -15,9 +15,10 @@ const ENTRIES = {
   row: ({ name, value, warn }) => made("p", { className: warn ? "row warn" : "row" }, [
     made("span", { textContent: name }), made("span", { textContent: value }),
   ]),
-  bar: ({ name, share, percent, before, scale }) => {
+  bar: ({ name, share, percent, before, scale, colour }) => {
     const track = made("span", { className: "track" }, [made("span", { className: "fill" })]);
     track.firstChild.style.width = `${100 * share}%`;
+    if (colour) track.firstChild.style.background = `rgb(${colour})`;
     if (before !== null) {
       const mark = made("span", { className: "before" });
       mark.style.left = `${100 * before}%`;

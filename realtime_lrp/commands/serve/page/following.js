@@ -1,0 +1,42 @@
+// Where a part of an earlier picture of the camera is now.
+
+const [COLUMNS, ROWS] = [96, 72]; // of the pictures that are compared
+const REACH = 4; // in their pixels, from where the part was last
+const UNLIKE = 24; // mean difference of brightness from which on the part is lost
+
+/** The brightness of what the camera sees, small. */
+export function greyOf(video, context) {
+  context.drawImage(video, 0, 0, COLUMNS, ROWS);
+  const { data } = context.getImageData(0, 0, COLUMNS, ROWS);
+  return Float32Array.from({ length: ROWS * COLUMNS }, (_, n) => data[4 * n + 1]);
+}
+
+/** A canvas for `greyOf`. */
+export function greyContext() {
+  const canvas = Object.assign(document.createElement("canvas"), { width: COLUMNS, height: ROWS });
+  return canvas.getContext("2d", { willReadFrequently: true });
+}
+
+/** Moves a part {box, shift} on to the picture `now`; `box` is where it was in the picture `then`,
+ * `shift` how far it has gone, in shares of the picture. False if it is lost. */
+export function follow(part, then, now) {
+  const [x0, y0, x1, y1] = part.box.map((at, n) => Math.round(at * (n % 2 ? ROWS : COLUMNS)));
+  const [left, down] = [part.shift[0] * COLUMNS, part.shift[1] * ROWS].map(Math.round);
+  let least = Infinity;
+  for (let dy = down - REACH; dy <= down + REACH; dy += 1) {
+    for (let dx = left - REACH; dx <= left + REACH; dx += 1) {
+      let [sum, count] = [0, 0];
+      for (let y = Math.max(y0, 0, -dy); y < Math.min(y1, ROWS, ROWS - dy); y += 2) {
+        for (let x = Math.max(x0, 0, -dx); x < Math.min(x1, COLUMNS, COLUMNS - dx); x += 2) {
+          sum += Math.abs(now[(y + dy) * COLUMNS + x + dx] - then[y * COLUMNS + x]);
+          count += 1;
+        }
+      }
+      if (count && sum / count < least) {
+        least = sum / count;
+        part.shift = [dx / COLUMNS, dy / ROWS];
+      }
+    }
+  }
+  return least < UNLIKE;
+}

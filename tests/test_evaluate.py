@@ -282,7 +282,7 @@ def test_what_cannot_be_used_among_several_is_counted_and_left_out(
     assert err.splitlines() == [f"realtime-lrp: left out, {line}" for line in left_out]
     words = (*words, "--set", "input.fit=squash")
     assert "2 pictures" in run("evaluate", *words)[1]
-    assert "1 pictures" in run("evaluate", *words, "--photos", 1)[1]
+    assert "1 picture;" in run("evaluate", *words, "--photos", 1)[1]
 
 
 def test_photos_are_chosen_by_the_seed(photos, halves, rng):

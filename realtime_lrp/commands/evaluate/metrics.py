@@ -172,7 +172,9 @@ LEVEL = 0.95
 
 FEWEST_PHOTOS = 6
 """With fewer photos nothing can be said: five that agree do so by chance in 1 of 16 cases
-(two-sided sign test), and the interval of one or two photos means nothing."""
+(two-sided sign test)."""
+
+LEAST_PHOTOS = 3  # that have an interval: that of one or two means nothing
 
 
 def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> np.ndarray:
@@ -182,11 +184,14 @@ def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> np.nda
     this gives are the interval (percentile bootstrap, Efron and Tibshirani 1993). Pictures that
     were made of one photo resemble each other, so they are drawn together.
 
-    The values are float [N, columns]; NaN is left out, a column of nothing else has NaN. `photos`
-    names the photo of each of at least N pictures; None where each has its own.
+    The values are float [N, columns]; NaN is left out, a column of nothing else has NaN, and all
+    have with fewer than `LEAST_PHOTOS` photos. `photos` names the photo of each of at least N
+    pictures; None where each has its own.
     """
     names = photos[: len(values)] if photos else range(len(values))
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    if len(numbers) < LEAST_PHOTOS:
+        return np.full((values.shape[1], 2), np.nan)
     chances = np.full(len(numbers), 1 / len(numbers))
     by_photo = np.random.default_rng(SEED).multinomial(len(numbers), chances, RESAMPLES)
     drawn = by_photo[:, [numbers[name] for name in names]].astype(float)

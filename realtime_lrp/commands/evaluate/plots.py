@@ -118,7 +118,8 @@ def _point(axes: "Axes", row: Mapping[str, Any], across: str, up: str, number: i
 
     x, y = row[across], row[up]
     shade = 2 * number % 20 + number // 10 % 2  # strong colours first, then the pale ones
-    (left, right), (low, high) = row["intervals"][across], row["intervals"][up]
+    ends = row["intervals"]  # none of few photos
+    (left, right), (low, high) = ends.get(across, (x, x)), ends.get(up, (y, y))
     axes.errorbar(
         x, y, [[y - low], [high - y]], [[x - left], [right - x]],
         label=row["name"], marker=MARKERS[number % len(MARKERS)], ms=7, mec="white", mew=0.7,

@@ -13,6 +13,7 @@ import numpy as np
 
 from realtime_lrp.commands.evaluate.metrics import (
     FEWEST_PHOTOS,
+    LEAST_PHOTOS,
     LEVEL,
     METRICS,
     RESAMPLES,
@@ -111,7 +112,11 @@ def _listed(values: np.ndarray) -> list[float | None]:
 def pictures_in_words(report: Mapping[str, Any]) -> str:
     """How many pictures there are, and of how many photos if these are fewer."""
     (what, of), pictures, photos = report["counted"], report["pictures"], report["distinct_photos"]
-    return f"{pictures} {what}" + (f" of {photos} {of}" if photos < pictures else "")
+    return _counted(pictures, what) + (f" of {_counted(photos, of)}" if photos < pictures else "")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {'box' if what == 'boxes' else what[:-1]}" if count == 1 else f"{count} {what}"
 
 
 def resampled(report: Mapping[str, Any]) -> str:
@@ -156,12 +161,15 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
     explanations = [f"{m.heading:7} {m.label}: {m.meaning}" for m in metrics.values()]
     if fewer := fewer_pictures(report):
         explanations.append(f"n       pictures with a value, where not all: {'; '.join(fewer)}")
-    explanations += [
-        f"±       half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}",
+    photos, (_, of) = report["distinct_photos"], report["counted"]
+    if photos >= LEAST_PHOTOS:
+        half = f"half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}"
+        explanations.append(f"±       {half}")
+    explanations.append(
         "*       the best of a column, and what cannot be told from it on these pictures (95 %)"
-        if report["distinct_photos"] >= FEWEST_PHOTOS
-        else f"        fewer than {FEWEST_PHOTOS} photos: which row is the best cannot be said",
-    ]
+        if photos >= FEWEST_PHOTOS
+        else f"        fewer than {FEWEST_PHOTOS} {of}: which row is the best cannot be said"
+    )
     flooded = [f"{row['flooded']} of {row['name']}" for row in report["rows"] if row.get("flooded")]
     if flooded:
         advice = flood_advice(absorb_bias)
@@ -275,5 +283,6 @@ def _latex_cell(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> 
     if is_tied(row, key, report):
         best = row["from_best"][key]["difference"] == 0
         text = rf"\textbf{{{text}}}" if best else f"{text}$^*$"
-    low, high = row["intervals"][key]
-    return text + rf"{{\tiny$\pm${(high - low) / 2:.3f}}}".replace("0.", ".", 1)
+    if ends := row["intervals"].get(key):
+        text += rf"{{\tiny$\pm${(ends[1] - ends[0]) / 2:.3f}}}".replace("0.", ".", 1)
+    return text

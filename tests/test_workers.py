@@ -113,15 +113,19 @@ def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, 
         for one in ("alone", "shared")
     ]
     ends.append(run("video", *words[0], *network)[0])
-    for _ in range(3):
-        with suppress(SlowStart), process(*words[1], *network, "--workers", 1) as running:
-            if where == "in a film":
-                wait_until(lambda: list((tmp_path / "shared").glob("*.part")), running)
-            killed = wait_until(lambda: ray_below(running.pid, "ray::make_film"), running)[0]
-            killed.kill()
-            out, err = running.communicate()
-            ends.append(running.returncode)
-            break
+    for tries_left in (2, 1, 0):
+        try:
+            with process(*words[1], *network, "--workers", 1) as running:
+                if where == "in a film":
+                    wait_until(lambda: list((tmp_path / "shared").glob("*.part")), running)
+                killed = wait_until(lambda: ray_below(running.pid, "ray::make_film"), running)[0]
+                killed.kill()
+                out, err = running.communicate()
+                ends.append(running.returncode)
+                break
+        except SlowStart:
+            if not tries_left:
+                raise
     assert ends == [65, 65], err
     assert out.count("frames ->") == 1 and "1 of 2 videos done, 1 failed" in err
     assert contents(tmp_path / "alone") == contents(tmp_path / "shared")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import time
 import urllib.request
+from itertools import groupby
 
 import av
 import cv2
@@ -631,31 +632,35 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
         expect(cup).to_have_attribute("aria-pressed", "true")
         expect(cup).to_have_text("1cup7")
 
-        def hears(*keys):
-            def heard():
-                served.messages.clear()
-                page.wait_for_timeout(500)  # longer than a tap, and than between two messages
-                held = [one.key for one in served.messages if isinstance(one, Hold) and one.down]
-                return [*{*held}] == [*keys]
+        page.clock.pause_at(time.time() + 1000)  # else a tap may take as long as a press
+        heard = []
 
-            until(page, heard)
+        def hears(*changes):
+            page.clock.run_for(500)  # longer than a tap, and than between two messages
+            heard.extend(changes)
+            until(page, lambda: held() == heard)
+
+        def held():
+            pressed = [(one.key, one.down) for one in served.messages if isinstance(one, Hold)]
+            return [change for change, _ in groupby(pressed)]
 
         cup.tap()
-        hears("1")
+        hears(("1", True))
+        until(page, lambda: len(served.messages) >= 5)
         nothing.tap()
-        hears("0")
+        hears(("1", False), ("0", True))
         nothing.tap()
-        hears()
+        hears(("0", False))
         nothing.hover()
         page.mouse.down()
-        hears("0")
+        hears(("0", True))
         page.mouse.up()
-        hears()
+        hears(("0", False))
         page.keyboard.down("1")
-        hears("1")
+        hears(("1", True))
         page.keyboard.up("1")
         page.tap("#lesson [data-key=BackSpace]")
-        until(page, lambda: served.messages and served.messages[-1].key == "BackSpace")
+        hears(("1", False), ("BackSpace", True))
 
 
 @pytest.mark.release

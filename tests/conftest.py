@@ -14,6 +14,7 @@ from collections.abc import Iterator
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("RAY_AUTH_MODE", "token")  # Ray reads both once for a process
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles all of this
 
 import realtime_lrp.video.libraries  # isort: skip
 import forks
@@ -25,6 +26,7 @@ import uncompiled
 from realtime_lrp.system import machine
 from realtime_lrp.system.call import call_in_child
 
+sys.dont_write_bytecode = False
 gc.disable()  # what is imported is no garbage; on again when the tests are collected
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # pytest does not hold back what TensorFlow prints there

@@ -24,7 +24,7 @@ from realtime_lrp.view.window import Mouse
 def turns(monkeypatch):
     """An exhibit with both pages and a visitor."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
-    made = Turns(monkeypatch, "kiosk.teach=true", "kiosk.game=true")
+    made = Turns(monkeypatch, "kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
     made.turn(nothing=1.0)
     until(lambda: made.turn(0.05, present=True) == "active" and made.kiosk._shown)
     made.turn()
@@ -87,7 +87,10 @@ class FakeTeacher:
 
 
 def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeypatch):
-    """As many as it needs, also after a short touch; answers are the best class's meanwhile."""
+    """As many as it needs, also after a short touch; answers are the best class's meanwhile.
+
+    Unsure ones too: the network that is taught has fewer classes, and would refuse their numbers.
+    """
     part, forgotten = turns.kiosk.network, []
     monkeypatch.setattr(part, "teach", FakeTeacher)
     monkeypatch.setattr(part, "forget", forgotten.append)
@@ -97,6 +100,7 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeyp
     touch(turns, "thing 2")
     until(lambda: turns.turn(0.2, present=True) and not teacher.held[-1][1])
     assert teacher.held == [("2", True)] * games.TAKEN + [("2", False)]
+    until(lambda: turns.turn(0.2, present=True, star=0.3) and turns.kiosk.answer == "star")
     assert part._thread.request.target == "top1"
     assert isinstance(touch(turns, "game"), games.GamePage)
     assert forgotten == [teacher]

@@ -280,7 +280,10 @@ class Kiosk:
         The best class of each picture, target top1, may then be another one; a sure answer is the
         best class nearly always.
         """
-        answer, target = self._answer.answer, self.page.target or self._config.lrp.target
+        if self.page.target:  # the classes of a network that is taught are others than before
+            self.network.ask(self.page.target)
+            return
+        answer, target = self._answer.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
         self.network.ask(answer.index if answer and unsure else target)

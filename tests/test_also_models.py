@@ -140,6 +140,26 @@ def test_the_second_network_is_asked_for_what_the_first_is_in_its_own_words():
     assert (viewer.request.target, viewer.second.request.target) == (2, 1)
 
 
+def test_a_lecture_goes_on_where_a_further_network_refuses_the_method(tmp_path):
+    """Its map stays another one's, and the figures say why; the step has its sentence."""
+    file = tmp_path / "mine.yaml"
+    file.write_text("- say: Plain.\n- say: Guided.\n  do: [networks, 'method:guided_backprop']\n")
+    viewer = Both(figures=True, **{"--lecture": str(file)})
+    before, second = viewer.request.choice, viewer.second
+    second.__class__ = type("Stays", (type(second),), {"choice": before})
+    frame = viewer.frame(np.full((120, 160, 3), 90, np.uint8))
+    for thread, labels in ((viewer.relevance, HEART), (second, MUG)):
+        viewer.explain(frame, thread, labels, 1.0)
+    viewer.press("Page_Down")
+    viewer.view.step()
+    assert viewer.view.split.said == "" and second.request.choice != before
+    reasons = [(second.request.choice, "it has no ReLU")]
+    second.engine_cache = SimpleNamespace(refused=lambda: reasons and reasons.pop())
+    viewer.view.note_refusals()
+    viewer.view.step()
+    assert viewer.view.split.said == "Guided."
+
+
 def test_a_further_network_rests_while_the_first_does_not_keep_up():
     """Longer and longer, up to a limit; and less again when it does."""
     first, frames = SimpleNamespace(maps=SimpleNamespace(count=0)), SimpleNamespace(count=0)

@@ -67,7 +67,7 @@ class NetworkView:
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
         self.lost = frozenset[int]()  # as of the artist that drew the newest maps last
-        self.ready = False  # whether the newest map is as chosen
+        self.ready = False  # whether the newest map is as chosen, or as it stays
 
     def take(self, newest: ExplainedFrame | None, look: Look) -> None:
         """Makes the newest maps, if there are any, ready for drawing."""
@@ -81,7 +81,7 @@ class NetworkView:
         self.rates.maps.reached(relevance.maps.count)
         own = explained is None or explained.engine is relevance.engine
         as_chosen = own and relevance.choice == relevance.request.choice
-        self.ready = as_chosen and explained is not None
+        self.ready = explained is not None and (as_chosen or bool(self.refusal))
         if as_chosen:
             self._old_since = None
         elif self._old_since is None:

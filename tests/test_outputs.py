@@ -220,3 +220,9 @@ def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
         found = Explainer(network.model, at=(3, 5), target=1)(x)
         np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
         np.testing.assert_allclose(found.relevance, expected.relevance, atol=1e-5)
+
+
+def test_labels_are_those_of_the_output_that_is_named():
+    """A detector's boxes have coordinates and no classes."""
+    scores, boxes = (load_network("shapes_detector", output=one) for one in ("scores", "boxes"))
+    assert len(scores.labels) == scores.model.output_shape[-1] and boxes.labels is None

@@ -95,13 +95,14 @@ def _from_elsewhere(
 
 
 def _with_output(network: Network, output: str | None) -> Network:
-    """The network with one of its outputs alone."""
+    """The network with one of its outputs alone, and its labels where these are their classes."""
     model = network.model
     if output is None or model is None:
         return network
     chosen = choose_output(output, output_names(model), network.name)
     model = keras.Model(model.inputs, model.outputs[chosen], name=model.name)
-    return replace(network, model=model, detects=False)
+    own = len(network.labels or ()) == model.outputs[0].shape[-1]
+    return replace(network, model=model, labels=network.labels if own else None, detects=False)
 
 
 def _with_warning(network: Network, path: Path) -> Network:

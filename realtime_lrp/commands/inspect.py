@@ -40,7 +40,7 @@ MARKED_LOSS = 1e-3  # a larger loss is marked; a share of the relevance at the o
 
 LEGEND = (
     f"! This layer lost (below 0: added) more than {MARKED_LOSS:.1%} of the relevance at the "
-    "output. Causes: neurons without inputs to share it among, the epsilon of a rule, lrp.keep."
+    "output. Causes: neurons without inputs to share it among, the epsilon of a rule."
 )
 TEXT_COLUMNS = 4  # of the table; numbers follow
 
@@ -53,9 +53,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     The table marks layers that lose relevance. Loss is correct where a neuron has nothing to share
     its relevance by: a class whose pooled map is 0 everywhere, a neuron without any positive
     contribution under z+, an output of 0 under gamma. A little is lost where the stabiliser is not
-    small compared with z (`epsilon`), and with `keep` below 1. Alpha-beta gains relevance (a
-    negative loss) where a neuron has no negative contributions. What biases took is a column of its
-    own.
+    small compared with z (`epsilon`). Alpha-beta gains relevance (a negative loss) where a neuron
+    has no negative contributions. What biases took is a column of its own.
 
     The run becomes a folder in `logdir`, named after the picture and its settings, see `run_name`.
     """

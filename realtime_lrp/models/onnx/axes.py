@@ -146,10 +146,10 @@ def elementwise(
     `keep` makes a TensorFlow constant of an array.
     """
     tensors = aligned(values)
-    operands = []
-    for one, value in zip(tensors, values, strict=True):
-        if isinstance(value, np.ndarray):
-            operands.append(keep(value.reshape(()) if value.size == 1 else one.held))
-        else:
-            operands.append(one.held)
+    operands = (
+        one.held
+        if tf.is_tensor(one.held)
+        else keep(one.held.reshape(()) if one.held.size == 1 else one.held)
+        for one in tensors
+    )
     return tensors[0].holding(compute(*operands))

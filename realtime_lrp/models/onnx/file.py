@@ -32,12 +32,10 @@ EXPECTED = "Expected a file that torch.onnx.export or another exporter has writt
 OF_CLASSES = re.compile("logit|score|class|label|prob|conf", re.IGNORECASE)
 """How outputs with a value for each class are called, where several have their form."""
 
-WHOLE_TYPES = {
-    onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16,
-    onnx.TensorProto.DOUBLE, onnx.TensorProto.BOOL, onnx.TensorProto.UINT8, onnx.TensorProto.INT8,
-    onnx.TensorProto.UINT16, onnx.TensorProto.INT16, onnx.TensorProto.UINT32,
-    onnx.TensorProto.INT32, onnx.TensorProto.UINT64, onnx.TensorProto.INT64,
-}  # fmt: skip
+WHOLE_TYPES = frozenset(map(onnx.TensorProto.DataType.Value, (
+    "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32",
+    "INT32", "UINT64", "INT64",
+)))  # fmt: skip
 """The types of numbers that take whole bytes."""
 
 
@@ -211,30 +209,26 @@ def _check(node: Any, shown: str) -> None:
     """Refuses nodes whose operation is not known, by name."""
     from realtime_lrp.models.onnx.layers import ROWS
 
-    kind = node.op_type
-    what = f"The node {label(node)} of the ONNX file {shown}"
-    if kind in QUANTISED or kind.startswith("QLinear"):
-        raise DamagedInputError(
-            f"{what} computes with quantised numbers. Expected floating ones: export the network "
-            "as it was before it was quantised."
-        )
-    if any(one.type in (one.GRAPH, one.GRAPHS) for one in node.attribute):
-        raise DamagedInputError(
-            f"{what} repeats or chooses other nodes (control flow). Expected a network without: "
-            "export it with fixed sizes, or simplify it (onnxsim)."
-        )
-    if any(one.t.data_location == onnx.TensorProto.EXTERNAL for one in node.attribute):
-        raise DamagedInputError(f"{what} holds a constant in another file. {EXPECTED}")
-    if node.domain not in ("", "ai.onnx"):
-        raise DamagedInputError(
-            f"{what} is of the domain {node.domain[:100]!r}. Expected ONNX's own operations: "
-            "export it with these alone, or inline its functions (onnx.inliner)."
-        )
-    if kind not in ROWS and kind not in OF_CONSTANTS:
-        raise DamagedInputError(
-            f"{what} has no rule.\nExport the network without it, or add a row to ROWS in "
-            "models/onnx (docs/extending.md)."
-        )
+    kind, attributes = node.op_type, node.attribute
+    faults = (
+        (kind in QUANTISED or kind.startswith("QLinear"),
+         "computes with quantised numbers. Expected floating ones: export the network as it was "
+         "before it was quantised."),
+        (any(one.type in (one.GRAPH, one.GRAPHS) for one in attributes),
+         "repeats or chooses other nodes (control flow). Expected a network without: export it "
+         "with fixed sizes, or simplify it (onnxsim)."),
+        (any(one.t.data_location == onnx.TensorProto.EXTERNAL for one in attributes),
+         f"holds a constant in another file. {EXPECTED}"),
+        (node.domain not in ("", "ai.onnx"),
+         f"is of the domain {node.domain[:100]!r}. Expected ONNX's own operations: export it with "
+         "these alone, or inline its functions (onnx.inliner)."),
+        (kind not in ROWS and kind not in OF_CONSTANTS,
+         "has no rule.\nExport the network without it, or add a row to ROWS in models/onnx "
+         "(docs/extending.md)."),
+    )  # fmt: skip
+    for wrong, why in faults:
+        if wrong:
+            raise DamagedInputError(f"The node {label(node)} of the ONNX file {shown} {why}")
 
 
 OF_CONSTANTS = frozenset((

@@ -230,7 +230,7 @@ def matrix_product(node: Node, inputs: Inputs) -> Value:
         one if isinstance(one, Tensor) else given(inputs, n) for n, one in enumerate(inputs[:2])
     )
     if isinstance(first, Tensor) and isinstance(second, np.ndarray):
-        if second.ndim == 2 or (second.ndim > 2 and math.prod(second.shape[:-2]) == 1):
+        if second.ndim > 1 and math.prod(second.shape[:-2]) == 1:
             return _dense(node, first, second.reshape(second.shape[-2:]))
     elif isinstance(second, Tensor) and isinstance(first, np.ndarray) and first.ndim == 2:
         rank = len(second.axes)
@@ -340,12 +340,9 @@ def _normalised(
     scale, shift = (None if one is None else next(read) for one in (gamma, beta))
     held, axes = x.held, sorted(part for part in x.axes[axis:] if part)
     epsilon, centred = node.get("epsilon", 1e-5), node.kind != "RMSNormalization"
-    if centred:
-        mean = tf.reduce_mean(held, axes, keepdims=True)
-        variance = tf.reduce_mean(tf.math.squared_difference(held, mean), axes, keepdims=True)
-    else:
-        variance = tf.reduce_mean(tf.square(held), axes, keepdims=True)
-    factor = tf.math.rsqrt(variance + epsilon)
+    mean = tf.reduce_mean(held, axes, keepdims=True)
+    squares = tf.math.squared_difference(held, mean) if centred else tf.square(held)
+    factor = tf.math.rsqrt(tf.reduce_mean(squares, axes, keepdims=True) + epsilon)
     factor = factor if scale is None else factor * scale
     if not centred:
         return x.holding(held * factor)

@@ -22,13 +22,7 @@ from realtime_lrp.errors import DamagedInputError, Error, UsageError, first_line
 from realtime_lrp.models.labels import written_labels
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
-from realtime_lrp.models.onnx.file import (
-    EXPECTED,
-    NEWEST,
-    OnnxFile,
-    label,
-    read_onnx,
-)
+from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
 from realtime_lrp.models.onnx.heads import Head, detector, head_of
 from realtime_lrp.models.onnx.layers import ROWS
 from realtime_lrp.models.onnx.rows import Node, Value
@@ -232,22 +226,19 @@ def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
 def _entries(node: Any, inputs: list[Any], version: int) -> int:
     """How many entries the outputs of a node have that reads constants, without computing them."""
     values = {name: one for name, one in zip(node.input, inputs, strict=True) if name}
-    types = {
-        name: onnx.helper.make_tensor_type_proto(
-            onnx.helper.np_dtype_to_tensor_dtype(one.dtype), one.shape
-        )
-        for name, one in values.items()
-    }
+    kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in values.items()}
     found = onnx.shape_inference.infer_node_outputs(
-        onnx.defs.get_schema(node.op_type, version), node, types,
+        onnx.defs.get_schema(node.op_type, version), node,
+        {name: onnx.helper.make_tensor_type_proto(kinds[name], one.shape)
+         for name, one in values.items()},
         {name: onnx.numpy_helper.from_array(one)
          for name, one in values.items() if one.size <= MAX_SIZES},
         opset_imports=[onnx.helper.make_opsetid("", version)],
     )  # fmt: skip
-    shapes = [one.tensor_type.shape for one in found.values() if one.tensor_type.HasField("shape")]
-    sizes = [
-        [size.dim_value for size in shape.dim if size.HasField("dim_value")] for shape in shapes
-    ]
-    if [len(shape.dim) for shape in shapes] != list(map(len, sizes)) or len(shapes) < len(found):
-        raise CannotReadError("computes a constant whose size is not known")
-    return sum(map(math.prod, sizes))
+    total = 0
+    for one in found.values():
+        shape = one.tensor_type.shape.dim
+        if not (one.tensor_type.HasField("shape") and all(n.HasField("dim_value") for n in shape)):
+            raise CannotReadError("computes a constant whose size is not known")
+        total += math.prod(n.dim_value for n in shape)
+    return total

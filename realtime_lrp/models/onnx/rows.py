@@ -14,12 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.models.onnx.axes import (
-    CannotReadError,
-    Tensor,
-    aligned,
-    elementwise,
-)
+from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned, elementwise
 
 Value = Tensor | np.ndarray
 Inputs = Sequence[Value | None]
@@ -143,11 +138,8 @@ def of_entries(node: Node, inputs: Inputs) -> Value:
 def clip(node: Node, inputs: Inputs) -> Value:
     """Between two limits, each of which may be left out; ReLUs are computed with what they read."""
     x = tensor(inputs)
-    given_here = [constant(inputs, n, "limits") for n in (1, 2)]
-    low, high = (
-        node.get(name, None) if limit is None else float(limit.reshape(()))
-        for name, limit in zip(("min", "max"), given_here, strict=True)
-    )
+    limits = (constant(inputs, n, "limits") for n in (1, 2))
+    low, high = (None if one is None else float(one.reshape(())) for one in limits)
     if low == 0 and high in (None, 6):
         return x.holding(tf.nn.relu6(x.held) if high else tf.nn.relu(x.held))
     for end, function in ((low, tf.maximum), (high, tf.minimum)):

@@ -493,6 +493,22 @@ def _constant(number, shape):
     return change
 
 
+def _slow_constant(model):
+    """A file whose reference would take a step of Python for each of 2^26 entries."""
+    sizes, zero = np.array([1 << 26, 1]), onnx.numpy_helper.from_array(np.array([0]))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(sizes, "sizes"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(sizes[:1], "many"))
+    model.graph.node[7].input[2] = "changed"
+    model.graph.node.insert(0, node("ConstantOfShape", "sizes", "places", value=zero))
+    model.graph.node.insert(1, node("ConstantOfShape", "many", "entries"))
+    model.graph.node.insert(2, node("ScatterND", "grouped1 places entries", "changed"))
+
+
+def _pooled_constant(model):
+    model.graph.node.insert(6, node("MaxPool", "first0", "pooled", kernel_shape=[2, 2]))
+    model.graph.node[7].input[1] = "pooled"
+
+
 def _constant_beside(model):
     """A node with a constant of another file."""
     value = onnx.TensorProto(
@@ -518,6 +534,8 @@ DAMAGE = {
     "other shapes": (lambda m: _first(m).dims.__setitem__(0, 5), "'first0' .* damaged"),
     "a huge claim": (lambda m: _first(m).dims.__setitem__(0, 10**6), "'first0' .* damaged"),
     "a huge constant": (_constant(0, [1 << 20] * 4), "too large"),
+    "hours of Python": (_slow_constant, "too large"),
+    "pools of constants": (_pooled_constant, "reads constants where"),
     "groups that do not fit": (_attribute(3, "group", 3), r"'/depthwise' \(Conv\) .* 3 groups"),
     "strides of nothing": (_attribute(0, "strides", [0, 0]), "has strides"),
     "an axis that is not there": (_attribute(12, "axis", 9), "axis 9"),
@@ -557,6 +575,26 @@ def test_a_damaged_or_hostile_file_is_refused(both, tmp_path, damage):
     with pytest.raises(DamagedInputError, match=expected) as raised:
         load_network(str(tmp_path / "net.onnx"))
     assert len(str(raised.value).splitlines()) <= 2
+
+
+def test_a_name_may_hold_anything(both, tmp_path):
+    """What a terminal would obey is left out; other letters than ASCII's stay."""
+    model = onnx.load(both[1])
+    for number, name in ((0, "层/😀"), (3, "../../a\n\x1b[31m"), (7, "x" * 10**5)):
+        model.graph.node[number].name = name
+    onnx.save(model, tmp_path / "net.onnx")
+    rules = Explainer(load_network(str(tmp_path / "net.onnx")), composite="epsilon").rules_by_layer
+    assert list(rules) == ["层/😀", "../../a__[31m", "x" * 500, "head/Gemm"]
+
+
+def test_weights_that_are_no_numbers_are_said_to_be_so(both, tmp_path):
+    """And not that a layer has no rule."""
+    model = onnx.load(both[1])
+    weights = np.full(model.graph.initializer[0].dims, np.nan, F)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "first0"))
+    onnx.save(model, tmp_path / "net.onnx")
+    with pytest.raises(DamagedInputError, match="NaN"):
+        Explainer(load_network(str(tmp_path / "net.onnx")))
 
 
 def test_the_command_line_takes_a_file(run, both, tmp_path):

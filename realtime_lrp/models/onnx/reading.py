@@ -32,11 +32,19 @@ from realtime_lrp.models.untrusted.saved_model import SavedGraph
 
 log = logging.getLogger(__name__)
 
-MOVES = ("Pad", "PadV2", "Reshape", "Transpose")
+MOVING = ("Pad", "PadV2", "Reshape", "Transpose")
 """What may be done to a tensor before it is read; the node's name is not for these."""
 
 MAX_CONSTANT_ENTRIES = 1 << 28
 """The most entries of constants that are computed. A file can ask for any number in few bytes."""
+
+OF_PICTURES = ("Attention", "AveragePool", "Conv", "ConvTranspose", "MaxPool")
+"""Operations that no file computes of constants alone: the reference would take hours."""
+
+SLOW = ("GatherND", "Resize", "ScatterND")
+"""Operations whose reference takes a step of Python for each entry, which counts 256 times."""
+
+MAX_LETTERS = 500  # of the name of a layer
 
 MAX_SIZES = 1000  # The most entries of a constant that may be the sizes of another one
 
@@ -78,9 +86,8 @@ def load_onnx(
         labels.append("nothing")
     if reader.head:
         log.warning(
-            "%s: a detector, %s: its boxes are explained, unless --output or --at says otherwise",
-            path.name, reader.head.form,
-        )  # fmt: skip
+            "%s: a detector, %s; --output or --at say otherwise", path.name, reader.head.form
+        )
     return Network(name, model, prepared, labels if len(labels or ()) == classes else None)
 
 
@@ -147,8 +154,9 @@ class _Reader:
     @contextmanager
     def _naming(self, node: Any) -> Iterator[None]:
         """Names the operations that are made inside; turns every error into one with the node."""
-        name = (node.name or next(iter(node.output), node.op_type)).strip("/")
-        scope = re.sub(r"[^\w./-]", "_", name).lstrip("_./-") or node.op_type
+        name = (node.name or next(iter(node.output), node.op_type)).strip("/")[:MAX_LETTERS]
+        name = "".join(one if one.isprintable() else "_" for one in name)
+        scope = re.sub(r"[^\w./-]", "_", name, flags=re.ASCII).lstrip("_./-") or node.op_type
         before = len(self.graph.get_operations())
         try:
             with tf.name_scope(scope + "/"):
@@ -163,7 +171,7 @@ class _Reader:
                 f"The node {label(node)} of the ONNX file {self.shown} {why}."
             ) from error
         for operation in self.graph.get_operations()[before:]:
-            moves = operation.type in MOVES and node.op_type not in (operation.type, "Flatten")
+            moves = operation.type in MOVING and node.op_type not in (operation.type, "Flatten")
             self.names[operation.name] = f"{name}/{operation.type}" if moves else name
 
     def _outputs(self, node: Any) -> Sequence[Value]:
@@ -171,6 +179,8 @@ class _Reader:
         if not any(isinstance(one, Tensor) for one in inputs):
             if node.op_type == "Range":  # exporters write arrays of one number too
                 inputs = [np.reshape(np.asarray(one), ()) for one in inputs]
+            if node.op_type in OF_PICTURES:
+                raise CannotReadError("reads constants where a tensor of the picture is expected")
             if node.op_type != "Constant":
                 self.entries += _entries(node, inputs, self.file.version)
             if self.entries > MAX_CONSTANT_ENTRIES:
@@ -235,10 +245,11 @@ def _entries(node: Any, inputs: list[Any], version: int) -> int:
          for name, one in values.items() if one.size <= MAX_SIZES},
         opset_imports=[onnx.helper.make_opsetid("", version)],
     )  # fmt: skip
-    total = 0
+    slow = node.op_type in SLOW
+    total = sum(one.size for one in values.values()) if slow else 0
     for one in found.values():
         shape = one.tensor_type.shape.dim
         if not (one.tensor_type.HasField("shape") and all(n.HasField("dim_value") for n in shape)):
             raise CannotReadError("computes a constant whose size is not known")
         total += math.prod(n.dim_value for n in shape)
-    return total
+    return 256 * total if slow else total

@@ -72,9 +72,7 @@ def given(inputs: Inputs, position: int, what: str = "numbers") -> np.ndarray:
 def integers(node: Node, inputs: Inputs, position: int, name: str) -> list[int] | None:
     """What later opsets have as an input and earlier ones as an attribute."""
     value = constant(inputs, position)
-    if value is not None:
-        return [int(one) for one in value.reshape(-1)]
-    found = node.get(name, None)
+    found = node.get(name, None) if value is None else value.reshape(-1)
     return None if found is None else [int(one) for one in found]
 
 
@@ -174,7 +172,6 @@ def reshape(node: Node, inputs: Inputs) -> Value:
 def flatten(node: Node, inputs: Inputs) -> Value:
     """Two axes: those before `axis`, and the rest."""
     x, axis = tensor(inputs), node.get("axis", 1)
-    axis = axis if axis == len(tensor(inputs).axes) else x.axis(axis)
     return x.reshaped([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
 
 
@@ -235,8 +232,6 @@ def along(x: Tensor, axis: int) -> tuple[Tensor, int]:
 def picked(x: Tensor, axis: int, start: int, stop: int | None, step: int = 1) -> Tensor:
     """Some entries along an axis, as Python slices."""
     x, place = along(x, axis)
-    if (start, stop, step) == (0, None, 1):
-        return x
     return x.holding(x.held[(slice(None),) * place + (slice(start, stop, step),)])
 
 

@@ -1,4 +1,4 @@
-"""What is written beside films and pictures: sidecars, raw maps, summaries, progress."""
+"""What is written beside films and pictures: sidecars, raw maps, summaries."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import cv2
 import media
 import numpy as np
 import pytest
-from films import films_in
 from viewer import LOOK
 
 from realtime_lrp import Explainer
@@ -142,24 +141,6 @@ def test_photos_get_the_same(run, words, tmp_path, rng):
     assert run("image", folder / "a.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 0
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 1
     assert run("image", folder / "b.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 73
-
-
-def test_a_batch_tells_its_progress_as_json(run, words, tmp_path):
-    """Nothing but JSON on stdout; the damaged file is named and the batch goes on."""
-    folder, out = tmp_path / "in", tmp_path / "out"
-    folder.mkdir(), out.mkdir()
-    media.recording(folder / "a.mp4")
-    (folder / "b.mp4").write_text("no video at all")
-    media.recording(folder / "c.mp4", count=5)
-    code, stdout, err = run("video", folder, "-o", out, *words, "--json")
-    assert code == 65 and "b.mp4" in err and "2 of 3 videos done, 1 failed" in err
-    events = [json.loads(line) for line in stdout.splitlines()]
-    ends = [(e["event"], e["file"]) for e in events if e["event"] != "progress"]
-    assert ends == [("done", "a.mp4"), ("failed", "b.mp4"), ("done", "c.mp4")]
-    first = events[0]
-    assert (first["event"], first["total"], first["files"]) == ("progress", 12, 3)
-    assert {"frames", "fps", "seconds_left", "label"} <= set(first)
-    assert films_in(out) == ["a.mp4", "c.mp4"]
 
 
 def sidecar_of(film):

@@ -46,7 +46,6 @@ from realtime_lrp.system.program import print_lines, set_verbosity
 @option("--sidecar", "also write the answer of each frame (.jsonl)")
 @option("--summary", "also write a picture of the whole recording (.summary.png)")
 @MAPS
-@option("--json", "print progress as JSON lines on stdout")
 @option("--workers N", "share recordings among N processes (Ray)", Whole(1, 1024))
 @option(
     "--ray ADDRESS", "share them among workers of a running Ray cluster: its address, or auto"

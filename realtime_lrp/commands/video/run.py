@@ -146,22 +146,18 @@ class Job:
 
     def _skipped(self, task: Task) -> str:
         self._tally.finished += 1
-        self._progress.end("skipped", task.source.name, output=task.shown)
+        self._progress.end()
         return f"{task.source.name}: finished before -> {task.shown}"
 
     def _done(self, task: Task, outcome: Outcome, report: Report) -> str:
         self._tally.finished += 1
         for note in report.notes:
             log.warning("%s: %s", task.source.name, note)
-        self._progress.end(
-            "done", task.source.name, output=task.shown, frames=report.frames,
-            bad_packets=report.bad_packets, notes=report.notes, beside=task.beside,
-        )  # fmt: skip
+        self._progress.end()
         return f"{task.source.name}: {report.frames} frames -> {task.shown} ({outcome.computed})"
 
     def _fail(self, task: Task, error: Exception) -> None:
-        code = getattr(error, "exit_code", 70)
-        self._progress.end("failed", task.source.name, error=str(error), exit_code=code)
+        self._progress.end()
         if isinstance(error, TransferError) and not task.stored:
             raise error  # the disk of the films
         self._tally.failed(task.source, error)
@@ -198,7 +194,7 @@ def _remove_parts(tasks: Iterable[Task]) -> None:
 def run(config: Config, options: VideoOptions) -> Iterator[str]:
     """Overlays each file. Of several, those that fail are named; the rest is done.
 
-    Yields a line for each finished file: its name, how many frames, where it is; none with `json`.
+    Yields a line for each finished file: its name, how many frames, where it is.
     """
     inputs = [local_path(word) for word in options.inputs]  # they may be file:// addresses
     options = replace(options, inputs=inputs, output=local_path(options.output))
@@ -221,10 +217,8 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
     if options.exact and config.lrp.precision == "auto":
         # the film says so, and a repeat from it computes in float32 without the files beside it
         config = config.changed(lrp={"precision": "float32"})
-    with Progress(len(tasks), options.json) as progress:
-        for line in Job(config, options, tasks, progress).run():
-            if not options.json:
-                yield line
+    with Progress(len(tasks)) as progress:
+        yield from Job(config, options, tasks, progress).run()
 
 
 def _check_own_name(stats: Path, tasks: Sequence[Task]) -> None:

@@ -56,7 +56,6 @@ class VideoOptions:
     sidecar: bool = False
     summary: bool = False
     maps: Path | None = None
-    json: bool = False
     stats: Path | None = None
     workers: int | None = None
     ray: str | None = None
@@ -148,10 +147,6 @@ class Task(Film):
     @property
     def shown(self) -> str:
         return self.place.shown(self.target)
-
-    @property
-    def beside(self) -> list[str]:
-        return [self.place.shown(path) for path in self.companions.values()]
 
     def check_source(self) -> None:
         if not self.recording:

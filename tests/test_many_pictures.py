@@ -12,7 +12,7 @@ from realtime_lrp.results.resume import Journal
 from realtime_lrp.results.tally import Tally
 from realtime_lrp.video import picture_process, untrusted
 from realtime_lrp.video.files import PICTURES
-from realtime_lrp.video.pictures import read_pages, read_picture
+from realtime_lrp.video.pictures import first_pages, read_picture
 from realtime_lrp.video.untrusted import read_pictures
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
@@ -36,15 +36,15 @@ def shown(folder):
 FAULTY = """
 import os, signal, time
 from realtime_lrp.video import picture_process, untrusted
-read = untrusted.read_pages
+read = untrusted.first_pages
 def crash(): os.kill(os.getpid(), signal.SIGSEGV)
 def killed(): os.kill(os.getpid(), signal.SIGKILL)
 def bug(): raise TypeError("odd")
 def hangs(): time.sleep(60)
-def faulty(path, first_only):
+def faulty(path):
     globals().get(path.stem, int)()
-    return read(path, first_only)
-untrusted.read_pages = faulty
+    return read(path)
+untrusted.first_pages = faulty
 picture_process.main()
 """
 
@@ -56,7 +56,7 @@ def test_whatever_a_decoder_does_costs_one_picture(monkeypatch, folders):
     command = [sys.executable, "-P", "-c", FAULTY]
     monkeypatch.setattr(picture_process, "module_command", lambda _, *words: [*command, *words])
     outcomes = {}
-    for path, outcome in read_pictures(paths, first_only=True):
+    for path, outcome in read_pictures(paths):
         outcomes[path] = outcome
         # the next one hangs, in a process that has started
         monkeypatch.setattr(untrusted, "HANGS_S", 0.5 if path.stem == "bug" else 60.0)
@@ -140,24 +140,19 @@ def test_an_interrupted_folder_goes_on(run, words, folders, monkeypatch):
     assert code == 2 and "--resume does not go with --sidecar" in err
 
 
-def test_every_page_is_explained(run, words, tmp_path):
-    """The first one alone, with a line that says so, or all with --all-pages."""
+def test_of_several_pages_the_first_is_explained(run, words, tmp_path):
+    """A line says so."""
     pages = media.numbered(3, (40, 40))
     path = tmp_path / "scan.tif"
     assert cv2.imwritemulti(str(path), [page[..., ::-1] for page in pages])
-    for read, page in zip(read_pages(path), pages, strict=True):
+    for read, page in zip(first_pages(path), pages[:2], strict=True):
         np.testing.assert_array_equal(read, page)
     code, _, err = run("image", path, "-o", tmp_path / "o.npz", *words)
     assert code == 0 and "scan.tif' holds several pictures, and only the first" in err
-    command = ("image", path, "-o", tmp_path / "o.npz", *words, "--all-pages")
-    code, out, err = run(*command, "--overwrite", "--sidecar")
-    assert code == 0 and "several" not in err and out.count("scan.tif#page=") == 3
-    maps = [np.load(tmp_path / f"o-page00{number}.npz")["relevance"] for number in (1, 2, 3)]
-    np.testing.assert_array_equal(maps[0], np.load(tmp_path / "o.npz")["relevance"])
-    assert not np.array_equal(maps[0], maps[1])
-    assert (tmp_path / "o.jsonl").read_text().count("scan.tif#page=") == 3
-    code, _, err = run(*command)
-    assert code == 73 and "o-page001.npz' exists" in err
+    media.write_picture(tmp_path / "page.png", pages[0])
+    assert run("image", tmp_path / "page.png", "-o", tmp_path / "p.npz", *words)[0] == 0
+    maps = [np.load(tmp_path / name)["relevance"] for name in ("o.npz", "p.npz")]
+    np.testing.assert_array_equal(*maps)
 
 
 @pytest.mark.parametrize("suffix", [s for s in PICTURES if s not in (".jfif", ".j2k", ".apng")])

@@ -74,7 +74,6 @@ def video(settings: config.Settings, **options: Any) -> None:
 @OUTPUT
 @OVERWRITE
 @RESUME
-@option("--all-pages", "explain every page or frame of a file, not only the first")
 @option("--sidecar", "also write the answer for each picture (.jsonl)")
 @option("--summary", "also write a picture of them all (.summary.png)")
 @MAPS

@@ -31,9 +31,9 @@ from realtime_lrp.results.companions import (
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
 from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.results.tally import Tally
-from realtime_lrp.system.files import atomic_file, refuse_link
+from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
-from realtime_lrp.video.pictures import encode_picture, mirrored, read_pages
+from realtime_lrp.video.pictures import encode_picture, first_pages, mirrored
 from realtime_lrp.video.region import resize
 from realtime_lrp.video.untrusted import read_pictures
 from realtime_lrp.view.boxes import draw_outlines
@@ -55,7 +55,6 @@ class ImageOptions:
     output: str  # a .png, .jpg or .npz file, or a folder for PNG files
     overwrite: bool = False
     resume: bool = False  # outputs of the same source with the same settings are kept
-    all_pages: bool = False  # each page of a file gets an output, or only the first
     sidecar: bool = False  # JSON lines beside the outputs
     summary: bool = False  # a picture of all results beside the outputs
     maps: Path | None = None  # the folder in which a folder of raw maps is created
@@ -75,7 +74,7 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
     sources = inputs_of(options.inputs, PICTURES, "picture")
     if skipped := skipped_in(options.inputs, PICTURES):
         log.warning("%s", skipped)
-    may_exist = options.overwrite or options.resume or options.all_pages
+    may_exist = options.overwrite or options.resume
     targets = outputs_for(sources, options.output, ".png", OUTPUTS, may_exist)
     beside = _checked_companions(options, targets)
     with ExitStack() as stack:
@@ -122,11 +121,10 @@ class Batch:
     def run(self) -> Iterator[str]:
         """Yields a line for each picture."""
         sources: list[Path] = []
-        all_pages = self._options.all_pages
         try:
             for source, target in self._targets.items():
                 try:
-                    finished = not all_pages and self._is_finished(source, target, 1)
+                    finished = self._is_finished(source, target)
                 except Error as error:
                     self.tally.failed(source, error)
                     continue
@@ -147,68 +145,48 @@ class Batch:
         if self._job:
             self._job.finish()
 
-    def _is_finished(self, source: Path, target: Path, page: int) -> bool:
+    def _is_finished(self, source: Path, target: Path) -> bool:
         """Whether `--resume` keeps an output; an unknown one may not be replaced."""
         if not (self._options.resume and self._journal and target.exists()):
             return False
         manifest, state = self._journal.manifest(target), {"picture": state_of(target)}
-        known = self._fingerprint(source, page)
+        known = self._fingerprint(source)
         if not self._options.overwrite:
             refuse_unknown(str(target), manifest, known, state)
         return bool(manifest and manifest.fingerprint == known and not manifest.changed(state))
 
-    def _fingerprint(self, source: Path, page: int) -> str:
-        return fingerprint(source, self._config, {"page": page})
+    def _fingerprint(self, source: Path) -> str:
+        return fingerprint(source, self._config, {})
 
     def _read(self, sources: list[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
         """Yields each source with its pictures, or with the error that it causes."""
-        first_only = not self._options.all_pages
         if self._single:  # if it makes the decoder crash, no other suffers
-            yield from ((source, read_pages(source, first_only)) for source in sources)
+            yield from ((source, first_pages(source)) for source in sources)
             return
-        yield from read_pictures(sources, first_only)
+        yield from read_pictures(sources)
 
     def _explained(self, source: Path, pages: list[np.ndarray] | Exception) -> Iterator[str]:
-        """Explains the pictures of a file and yields a line for each."""
+        """Explains the picture of a file and yields a line."""
         if isinstance(pages, Exception):
             self.tally.failed(source, pages)
             return
         # what is wrong with the network is wrong for all pictures
         self._job = self._job or Job(self._config, self._companions)
+        self._with_pages += [source] * (len(pages) > 1)
+        target = self._targets[source]
         try:
-            all_pages = self._options.all_pages
-            for number, (target, picture) in enumerate(self._outputs(source, pages), 1):
-                if all_pages and self._is_finished(source, target, number):
-                    yield f"{source.name}: finished before -> {target}"
-                    continue
-                name = f"{source}#page={number}" if all_pages and len(pages) > 1 else str(source)
-                with atomic_file(target, self._options.overwrite) as part:
-                    line = self._job.process(name, target, picture, part)
-                    if self._journal:
-                        state = {"picture": state_of(part)}
-                        made = Manifest(self._fingerprint(source, number), state)
-                        self._journal.add(target, made)
-                yield line
+            with atomic_file(target, self._options.overwrite) as part:
+                line = self._job.process(source, target, pages[0], part)
+                if self._journal:
+                    state = {"picture": state_of(part)}
+                    self._journal.add(target, Manifest(self._fingerprint(source), state))
+            yield line
         except TransferError:
             raise
         except Exception as error:
             self.tally.failed(source, error)
         else:
             self.tally.finished += 1
-
-    def _outputs(self, source: Path, pages: list[np.ndarray]) -> Iterator[tuple[Path, np.ndarray]]:
-        """Each page that is wanted, with its output."""
-        target = self._targets[source]
-        if len(pages) == 1 or not self._options.all_pages:
-            self._with_pages += [source] * (len(pages) > 1)
-            yield target, pages[0]
-            return
-        for number, page in enumerate(pages, 1):
-            made = target.with_name(f"{target.stem}-page{number:03d}{target.suffix}")
-            refuse_link(made)
-            if made in self._targets.values():
-                raise OutputError(f"{str(made)!r} is also the output of another file. Rename one.")
-            yield made, page
 
 
 def _only_first(files: Sequence[Path]) -> str:
@@ -217,7 +195,7 @@ def _only_first(files: Sequence[Path]) -> str:
         named = f"{str(files[0])!r} holds"
     else:
         named = f"{len(files)} files ({files[0].name}, ...) hold"
-    return f"{named} several pictures, and only the first is explained. --all-pages takes all."
+    return f"{named} several pictures, and only the first is explained."
 
 
 class Job:
@@ -232,11 +210,10 @@ class Job:
         self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._losses = Losses(self._engine)
 
-    def process(self, name: str, target: Path, picture: np.ndarray, part: Path) -> str:
+    def process(self, source: Path, target: Path, picture: np.ndarray, part: Path) -> str:
         """Explains a picture, writes its output and returns the line that reports it.
 
-        `name` is its path, with the number of its page if there are several, `part` the temporary
-        path of the output.
+        `part` is the temporary path of the output.
         """
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
@@ -248,14 +225,14 @@ class Job:
             log.warning("%s: %s; nothing is drawn", target.name, why)
         self._write(part, target.suffix.lower(), picture, result)
         if self._companions.parts:
-            self._add_to_companions(name, picture, result, lost_in)
+            self._add_to_companions(source, picture, result, lost_in)
         best = score_list(self._engine, result)
         note = passes_note(self._engine, result)
         if result.maps[0].flooded:
             note = "(explains nothing: relevance grew without limit)"
         elif result.maps[0].vanished:
             note = "(shows almost nothing: relevance was lost)"
-        return f"{Path(name).name}: {best} -> {target} {note}".rstrip()
+        return f"{source.name}: {best} -> {target} {note}".rstrip()
 
     def finish(self) -> None:
         """Says how many maps lost relevance; draws the picture of all results, if it is wanted."""
@@ -286,16 +263,16 @@ class Job:
         return overlaid
 
     def _add_to_companions(
-        self, name: str, picture: np.ndarray, result: Result, lost_in: str | None
+        self, source: Path, picture: np.ndarray, result: Result, lost_in: str | None
     ) -> None:
         record = map_record(self._engine, self._config.lrp.target, result)
         record["lost_in"] = lost_in
-        self._companions.write({"file": name, **record})
-        self._companions.keep(result, record, name)
+        self._companions.write({"file": str(source), **record})
+        self._companions.keep(result, record, str(source))
         if "summary" in self._companions.parts:
             best = best_answer(self._engine, result)
             thumbnail = _thumbnail(self._overlaid(picture, result))
-            self._thumbnails.append((f"{Path(name).name}: {best}", thumbnail))
+            self._thumbnails.append((f"{source.name}: {best}", thumbnail))
             self._timeline.add(len(self._thumbnails), record)
 
 

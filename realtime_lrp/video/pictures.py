@@ -36,35 +36,19 @@ def read_picture(path: Path) -> np.ndarray:
 
     Of a file with several pages or of an animation it is the first picture.
     """
-    return _first_pages(path, 1)[0]
+    return first_pages(path, 1)[0]
 
 
-def read_pages(path: Path, first_only: bool = False) -> list[np.ndarray]:
-    """Reads every picture of a file with several pages or of an animation, as `read_picture`."""
-    pages = _first_pages(path, 2)
-    if first_only or len(pages) < 2:
-        return pages
-    most = max(2, MOST_BYTES // max(page.nbytes for page in pages))
-    pages = _first_pages(path, most + 1)
-    if len(pages) > most:
-        raise DamagedInputError(
-            f"{str(path)!r} has too many pages. Expected at most {most} of this size."
-        )
-    return pages
+def first_pages(path: Path, most: int = 2) -> list[np.ndarray]:
+    """The first pictures of a file, at most `most`, as `read_picture`; at least one.
 
-
-def _first_pages(path: Path, most: int) -> list[np.ndarray]:
-    """The first pictures of a file: at least one, at most `most`."""
+    Several are the pages of a document or the frames of an animation.
+    """
 
     def decode(data: np.ndarray, flags: int) -> Any:
-        whole, found = cv2.imdecodemulti(data, flags, range=(0, most))
-        return (whole, list(found)) if found else None
+        return [*cv2.imdecodemulti(data, flags, range=(0, most))[1]] or None
 
-    whole: bool
-    pages: list[np.ndarray]
-    whole, pages = _decode(path, decode)
-    if not whole and len(pages) < most:
-        log.warning("%s: only the first %d pages can be read", path, len(pages))
+    pages: list[np.ndarray] = _decode(path, decode)
     return pages
 
 

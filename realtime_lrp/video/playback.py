@@ -11,7 +11,7 @@ import numpy as np
 
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.video.files import PICTURES
-from realtime_lrp.video.pictures import read_pages, read_picture
+from realtime_lrp.video.pictures import first_pages, read_picture
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
 from realtime_lrp.video.source import MOST_SECONDS, Action, Source, Timeline
 
@@ -164,7 +164,7 @@ def _timed(
     `start` seconds. A picture is no recording.
     """
     suffix = file.suffix.lower()
-    animated = suffix in ANIMATIONS and len(read_pages(file, first_only=True)) > 1
+    animated = suffix in ANIMATIONS and len(first_pages(file)) > 1
     if suffix in PICTURES and not animated:
         yield read_picture(file), PICTURE_S, (0.0, None)
         return

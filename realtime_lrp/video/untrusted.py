@@ -16,7 +16,7 @@ import numpy as np
 from realtime_lrp.errors import DamagedInputError, Error
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.picture_process import PictureProcess
-from realtime_lrp.video.pictures import read_pages
+from realtime_lrp.video.pictures import first_pages
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Pictures
 
@@ -36,9 +36,9 @@ _SEGMENTS = frozenset((*range(0xE0, 0xF0), 0xFE, 0xDB, 0xC4, 0xDD, _BASELINE, _S
 log = logging.getLogger(__name__)
 
 
-def pages(path: str, first_only: bool, stop: threading.Event) -> Pictures:
-    """Opens the pictures of a file in this process."""
-    return Pictures(read_pages(Path(path), first_only), stop)
+def pages(path: str, stop: threading.Event) -> Pictures:
+    """Opens the first pictures of a file in this process."""
+    return Pictures(first_pages(Path(path)), stop)
 
 
 def frames(path: str, every: float, stop: threading.Event) -> Pictures:
@@ -46,17 +46,15 @@ def frames(path: str, every: float, stop: threading.Event) -> Pictures:
     return Pictures(_frames_every(Path(path), every), stop)
 
 
-def read_pictures(
-    paths: Sequence[Path], first_only: bool
-) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
-    """Yields each path with its pictures, as `read_pages` gives them, or with its error.
+def read_pictures(paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
+    """Yields each path with its `first_pages`, or with its error.
 
     The child decodes one while the caller works on the last.
     """
     with PictureProcess() as process:
         for number, path in enumerate(paths):
             if number == 0:
-                process.open(pages, [os.fspath(path), first_only])
+                process.open(pages, [os.fspath(path)])
             outcome: list[np.ndarray] | Exception
             try:
                 found = list(process.pictures(str(path), HANGS_S))
@@ -64,7 +62,7 @@ def read_pictures(
             except (Error, OSError) as error:
                 outcome = error
             for following in paths[number + 1 : number + 2]:
-                process.open(pages, [os.fspath(following), first_only])
+                process.open(pages, [os.fspath(following)])
             yield path, outcome
 
 

@@ -97,8 +97,7 @@ class FilePictures(Pictures):
 
     def _stills(self, numbers: Sequence[int]) -> Iterator[Found]:
         paths = [self.files[number] for number in numbers]
-        read = read_pictures(paths, first_only=True)
-        for number, (_, pages) in zip(numbers, read, strict=True):
+        for number, (_, pages) in zip(numbers, read_pictures(paths), strict=True):
             if isinstance(pages, Exception):
                 self.left_out[number] = pages
             else:

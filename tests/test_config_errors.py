@@ -291,8 +291,6 @@ def completed(monkeypatch):
         (("d",), ["demo", "doctor"]),
         (("live", "--comp"), ["--composite"]),
         (("live", "--pool", ""), ["max", "average"]),
-        (("live", "--set", "live.camera_f"), ["live.camera_fps=", "live.camera_format="]),
-        (("live", "--set", "lrp.xla="), ["lrp.xla=true", "lrp.xla=false"]),
         (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),  # without asking for a PIN
     ],
 )

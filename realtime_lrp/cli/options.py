@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class
+from click.shell_completion import CompletionItem
 
 from realtime_lrp import config
 from realtime_lrp.cli.repeat import check_files, recorded_in, warn_of_precision
@@ -131,18 +131,6 @@ def _complete_names(key: str, files: bool) -> Complete:
     return complete
 
 
-def _complete_assignment(
-    context: click.Context, option: click.Parameter, typed: str
-) -> list[CompletionItem]:
-    """Completes the key of --set, then its value."""
-    key, equals, _ = typed.partition("=")
-    if not equals:
-        keys = [key for key in config.legal_keys() if key.startswith(typed)]
-        return [CompletionItem(f"{key}=", help=config.describe(key)) for key in keys]
-    values = [f"{key}={value}" for value in config.legal_values(key)]
-    return [CompletionItem(value) for value in values if value.startswith(typed)]
-
-
 def _variable(name: str) -> str:
     """The name under which click passes the option that sets a key."""
     return "key_" + name.removeprefix("--").replace("-", "_")
@@ -205,7 +193,7 @@ _COMMON = (
     option(
         "--set KEY=VALUE",
         "set a key of the configuration, for example lrp.samples=10; may be repeated",
-        name="sets", multiple=True, shell_complete=_complete_assignment,
+        name="sets", multiple=True,
     ),
     click.option("-v", "verbose", count=True, help="print more; -vv also prints tracebacks"),
     option("-q", "print errors only", name="quiet"),
@@ -227,34 +215,3 @@ NEW_TOKEN = option(
 )
 SERVE = option("--serve", "also show it as a web page, as serve does", name="serves")
 MAPS = option("--maps FOLDER", "also write the raw maps to this folder (.npz)")
-
-
-class BashWords(BashComplete):
-    """Completion in bash with `--set key=value` and `--option=value` in one piece.
-
-    Bash splits words at "=" and replaces only what follows it; click expects whole words.
-    """
-
-    _before_equals = ""
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        """Returns the words before the cursor's and the one at the cursor, joined at "="."""
-        before, typed = super().get_completion_args()
-        words = [*before, typed]
-        joined: list[str] = []
-        for position, word in enumerate(words):
-            if joined and (word == "=" or words[position - 1] == "="):
-                joined[-1] += word
-            else:
-                joined.append(word)
-        typed = joined.pop()
-        if "=" in words[-2:]:
-            self._before_equals = typed[: typed.rindex("=") + 1]
-        return joined, typed
-
-    def format_completion(self, item: CompletionItem) -> str:
-        """The type and value of an item; the value without what stands before the "="."""
-        return f"{item.type},{item.value.removeprefix(self._before_equals)}"
-
-
-add_completion_class(BashWords)

@@ -6,7 +6,7 @@ They are applied once, in `load`: a command gets a configuration in which every 
 """
 
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -89,16 +89,9 @@ def legal_values(key: str) -> list[str]:
 
     Keys that also take other words (files, classes, cameras) have their names listed here.
     """
-    if key not in _FIELDS or get_origin(_FIELDS[key].annotation) is dict:
-        return []
     if names := names_of(key):
         return names.known()
-    parts = list(_parts(_FIELDS[key].annotation))
-    if any(get_origin(part) is list for part in parts):
-        return []
-    if bool in parts:
-        return ["true", "false"]
-    return [part for part in parts if isinstance(part, str)]
+    return [part for part in _parts(_FIELDS[key].annotation) if isinstance(part, str)]
 
 
 def _parts(*kinds: Any) -> Iterator[Any]:

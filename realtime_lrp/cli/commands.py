@@ -132,9 +132,7 @@ def _load_for_evaluate(
     "--search [N]", "look for the best composite among N, default 40, instead; needs no boxes",
     Whole(min=1), is_flag=False, flag_value=40,
 )  # fmt: skip
-@option(
-    "-o FOLDER", "write figures, tables (JSON, CSV, LaTeX) and plots for a paper", name="output"
-)
+@option("-o FOLDER", "write figures, tables (JSON, LaTeX) and plots for a paper", name="output")
 @option("--json FILE", "write every figure as JSON")
 @option("--picture FILE", "write a picture of all maps")
 @OVERWRITE

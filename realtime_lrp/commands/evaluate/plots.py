@@ -1,19 +1,18 @@
 """Plots and pictures of `evaluate`, drawn by matplotlib without a window.
 
-The curves of deletion and insertion of every row, the rows as points of two metrics each, and
-photos with the maps of every row. Matplotlib is imported when something is drawn: that takes a
-second.
+The curves of deletion and insertion of every row, and photos with the maps of every row. Matplotlib
+is imported when something is drawn: that takes a second.
 """
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.metrics import CHANCE, METRICS, Measurement, intervals
+from realtime_lrp.commands.evaluate.metrics import CHANCE, Measurement, intervals
 from realtime_lrp.config import Config
 from realtime_lrp.notebook.figure import new_figure, pixels_of
 from realtime_lrp.notebook.html import drawable
@@ -24,7 +23,6 @@ from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Painter, lay_over
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 DPI = 150
@@ -34,10 +32,6 @@ CURVES = {
     "insertion": ("#1f5fa8", "insertion, high is good"),
 }
 GREY = "#888888"
-MARKERS = "o^svDP<X>pdHh8"
-
-PAIRS = (("other_class", "pointing"), ("deletion", "insertion"))
-"""(across, up) of each scatter plot."""
 
 TILE = 160  # longer side of a picture on the sheet, in pixels
 ACROSS = 8  # maps of a picture side by side; more of them stand in further bands
@@ -88,43 +82,6 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
     named = panels[0, 0].get_legend_handles_labels()
     figure.legend(*named, loc="outside lower center", ncols=3, fontsize=9, frameon=False)
     return figure
-
-
-def scatter_plot(title: str, rows: Sequence[Mapping[str, Any]]) -> "Figure":
-    """Draws the rows of a report as points of two metrics each, with the intervals as bars.
-
-    Chance, and a row that lacks a metric, are left out.
-    """
-    figure = new_figure(10.5, 4.8, title, DPI)
-    for axes, (across, up) in zip(figure.subplots(1, len(PAIRS)), PAIRS, strict=True):
-        for number, row in enumerate(rows):
-            if row["name"] != CHANCE and None not in (row.get(across), row.get(up)):
-                _point(axes, row, across, up, number)
-        axes.set_xlabel(METRICS[across].label)
-        axes.set_ylabel(METRICS[up].label)
-        axes.grid(alpha=0.3)
-        axes.locator_params(nbins=6)  # labels of small figures are long
-    handles = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles, loc="outside right center", fontsize=8, frameon=False)
-    return figure
-
-
-def _point(axes: "Axes", row: Mapping[str, Any], across: str, up: str, number: int) -> None:
-    from matplotlib import colormaps
-
-    x, y = row[across], row[up]
-    shade = 2 * number % 20 + number // 10 % 2  # strong colours first, then the pale ones
-    ends = row["intervals"]  # none of few photos
-    (left, right), (low, high) = ends.get(across, (x, x)), ends.get(up, (y, y))
-    axes.errorbar(
-        x, y, [[y - low], [high - y]], [[x - left], [right - x]],
-        label=row["name"], marker=MARKERS[number % len(MARKERS)], ms=7, mec="white", mew=0.7,
-        color=colormaps["tab20"](shade), lw=0, elinewidth=0.8, alpha=0.9,
-    )  # fmt: skip
 
 
 def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:

@@ -3,7 +3,6 @@
 Every file is made from what was measured; equal measurements give equal files.
 """
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -25,7 +24,7 @@ from realtime_lrp.commands.evaluate.metrics import (
     intervals,
     rounded,
 )
-from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot, scatter_plot
+from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot
 from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.relevance.maps.account import FLOOD, flood_advice
 from realtime_lrp.system.terminal import new_table, rendered
@@ -33,12 +32,7 @@ from realtime_lrp.video.pictures import write_picture
 
 REPORT_FILE = "report.json"
 
-FILES = (
-    REPORT_FILE, "photos.csv", "table.tex", "curves.png", "curves.pdf", "scatter.png",
-    "scatter.pdf", "examples.png",
-)  # fmt: skip
-
-CSV_COLUMNS = ("photo", "class", "row", "figure", "value")
+FILES = (REPORT_FILE, "table.tex", "curves.png", "curves.pdf", "examples.png")
 
 LATEX_LETTERS = str.maketrans({
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -216,24 +210,9 @@ def write_report(
     provenance = made.as_json()
     title = f"{report['network']}, {pictures_in_words(report)}"
     (folder / REPORT_FILE).write_text(figures_json(report, made))
-    write_photos_csv(folder / "photos.csv", measurement)
     (folder / "table.tex").write_text(latex_table(report))
     save_plot(curves_plot(title, measurement), folder / "curves", provenance)
-    save_plot(scatter_plot(title, report["rows"]), folder / "scatter", provenance)
     write_picture(folder / "examples.png", examples, description=provenance)
-
-
-def write_photos_csv(path: Path, measurement: Measurement) -> None:
-    """Writes one line for each photo, row and figure; a missing value is an empty cell."""
-    pictures = list(zip(measurement.samples, measurement.classes, strict=True))
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(CSV_COLUMNS)
-        for row in measurement.rows:
-            for figure, values in row.values.items():
-                for picture, value in zip(pictures, values, strict=False):
-                    cell = "" if np.isnan(value) else f"{value:.6g}"
-                    writer.writerow((*picture, row.name, figure, cell))
 
 
 def latex_table(report: Mapping[str, Any]) -> str:

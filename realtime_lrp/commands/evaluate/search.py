@@ -1,13 +1,12 @@
 """`evaluate --search`: looks for the composite whose maps say best what the network used.
 
-Candidates are named composites, random ones, and variants of the best. A random one has a rule with
-its numbers for each group of layers (input, early, middle, late, output) and a way through max
-pools. It is written as settings, which a user can copy.
+Candidates are named composites and random ones. A random one has a rule with its numbers for each
+group of layers (input, early, middle, late, output) and a way through max pools. It is written as
+settings, which a user can copy.
 
 Candidates are compared on one half of the photos by successive halving (Jamieson and Talwalkar
 2016): all of them on a few photos, the best third on three times as many, until the rest has seen
-the whole half. This is done twice: with named and random candidates, then with variants of the best
-of these. The best one is then measured, with the defaults, on the other half.
+the whole half. The best one is then measured, with the defaults, on the other half.
 
 The criterion is insertion - deletion: the area under the insertion curve less the area under the
 deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vielhaben, Strodthoff
@@ -17,7 +16,7 @@ deletion curve, from -1 to 1. It is the symmetric relevance gain of Blücher, Vi
 import glob
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -52,14 +51,13 @@ DEFAULTS = COMPOSITE, VIEWER_COMPOSITE
 """The composites that commands use unless told otherwise: of pictures and films, of live views."""
 
 BASE = "epsilon"  # the composite of random candidates; every layer has a rule of its own
-ATTEMPTS = 5  # drawn for each variant that is wanted, because some are alike
 
 
 @dataclass
 class Candidate:
     """Settings of LRP to try: a composite with rules of its own for layers and groups of them."""
 
-    name: str  # of the composite, "random 3" or "variant 1 of random 3"
+    name: str  # of the composite, or "random 3"
     composite: str
     pool: str = "max"
     rules: Mapping[str, str] = field(default_factory=dict)  # group -> rule
@@ -96,30 +94,6 @@ def candidates(groups: Mapping[str, list[str]], count: int, seed: int) -> list[C
         pool = str(rng.choice(["max", "average"]))
         found.append(Candidate(f"random {number}", BASE, pool, rules, groups))
     return found
-
-
-def variants(parents: Sequence[Candidate], count: int, seed: int) -> list[Candidate]:
-    """Candidates that differ from one of the parents in the rule of one group, or in the pool.
-
-    The parents take turns; no two candidates, and no parent, have the same settings.
-    """
-    found: list[Candidate] = []
-    seen = [parent.settings() for parent in parents]
-    for number in range(ATTEMPTS * count if parents else 0):
-        rng = np.random.default_rng([seed, 0, number])
-        changed = _variant(len(found) + 1, parents[number % len(parents)], rng)
-        if len(found) < count and changed.settings() not in seen:
-            found.append(changed)
-            seen.append(changed.settings())
-    return found
-
-
-def _variant(number: int, parent: Candidate, rng: np.random.Generator) -> Candidate:
-    group = str(rng.choice([*parent.groups, "pool"]))
-    change: dict[str, Any] = {"pool": "max" if parent.pool == "average" else "average"}
-    if group != "pool":
-        change = {"rules": {**parent.rules, group: _draw(group, rng)}}
-    return replace(parent, name=f"variant {number} of {parent.name}", gains={}, **change)
 
 
 def _draw(group: str, rng: np.random.Generator) -> str:
@@ -195,10 +169,6 @@ def _weighted_layers(graph: Graph) -> tuple[list[str], dict[str, bool]]:
     return first, behind
 
 
-LEAST_BROAD = 10
-"""Candidates that are named or random before the others are variants; above 20, half of them."""
-
-PARENTS = 3  # candidates of which variants are tried
 KEPT = 3  # the best third of a round goes on to the next one, which has three times the photos
 FEWEST = 4  # photos of the first round, at least
 
@@ -229,12 +199,8 @@ def run_search(
     rows: dict[str, Values] = {}
     interrupted: KeyboardInterrupt | SystemExit | None = None
     try:
-        groups, broad = layer_groups(engine), max(min(count, LEAST_BROAD), -(-count // 2))
-        tried += candidates(groups, broad, seed)
-        search(evaluation, to_search, tried[:])
-        refined = variants(best_first(tried)[:PARENTS], count - broad, seed)
-        tried += refined
-        search(evaluation, to_search, refined)
+        tried = candidates(layer_groups(engine), count, seed)
+        search(evaluation, to_search, tried)
         if not best_first(tried):
             raise DamagedInputError("No composite can explain this network. -v says why.")
         defaults = {name: Candidate(name, name) for name in DEFAULTS}

@@ -170,16 +170,6 @@ def test_a_frozen_film_shows_the_pictures_that_are_sought():
     assert not (state.stepping or state.seeking or state.frozen)
 
 
-def test_the_loop_is_turned_off_and_on():
-    """By its mark and by typing; a camera has none."""
-    state = clicked(started(FILM), "loop")
-    assert state.orders == (("loop", False),) and not state.timeline.loops
-    again = handle(state, events.ActionChosen("loop", time=20.0))
-    assert again.orders[1:] == (("loop", True),) and again.timeline.loops
-    camera = handle(started(), events.ActionChosen("loop", time=20.0))
-    assert camera.orders == () and camera.notice.text == "this source does not begin again"
-
-
 def test_recordings_and_snapshots_have_neither_buttons_nor_outline():
     """The screen has them; the canvas that is kept stays as it was."""
     viewer = Viewer(size=(360, 640))

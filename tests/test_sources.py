@@ -337,30 +337,6 @@ def read_with(path):
         yield from ((reader, frame) for frame in reader)
 
 
-def test_without_the_loop_the_last_frame_stays_until_something_is_asked_for(two_films, stop):
-    """A seek, another file, or the loop again."""
-    paths, a, b = two_films
-    with Playback(paths, stop) as source:
-        assert np.array_equal(source.read(), a[0])
-        assert source.timeline.loops
-        source.control("loop", False)
-        films = [source.read() for _ in range(6)]
-        assert np.array_equal(films[-1], b[-1]) and not source.timeline.loops
-        for ask, expected in (
-            (lambda: source.control("seek", 0.1), b[2]),
-            (lambda: source.control("skip", -1), a[0]),
-            (lambda: source.control("loop", True), a[0]),
-        ):
-            reading, came = waits(source)
-            assert reading.is_alive()
-            ask()
-            reading.join(300)
-            assert np.array_equal(came[0], expected)
-            rest = 3 + 3 if expected is a[0] else 0
-            for _ in range(rest):
-                source.read()
-
-
 @pytest.fixture
 def children(monkeypatch):
     """The processes that are started; they find the modules of the tests."""
@@ -447,9 +423,7 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
         assert np.array_equal(source.read(), b[0]) and source.described == "b.mp4 (2 of 2)"
         source.control("seek", 0.11)
         assert np.array_equal(source.read(), b[2])
-        assert source.timeline == Timeline(0.1, 0.15, "seconds", True)
-        source.control("loop", False)
-        assert not source.timeline.loops
+        assert source.timeline == Timeline(0.1, 0.15, "seconds")
     source.control("skip", 1)
 
 

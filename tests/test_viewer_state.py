@@ -200,7 +200,6 @@ KEYS = [
     ("", "larger_brush", {"brush": 0.06 * 1.3}),
     ("larger_brush", "smaller_brush", {"brush": 0.06 * 1.3 / 1.3}),
     ("paint", "BackSpace", {"covered": False}),
-    ("", "loop", {}),
     ("", "Page_Down", {"method": "guided_backprop"}),
     ("Right Down", "Up", {"method": "guided_backprop"}),
     ("next_method", "Page_Up", {"method": "lrp"}),

@@ -230,8 +230,6 @@ class ChildSource(Source):
             self._process.close()
 
     def control(self, action: Action, value: float = 0) -> None:
-        if action == "loop" and self.timeline:  # at once, though no picture may come for a while
-            self.timeline = msgspec.structs.replace(self.timeline, loops=bool(value))
         self._process.send(Control(action, value))
 
     def _receive(self) -> Facts | Given | Ended:

@@ -38,7 +38,6 @@ class Playback(Source):
         self._changed = threading.Condition()
         self._paused, self._steps, self._skipped = False, 0, 0
         self._sought: float | None = None
-        self._loops = True
         self._began = 0.0  # when the present file was opened
 
     def read(self) -> np.ndarray | None:
@@ -58,8 +57,6 @@ class Playback(Source):
                     self._skipped += int(value)
                 case "seek":
                     self._sought = max(0.0, value)
-                case "loop":
-                    self._loops = bool(value)
             self._changed.notify()
 
     def _played(self, files: Sequence[Path]) -> Generator[np.ndarray, None, None]:
@@ -96,10 +93,10 @@ class Playback(Source):
     ) -> Timeline | None:
         """The timeline of what `_timed` gives; None if there is nothing to seek in."""
         if length is None:
-            return Timeline(index, files, "files", self._loops) if files > 1 else None
+            return Timeline(index, files, "files") if files > 1 else None
         if not 0 < length <= MOST_SECONDS:
             return None
-        return Timeline(min(max(0.0, position), length), length, "seconds", self._loops)
+        return Timeline(min(max(0.0, position), length), length, "seconds")
 
     @property
     def _jumps(self) -> bool:
@@ -135,14 +132,8 @@ class Playback(Source):
         return not (self.stop.is_set() or self._skipped or (long and self._sought is not None))
 
     def _next(self, index: int, files: int) -> tuple[int, float]:
-        """The index of the file to open next, and the seconds at which it begins.
-
-        Waits at the end of the last file if that is not to begin again.
-        """
+        """The index of the file to open next, and the seconds at which it begins."""
         with self._changed:
-            while not (self.stop.is_set() or self._jumps or self._loops or index < files - 1):
-                self.on_wait()
-                self._changed.wait(POLL_S)
             skipped, sought = self._skipped, self._sought
             if self._jumps:
                 self._skipped, self._sought, self._steps, self._due = 0, None, 0, None

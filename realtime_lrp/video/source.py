@@ -17,18 +17,14 @@ MOST_SECONDS = 1e9  # limit of a timeline: what claims to last longer has none
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """Where a source of files stands: in a film in seconds, at a picture in files.
-
-    `loops` says whether the files begin again at their end.
-    """
+    """Where a source of files stands: in a film in seconds, at a picture in files."""
 
     position: Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
     length: Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
     unit: Literal["seconds", "files"]
-    loops: bool = True
 
 
-Action = Literal["pause", "step", "skip", "seek", "loop"]
+Action = Literal["pause", "step", "skip", "seek"]
 """What changes how files are played: see `Source.control`."""
 
 
@@ -68,9 +64,8 @@ class Source:
         """Changes what comes next, in a source of files.
 
         The action "pause" stops giving frames while the value is true, "step" then gives one more,
-        "skip" passes files (backwards if negative), "seek" goes to a position of the timeline, with
-        the frame that is shown there, and "loop" says whether the files begin again at their end;
-        else the last frame stays.
+        "skip" passes files (backwards if negative), and "seek" goes to a position of the timeline,
+        with the frame that is shown there.
         """
 
     def __enter__(self) -> "Source":

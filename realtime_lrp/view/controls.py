@@ -17,8 +17,6 @@ from realtime_lrp.view import hud
 from realtime_lrp.view.keys import BUTTONS, COMMANDS, MOUSE, Command, find, key_text
 from realtime_lrp.view.text import WHITE, draw_text, text_width
 
-LOOPS, LOOPS_NOT = "Loop: on", "Loop: off"
-
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
 WIDTH = 34  # greatest width of a list, in heights of a letter
 
@@ -34,7 +32,6 @@ class Progress:
     share: float
     position: str
     length: str
-    loops: bool
 
 
 @dataclass(frozen=True)
@@ -75,9 +72,8 @@ def arrange_controls(size: tuple[int, int], letters: int, with_bar: bool) -> Con
     track = None
     if with_bar:
         top -= height + gap
-        loop, clock = _width(LOOPS_NOT, letters), 5 * letters
-        boxes["loop"] = columns - gap - loop, top, columns - gap, top + height
-        track = gap + clock, top, columns - 2 * gap - loop - clock, top + height
+        clock = 5 * letters
+        track = gap + clock, top, columns - gap - clock, top + height
     return Controls(boxes, track, (0, top - gap, columns, rows), letters)
 
 
@@ -94,7 +90,6 @@ def draw_controls(
     }
     if progress and controls.track:
         _draw_bar(canvas, controls.track, progress, controls.letters)
-        labels |= {"loop": LOOPS if progress.loops else LOOPS_NOT}
     for action, box in controls.buttons.items():
         _draw_button(canvas, box, labels[action], controls.letters, contains(box, *pointer))
 

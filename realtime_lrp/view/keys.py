@@ -83,7 +83,6 @@ TYPED = (
         ("next_source", "next source (camera)", ""),
         ("next_file", "next file", ""),
         ("previous_file", "previous file", ""),
-        ("loop", "loop: start again after the last file, or not", ""),
         ("larger_brush", "larger brush", ""),
         ("smaller_brush", "smaller brush", ""),
         ("mirror", "mirror left and right", ""),

@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from realtime_lrp.config.names import METHODS
@@ -298,16 +297,6 @@ def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
     return replace(state, brush=brush).with_notice(f"brush: {percent(brush)} of the picture", now)
 
 
-def _loop(state: ViewerState, now: float) -> ViewerState:
-    timeline = state.timeline
-    if timeline is None:
-        return state.with_notice("this source does not begin again", now)
-    timeline = msgspec.structs.replace(timeline, loops=not timeline.loops)
-    text = "loop: on" if timeline.loops else "loop: off, the last picture stays"
-    state = replace(state, timeline=timeline).with_order("loop", timeline.loops)
-    return state.with_notice(text, now)
-
-
 def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
     if state.config.live.clicker == "files":
         return state.with_order("skip", by)
@@ -387,7 +376,6 @@ ACTIONS: dict[str, Action] = {
     **{what: partial(_order, what=what) for what in ("next_source", "snapshot", "record")},
     "next_file": partial(_order, what="skip", value=1),
     "previous_file": partial(_order, what="skip", value=-1),
-    "loop": _loop,
     "clicker_next": partial(_clicker, by=1),
     "clicker_previous": partial(_clicker, by=-1),
     "larger_brush": partial(_change_brush, factor=1.3),

@@ -134,7 +134,7 @@ def progress(timeline: Timeline) -> Progress:
         texts = f"{position + 1:.0f}", f"{length:.0f}"
     else:
         share, texts = position / length, (_clock(position), _clock(length))
-    return Progress(min(share, 1.0), *texts, timeline.loops)
+    return Progress(min(share, 1.0), *texts)
 
 
 def _press(state: ViewerState, hit: str, now: float) -> ViewerState:

@@ -210,10 +210,9 @@ function showFilm() {
   if (!timeline) return;
   at("film-position").textContent = timeline.position;
   at("film-length").textContent = timeline.length;
-  at("loop").setAttribute("aria-pressed", String(timeline.loops));
   at("seek").setAttribute("aria-valuetext", `${timeline.position} of ${timeline.length}`);
   if (performance.now() - seekAt > SEEK_SHOWN_MS) at("seek").value = timeline.share;
-  at("seek").disabled = at("loop").disabled = !usable();
+  at("seek").disabled = !usable();
 }
 
 // Figures

@@ -266,11 +266,11 @@ def named_values(scene):
 # The figures
 
 
-def setting_of(account=True, **more):
+def setting_of(**more):
     """The rows of a setting by name."""
     frame = Viewer().frame(GREY)
     made = explained_frame(frame, drawn_at(30, 30), BOX, **more)
-    rows = figures.setting_rows(made, account)
+    rows = figures.setting_rows(made)
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 
@@ -295,8 +295,6 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
     assert not rows["relevance"].warn and rows["biases took"].value == "-0.2"
     rows = setting_of(total=0.5, loss=Loss("fc1", 0.29))
     assert rows["relevance"].warn and "biases took" not in rows
-    assert "relevance" not in setting_of(account=False, total=0.5, taken=0.2)
-    assert "relevance" in setting_of(account=False, total=0.5)
     assert rows["lost in"] == Row("lost in", "fc1: 29 %", warn=True)
     assert setting_of(total=2.5, loss=Loss("fc1", -2.5))["gained in"].value == "fc1: 250 %"
 

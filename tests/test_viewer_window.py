@@ -54,7 +54,7 @@ def viewer(display, model, *words):
 @pytest.mark.gui
 def test_a_snapshot_is_what_the_window_shows_with_the_data_behind_it(display, tiny_model, tmp_path):
     """The .png has the window's pixels, the .npz the maps of all panels, picture and settings."""
-    words = "--set", f"live.folder={tmp_path}", "--set", "live.figures=[]", "-v"
+    words = "--set", f"live.folder={tmp_path}", "--set", "live.text=none", "-v"
     with viewer(display, tiny_model, *words) as process:
         while "first map" not in process.stderr.readline():
             assert process.poll() is None, process.communicate()

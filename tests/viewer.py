@@ -92,6 +92,8 @@ class Viewer:
             chosen = chosen.model_copy(update={"overlay": overlay})
         self.capture, self.maps = Scripted(lambda stop: None), Slot()
         self.shown, self.told = [], []
+        if not figures:
+            chosen = chosen.changed(live={"text": "none"})
         state = first_state(chosen, first_request(chosen), load_lecture(chosen))
         self.relevance = ScriptedRelevance(self.maps, state.request)
         self.stats = self.relevance.stats
@@ -105,8 +107,6 @@ class Viewer:
             thread.config = chosen
         threads = [self.relevance, *self.further]
         self.view = View(state, self.capture, threads, self.shown.append, size and (lambda: size))
-        if not figures:
-            self.press(*state.shown_figures)
         saver = SimpleNamespace(record=lambda *_: None, news=deque())
         self.loop = Loop(self.view, saver, Sources(chosen), self.window)
 

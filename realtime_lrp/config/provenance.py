@@ -32,9 +32,7 @@ TAUGHT = "realtime_lrp.json"
 SECTIONS = ("model", "lrp", "input", "overlay")
 """The sections of the configuration that shape every output."""
 
-LIVE_KEYS = (
-    "live.panels", "live.also_models", "live.figures", "live.text", "live.text_size",
-)  # fmt: skip
+LIVE_KEYS = ("live.panels", "live.also_models", "live.text", "live.text_size")
 """What shapes the live view. Addresses of cameras and folders of this machine are not recorded."""
 
 

@@ -242,12 +242,9 @@ class Live(Section):
     concepts: Option[bool] = False
     """true or false: whether the panel of concepts is shown at the start (key c): the four
     channels with most relevance, each with its map and pictures of the gallery"""
-    figures: list[Literal["answer", "rates", "setting"]] | None = None
-    """what is shown beside the picture at the start: answer, rates, setting; null: all of them, in
-    the presenter view the answer"""
-    text: Literal["presenter", "figures"] | None = None
-    """presenter (the answer in large letters, three bars, what is explained, colours) or figures
-    (key u); null: presenter"""
+    text: Literal["presenter", "figures", "none"] = "presenter"
+    """presenter (the answer in large letters, three bars, what is explained, colours), figures (all
+    of them, key u) or none"""
     text_size: Literal["small", "medium", "large"] = "medium"
     """small, medium or large letters"""
     lecture: Option[Text | None] = None

@@ -87,11 +87,9 @@ TYPED = (
         ("smaller_brush", "smaller brush", ""),
         ("mirror", "mirror left and right", ""),
         ("channels", "one map, or one for each of red, green, blue", ""),
-        ("answer", "show or hide the answer", ""),
-        ("rates", "show or hide rates, ages, device", ""),
-        ("setting", "show or hide what is computed", ""),
         *((action, meaning, "") for one in LOOK_SETTINGS for action, meaning, _ in one.commands),
     ),
+    *_choices("text", (("none", "no text beside the picture"),)),
     *_choices("text_size", ((name, f"{name} text (letters)") for name in TEXT_SIZES)),
     *(command for one in LOOK_SETTINGS
       for command in _choices(one.name, ((value, one.says(value)) for value in one.values()))),

@@ -11,12 +11,7 @@ from realtime_lrp.config.names import METHODS
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import EACH_BOX, TARGETS, name_classes, nothing_found
 from realtime_lrp.realtime.explaining import is_auto_contrast
-from realtime_lrp.realtime.viewer.state import (
-    ALL_FIGURES,
-    END_S,
-    ViewerState,
-    configured_figures,
-)
+from realtime_lrp.realtime.viewer.state import END_S, ViewerState
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import ClassList, CommandBox
@@ -308,13 +303,8 @@ def _clicker(state: ViewerState, now: float, by: int) -> ViewerState:
 # The window
 
 
-def _toggle_figure(state: ViewerState, now: float, figure: str) -> ViewerState:
-    return replace(state, figures=state.shown_figures ^ {figure})
-
-
 def _presenter(state: ViewerState, now: float) -> ViewerState:
-    figures = configured_figures(state.config)
-    return replace(state, presenting=not state.presenting, figures=figures)
+    return replace(state, text="figures" if state.text == "presenter" else "presenter")
 
 
 def choose_text_size(state: ViewerState, size: str, now: float) -> ViewerState:
@@ -381,7 +371,6 @@ ACTIONS: dict[str, Action] = {
     "larger_brush": partial(_change_brush, factor=1.3),
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
     "uncover": lambda state, now: state.with_request(mask=None),
-    **{name: partial(_toggle_figure, figure=name) for name in ALL_FIGURES},
     "presenter": _presenter,
     "networks": lambda state, now: replace(state, alone=not state.alone),
     "about": lambda state, now: replace(state, about=not state.about),

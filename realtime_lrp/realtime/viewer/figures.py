@@ -189,22 +189,19 @@ def probe_rows(explained: ExplainedFrame) -> Block:
     )
 
 
-def setting_rows(
-    explained: ExplainedFrame, account: bool, name: str = "", problem: str = ""
-) -> Block:
+def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -> Block:
     """What explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.answers)
     if explained.box and target == EACH_BOX:
         target = f"the box of “{explained.answers[0][0]}”"
-    account |= not all(one.closes for one in explained.maps)
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
         Row("target", problem or target.replace("_", " "), warn=bool(problem)),
-        *(_sum_rows(explained) if account and not problem else ()),
+        *([] if problem else _sum_rows(explained)),
     ]
     return tuple(row for row in rows if row)
 

@@ -24,6 +24,7 @@ CHOICES: dict[str, Choice] = {
     "method": actions.choose_method,
     "target": actions.choose_target,
     "panel": actions.toggle_panel,
+    "text": lambda state, text, now: replace(state, text=text),
     "text_size": actions.choose_text_size,
     "channel": actions.follow_channel,
     "layer": actions.choose_layer,
@@ -89,9 +90,8 @@ def show_step(state: ViewerState, number: int, now: float) -> ViewerState:
         state = actions.ACTIONS["freeze"](state, now)
     start = first_state(state.config, first_request(state.config), state.lecture)
     state = replace(
-        state, step=number, request=start.request, look=start.look, figures=start.figures,
-        presenting=start.presenting, panels=start.panels, brush=start.brush, tiled=False,
-        about=False, alone=True, menu=None,
+        state, step=number, request=start.request, look=start.look, text=start.text,
+        panels=start.panels, brush=start.brush, tiled=False, about=False, alone=True, menu=None,
     )  # fmt: skip
     for command in state.lecture[number].commands:
         state = handle(state, command_event(command, now))

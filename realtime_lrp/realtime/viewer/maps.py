@@ -72,9 +72,9 @@ class ConceptView:
         That is where it alone is told, and is what is explained.
         """
         request, several = state.request, self._network and not state.alone
-        if several or not state.presenting or state.about or request.probe:
+        if several or state.text != "presenter" or state.about or request.probe:
             return False
-        return request.target == "top1" and state.shown_figures == {"answer"}
+        return request.target == "top1"
 
     def _new_panel(self, state: ViewerState, explained: ExplainedFrame) -> ConceptPanel:
         found, wanted, look = explained.result.concepts, state.request.concepts, state.look

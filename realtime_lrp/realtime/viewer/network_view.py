@@ -176,7 +176,7 @@ class NetworkView:
                 right.append((Paragraph("", self.refusal),))
             if state.request.probe and not self.further:
                 right.append(figures.probe_rows(explained))
-        if "rates" in state.shown_figures:
+        if state.text == "figures":
             source = self._capture.source.described or "..."
             left.append(figures.rate_rows(self.rates, state, source, explained, self.further))
         self.left, self.right, self._legends = tuple(left), tuple(right), legends
@@ -185,14 +185,13 @@ class NetworkView:
         self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None = None
     ) -> list[Block]:
         """The answer and what explains it; with the legend of a map that stands alone."""
-        shown, blocks = state.shown_figures, list[Block]()
-        if "answer" in shown and state.presenting:
+        blocks = list[Block]()
+        if state.text == "presenter":
             blocks += figures.presented(explained, legend, self.problem)
-        elif "answer" in shown:
+        elif state.text == "figures":
+            setting = figures.setting_rows(explained, self.name, self.problem)
             blocks.append(figures.answer_bars(explained))
-        if "setting" in shown:
-            setting = figures.setting_rows(explained, "rates" in shown, self.name, self.problem)
-            blocks.append((*setting, legend) if legend and not state.presenting else setting)
+            blocks.append((*setting, legend) if legend else setting)
         empty = [] if self.problem else figures.empty_maps(explained)[: None if state.tiled else 1]
         if blocks:
             sentences = (Paragraph(text, "") for text in dict.fromkeys(filter(None, empty)))

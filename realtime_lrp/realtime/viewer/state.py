@@ -22,8 +22,6 @@ from realtime_lrp.view.look import Look
 NOTICE_S = 4.0  # seconds for which a notice is shown
 END_S = 2.0  # within this many seconds a second press of Esc, q or End ends
 
-ALL_FIGURES = frozenset(("answer", "rates", "setting"))
-
 BRUSH = 0.06  # radius of the brush at the start, as a share of the picture's shorter side
 WARNING_S = 10.0  # seconds for which a warning is shown that the answers may be wrong
 CONTROLS_S = 3.0  # seconds for which buttons are shown after the mouse moved
@@ -89,9 +87,7 @@ class ViewerState:
     config: Config  # the configuration it started with
     request: MapRequest  # what the relevance thread is to explain, and how
     look: Look  # how maps are drawn
-    # which figures are shown: "answer", "rates", "setting"; None is the default
-    figures: frozenset[str] | None
-    presenting: bool  # whether the presenter view is shown, else all figures
+    text: str  # what stands beside the picture: "presenter", "figures" or "none"
     text_size: str  # see `view.hud.TEXT_SIZES`
     # the methods and composites that are shown side by side with the main one
     panels: tuple[str, ...]
@@ -154,15 +150,8 @@ class ViewerState:
         return arrange_controls(self.size, letters, self.timeline is not None)
 
     @property
-    def shown_figures(self) -> frozenset[str]:
-        """Which figures are shown: "answer", "rates", "setting"."""
-        if self.figures is not None:
-            return self.figures
-        return frozenset(("answer",)) if self.presenting else ALL_FIGURES
-
-    @property
     def with_figures(self) -> bool:
-        return bool(self.shown_figures) or self.about or self.request.probe
+        return self.text != "none" or self.about or self.request.probe
 
     @property
     def choice(self) -> EngineChoice:
@@ -205,24 +194,17 @@ class ViewerState:
     def present_config(self) -> Config:
         """The configuration that gives the present view."""
         first, shown = self.config, self.request.concepts
-        text = "presenter" if self.presenting else "figures"
         layer = shown.layer if shown else self.concept_layer
         return self.request.choice.config(first).changed(
             lrp={"target": str(self.request.target), "precision": first.lrp.precision},
             overlay=vars(self.look),
             input={"mirror": self.mirror},
             live={
-                "panels": list(self.panels), "text": text, "text_size": self.text_size,
+                "panels": list(self.panels), "text": self.text, "text_size": self.text_size,
                 "concepts": shown is not None, "lecture": None,
             },
             concepts={"layer": layer or first.concepts.layer},
         )  # fmt: skip
-
-
-def configured_figures(config: Config) -> frozenset[str] | None:
-    """Which figures the configuration asks for; None is the default of the view."""
-    figures = config.live.figures
-    return None if figures is None else frozenset(figures)
 
 
 def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] = ()) -> ViewerState:
@@ -235,8 +217,7 @@ def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] =
         config=config,
         request=request,
         look=Look.of(config.overlay),
-        figures=configured_figures(config),
-        presenting=config.live.text != "figures",
+        text=config.live.text,
         text_size=config.live.text_size,
         panels=tuple(dict.fromkeys(panels)),  # each once
         mirror=config.input.mirror,

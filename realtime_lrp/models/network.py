@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import keras
 import numpy as np
@@ -12,7 +12,6 @@ import tensorflow as tf
 from keras.applications import imagenet_utils
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.notebook import html
 from realtime_lrp.relevance.reading.building import finds_boxes
 
 PREPROCESSING = {
@@ -176,60 +175,9 @@ class Network:
         labels = f"{len(self.labels)} labels" if self.labels else "no labels"
         return f"<Network {self.name!r}: preprocess {self.preprocess!r}, {labels}>"
 
-    def _repr_html_(self) -> str:
-        return _network_html(self)
-
 
 def _channels(model: keras.Model | None) -> int:
     """The channels of its input; 3 if its input is no picture, which explainers refuse later."""
     inputs = getattr(model, "inputs", None)
     shape: tuple[int, ...] = inputs[0].shape if inputs else ()
     return shape[3] if len(shape) == 4 else 3
-
-
-def _network_html(network: Network) -> str:
-    """A network as HTML: input, preprocessing, labels, layers."""
-    model, preprocess, labels = network.model, network.preprocess, network.labels or []
-    colours = {1: "luminance", 3: "RGB"}.get(network.channels, f"{network.channels} channels")
-    size = _dimensions(model, "input_shape")
-    first = ", ".join(labels[:6]) + ", ..." * (len(labels) > 6)
-    about = {
-        "input": f"{size} ({colours})" if size else colours,
-        "preprocess": f"{preprocess}: {PREPROCESSING.get(preprocess, 'scaled as its preset says')}",
-        "classes": _dimensions(model, "output_shape"),
-        "weights": _weights(model),
-        "labels": f"{len(labels)}: {first}" if labels else "not known",
-        "warning": network.warning or None,
-    }
-    text = html.facts(network.name, about)
-    if labels:
-        text += html.folded("all labels", html.table(("index", "label"), enumerate(labels)))
-    if model is not None:
-        rows = [
-            (
-                layer.name,
-                type(layer).__name__,
-                _dimensions(layer, "output", "shape"),
-                _weights(layer),
-            )
-            for layer in model.layers
-        ]
-        head = ("layer", "type", "output", "weights")
-        text += html.folded(f"{len(rows)} layers", html.table(head, rows))
-    return text
-
-
-def _dimensions(thing: Any, *names: str) -> str | None:
-    """A shape, found by attribute names, without the batch; None where there is no single one."""
-    try:
-        for name in names:
-            thing = getattr(thing, name)
-    except (AttributeError, ValueError):  # Keras's, for layers not called exactly once
-        return None
-    if not isinstance(thing, tuple):
-        return None
-    return " x ".join("any" if one is None else str(one) for one in thing[1:])
-
-
-def _weights(layer: keras.Layer | None) -> str | None:
-    return f"{layer.count_params():,}" if layer is not None and layer.built else None

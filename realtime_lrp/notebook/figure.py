@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.errors import UsageError, unknown
-from realtime_lrp.notebook.html import drawable
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap as MatplotlibColormap
@@ -25,6 +24,11 @@ Overlays use the same."""
 MOST_PICTURES = 24  # that a figure has room for
 LINE, LONGEST = 38, 114  # letters of a title in one line above a picture, and at all
 SIGNED, UNSIGNED = "bwr", "hot"  # with negative entries white is 0, else black is
+
+
+def drawable(text: object) -> str:
+    """The text with escapes for what cannot be encoded, which file names may hold."""
+    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def check_count(pictures: int) -> None:

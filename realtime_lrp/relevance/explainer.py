@@ -19,7 +19,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
-from realtime_lrp.relevance.explanation import Explanation, explainer_html, explanation_of
+from realtime_lrp.relevance.explanation import Explanation, explanation_of
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
 from realtime_lrp.relevance.maps.detections import (
@@ -37,7 +37,7 @@ from realtime_lrp.relevance.maps.methods import (
 )
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
-from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, target_words
+from realtime_lrp.relevance.maps.targets import TargetResolver, Targets
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
 from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
@@ -404,17 +404,6 @@ class Explainer(ConceptViews):
 
     def __repr__(self) -> str:
         return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {self.target!r}>"
-
-    def _repr_html_(self) -> str:
-        about = {
-            "maps": ", ".join(self._names),
-            "target": target_words(self.target, self._resolve.labels),
-            "input": " x ".join(map(str, self.input_shape)),
-            "classes": self.classes,
-            "weights": f"{self.weights:,}",
-            "precision": self.precision,
-        }
-        return explainer_html(self._graph, self._plans[0].rules, about)
 
 
 def _model_parts(

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UnavailableError, UsageError
-from realtime_lrp.notebook import figure, html
+from realtime_lrp.notebook import figure
 from realtime_lrp.relevance.maps.account import Account
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
@@ -23,17 +23,9 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from realtime_lrp.relevance.network.graph import Graph
-    from realtime_lrp.relevance.rules.rules import Rule
 
 SHOWN = 4
 """How many pictures of a batch notebooks show."""
-
-MANY = 24
-"""A longer table of rules is folded."""
-
-ACCOUNT = ("started", "relevance_sum", "taken_by_biases", "lost")
-"""The keys of an account in the order in which it is read."""
 
 
 class Answer(NamedTuple):
@@ -237,44 +229,8 @@ class Explanation:
         pictures = "1 picture" if len(self) == 1 else f"{len(self)} pictures"
         return f"<Explanation of {pictures} by {', '.join(self._all_maps())}: {best}{more}>"
 
-    def _repr_html_(self) -> str:
-        if not len(self):
-            return html.escaped(self)
-        shown = self[:SHOWN]
-        pictures = shown.to_dict()["pictures"]
-        answers = [
-            (
-                number,
-                target_words(target, self.labels),
-                ", ".join(f"{one['label']} {one['score']:.3g}" for one in about["top"]),
-            )
-            for number, (target, about) in enumerate(zip(shown.targets, pictures, strict=True))
-        ]
-        text = html.picture(figure.png_of(shown.plot()), repr(self))
-        text += html.table(("picture", "explained", "answers"), answers)
-        sums_of_maps = [
-            (number, name, *(f"{sums[key]:.3g}" for key in ACCOUNT))
-            for number, one in enumerate(pictures)
-            for name, sums in one["maps"].items()
-            if "started" in sums
-        ]
-        if sums_of_maps:
-            head = ("picture", "map", "started", "reached the pixels", "taken by biases", "lost")
-            text += html.folded("account", html.table(head, sums_of_maps))
-        gone = [
-            f"{name} of picture {number}"
-            for number, names in enumerate(shown._vanished())
-            for name in names
-        ]
-        if gone:
-            text += html.remark(
-                f"Almost nothing is left in {', '.join(gone)}: less than 1 % of the relevance that "
-                "started reached pixels and biases. Explainer.layers tells in which layer it was "
-                "lost."
-            )
-        if len(self) > len(shown):
-            text += html.remark(f"The first {len(shown)} of {len(self)} pictures.")
-        return text
+    def _repr_png_(self) -> bytes | None:
+        return figure.png_of(self[:SHOWN].plot()) if len(self) else None
 
     def _vanished(self) -> list[list[str]]:
         """For each picture the names of the maps that show almost nothing of what started."""
@@ -327,15 +283,3 @@ def explanation_of(
         accounts=by_name,
         **about,
     )
-
-
-def explainer_html(graph: "Graph", rules: "Mapping[int, Rule]", about: Mapping[str, object]) -> str:
-    """An explainer as HTML; rules are by output number, empty for methods without."""
-    text = html.facts(f"Explainer of {graph.name}", about)
-    rows = [
-        (node.layer, node.kind, rules[node.output]) for node in graph.nodes if node.output in rules
-    ]
-    if not rows:
-        return text + html.remark("This method follows no rules.")
-    table = html.table(("layer with weights", "type", "rule"), rows)
-    return text + (html.folded(f"{len(rows)} rules", table) if len(rows) > MANY else table)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.notebook.figure import new_figure, pixels_of
-from realtime_lrp.notebook.html import drawable
+from realtime_lrp.notebook.figure import drawable, new_figure, pixels_of
 from realtime_lrp.video.pictures import encode_picture
 
 COLUMNS = 4

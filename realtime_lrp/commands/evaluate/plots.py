@@ -14,8 +14,7 @@ import numpy as np
 
 from realtime_lrp.commands.evaluate.metrics import CHANCE, Measurement, intervals
 from realtime_lrp.config import Config
-from realtime_lrp.notebook.figure import new_figure, pixels_of
-from realtime_lrp.notebook.html import drawable
+from realtime_lrp.notebook.figure import drawable, new_figure, pixels_of
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize

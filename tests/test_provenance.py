@@ -175,11 +175,9 @@ def test_show_prints_nothing_but_text(run, example, tmp_path):
     model = msgspec.structs.replace(example.model, name=example.model.name + "".join(INVISIBLE))
     text = msgspec.structs.replace(example, model=model).as_json()
     write_picture(tmp_path / "p.png", media.plain(), description=text)
-    for words in ([tmp_path / "p.png"], [tmp_path], [tmp_path, "--json"]):
-        code, out, _ = run("show", *words)
-        assert code == 0 and "a&<b>" in out
-        assert not {"\x1b", *INVISIBLE} & set(out)
-    assert len(out.splitlines()) == 1
+    code, out, _ = run("show", tmp_path / "p.png")
+    assert code == 0 and "a&<b>" in out
+    assert not {"\x1b", *INVISIBLE} & set(out)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +189,7 @@ def test_show_prints_nothing_but_text(run, example, tmp_path):
         ("plain.png", 65, "does not say how it was made"),
         ("broken.png", 65, "does not say how it was made"),
         ("notes.txt", 65, "does not say how it was made"),
-        ("folder", 65, "Nothing in"),
+        ("folder", 65, "does not say how it was made"),
         ("later.json", 65, "a later version of realtime-lrp wrote it (format 2, expected 1)"),
         ("damaged.json", 65, "its provenance is damaged"),
     ],

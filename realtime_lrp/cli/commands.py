@@ -260,18 +260,14 @@ def models() -> None:
 
 
 @cli.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=PATH, shell_complete=complete_files
-)
-@option("--json", "print a JSON line for each output", name="as_json")
-def show(files: tuple[Path, ...], as_json: bool) -> None:
-    """Say how outputs were made.
+@click.argument("file", metavar="FILE", type=PATH, shell_complete=complete_files)
+def show(file: Path) -> None:
+    """Say how an output was made.
 
-    Network, method, target, settings and versions are printed. FILE is any file that this program
-    wrote, or a folder: one line for each output in it. With --config FILE, other commands take
-    their settings from an output.
+    Network, method, target, settings and versions are printed. FILE is anything that this program
+    wrote. With --config FILE, other commands take their settings from an output.
     """
     from realtime_lrp.commands.show import run
 
     set_verbosity(0, quiet=False)
-    print_lines(run(files, as_json))
+    print_lines(run(file))

@@ -5,7 +5,7 @@ Every reader takes a limited number of bytes, runs nothing, and skips what it do
 
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from realtime_lrp.config.provenance import KEY, MAX_BYTES, TAUGHT, Provenance, read_provenance
-from realtime_lrp.errors import DamagedInputError, Error, MissingInputError
+from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.gallery import read_gallery_file
 from realtime_lrp.system.files import read_limited
 from realtime_lrp.video.descriptions import read_film_description
@@ -58,22 +58,6 @@ def find_provenance(path: Path) -> Provenance | None:
         raise DamagedInputError(f"{str(path)!r}: {error}.") from None
     except OSError as error:
         raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
-
-
-def outputs_in(folder: Path) -> Iterator[tuple[Path, Provenance]]:
-    """The outputs in a folder, by name, with how they were made; other files are skipped."""
-    try:
-        paths = sorted(folder.iterdir())
-    except OSError as error:
-        raise MissingInputError(f"{str(folder)!r} cannot be read ({error.strerror}).") from None
-    for path in paths:
-        if not path.name.startswith("."):
-            try:
-                found = find_provenance(path)
-            except Error:
-                continue
-            if found:
-                yield path, found
 
 
 def _of_picture(path: Path) -> str | None:

@@ -65,7 +65,7 @@ REFUSED = """\
 16: there is no key 'opacity'; did you mean 'overlay.opacity'
 17: there is no key 'lrp.pool'; write lrp:
 19: video.stride: integer; received 0.5
-20: video.batch: from 1 to 256; received 300
+20: video.batch: less than or equal to 256; received 300
 21: video.quality: 0 to 51 for h264; received 60
 23: kiosk.pin: --hash-pin
 24: kiosk.hours.mon: 09:00-17:30; '9:00'

@@ -90,7 +90,7 @@ def test_batches_in_flight_do_not_wait_for_each_other(count, tiny_model, tmp_pat
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.realtime.stats import Stats
 
-    chosen = config.load(options={"--model": str(tiny_model), "--batch": "3"}).config
+    chosen = config.load(options={"--model": str(tiny_model), "--batch": 3}).config
     engine = Engine(chosen, moving=True)
     engine.in_flight = count
     monkeypatch.setattr(recoding, "STALLED_S", 60.0)

@@ -36,7 +36,6 @@ from realtime_lrp.config.names import (
 )
 from realtime_lrp.config.values import (
     Address,
-    Batch,
     CameraFormat,
     CameraSize,
     Hours,
@@ -198,8 +197,8 @@ class Video(Section):
     """overlay, side-by-side (picture and overlay), map (on black) or original+map"""
     stride: Option[int] = Field(default=1, ge=1, le=1000)
     """1 to 1000: explain every n-th frame; until the next one its map moves with the picture"""
-    batch: Option[Batch] = "auto"
-    """pictures explained at once, 1 to 256; auto: 8, on a GPU 16"""
+    batch: Option[int | None] = Field(default=None, ge=1, le=256)
+    """pictures explained at once, 1 to 256; null: 8, on a GPU 16"""
     codec: Option[Literal["h264", "hevc", "av1"]] = "h264"
     """h264, hevc or av1"""
     quality: Option[int | None] = Field(default=None, ge=0, le=63)

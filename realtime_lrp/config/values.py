@@ -5,7 +5,7 @@ The JSON Schema may accept more than the check, never less; tests/test_config_fu
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
@@ -16,7 +16,6 @@ MAX_LETTERS = 4096
 """Characters of one text: as long as a path may be."""
 
 MAX_PIXELS = 8192
-MAX_BATCH = 256
 _NUMBER = "[1-9][0-9]{0,3}"
 _PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
 _PLACE = r"\s*[0-9]{1,8}(\s*[xX,]\s*[0-9]{1,8}){0,3}\s*"
@@ -83,14 +82,6 @@ def _reads(parse: Callable[[Any], object]) -> AfterValidator:
         return value
 
     return AfterValidator(check)
-
-
-def _read_batch(value: Any) -> Any:
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,3}", value):
-        value = int(value)
-    if value != "auto" and not (_is_integer(value) and 1 <= value <= MAX_BATCH):
-        raise ValueError(f"expected auto or a whole number from 1 to {MAX_BATCH}")
-    return value
 
 
 def _check_pin(value: Any) -> Any:
@@ -181,19 +172,6 @@ Place = Annotated[
                 {"type": "integer", "minimum": 0},
                 {"type": "string", "pattern": f"^{_PLACE}$"},
                 {"type": "null"},
-            ]
-        }
-    ),
-]
-Batch = Annotated[
-    Literal["auto"] | int,
-    BeforeValidator(_read_batch),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"const": "auto"},
-                {"type": "integer", "minimum": 1, "maximum": MAX_BATCH},
-                {"type": "string", "pattern": "^[0-9]{1,3}$"},
             ]
         }
     ),

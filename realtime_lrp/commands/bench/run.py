@@ -22,7 +22,6 @@ from realtime_lrp.commands.bench.timing import (
     Row,
     time_drawing,
     time_maps,
-    time_transfer,
     time_window,
 )
 from realtime_lrp.config import Config, Settings, as_yaml
@@ -188,10 +187,6 @@ def _window(found: Mapping[str, Any], report: Report) -> list[str]:
     ]
 
 
-def _transfer(found: Row, report: Report) -> list[str]:
-    return [f"a picture to the GPU and its map back: {found['ms']:.2f} ms"]
-
-
 def _gib(mib: float | None) -> str:
     return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
 
@@ -322,6 +317,5 @@ PARTS = {
     }), quick=True),
     "pictures": Part(time_drawing, _drawing, quick=True),
     "window": Part(time_window, _window),
-    "transfer": Part(time_transfer, _transfer, quick=True),
 }  # fmt: skip
 """Key of the JSON file -> the part, in the order of the report."""

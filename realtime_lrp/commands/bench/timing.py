@@ -168,17 +168,6 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
     return times
 
 
-def time_transfer(bench: Bench) -> Times | None:
-    """A picture to the GPU, and one byte for each of its pixels back; None without a GPU."""
-    if not device().is_gpu:
-        return None
-    rows, columns, _ = bench.engine.explainer.input_shape
-    picture = np.zeros((1, rows, columns, 3), np.uint8)
-    with tf.device(device().scope):
-        action = {"": lambda: tf.identity(tf.constant(picture))[..., 0]}
-        return time_in_turns(action, bench.turns(60))[""]
-
-
 def time_window(bench: Bench) -> dict[str, dict[str, Times]]:
     """Shows pictures with a map that moves along, in a new window and on the full screen.
 

@@ -64,7 +64,6 @@ def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
         check_output(target, options.overwrite)
     _check_options(options)
     names = rows_to_measure(config, options.only)
-    interrupted = None
     with ExitStack() as stack:
         folder = None
         if options.output:  # begun now: one that cannot be made costs no time
@@ -75,12 +74,10 @@ def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
         made = msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
         if options.search:
             wanted = options.search, options.seed, folder, made
-            lines, interrupted = run_search(engine, samples, *wanted)
+            lines = run_search(engine, samples, *wanted)
         else:
             lines = _measure(engine, samples, names, options, folder, made)
     yield from lines
-    if interrupted:
-        raise interrupted
 
 
 def _measure(

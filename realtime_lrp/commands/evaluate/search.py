@@ -188,30 +188,19 @@ log = logging.getLogger(__name__)
 
 def run_search(
     engine: Engine, samples: Samples, count: int, seed: int, folder: Path | None, made: Provenance
-) -> tuple[list[str], KeyboardInterrupt | SystemExit | None]:
-    """Searches among `count` composites on one half of the photos; gives the lines of the result.
-
-    If ctrl-C interrupts the search, they are those of the best so far; what did is given as well.
-    """
+) -> list[str]:
+    """Searches among `count` composites on half of the photos; gives the lines of the result."""
     to_search, to_report = halves(samples, seed)
     evaluation = AnswerEvaluation(engine, samples, seed, forgetting=False)
-    tried: list[Candidate] = []
-    rows: dict[str, Values] = {}
-    interrupted: KeyboardInterrupt | SystemExit | None = None
-    try:
-        tried = candidates(layer_groups(engine), count, seed)
-        search(evaluation, to_search, tried)
-        if not best_first(tried):
-            raise DamagedInputError("No composite can explain this network. -v says why.")
-        defaults = {name: Candidate(name, name) for name in DEFAULTS}
-        compared = {FOUND: best_first(tried)[0], **defaults}
-        for name, candidate in compared.items():
-            rows[name] = evaluation.faithfulness(to_report, candidate.settings())
-    except (KeyboardInterrupt, SystemExit) as stop:
-        if not best_first(tried):
-            raise
-        log.warning("interrupted: this is the best so far, not compared on the other photos")
-        interrupted, rows = stop, {}  # without some there is nothing to compare
+    tried = candidates(layer_groups(engine), count, seed)
+    search(evaluation, to_search, tried)
+    if not best_first(tried):
+        raise DamagedInputError("No composite can explain this network. -v says why.")
+    defaults = {name: Candidate(name, name) for name in DEFAULTS}
+    rows = {
+        name: evaluation.faithfulness(to_report, candidate.settings())
+        for name, candidate in {FOUND: best_first(tried)[0], **defaults}.items()
+    }
     searched, reported = (
         [samples.names[index] for index in half] for half in (to_search, to_report)
     )
@@ -222,13 +211,13 @@ def run_search(
     if folder:
         (folder / REPORT_FILE).write_text(figures_json(report, made))
         (folder / SETTINGS_FILE).write_text(settings_yaml(report))
-    return search_lines(report, best_first(tried)[0]), interrupted
+    return search_lines(report, best_first(tried)[0])
 
 
 def search(
     evaluation: AnswerEvaluation, samples: Sequence[int], tried: Sequence[Candidate]
 ) -> None:
-    """Compares candidates on some samples. What was measured is in `tried`, even if interrupted."""
+    """Compares candidates on some samples; notes in each what was measured."""
     left = list(tried)
     for count in search_rounds(len(samples), len(tried)):
         with Progress(1, unit="candidates", logged=True) as progress:
@@ -293,7 +282,7 @@ def search_report(
     """The result as plain data, for JSON.
 
     `searched` and `reported` are the names of the pictures that the search was made on and that
-    `rows` were measured on: what was found and the defaults, nothing where it was interrupted.
+    `rows` were measured on: what was found and the defaults.
     `shared` are the other settings of the section `lrp`.
     """
     photos = [photo_of(name) for name in reported]
@@ -344,14 +333,17 @@ def search_report(
 def search_lines(report: Mapping[str, Any], best: Candidate) -> list[str]:
     """The result as plain text: the figures, whether the defaults are beaten, the settings."""
     measured = sum(bool(tried["gain_by_pictures"]) for tried in report["candidates"])
-    lines = [
+    return [
         f"{measured} of {len(report['candidates'])} candidates measured on "
         f"{len(report['searched_on'])} pictures; {CRITERION}",
         f"found: {best}",
+        "",
+        *_table(report),
+        "",
+        *_verdicts(report),
+        "",
+        *settings_yaml(report).splitlines(),
     ]
-    if report["rows"]:
-        lines += ["", *_table(report), "", *_verdicts(report)]
-    return [*lines, "", *settings_yaml(report).splitlines()]
 
 
 def _table(report: Mapping[str, Any]) -> list[str]:

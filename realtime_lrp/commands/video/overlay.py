@@ -166,8 +166,7 @@ def _notes(report: Report, records: "Records") -> Iterator[str]:
 
 
 def _batch(config: Config, engine: Engine) -> int:
-    batch = config.video.batch
-    return (8 if engine.device == "CPU" else 16) if batch == "auto" else batch
+    return config.video.batch or (8 if engine.device == "CPU" else 16)
 
 
 def _check_room(job: Job, opened: Opened) -> None:

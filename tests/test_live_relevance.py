@@ -297,12 +297,11 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames, engine):
         assert clear.uncovered is None
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames, alone):
+def test_scale_and_average_follow_the_maps_before(engine, frames):
     """By hand: the scale keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""
     request = first_request(settings())
     explained, drawer = [], MapScaler()
-    look = replace(LOOK, follow="sync" if alone else "flow", average=0.8)
+    look = replace(LOOK, average=0.8)
     for picture in (frames[0], frames[14]):
         (result,) = engine.explain([picture])
         frame = Item(picture, len(explained) + 1, 0.0)
@@ -312,16 +311,13 @@ def test_scale_and_average_follow_the_maps_before_but_not_in_sync(engine, frames
     maps = [one.result.maps[0] for one in explained]
     inner = explained[0].result.region.inner
     scale = 0.9 * maps[0].scale + 0.1 * maps[1].scale
-    if alone:
-        expected = intensity(maps[1].strength, inner)
-    else:
-        first = intensity(maps[0].strength, inner)
-        expected = 0.8 * first + 0.2 * intensity(maps[1].strength, inner, maps[1].scale / scale)
+    first = intensity(maps[0].strength, inner)
+    expected = 0.8 * first + 0.2 * intensity(maps[1].strength, inner, maps[1].scale / scale)
     np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
 
 
 def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
-    """As does another average, or going over to pairs; what was drawn before plays no part then."""
+    """As does another average; what was drawn before plays no part then."""
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
     frame = Item(frames[0], 1, 0.0)
@@ -330,7 +326,7 @@ def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
     for change, another in (
         ({"request": replace(request, target=3)}, {}), ({"engine": other}, {}),
         ({"frame": replace(frame, source="another file")}, {}),
-        ({}, {"follow": "sync"}), ({}, {"average": 0.0}),
+        ({}, {"average": 0.0}),
     ):  # fmt: skip
         drawer, look = MapScaler(), replace(LOOK, average=0.5)
         before = ExplainedFrame(frame, frames[0], request, engine, first)

@@ -70,24 +70,6 @@ def test_the_list_of_classes_is_narrowed_and_walked_through():
 # The steps of the view
 
 
-def test_in_sync_a_step_shows_the_picture_when_its_map_is_there():
-    """Never one without its own map."""
-    viewer = Viewer(**{"--follow": "sync"})
-    for _ in range(2):
-        viewer.capture.frames.put(GREY, 1.0)
-    first = viewer.capture.frames.newest()
-    viewer.maps.put(explained_frame(first, drawn_at(30, 30), BOX), 1.0)
-    viewer.view.step()
-    viewer.press("step")
-    viewer.capture.frames.put(GREY, 2.0)
-    viewer.view.step()
-    assert viewer.request.frame.number == 3 and viewer.view.frame.number == 2
-    viewer.maps.put(explained_frame(viewer.request.frame, drawn_at(30, 30), BOX), 2.0)
-    viewer.view.step()
-    assert viewer.view.frame.number == 3 and viewer.view.first.scene.explained is not None
-    assert viewer.stats.frames_shown == 2
-
-
 def test_a_frozen_picture_stays_while_the_camera_goes_on():
     """Steps take the newest one; the account is right all the same."""
     viewer = Viewer()

@@ -181,13 +181,13 @@ class Overlay(Section):
     )
     opacity: Option[float] = Field(default=0.8, ge=0, le=1)
     """0 (no map) to 1"""
-    follow: Option[Literal["flow", "hold", "sync"]] = "flow"
-    """what a map does in live pictures until the next one: flow (moves with the picture), hold
-    (stays where it was) or sync (only pictures with their own map are shown)"""
+    follow: Option[Literal["flow", "hold"]] = "flow"
+    """what a map does in live pictures until the next one: flow (moves with the picture) or hold
+    (stays where it was)"""
     style: Literal["heat", "contour", "off"] = "heat"
     """heat (colours), contour (lines of equal strength) or off, in live pictures"""
     average: float = Field(default=0.0, ge=0, le=0.95)
-    """0 to 0.95: share of the previous maps in each new one, in live pictures (not with sync)"""
+    """0 to 0.95: share of the previous maps in each new one, in live pictures"""
 
 
 class Video(Section):

@@ -92,17 +92,12 @@ class Look:
     colormap: str | Colormap | None
     opacity: float  # 0 to 1, of the strongest relevance
     style: str  # "heat", "contour" or "off"
-    follow: str  # "flow", "hold" or "sync"
+    follow: str  # "flow" or "hold"
     average: float  # how much of the previous maps stays in each new one, 0 to 1
 
     @classmethod
     def of(cls, section: Any) -> "Look":
         return cls(**{field.name: getattr(section, field.name) for field in fields(cls)})
-
-    @property
-    def paired(self) -> bool:
-        """Whether only pictures with their own map are shown."""
-        return self.follow == "sync"
 
     def named(self, signed: bool) -> str | Colormap:
         """The colour map of maps that can be negative, or cannot; by its name where it has one."""
@@ -177,11 +172,8 @@ LOOK_SETTINGS = (
     LookSetting(
         "follow",
         "motion",
-        values=lambda: ("flow", "hold", "sync"),
-        words=(
-            ("flow", "the map is carried along"), ("hold", "the map is held"),
-            ("sync", "the map is shown with its own picture"),
-        ),
+        values=lambda: ("flow", "hold"),
+        words=(("flow", "the map is carried along"), ("hold", "the map is held")),
     ),
 )  # fmt: skip
 """The fields that commands and pages change."""

@@ -219,7 +219,7 @@ def _answer_all(
 
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
     """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
-    drawn = visitor.scaler(explained, replace(state.look, follow="flow"))
+    drawn = visitor.scaler(explained, state.look)
     rows, columns = explained.picture.shape[:2]
     legend = None
     box, layer = (0.0, 0.0, 1.0, 1.0), b""

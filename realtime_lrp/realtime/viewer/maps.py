@@ -17,7 +17,7 @@ from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import SMOOTHING, Scale, intensity
+from realtime_lrp.view.overlay import Scale, intensity
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 
 if TYPE_CHECKING:
@@ -218,20 +218,19 @@ class MapScaler:
         one = followed_map(explained)
         series = (
             explained.engine, explained.request.target, explained.frame.source,
-            one and (explained.request.concepts, one.channel), look.paired, look.average,
+            one and (explained.request.concepts, one.channel), look.average,
             explained.request.box, look.colormap,
         )  # fmt: skip
         if series != self._series:
             self._series, self._last, self._previous = series, None, []
-            smoothing = 0.0 if look.paired else SMOOTHING
-            self._scales = [Scale(smoothing) for _ in explained.result.maps]
+            self._scales = [Scale() for _ in explained.result.maps]
         if self._last is None or self._last[0] is not explained:
-            average = 0.0 if look.paired else look.average
-            self._last = explained, self._scaled(explained, look, average)
+            self._last = explained, self._scaled(explained, look)
         return self._last[1]
 
-    def _scaled(self, explained: ExplainedFrame, look: Look, average: float) -> ExplainedPicture:
+    def _scaled(self, explained: ExplainedFrame, look: Look) -> ExplainedPicture:
         result, names, alone = explained.result, explained.names, explained.request.box
+        average = look.average
         drawn = (drawn_map(result, look, n, alone) for n in range(len(result.maps)))
         maps = [
             (strength, scale, scale * one.shortfall)

@@ -104,9 +104,7 @@ class NetworkView:
         state, explained, drawn = self._named(state), self.newest, self.maps
         self._renew_columns(state, version, frame)
         own = explained is not None and explained.frame.value is frame.value
-        if explained and (
-            explained.frame.value.shape != frame.value.shape or (state.look.paired and not own)
-        ):
+        if explained and explained.frame.value.shape != frame.value.shape:
             explained = drawn = None  # the map does not belong on this picture
         elif explained and drawn and not fits(explained, frame):
             explained, drawn = None, _without_maps(drawn, frame.value)
@@ -152,7 +150,7 @@ class NetworkView:
         explained = self.newest and replace(self.newest, lost=self.lost)
         explains = explained and (explained.engine, explained.request, explained.frame.source)
         found = explained and [(one.number, one.label) for one in explained.boxes or ()]
-        outdated = explained is not None and not state.look.paired and not fits(explained, frame)
+        outdated = explained is not None and not fits(explained, frame)
         key = (now // FIGURES_S, explains, found, outdated, version, self.problem, self.refusal)
         if key == self._columns_key:
             return
@@ -282,8 +280,6 @@ class FollowingNetworkView(NetworkView):
         """As of the first network; without a map if it has no such class."""
         if self.problem:
             state = replace(state, look=replace(state.look, style="off"))
-        if state.look.paired and self.newest:
-            frame = self.newest.frame  # each network shows pictures at its own pace
         scene = super().compose(state, version, frame, size)
         self.has_map = self.has_map and not self.problem
         return scene

@@ -182,24 +182,14 @@ class View:
             self._relevance.request = state.request
 
     def _newest(self, before: int) -> tuple[Item[np.ndarray] | None, ExplainedFrame | None]:
-        maps, frames, paired = self._relevance.maps, self.capture.frames, self.state.look.paired
-        newest = maps.newest()
+        newest = self._relevance.maps.newest()
         number, explained = (newest.number, newest.value) if newest else (0, None)
         if frozen := self.state.frozen:
-            return self._next_frozen(frozen, before, number, explained), explained
-        if not paired:
-            return frames.newest(before, POLL_S), explained
-        if explained is None or explained.frame.number <= before:
-            maps.newest(number, POLL_S)
-            return None, explained
-        return explained.frame, explained
+            return self._next_frozen(frozen, before, number), explained
+        return self.capture.frames.newest(before, POLL_S), explained
 
     def _next_frozen(
-        self,
-        frozen: Item[np.ndarray],
-        before: int,
-        map_number: int,
-        explained: ExplainedFrame | None,
+        self, frozen: Item[np.ndarray], before: int, map_number: int
     ) -> Item[np.ndarray] | None:
         """The frozen frame, if it is not on the screen yet; takes the next step if one is due."""
         if not self.state.stepping:
@@ -207,9 +197,7 @@ class View:
         elif stepped := self.capture.frames.newest(max(before, frozen.number), POLL_S):
             self.send(events.FrameStepped(stepped))
             frozen = stepped
-        own = explained is not None and explained.frame.number == frozen.number
-        waits = self.state.look.paired and not own
-        return None if waits or frozen.number <= before else frozen
+        return None if frozen.number <= before else frozen
 
     def _measure(self) -> None:
         self.first.rates.captured.reached(self.capture.frames.count)

@@ -132,7 +132,7 @@ def test_few_photos_beat_nothing():
     """Five photos that agree do so by chance in one of 16 cases: no winner is named."""
     for photos in (1, 2, 5):
         text = verdicts(photos)
-        assert text.count("too few photos") == 3
+        assert text.count("too few photos") == 1
         assert "beats" not in text and "worse" not in text and "told from" not in text
 
 

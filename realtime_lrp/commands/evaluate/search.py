@@ -321,7 +321,6 @@ def search_report(
                 "figure": GAIN,
                 "to": one["second"],
                 "n": one["n"],
-                "photos": len({*photos}),
                 "difference": one["difference"],
                 "interval": one["interval"],
             }
@@ -355,16 +354,17 @@ def _table(report: Mapping[str, Any]) -> list[str]:
 
 
 def _verdicts(report: Mapping[str, Any]) -> list[str]:
+    photos = len({photo_of(name) for name in report["reported_on"]})
+    if photos < FEWEST_PHOTOS:
+        return [
+            f"too few photos to compare found with the defaults: {photos}, expected "
+            f"{FEWEST_PHOTOS} or more"
+        ]
     lines = []
     for difference in report["differences"]:
         low, high = difference["interval"]
         if report["found"]["name"] == difference["to"]:
             verdict = f"found is {difference['to']} itself"
-        elif difference["photos"] < FEWEST_PHOTOS:
-            verdict = (
-                f"too few photos to compare found with {difference['to']}: {difference['photos']}, "
-                f"expected {FEWEST_PHOTOS} or more"
-            )
         elif low > 0:
             verdict = f"found beats {difference['to']}"
         elif high < 0:
@@ -374,7 +374,7 @@ def _verdicts(report: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{verdict}: gain {difference['difference']:+.4f} "
             f"(95 % interval {low:+.4f} to {high:+.4f}, {difference['n']} pictures of "
-            f"{difference['photos']} photos)"
+            f"{photos} photos)"
         )
     return lines
 

@@ -334,7 +334,7 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     assert kept.stat().st_mode & 0o777 == 0o600, "nobody else reads the passwords in it"
 
     log = (tmp_path / "state" / "kiosk.log").read_text()
-    assert "shapes, camera synthetic" in log and "card (starting) -> attract" in log
+    assert "shapes, source synthetic" in log and "card (starting) -> attract" in log
     assert log.strip().endswith("ended: by staff, a signal or --duration")
     assert json.loads((tmp_path / "state" / "health.json").read_text())["state"] == "ended"
 

@@ -89,7 +89,7 @@ def _run(
     if settings.complaint:
         log.error("%s\nUsing the last good configuration instead.", masked(settings.complaint))
     log.info(
-        "realtime_lrp %s, process %d: %s, camera %s, %s",
+        "realtime_lrp %s, process %d: %s, source %s, %s",
         __version__, os.getpid(), config.model.name, masked(config.live.source),
         settings.given[0] or "no configuration file",
     )  # fmt: skip

@@ -110,17 +110,12 @@ function wordsOf(text) {
   return text.toLowerCase().match(/[^\W_]+/g) ?? [];
 }
 
-/** The control of a drawing setting: a box, a list of its values, or a number from 0 to 1. */
+/** The control of a drawing setting: a list of its values, or a number from 0 to 1. */
 function lookControl([name, label, values]) {
-  const control = typeof values[0] === "boolean" ? made("input", { id: name, type: "checkbox" })
-    : values.length ? made("select", { id: name })
+  const control = values.length ? made("select", { id: name })
     : made("input", { id: name, type: "range", min: 0, max: 1, step: 0.05 });
-  if (control.type === "select-one") fillSelect(control, values);
-  control.addEventListener(control.type === "range" ? "input" : "change", () => {
-    const value = control.type === "checkbox" ? control.checked
-      : control.type === "range" ? Number(control.value) : control.value;
-    pick(name, value);
-  });
+  if (values.length) fillSelect(control, values);
+  control.addEventListener("input", () => pick(name, values.length ? control.value : Number(control.value)));
   return made("label", {}, [`${label} `, control]);
 }
 
@@ -150,9 +145,7 @@ function onNews(news) {
     if (document.activeElement !== at(id)) at(id).value = news[id];
   }
   for (const [name, value] of Object.entries(news.look)) {
-    const control = document.activeElement === at(name) ? null : at(name);
-    if (control?.type === "checkbox") control.checked = value;
-    else if (control) control.value = value;
+    if (at(name) && document.activeElement !== at(name)) at(name).value = value;
   }
   at("composite").disabled = news.method !== "lrp";
   for (const button of pressable) button.setAttribute("aria-pressed", String(news[button.dataset.state]));

@@ -197,21 +197,22 @@ def test_a_window_is_never_black_fills_the_screen_and_closes_by_its_cross(screen
 @pytest.mark.gui
 @pytest.mark.parametrize("kind", ["window", "exhibit"])
 def test_each_of_20_presses_arrives_in_order(kind, screen):
-    """They come every 25 ms, a picture takes 150 ms; keys that end come once, and are known."""
+    """They come every 25 ms, a picture takes 150 ms; a held key with a command comes once."""
+    last = {"window": "Page_Down", "exhibit": "q"}[kind]
     with showing(screen, kind, turn_s=0.15) as (_, lines, window):
         keys = lambda: [line.split()[0] for line in lines() if not line.startswith(OTHER)]  # noqa: E731
         screen.xdotool(f"windowfocus --sync {window} type --delay 25 {LETTERS}")
         until(lambda: len(keys()) >= len(LETTERS))
         with repeating(screen.name):
-            screen.xdotool("keydown Escape keydown q")
-            until(lambda: "q" in keys()[20:])
+            screen.xdotool(f"keydown Escape keydown {last}")
+            until(lambda: last in keys()[20:])
             time.sleep(0.9)  # the display repeats a key after 0.66 s
             screen.xdotool("key Return")
             until(lambda: "Return" in keys())
-            screen.xdotool("keyup Escape keyup q")
+            screen.xdotool(f"keyup Escape keyup {last}")
     assert "".join(keys()[:20]) == LETTERS
     assert keys().count("Escape") == 1
-    assert keys()[20:].count("q") == 1
+    assert keys()[20:].count(last) == 1
     if kind == "exhibit":
         (at_return,) = (line for line in lines() if line.startswith("Return"))
         assert "'Escape'" in at_return and "'q'" in at_return

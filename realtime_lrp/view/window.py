@@ -16,7 +16,7 @@ from realtime_lrp.errors import Error, UnavailableError
 from realtime_lrp.system.files import remove_temporary_folders
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.view.decals import Buffers
-from realtime_lrp.view.keys import UNNAMED
+from realtime_lrp.view.keys import BY_KEY, UNNAMED
 
 SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",
@@ -176,7 +176,7 @@ MIN_CANVAS, MAX_CANVAS = 240, 4096
 REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
 
 BUTTONS = {1: "left", 3: "right"}
-ENDS = "Escape", "q"  # what ends the program at its second press
+HELD = "BackSpace", "Up", "Down"  # of the keys that do something those that repeat while held
 
 
 @dataclass(frozen=True)
@@ -266,8 +266,8 @@ class Window:
         return happened
 
     def _is_wanted(self, name: str) -> bool:
-        """Whether a key counts: a held one repeats, but not where the second press ends."""
-        return not (self._keyboard.repeated and name in ENDS)
+        """Whether a key counts: one that does something does it once, however long it is held."""
+        return not self._keyboard.repeated or name in HELD or name not in BY_KEY
 
     def _mouse(self, event: pygame.Event) -> Mouse | None:
         if event.type == pygame.MOUSEMOTION:

@@ -413,7 +413,7 @@ document.addEventListener("keydown", (event) => {
   const command = commands.find(([, , , keys]) => keys.includes(nameOf(event.key)));
   if (lesson.down(nameOf(event.key), event.repeat)) event.preventDefault();
   if (event.defaultPrevented || !command) return;
-  choose(command[2]);
+  if (!event.repeat) choose(command[2]);
   event.preventDefault();
 });
 document.addEventListener("keyup", (event) => lesson.up(nameOf(event.key)));

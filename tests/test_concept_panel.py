@@ -325,8 +325,8 @@ def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
         channels=lambda layer: known, name=lambda layer, channel: {9: "whiskers"}.get(channel, "")
     )
     assert [name_of(engine, "conv2", channel) for channel in (5, 6, 7, 8, 9)] == [
-        "for water bottle and cup (channel 5)", "for cup (channel 6)", "channel 7", "channel 8",
-        "whiskers",
+        "for “water bottle” and “cup” (channel 5)", "for “cup” (channel 6)", "channel 7",
+        "channel 8", "whiskers",
     ]  # fmt: skip
 
 

@@ -218,7 +218,7 @@ def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
     assert {"all", "top1", "heart", "star"} <= set(offered)
     page.fill("#target", "heart - star")
     page.press("#target", "Enter")
-    expect(page.locator("#answers .legend")).to_contain_text("for heart")
+    expect(page.locator("#answers .legend")).to_contain_text("for “heart”")
     page.fill("#target", "haert")
     page.press("#target", "Enter")
     noticed(page, "Did you mean 'heart'?")
@@ -230,7 +230,9 @@ def test_a_class_is_found_by_its_name_and_a_wrong_one_gets_a_sentence(page):
 
 def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     """Freezing, side by side; words typed into the box find commands; q ends nothing."""
-    page.keyboard.press(" ")
+    page.keyboard.down(" ")
+    page.keyboard.down(" ")  # it is held, and repeats
+    page.keyboard.up(" ")
     pressed(page, "freeze").to_have_count(1)
     page.locator("#target").focus()
     page.keyboard.type("f")

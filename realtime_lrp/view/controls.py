@@ -270,7 +270,7 @@ class ClassList(Menu):
         return f"{label.replace('_', ' ')} ({index})", hud.percent(float(self.scores[index]))
 
     def empty(self) -> str:
-        return "no class of this name" if self.entries else "the classes come with the first map"
+        return "no class of this name" if self.entries else "no class yet"
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,9 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
     if answer and answer.found is not None and target in TARGETS:
         text = EACH_BOX
     elif answer and target == "top1":
-        text += f", {answer.labels[answer.best(1)[0]]}"
+        text += f", “{answer.labels[answer.best(1)[0]]}”"
     elif answer:
-        text = name_classes(text, len(answer.labels), answer.labels.__getitem__)
+        text = name_classes(text, len(answer.labels), lambda one: f"“{answer.labels[one]}”")
     head = "locked" if isinstance(state.request.target, int) else "target"
     return state.with_notice(f"{head}: {text.replace('_', ' ')}", now)
 

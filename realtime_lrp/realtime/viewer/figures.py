@@ -91,8 +91,7 @@ def _why(explained: ExplainedFrame) -> str:
     """What is explained, in words: why: “house”."""
     engine, target = explained.engine, explained.request.target
     if sides := _sides(explained):
-        other = sides[1] if str(target).endswith(" - rest") else f"“{sides[1]}”"
-        return f"why: “{sides[0]}”, not {other}"
+        return f"why: {sides[0]}, not {sides[1]}"
     if explained.box or (str(target) == "top1" and not engine.detects):
         return f"why: “{explained.answers[0][0]}”".replace("_", " ")
     quote = "“{}”" if target_classes(explained) else "{}"
@@ -251,11 +250,12 @@ def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | N
 
 
 def _sides(explained: ExplainedFrame) -> list[str]:
+    """The two sides of a contrast in words, classes in quotes; none without a contrast."""
     target = explained.engine.explainer.canonical(explained.request.target)
     if " - " not in str(target):
         return []
     named = describe_target(explained.engine, target).replace("_", " ").split(" - ", 1)
-    return [named[0], "the others" if named[1] == "rest" else named[1]]
+    return ["the others" if one == "rest" else f"“{one}”" for one in named]
 
 
 def _milliseconds(value: float | None) -> str:

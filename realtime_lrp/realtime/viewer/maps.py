@@ -169,7 +169,7 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
     known = gallery.channels(layer).get(channel)
     (first, most), *others = (known and known.classes) or [("", 0.0)]
     second = [name for name, part in others[:1] if part > most / 2]
-    classes = " and ".join([first, *second]).replace("_", " ")
+    classes = " and ".join(f"“{name}”" for name in [first, *second]).replace("_", " ")
     return gallery.name(layer, channel) or (f"for {classes} ({number})" if first else number)
 
 

@@ -85,9 +85,7 @@ def load_onnx(
     if labels and len(labels) == classes - 1 and reader.head:
         labels.append("nothing")
     if reader.head:
-        log.warning(
-            "%s: a detector, %s; --output or --at say otherwise", path.name, reader.head.form
-        )
+        log.warning("%s: a detector, %s; see --output and --at", path.name, reader.head.form)
     return Network(name, model, prepared, labels if len(labels or ()) == classes else None)
 
 

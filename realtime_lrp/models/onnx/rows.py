@@ -122,7 +122,6 @@ ELEMENTWISE: dict[str, Callable[..., tf.Tensor]] = {
     "LeakyRelu": lambda x, alpha=0.01: tf.nn.leaky_relu(x, alpha),
     "PRelu": lambda x, slope: tf.maximum(x, 0.0) + slope * tf.minimum(x, 0.0),
     "Selu": lambda x, alpha=1.6732632, gamma=1.050701: gamma * _elu(x, alpha),
-    "Swish": lambda x, alpha=1.0: x * tf.sigmoid(x if alpha == 1 else alpha * x),
 }  # fmt: skip
 """(its inputs, broadcast, and its attributes) -> its output."""
 

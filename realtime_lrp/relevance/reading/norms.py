@@ -26,11 +26,12 @@ PARTS = {
 class Candidate:
     """Operations, in order, that may be a normalisation of the tensor `root`, as it was traced.
 
-    Only the last one is read by others.
+    Only the last one is read by others. Those from number `least` on may be its gamma and beta.
     """
 
     root: tf.Tensor
     operations: list[tf.Operation]
+    least: int
 
     @property
     def output(self) -> tf.Operation:
@@ -48,9 +49,27 @@ def candidates(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[
         if of_mean and operation.name not in taken:
             root = operation.inputs[0]
             if parts := _parts(root, operations[position:], of_picture, needed):
-                found.append(Candidate(root, parts))
+                least = len(parts)
+                while len(parts) < least + 2 and (
+                    further := _with_constant(parts[-1], of_picture, needed)
+                ):
+                    parts.append(further)
+                found.append(Candidate(root, parts, least))
                 taken.update(one.name for one in parts)
     return found
+
+
+def _with_constant(
+    before: tf.Operation, of_picture: set[str], needed: set[str]
+) -> tf.Operation | None:
+    """The product or sum with a constant that alone reads what an operation computes, if any."""
+    output = before.outputs[0]
+    readers = [one for one in output.consumers() if one.name in needed]
+    if len(readers) != 1 or readers[0].type not in ("Add", "AddV2", "Mul"):
+        return None
+    read = [one.name for one in readers[0].inputs if one.name in of_picture]
+    alike = readers[0].outputs[0].shape == output.shape
+    return readers[0] if alike and read == [output.name] else None
 
 
 def _parts(
@@ -74,9 +93,9 @@ def _parts(
         read_by = {
             reader.name for one in parts[:-1] for reader in one.outputs[0].consumers()
         } & needed
-        meets = len(parts) > 1 and read_by <= names
+        meets = any(one.type in ROOTS for one in parts) and read_by <= names
         if meets and operation.outputs[0].shape == root.shape:
-            return parts if any(one.type in ROOTS for one in parts) else []
+            return parts
     return []
 
 

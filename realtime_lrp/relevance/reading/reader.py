@@ -6,7 +6,7 @@ computed once, while the graph is built.
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import keras
 import tensorflow as tf
@@ -137,15 +137,16 @@ class Reader:
 
     def _read_norm(self, candidate: Candidate) -> None:
         """Reads a normalisation as one step; what turns out to be none, one by one."""
-        steps = as_normalisation(candidate, self.constant)
-        if not steps:
-            for operation in candidate.operations:
-                self._read(operation)
-        else:
-            held = self.held(candidate.root)
-            (self.values[candidate.output.outputs[0].name],) = self.append(
-                candidate.output, steps, [held]
-            )
+        operations = candidate.operations
+        for count in range(len(operations), candidate.least - 1, -1):
+            shorter = replace(candidate, operations=operations[:count])
+            if steps := as_normalisation(shorter, self.constant):
+                held, last = self.held(candidate.root), shorter.output
+                (self.values[last.outputs[0].name],) = self.append(last, steps, [held])
+                operations = operations[count:]
+                break
+        for operation in operations:
+            self._read(operation)
 
     def _read(self, operation: tf.Operation) -> None:
         if operation.outputs and operation.outputs[0].name in self.values:

@@ -325,7 +325,8 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
     english = (ASSETS / "captions" / "en.yaml").read_text()
     (captions / "en.yaml").write_text(english.replace("Come closer", "Step up"))
     file, other = tmp_path / "exhibit.yaml", tmp_path / "other.yaml"
-    good = f"kiosk:\n  captions: {captions}\n  languages: [en]\n"
+    live = "live: {camera_size: 1280x720}\n"
+    good = f"{live}kiosk:\n  captions: {captions}\n  languages: [en]\n"
     words = ("--source", "synthetic", "--display", "none", "--duration", "0.3")
     monkeypatch.setattr(loop.Presence, "look", lambda *seen: False)  # nobody comes
     file.write_text(good)
@@ -345,11 +346,11 @@ def test_a_wrong_configuration_keeps_the_last_good_one(run, monkeypatch, tmp_pat
         pages.AttractPage, "elements", lambda self, moment: shown.append(moment) or []
     )
     code, _, told = run("kiosk", "--config", file, *words)
-    assert code == 0 and "exhibit.yaml:4" in told and "'kiosk.languages'" in told
+    assert code == 0 and "exhibit.yaml:5" in told and "'kiosk.languages'" in told
     assert "Using the last good configuration instead." in told
     assert shown[0].captions["attract"][0] == "Step up"
     health = json.loads((tmp_path / "state" / "health.json").read_text())
-    assert "exhibit.yaml:4" in health["configuration"]
+    assert "exhibit.yaml:5" in health["configuration"]
 
     other.write_text(file.read_text())
     assert run("kiosk", "--config", other, *words)[0] == 78

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.config.names import RULES
@@ -155,13 +155,20 @@ CameraFormat = Annotated[
     AfterValidator(str.upper),
     WithJsonSchema({"type": "string", "pattern": _CAMERA_FORMAT}),
 ]
+_IN_JSON = PlainSerializer(lambda value: value and "x".join(map(str, value)), when_used="json")
+"""Numbers as they are read again: an exhibit keeps the configuration that worked as JSON."""
+
 CameraSize = Annotated[
-    tuple[int, int] | None, _read_pair("WIDTHxHEIGHT such as 1280x720", False), _pair_schema(False)
+    tuple[int, int] | None,
+    _read_pair("WIDTHxHEIGHT such as 1280x720", False),
+    _pair_schema(False),
+    _IN_JSON,
 ]
 Size = Annotated[
     tuple[int, int] | None,
     _read_pair("one number or HEIGHTxWIDTH, such as 224 or 224x320", True),
     _pair_schema(True),
+    _IN_JSON,
 ]
 Place = Annotated[
     tuple[int, ...] | None,
@@ -175,6 +182,7 @@ Place = Annotated[
             ]
         }
     ),
+    _IN_JSON,
 ]
 Hours = Annotated[
     dict[

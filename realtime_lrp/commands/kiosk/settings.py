@@ -266,11 +266,19 @@ def keep(settings: Settings, captions: Sequence[Captions]) -> None:
 
 
 def restore(given: Given, complaint: str) -> Settings | None:
-    """What worked with the same file, assignments and options; None if nothing still does."""
+    """What worked with the same file, assignments and options; None if nothing still does.
+
+    Keys that an earlier version had are left out.
+    """
     try:
-        text = (_folder(given) / "config.json").read_text(encoding="utf-8")
-        chosen = Config.model_validate_json(text)
-    except (OSError, ValueError):
+        kept = json.loads((_folder(given) / "config.json").read_text(encoding="utf-8"))
+        known = {
+            name: {key: kept[name][key] for key in type(own).model_fields if key in kept[name]}
+            for name, own in Config()
+            if name in kept
+        }
+        chosen = Config.model_validate_json(json.dumps(known))
+    except (OSError, TypeError, ValueError):
         return None
     wrong = [where for where, _ in wrong_settings(chosen) if where[:2] not in TOLERATED]
     return None if wrong else Settings(chosen, {}, given, complaint, "kiosk")

@@ -46,10 +46,9 @@ def files_below(*folders):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The wheel and the source distribution, built as pip does, in this environment."""
+    """The wheel, built as pip does, in this environment."""
     pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("dist")
-    return build(HOME, "wheel", folder), build(HOME, "sdist", folder)
+    return build(HOME, "wheel", tmp_path_factory.mktemp("dist"))
 
 
 def build(source, kind, folder):
@@ -64,7 +63,7 @@ def build(source, kind, folder):
 
 def test_the_wheel_holds_the_package_and_what_it_reads_and_nothing_else(built):
     """Every module, py.typed and the assets of the program; no test, no cache, no other picture."""
-    with zipfile.ZipFile(built[0]) as wheel:
+    with zipfile.ZipFile(built) as wheel:
         names = set(wheel.namelist())
         metadata = wheel.read(f"{NAME}.dist-info/METADATA").decode()
         commands = wheel.read(f"{NAME}.dist-info/entry_points.txt").decode()
@@ -85,7 +84,7 @@ def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_
     built, tmp_path
 ):
     """Documents and tests; no cache, nothing hidden but what hatchling and pre-commit read."""
-    with tarfile.open(built[1]) as archive:
+    with tarfile.open(build(HOME, "sdist", tmp_path)) as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
         archive.extractall(
             tmp_path, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {})
@@ -97,7 +96,7 @@ def test_the_source_distribution_holds_what_the_readme_needs_and_makes_the_same_
     }  # fmt: skip
     assert names == single | modules() | files_below("assets", "docs", "tests")
     again = build(tmp_path / NAME, "wheel", tmp_path)
-    with zipfile.ZipFile(again) as one, zipfile.ZipFile(built[0]) as other:
+    with zipfile.ZipFile(again) as one, zipfile.ZipFile(built) as other:
         assert {i.filename: i.CRC for i in one.filelist} == {
             i.filename: i.CRC for i in other.filelist
         }
@@ -155,7 +154,7 @@ def test_the_wheel_runs_in_a_clean_environment(built, tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
-    run("pip", "install", "--quiet", "--no-cache-dir", built[0])
+    run("pip", "install", "--quiet", "--no-cache-dir", built)
     assert run("realtime-lrp", "--version").split()[-1] == PROJECT["version"]
     assert (
         run("realtime-lrp", "config").splitlines()[1:]

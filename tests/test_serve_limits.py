@@ -186,7 +186,7 @@ def masked(data):
 def test_connections_that_send_nothing_keep_nobody_out(https, caplog):
     """By the hundred: they stay few, the log is empty, requests and viewers get answers."""
     tls = own_context([])[0] if https else None
-    with serving_pages(tls=tls) as served, opened(served.port, 500):
+    with serving_pages(tls=tls) as served, opened(served.port, 200):
         client = socket.create_connection(("127.0.0.1", served.port), 300)
         if https:
             trusting = ssl.create_default_context()

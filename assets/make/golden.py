@@ -19,7 +19,7 @@ def measured() -> dict:
     """Map -> for the top class of two drawn pictures: its magnitude, and the share in each cell."""
     network = load_network("shapes")
     names = [*COMPOSITES, *(name for name in METHODS if name not in Explainer(network).unsuited)]
-    explainer = Explainer(network.model, target="top1", also=names, low=0, high=255)
+    explainer = Explainer(network.model, target="top1", also=names, samples=5, low=0, high=255)
     explanation = explainer(draw_batch((31415,), 2).pixels.astype("float32"))
     return {
         "scores": explanation.scores.max(1).tolist(),

@@ -57,13 +57,41 @@ def test_the_game_is_won_by_what_people_alone_recognise(seen, expected, turns, m
     monkeypatch.setattr(games.random, "choice", lambda labels: "heart")
     assert isinstance(touch(turns, "game"), games.GamePage)
     assert "Draw this: heart" in texts(turns)
-    for _ in range(int(games.DRAW_S)):
-        turns.turn(1.0, present=True, **{seen: 1.0})
-    turns.turn(1.0, star=0.0)
+    draw(turns, seen)
     assert expected in texts(turns)
-    for _ in range(int(games.TOLD_S)):
-        turns.turn(1.0, present=True)
+    for _ in range(int(games.TOLD_S) + 1):
+        turns.turn(1.0, present=True, star=1.0)
     assert isinstance(turns.kiosk.page, AnswerPage)
+
+
+def draw(turns, seen, last=()):
+    """Plays the end: one thing is seen until the last turns of 0.2 s, in which others are."""
+    turns.kiosk.page.opened -= games.DRAW_S - (3 - 0.01)
+    for name in [*[seen] * (15 - len(last)), *last]:
+        turns.turn(0.2, present=True, **{name: 1.0})
+
+
+@pytest.mark.parametrize(
+    "last, expected, kept",
+    [(["heart"] * 4 + ["nothing"], "I saw it!", True), (["star"] * 6, "You fooled me!", True),
+     (["nothing"] * 6, "I saw nothing that I know", False)],
+)  # fmt: skip
+def test_the_last_second_decides_the_game(last, expected, kept, turns, monkeypatch):
+    """Not one moment; picture and map of what decided stay, whatever is seen afterwards."""
+    monkeypatch.setattr(games.random, "choice", lambda labels: "heart")
+    touch(turns, "game")
+    draw(turns, "heart", last)
+    assert expected in texts(turns)
+    decided = turns.kiosk.screen
+    for _ in range(5):
+        turns.turn(0.2, present=True, heart=1.0)
+    shown = turns.kiosk.screen
+    assert (shown.explained is not None) == kept
+    assert (shown.picture is decided.picture) == kept
+    assert expected in texts(turns)
+    touch(turns, "game")
+    assert isinstance(turns.kiosk.page, AnswerPage)
+    assert turns.kiosk._pages[2].kept() is None  # it is forgotten
 
 
 class FakeTeacher:
@@ -82,7 +110,7 @@ class FakeTeacher:
         self.lesson.showings[0].vectors.append(0)
 
     def fields(self):
-        classes = [(str(key), name, 7) for key, name in enumerate(self.counts, 1)]
+        classes = [(str(key % 4), name, 7) for key, name in enumerate(self.counts, 1)]
         return {"classes": classes, "shown": "", "doing": "", "last": ""}
 
 
@@ -97,9 +125,17 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeyp
     page = touch(turns, "teach")
     assert isinstance(page, games.TeachPage) and "Teach me three things" in texts(turns)
     teacher = page._teacher
+    touch(turns, "thing 2")  # while the empty scene is learnt
+    assert "hold up nothing" in texts(turns) and not teacher.held
+    taken = [(True, games.TAKEN), (False, 1)]
+    until(lambda: turns.turn(0.2, present=True, heart=1.0) and teacher.held[-1:] == [("0", False)])
+    assert teacher.held == [("0", down) for down, times in taken for _ in range(times)]
+    assert turns.kiosk.answer == "heart" and turns.kiosk.screen.explained is None
+    teacher.held.clear()
+    teacher.lesson.showings[0].vectors.clear()
     touch(turns, "thing 2")
     until(lambda: turns.turn(0.2, present=True) and not teacher.held[-1][1])
-    assert teacher.held == [("2", True)] * games.TAKEN + [("2", False)]
+    assert teacher.held == [("2", down) for down, times in taken for _ in range(times)]
     until(lambda: turns.turn(0.2, present=True, star=0.3) and turns.kiosk.answer == "star")
     assert part._thread.request.target == "top1"
     assert isinstance(touch(turns, "game"), games.GamePage)
@@ -114,6 +150,24 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeyp
     turns.turn(present=True)
     turns.turn(present=True)
     assert isinstance(turns.kiosk.page, AnswerPage) and "teach" not in turns.kiosk._artist.buttons
+
+
+def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
+    """A class that the configuration explains is none of the lesson's."""
+    monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
+    turns = Turns(monkeypatch, "kiosk.teach=true", "lrp.target=heart")
+    turns.turn(nothing=1.0)
+    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
+    part = turns.kiosk.network
+    monkeypatch.setattr(part, "teach", FakeTeacher)
+    monkeypatch.setattr(part, "forget", lambda teacher: None)
+    targets = [part._thread.request.target]
+    page = touch(turns, "teach")
+    targets.append(part._thread.request.target)
+    until(lambda: turns.turn(0.5, present=False, nothing=1.0) == "idle")
+    targets.append(part._thread.request.target)
+    assert page._teacher and targets == ["heart", "top1", "top1"]
+    turns.kiosk.end()
 
 
 @pytest.mark.usefixtures("compiled")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import threading
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -75,7 +76,7 @@ class Turns:
         """A map of the newest picture."""
         thread = Thread.made[-1]
         thread.engine = thread.engine or engine_of(LABELS)
-        frame = thread.frames.newest()
+        frame = replace(thread.frames.newest(), time=self.now)
         explained = explained_frame(
             frame, np.zeros((8, 8)), (8, 0, 56, 48), [scores.get(name, 0.0) for name in LABELS],
             request=thread.request, engine=thread.engine,

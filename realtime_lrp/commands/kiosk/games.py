@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from realtime_lrp.commands.kiosk.moment import ExhibitPage, Moment, known
@@ -12,6 +15,7 @@ from realtime_lrp.commands.kiosk.settings import label, with_seconds
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.errors import UsageError, first_line
 from realtime_lrp.models.drawings import CLASSES
+from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.events import Held
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, TextBlock
 from realtime_lrp.view.hud import Bar
@@ -23,7 +27,11 @@ THINGS = ("A", "B", "C")
 TAKEN, MOST_S = 15, 10.0
 """A touch takes this many pictures, within so many seconds, and more while it is held."""
 
+EMPTY = "0"  # the key of the scene without a thing, which is learnt first
+READ_S = 2.0  # until that begins, as people have to read what is said
+
 DRAW_S, TOLD_S = 45.0, 20.0  # how long there is to draw, and how long the result is shown
+JUDGED_S = 1.0  # the last seconds of the time, of which the answer decides
 GAMES = ("teach", "game")  # the buttons of these pages; each closes the other page
 
 log = logging.getLogger(__name__)
@@ -31,6 +39,8 @@ log = logging.getLogger(__name__)
 
 class Game(ExhibitPage):
     """A page that visitors open and close with a button; it closes when they go."""
+
+    target = "top1"
 
     opened: float | None = None  # when; None while it is closed
     _before = ""  # the button that was touched at the last drawing
@@ -51,8 +61,12 @@ class Game(ExhibitPage):
                 self.opened = moment.now
                 self.begin(moment)
         elif gone or touched in GAMES:
-            self.opened = None
-            self.end(moment)
+            self.close(moment)
+
+    def close(self, moment: Moment) -> None:
+        """Closes it."""
+        self.opened = None
+        self.end(moment)
 
     def due(self, moment: Moment) -> bool:
         """While it is open."""
@@ -68,14 +82,15 @@ class Game(ExhibitPage):
 class TeachPage(Game):
     """Learns three things that the visitor shows, which are forgotten afterwards."""
 
-    setting, target = "teach", "top1"
+    setting = "teach"
 
     _teacher: Teacher | None = None
     _key, _until = "", 0.0  # the thing whose pictures are taken, and until when at least
     _refused = False  # whether this network cannot be taught
 
     def begin(self, moment: Moment) -> None:
-        self._teacher = moment.network.teach(THINGS) if moment.network else None
+        self._teacher = moment.network.teach((*THINGS, NOTHING)) if moment.network else None
+        self._key, self._until = EMPTY, math.inf
 
     def end(self, moment: Moment) -> None:
         if moment.network and self._teacher:
@@ -91,13 +106,15 @@ class TeachPage(Game):
         try:
             self._teacher.check()
         except Exception as error:
-            self._refused, self.opened = isinstance(error, UsageError), None
+            self._refused = isinstance(error, UsageError)
             log.warning("teach: the page is closed: %s", first_line(error))
-            self.end(moment)
+            self.close(moment)
             return
-        if moment.touched.startswith("thing ") and moment.touched != before:
+        touched = moment.touched.startswith("thing ") and moment.touched != before
+        if touched and self._key != EMPTY:
             self._key, self._until = moment.touched[-1], moment.now + MOST_S
-        if self._key:
+        reads = self._key == EMPTY and moment.now - (self.opened or 0.0) < READ_S
+        if self._key and not reads:
             shown = self._teacher.lesson.showings[-1:]
             few = not shown or len(shown[0].vectors) < TAKEN
             held = moment.touched == f"thing {self._key}"
@@ -110,27 +127,34 @@ class TeachPage(Game):
         return "" if self._refused else super().button(moment)
 
     def elements(self, moment: Moment) -> list[Element]:
-        """A large button for each thing; below them what is seen."""
+        """A large button for each thing, white while it is shown; below them what is seen."""
         captions, answer, texts = moment.captions, moment.answer, moment.captions["teach"]
         if not self._teacher:
             return []
-        fields, seen = self._teacher.fields(), answer.name if answer else ""
-        keys = {name: f"thing {key}" for key, name, _ in fields["classes"]}
-        counts = [f"{name}  {count or ''}".strip() for _, name, count in fields["classes"]]
-        chosen = keys.get(fields["shown"] or seen, "")
-        below: list[Element] = [TextBlock(texts["how"], 0.9)]
-        if answer and seen in keys:
+        fields = self._teacher.fields()
+        things = [one for one in fields["classes"] if one[0] != EMPTY]
+        keys = [f"thing {key}" for key, *_ in things]
+        counts = [f"{name}  {count or ''}".strip() for _, name, count in things]
+        below: list[Element] = [TextBlock(texts["empty" if self._key == EMPTY else "how"], 0.9)]
+        if answer and self._names(answer):
             below = [
-                TextBlock(f"{captions['answer']} {seen}", 1.3, ACCENT, one_line=True),
+                TextBlock(f"{captions['answer']} {answer.name}", 1.3, ACCENT, one_line=True),
                 Bar("", round(answer.share, 2), colour=ACCENT),
                 TextBlock(captions[moment.colours], 0.9),
             ]
         told = texts["learning"] if fields["doing"] else texts["forgotten"]
         return [
             TextBlock(texts["title"], 1.4, ACCENT, one_line=True), Gap(0.4),
-            Buttons((*keys.values(),), (*counts,), chosen, large=True), Gap(0.4),
+            Buttons((*keys,), (*counts,), f"thing {self._key}", large=True), Gap(0.4),
             *below, Gap(0.3), TextBlock(told, 0.9, SOFT),
         ]  # fmt: skip
+
+    def shows_map(self, moment: Moment) -> bool:
+        """For one of the things."""
+        return super().shows_map(moment) and self._names(moment.answer)
+
+    def _names(self, answer: Answer | None) -> bool:
+        return answer is not None and answer.name in THINGS
 
 
 class GamePage(Game):
@@ -138,21 +162,44 @@ class GamePage(Game):
 
     setting = "game"
 
-    _asked, _judged = "", False
-    _saw: Answer | None = None  # what the network sees, or saw when the time was over
+    _asked = ""
+    _last: Sequence[Moment] = ()  # of `JUDGED_S`
+    _decided: Moment | None = None
 
     def begin(self, moment: Moment) -> None:
-        self._asked, self._judged = random.choice([one for one in CLASSES if one != NOTHING]), False
+        self._asked = random.choice([one for one in CLASSES if one != NOTHING])
 
     def update(self, moment: Moment) -> None:
-        """Keeps what the network sees when the time is over."""
+        """Decides when the time is over."""
         super().update(moment)
         if self.opened is None:
             return
-        if not self._judged:
-            self._saw, self._judged = moment.answer, self._left(moment) <= 0
+        if self._decided is None:
+            self._judge(moment)
         elif self._left(moment) < -TOLD_S:
-            self.opened = None
+            self.close(moment)
+
+    def end(self, moment: Moment) -> None:
+        self._last, self._decided = (), None
+
+    def _judge(self, moment: Moment) -> None:
+        """Decides when the time is over: for what was asked for if it was seen half of the last."""
+        recent = [one for one in self._last if moment.now - one.now <= JUDGED_S]
+        self._last = [*recent, moment]
+        if self._left(moment) <= 0:
+            times = Counter(map(_seen, self._last))
+            often = times.most_common(1)[0][0]
+            name = self._asked if 2 * times[self._asked] >= len(self._last) else often
+            self._decided = next(one for one in reversed(self._last) if _seen(one) == name)
+
+    def kept(self) -> ExplainedFrame | None:
+        """Of the moment that decided."""
+        decided = self._decided
+        return decided.explained if decided and decided.explains else None
+
+    def shows_map(self, moment: Moment) -> bool:
+        """Until the time is over."""
+        return super().shows_map(moment) and not self._decided
 
     def button(self, moment: Moment) -> str:
         """For a network that knows drawn symbols."""
@@ -161,21 +208,29 @@ class GamePage(Game):
     def elements(self, moment: Moment) -> list[Element]:
         """What to draw and how long; then who has won, and why."""
         captions, texts = moment.captions, moment.captions["game"]
-        asked, saw = label(captions, self._asked), self._saw
-        if not self._judged:
-            left = self._left(moment)
+        seen, left = _seen(self._decided or moment), self._left(moment)
+        named = label(captions, seen) if seen else captions["nothing"]
+        if self._decided is None:
             return [
-                TextBlock(texts["draw"], 0.9, SOFT), TextBlock(asked, 2.4, ACCENT), Gap(0.4),
+                TextBlock(texts["draw"], 0.9, SOFT),
+                TextBlock(label(captions, self._asked), 2.4, ACCENT), Gap(0.4),
                 TextBlock(texts["how"], 1.0), Gap(0.6),
                 TextBlock(with_seconds(texts["left"], left), 1.2),
-                Bar("", round(left / DRAW_S, 2), colour=ACCENT),
+                Bar("", round(left / DRAW_S, 2), colour=ACCENT), Gap(0.6),
+                TextBlock(f"{captions['answer']} {named}", 1.0, SOFT, one_line=True),
             ]  # fmt: skip
-        lost = saw is not None and saw.name == self._asked
-        told = texts["lost" if lost else "won" if saw else "unseen"]
-        told = told.replace("{label}", label(captions, saw.name if saw else ""))
-        why: list[Element] = [Gap(0.4), TextBlock(captions[moment.colours], 0.9)] if saw else []
+        lost = seen == self._asked
+        told = texts["lost" if lost else "won" if seen else "unseen"].replace("{label}", named)
         title = texts["mine" if lost else "yours"]
-        return [TextBlock(title, 1.8, ACCENT), Gap(0.4), TextBlock(told, 1.2), *why]
+        return [
+            TextBlock(title, 1.8, ACCENT), Gap(0.4), TextBlock(told, 1.2), Gap(0.4),
+            TextBlock(captions[moment.colours] if self.kept() else "", 0.9),
+        ]  # fmt: skip
 
     def _left(self, moment: Moment) -> float:
         return DRAW_S - (moment.now - (self.opened or 0.0))
+
+
+def _seen(moment: Moment) -> str:
+    """The class that the network saw; "" for none."""
+    return moment.answer.name if moment.answer else ""

@@ -256,13 +256,14 @@ class Kiosk:
             explained=explained,
             failing=self.network.failing,
             answer=self._answer.answer,
+            explains=self._answer.belongs_to(explained),
             network=self.network,
             touched=self._visitor.touched(),
         )
         for page in self._pages:
             page.update(moment)
         self.page = next(page for page in self._pages if page.due(moment))
-        self._ask_network()
+        self._ask_network(moment)
         self._show(moment)
         self._count_ages(explained)
         self._window.tend()
@@ -274,16 +275,17 @@ class Kiosk:
         size = canvas_size(self._window.size)
         self._window.show(self._artist.draw(size, self.screen, moment.now))
 
-    def _ask_network(self) -> None:
+    def _ask_network(self, moment: Moment) -> None:
         """Asks for maps of the answer while it is unsure; of all boxes.
 
         The best class of each picture, target top1, may then be another one; a sure answer is the
-        best class nearly always.
+        best class nearly always. A page's target is asked for also while another page hides it.
         """
-        if self.page.target:  # the classes of a network that is taught are others than before
-            self.network.ask(self.page.target)
+        targets = (page.target for page in self._pages if page.target and page.due(moment))
+        if target := next(targets, ""):  # classes of a network that is taught are others than before
+            self.network.ask(target)
             return
-        answer, target = self._answer.answer, self._config.lrp.target
+        answer, target = moment.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
         self.network.ask(answer.index if answer and unsure else target)
@@ -296,19 +298,21 @@ class Kiosk:
         return explained if behind <= MAX_CLIP_LAG_S * self._config.kiosk.attract_fps else None
 
     def _screen(self, moment: Moment) -> Screen:
-        explained, lock, words = moment.explained, self._lock, moment.captions["leave"]
+        page, lock, words = self.page, self._lock, moment.captions["leave"]
+        kept = page.kept()
+        explained = kept or moment.explained
         maps = self._scale_maps(explained, self._look)
         if maps and explained and explained.result.found:
             maps = with_captions(maps, explained, moment.captions)
         # A clip's pictures are too far apart for a map to follow the motion between them.
-        with_own_map = explained is not None and self._shown_source == "clip"
+        with_own_map = explained is not None and (kept or self._shown_source == "clip")
         shown = explained.frame if explained and with_own_map else self._shown
-        page, told = self.page, words["wrong" if lock.wrong else "pin"]
+        told = words["wrong" if lock.wrong else "pin"]
         if lock.wait_s:
             told = with_seconds(words["wait"], lock.wait_s)
         return Screen(
             picture=shown.value if shown else None,
-            explained=maps if self._answer.belongs_to(explained) else None,
+            explained=maps if kept or page.shows_map(moment) else None,
             page=None if self._is_closed else drawn_page(page, moment, self.captions, self._pages),
             card=self._card(moment),
             pad=(words["title"], told, lock.typed) if lock.asking else None,

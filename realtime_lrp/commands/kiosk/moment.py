@@ -31,6 +31,7 @@ class Moment:
     explained: ExplainedFrame | None = None
     failing: bool = False  # whether maps cannot be computed at the moment
     answer: Answer | None = None
+    explains: bool = False  # whether the map explains the answer
     network: RelevancePart | None = None
     touched: str = ""  # the button that is held, or was touched since the last drawing
 
@@ -63,6 +64,14 @@ class ExhibitPage:
     def elements(self, moment: Moment) -> list[Element]:
         """What is on it, above the buttons."""
         raise NotImplementedError
+
+    def kept(self) -> ExplainedFrame | None:
+        """What is shown instead of the present picture and map."""
+        return None
+
+    def shows_map(self, moment: Moment) -> bool:
+        """Whether the map is shown: where the page names the answer that it explains."""
+        return moment.explains
 
     def button(self, moment: Moment) -> str:
         """The text of its button on every page, named as its setting; "" while there is none."""

@@ -6,18 +6,20 @@ import shutil
 import zipfile
 
 import keras
+import msgspec
 import numpy as np
 import pytest
 from media import write_picture, write_video
 
 from realtime_lrp import config
 from realtime_lrp.commands import teach as taught_by
+from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
-from realtime_lrp.models.taught_file import VECTORS
+from realtime_lrp.models.taught_file import VECTORS, About, write_taught
 from realtime_lrp.models.teaching import CHANGES, Features, Lesson, Showing
 
 TAUGHT = {"star": 3, "fish": 13}
@@ -233,6 +235,28 @@ def test_rows_and_columns_are_averaged(rng):
     )
 
 
+MADE = {
+    "program": "realtime_lrp", "version": "1", "tensorflow": "", "keras": "", "python": "",
+    "model": {"name": "own"}, "method": "teach", "composite": None, "layers": None,
+    "target": None, "device": None, "precision": "float32", "settings": {},
+}  # fmt: skip
+
+
+def test_the_same_network_writes_the_same_bytes(tmp_path):
+    """Also where layers share objects, which Keras tells apart by their addresses."""
+    about = About(("a", "b"), "tf", msgspec.convert(MADE, Provenance))
+    for name in ("one", "two"):
+        keras.utils.clear_session()
+        model = convolutional((16, 16))
+        for weights in model.weights:
+            weights.assign(np.ones(weights.shape))
+        own = Features(Network("own", model)).taught(np.ones((4, 2)), np.ones(2), "ab").model
+        write_taught(tmp_path / name, own, about, [])
+        keras.config.set_dtype_policy(keras.DTypePolicy("float32"))  # at another address
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert keras.models.load_model(shutil.copy(tmp_path / "two", tmp_path / "two.keras"))
+
+
 def test_networks_without_a_vector_or_size_are_refused():
     """As the option --model is wrong."""
     layers = keras.layers
@@ -343,12 +367,7 @@ def test_a_file_that_says_wrong_things_is_refused(spoil, tmp_path, rng):
         .taught(rng.random((4, 2), np.float32), np.zeros(2, np.float32), "ab")
         .model
     )
-    made = {
-        "program": "realtime_lrp", "version": "1", "tensorflow": "", "keras": "", "python": "",
-        "model": {"name": "own"}, "method": "teach", "composite": None, "layers": None,
-        "target": None, "device": None, "precision": "float32", "settings": {},
-    }  # fmt: skip
-    about = {"labels": ["a", "b"], "preprocess": "tf", "provenance": made}
+    about = {"labels": ["a", "b"], "preprocess": "tf", "provenance": MADE}
     model.save(tmp_path / "plain.keras")
     for text in (json.dumps(about), spoil(about)):
         shutil.copy(tmp_path / "plain.keras", tmp_path / "mine.keras")

@@ -6,6 +6,7 @@ anybody.
 """
 
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ def read_shown(path: Path, about: About, copies: int) -> list[Shown]:
 
 
 def write_taught(path: Path, model: keras.Model, about: About, shown: Sequence[Shown]) -> None:
-    """Writes the file. The same network makes the same bytes: no time is kept."""
+    """Writes the file. The same network makes the same bytes: no time and no address is kept."""
     vectors = [np.clip(part, -LARGEST, LARGEST).astype(np.float16) for _, part in shown]
     if fits := sum(part.nbytes for part in vectors) <= MAX_VECTORS:
         counts = tuple((number, len(part)) for number, part in shown)
@@ -94,8 +95,18 @@ def write_taught(path: Path, model: keras.Model, about: About, shown: Sequence[S
             if fits:
                 data = b"".join(part.tobytes() for part in vectors)
                 target.writestr(zipfile.ZipInfo(VECTORS), data)
-            for name in (DESCRIPTION, WEIGHTS):
-                member = zipfile.ZipInfo(name)
-                member.file_size = source.getinfo(name).file_size
-                with source.open(name) as reading, target.open(member, "w") as writing:
-                    shutil.copyfileobj(reading, writing, 1 << 20)
+            target.writestr(zipfile.ZipInfo(DESCRIPTION), _numbered(source.read(DESCRIPTION)))
+            member = zipfile.ZipInfo(WEIGHTS)
+            member.file_size = source.getinfo(WEIGHTS).file_size
+            with source.open(WEIGHTS) as reading, target.open(member, "w") as writing:
+                shutil.copyfileobj(reading, writing, 1 << 20)
+
+
+def _numbered(description: bytes) -> bytes:
+    """Numbers the objects that layers share, which Keras names by their addresses in memory."""
+    numbers: dict[bytes, int] = {}
+    return re.sub(
+        rb'(?<="shared_object_id": )\d+',
+        lambda found: b"%d" % numbers.setdefault(found[0], len(numbers)),
+        description,
+    )

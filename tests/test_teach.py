@@ -165,7 +165,7 @@ def single(folder):
     "spoil, words, code, expected",
     [
         (few, (), 65, "'star' has 4"),
-        (single, (), 65, "1 subfolders"),
+        (single, (), 65, "subfolders: 1"),
         (shutil.rmtree, (), 66, "no folder"),
         (lambda folder: None, ("-o", "mine.txt"), 2, "mine.keras"),
         (lambda folder: None, ("-o", "nowhere/mine.keras"), 73, "no folder 'nowhere'"),
@@ -176,7 +176,8 @@ def single(folder):
 def test_what_cannot_be_taught_is_refused(
     spoil, words, code, expected, teach, two, tmp_path, monkeypatch
 ):
-    """With the exit code of the contract, before anything is written."""
+    """With the exit code of the contract, before a network is loaded or anything written."""
+    monkeypatch.setattr(taught_by, "Engine", None)
     monkeypatch.chdir(tmp_path)
     spoil(two)
     found, _, told, _ = teach(*words, folder=two)
@@ -342,12 +343,27 @@ def test_what_differs_from_the_empty_scene_is_the_thing():
 
 @pytest.mark.parametrize(
     "relevance, area, verdict",
-    [(0.6, 0.1, "thing"), (0.6, 0.7, "background"), (0.3, 0.1, "both"), (0.1, 0.1, "background"),
-     (0, 0, "background")],
+    [(0.6, 0.1, "thing"), (0.6, 0.7, "unclear"), (0.3, 0.1, "both"), (0.1, 0.1, "background"),
+     (0, 0, "unclear"), (1, 0.9, "unclear")],
 )  # fmt: skip
 def test_the_verdict_compares_relevance_with_area(relevance, area, verdict):
     """Relevance spread by chance has the share that the thing has of the area."""
     assert Focus(relevance, area).verdict == verdict
+
+
+def test_the_verdict_is_unclear_where_pictures_differ_too_much_or_are_few():
+    """It has to be the same at two standard errors to either side."""
+    pictures = [scene((20, 5))] * 4
+    for on_thing, count, verdict in (
+        ([60, 60, 60, 60], 4, "thing"), ([90, 20, 95, 20], 4, "unclear"), ([60] * 4, 2, "unclear"),
+        ([5, 5, 6, 5], 4, "background"),
+    ):  # fmt: skip
+        maps = [np.zeros((40, 40, 1), np.float32) for _ in pictures]
+        for one, share in zip(maps, on_thing, strict=True):
+            one[25, 10], one[5, 30] = share, 100 - share
+        found = looks(scene(), {"cup": pictures[:count]}, {"cup": maps[:count]})["cup"]
+        assert found.verdict == verdict
+        assert found.relevance == pytest.approx(np.mean(on_thing[:count]) / 100)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.learnt import SENTENCES, Focus, what_it_learnt
 from realtime_lrp.errors import DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.models.taught_file import About, read_about, read_shown, write_taught
-from realtime_lrp.models.teaching import CHANGES, FEWEST, NOTHING, Features, Lesson, Showing
+from realtime_lrp.models.teaching import CHANGES, FEW, FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.stats import write_figures
 from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.files import atomic_file, check_output
@@ -113,12 +113,11 @@ def from_folder(
     rng = np.random.default_rng(seed)
     for number, pictures in enumerate(classes.values()):
         _read(number, pictures, lesson, features, engine, rng)
-    _check(lesson)
+    _check(dict(zip(classes, lesson.counts(), strict=True)))
     for advice in lesson.advices():
         log.warning("%s", advice)
-    kernel, bias = lesson.train()
-    right = lesson.right(kernel, bias)
-    engine = engine.with_network(features.taught(kernel, bias, lesson.classes))
+    right = lesson.right(*lesson.train())
+    engine = engine.with_network(features.taught(*lesson.train(aside=True), lesson.classes))
     made = write(output, engine, lesson, overwrite)
     found = what_it_learnt(engine, lesson.pictures_aside())
     figures = _figures(features.network.name, lesson, right, found)
@@ -138,9 +137,12 @@ def _classes(folder: Path, every: float) -> dict[str, FilePictures]:
     names = sorted(one.name for one in folder.iterdir() if one.is_dir() and one.name[0] != ".")
     if len(names) < 2:
         raise DamagedInputError(
-            f"{str(folder)!r} has {len(names)} subfolders. Expected at least 2, one for each class."
+            f"{str(folder)!r} has too few subfolders: {len(names)}. Expected at least 2, one for "
+            "each class."
         )
-    return {name: FilePictures([str(folder / name)], None, every) for name in names}
+    classes = {name: FilePictures([str(folder / name)], None, every) for name in names}
+    _check({name: one.total or FEWEST for name, one in classes.items()})  # frames count later
+    return classes
 
 
 def _read(
@@ -157,22 +159,20 @@ def _read(
             vectors = features.with_changes(regions, rng)
             for ((file, _), _), vector, region in zip(batch, vectors, regions, strict=True):
                 part = file if pictures.files[file].suffix.lower() in VIDEOS else -1
-                showing = shown.setdefault(part, Showing(number))
+                showing = shown.get(part) or shown.setdefault(part, lesson.begin(number))
                 showing.vectors.append(vector)
                 showing.pictures.append(region)
             count += len(batch)
             progress.step(count, "")
     pictures.tell_left_out()
-    lesson.showings += shown.values()
 
 
-def _check(lesson: Lesson) -> None:
+def _check(counts: dict[str, int]) -> None:
     """Refuses classes with too few pictures."""
-    counts = zip(lesson.classes, lesson.counts(), strict=True)
-    if few := [f"{name!r} has {count}" for name, count in counts if count < FEWEST]:
+    if few := [f"{name!r} has {count}" for name, count in counts.items() if count < FEWEST]:
         raise DamagedInputError(
-            f"Too few pictures can be read: {', '.join(few)}. Expected at least {FEWEST} of each "
-            "class; 20 or more are better."
+            f"There are too few pictures: {', '.join(few)}. Expected at least {FEWEST} of each "
+            f"class that can be read; {FEW} or more are better."
         )
 
 
@@ -185,8 +185,8 @@ def _figures(
         look = found.get(name)
         rows.append({
             "name": name, "pictures": count, "aside": asked, "right": named,
-            "on_thing": look and round(look.relevance, 4), "area": look and round(look.area, 4),
-            "verdict": look and look.verdict,
+            "on_thing": look and round(look.relevance, 4), "doubt": look and round(look.doubt, 4),
+            "area": look and round(look.area, 4), "verdict": look and look.verdict,
         })  # fmt: skip
     asked = sum(row["aside"] for row in rows)
     accuracy = round(sum(row["right"] for row in rows) / asked, 4) if asked else None

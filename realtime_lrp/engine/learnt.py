@@ -11,7 +11,8 @@ from realtime_lrp.models.teaching import NOTHING
 
 SMOOTHING = 2.0  # deviation in pixels with which pictures are smoothed before they are compared
 DIFFERS = 25  # of 255, by which some colour of a smoothed pixel differs from the empty scene
-EXPLAINED = 12  # pictures of each class, at most
+EXPLAINED, FEWEST_EXPLAINED = 12, 3  # pictures of each class: at most, and to tell anything
+SMALL, LARGE = 0.005, 0.8  # shares of the area that are no thing: noise; another light or camera
 IN_EVERY_CLASS = 0.5
 """What differs in at least this part of the pictures of every class is background: face, hand."""
 
@@ -19,22 +20,34 @@ SENTENCES = {
     "thing": "it looks at what was shown",
     "both": "it looks at what was shown and at the background",
     "background": "it looks at the background: show the same thing at other places",
+    "unclear": "what it looks at cannot be told: show it and the empty scene for longer",
 }
 
 
 @dataclass(frozen=True)
 class Focus:
-    """Where a network looks: shares, 0 to 1, of relevance and of the picture's area."""
+    """Where a network looks: shares, 0 to 1, of relevance and of the picture's area.
+
+    The relevance is a mean over pictures, `doubt` twice its standard error.
+    """
 
     relevance: float
     area: float
+    doubt: float = 0.0
 
     @property
     def verdict(self) -> str:
-        """A key of `SENTENCES`: most relevance on the thing, more than by chance, or neither."""
-        if self.relevance >= 0.5 and self.relevance > self.area:
+        """A key of `SENTENCES`: the same for all shares of relevance within the doubt."""
+        ends = {self._verdict(self.relevance + one) for one in (-self.doubt, self.doubt)}
+        return ends.pop() if len(ends) == 1 else "unclear"
+
+    def _verdict(self, relevance: float) -> str:
+        """Most relevance is on the thing, more than by chance, or neither."""
+        if not SMALL <= self.area <= LARGE or self.area >= relevance >= 0.5:
+            return "unclear"
+        if relevance >= 0.5:
             return "thing"
-        return "both" if self.relevance >= 1.5 * self.area > 0 else "background"
+        return "both" if relevance >= 1.5 * self.area else "background"
 
 
 def differs(picture: np.ndarray, scene: np.ndarray) -> np.ndarray:
@@ -77,7 +90,9 @@ def looks(
     found = {}
     for name, mask in masks.items():
         positive = np.maximum(np.stack([one.sum(2) for one in maps[name]]), 0)
-        whole = float(positive.sum())
-        share = float(positive[mask].sum()) / whole if whole else 0.0
-        found[name] = Focus(share, float(mask.mean()))
+        whole = positive.sum((1, 2))
+        shares = (positive * mask).sum((1, 2)) / np.where(whole > 0, whole, 1)
+        few = len(shares) < FEWEST_EXPLAINED
+        doubt = 1.0 if few else 2 * float(shares.std(ddof=1)) / len(shares) ** 0.5
+        found[name] = Focus(float(shares.mean()), float(mask.mean()), doubt)
     return found

@@ -25,7 +25,10 @@ UNEQUAL = 3  # one class should not have more than this many times another's pic
 CHANGES = 2  # changed copies of each picture, see `changed`
 ASIDE = 4  # the last of 4 parts of each showing is kept aside; chosen by chance, all would be alike
 REMEMBERED = 100  # pictures of each class whose vectors go into the file
-KEPT = 6  # how many of the last pictures of each showing are kept, to say what was learnt
+KEPT = 6
+"""To say what was learnt the last pictures of each showing are kept, for the last showings of each
+class: of both so many."""
+
 ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
 """Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
 
@@ -105,6 +108,14 @@ class Lesson:
     classes: Sequence[str]
     showings: list[Showing] = field(default_factory=list)
 
+    def begin(self, number: int) -> Showing:
+        """Begins a showing of a class."""
+        self.showings = [one for one in self.showings if one.vectors]
+        for one in [one for one in self.showings if one.number == number][: 1 - KEPT]:
+            one.pictures.clear()
+        self.showings.append(Showing(number))
+        return self.showings[-1]
+
     def counts(self) -> list[int]:
         """How many pictures of each class were shown."""
         return [
@@ -142,13 +153,15 @@ class Lesson:
         shown = [one for one in self.showings if one.vectors]
         return [(one.number, np.stack(one.vectors[:: steps[one.number]])) for one in shown]
 
-    def train(self) -> tuple[np.ndarray, np.ndarray]:
+    def train(self, aside: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Trains the dense layer: kernel [features, classes] and bias [classes], float32.
 
-        Each class has pictures, and counts alike however many these are. Done by hand, because
-        Keras keeps 2.6 MB of each model that it has trained.
+        `aside`: also from the pictures kept aside, which then test nothing. Each class has
+        pictures, and counts alike however many these are. Done by hand, because Keras keeps 2.6 MB
+        of each model that it has trained.
         """
-        shown = [(one.number, one.vectors[: len(one.vectors) - one.aside]) for one in self.showings]
+        ends = [len(one.vectors) - (0 if aside else one.aside) for one in self.showings]
+        shown = [(s.number, s.vectors[:end]) for s, end in zip(self.showings, ends, strict=True)]
         x = np.concatenate([vectors for _, several in shown for vectors in several])
         y = np.repeat([number for number, _ in shown], [sum(map(len, v)) for _, v in shown])
         scale = float(np.sqrt(np.mean(np.square(x)))) or 1.0

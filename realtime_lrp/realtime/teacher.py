@@ -23,6 +23,7 @@ from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.viewer.events import Chosen, Event, Held, KeyPressed, NoticeGiven
 from realtime_lrp.system import machine
+from realtime_lrp.view.hud import Bar, Block, Paragraph
 
 EVERY_S = 0.1  # between two pictures that are taken
 MOST = 2000  # pictures of all classes
@@ -58,6 +59,7 @@ class Teacher:
         self._pressed = 0.0  # when its key came last
         self._held = self._changed = self._ended = False
         self.news: deque[Event] = deque()  # what happened, for the view
+        self.figures: Block = ()  # where the network looks
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="teacher", daemon=True)
 
@@ -105,7 +107,7 @@ class Teacher:
             self.news.append(NoticeGiven(f"{MOST} pictures are the most: take some back"))
         elif name != self._shown:
             self._shown, self._by, self._held, self._changed = name, by, bool(by), True
-            self.lesson.showings.append(Showing(self.lesson.classes.index(name)))
+            self.lesson.begin(self.lesson.classes.index(name))
         elif again or by:
             self._held = True
         else:
@@ -121,7 +123,8 @@ class Teacher:
     def status(self) -> str:
         """A line: how many pictures each class has, and what goes on."""
         fields = self.fields()
-        classes = [f"{key} {name}: {count}" for key, name, count in fields["classes"]]
+        classes = [f"{key} {name}: {count}".removeprefix(f"{name} ")
+                   for key, name, count in fields["classes"]]  # fmt: skip
         return "   ".join([*classes, f"taking {self._shown}" if self._shown else self._doing])
 
     def fields(self) -> dict[str, Any]:
@@ -198,28 +201,32 @@ class Teacher:
 
     def _train(self, features: Features) -> str:
         """Trains, lets the view go over to the new network, says what it learnt, saves it."""
-        said = [f"{name} has {count} pictures: {FEWEST} are needed"
+        said = [f"{name}: too few pictures ({count} of {FEWEST})"
                 for name, count in zip(self.lesson.classes, self.lesson.counts(), strict=True)
                 if 0 < count < FEWEST]  # fmt: skip
         lesson, relevance = self.lesson.complete(), self._relevance
         if len(lesson.classes) < 2:
             self.news.append(NoticeGiven("\n".join([*said, "show another thing as well"])))
             return ""
-        kernel, bias = lesson.train()
+        trained = lesson.train(aside=True)
         engine, choice, cache = relevance.engine, relevance.choice, relevance.engine_cache
         assert engine and cache
         known = engine.network.labels
-        engine = engine.with_network(features.taught(kernel, bias, lesson.classes))
+        engine = engine.with_network(features.taught(*trained, lesson.classes))
         with self._lock:
             if self._ended:
                 return ""
             cache.exchange(engine, choice)
         if known != engine.network.labels:
             self.news.append(Chosen("target", "top1"))
-        right, asked = np.sum(lesson.right(kernel, bias), axis=0).tolist()
+        right, asked = np.sum(lesson.right(*lesson.train()), axis=0).tolist()
         said = [f"learnt: right on {right} of the last {asked} pictures", *said, *lesson.advices()]
-        for name, look in what_it_learnt(engine, lesson.pictures_aside()).items():
-            said.append(f"{name}: {SENTENCES[look.verdict]} ({look.relevance:.0%})")
+        found = what_it_learnt(engine, lesson.pictures_aside())
+        said += [f"{name}: {SENTENCES[look.verdict]}" for name, look in found.items()]
+        bars = [Bar(name, look.relevance) for name, look in found.items()]
+        self.figures = (Paragraph("", "Relevance on what was shown"), *bars) if bars else ()
+        if not found:
+            said.append(f"show {NOTHING!r} (0), the empty scene: then it is said what it looks at")
         self.news.append(NoticeGiven("\n".join(said)))
         machine.free_cycles()  # of networks before
         try:

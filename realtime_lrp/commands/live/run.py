@@ -107,7 +107,7 @@ def run(
             size = lambda: pages.canvas_size(view)  # noqa: E731
         view: View = View(
             state, capture, threads, shown.show if shown else _show_nowhere,
-            size, status, figures_in_picture=not page_alone,
+            size, status, figures_in_picture=not page_alone, teacher=teacher,
         )  # fmt: skip
         report = partial(_report, view, stats)
         stack.callback(report)  # last, when all parts have ended

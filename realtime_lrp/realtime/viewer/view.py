@@ -55,6 +55,7 @@ class View:
         size: Callable[[], tuple[int, int]] | None = None,
         status: Callable[[], str] = lambda: "",
         figures_in_picture: bool = True,
+        teacher: Any = None,  # a `Teacher`, whose module imports TensorFlow
     ):
         self.state = state
         self.split: SplitScene | None = None
@@ -65,7 +66,7 @@ class View:
         self._relevance, self._stats = threads[0], threads[0].stats
         self._show = show
         self._size = size
-        self._status = status
+        self._status, self._teacher = status, teacher
         self.figures_in_picture = figures_in_picture
         names = network_names(state.config)
         first = NetworkView(threads[0], capture, names[0] if len(threads) > 1 else "")
@@ -92,7 +93,12 @@ class View:
         """The figures at the left and at the right, those of further networks below the first's."""
         left = [block for network in self.networks for block in network.left]
         right = [block for network in self.networks for block in network.right]
-        return left, [*right, *_block_of(self._said)]
+        return left, [*right, *self._lesson, *_block_of(self._said)]
+
+    @property
+    def _lesson(self) -> list[Block]:
+        """Where the network looks that is taught."""
+        return [self._teacher.figures] if self._teacher and self._teacher.figures else []
 
     @property
     def _said(self) -> str:
@@ -277,6 +283,8 @@ class View:
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
+            if network is self.first and self._lesson:
+                scene = replace(scene, right=(*scene.right, *self._lesson))
             if not self.figures_in_picture or in_panel:
                 scene = replace(scene, with_figures=False)
             elif beside:

@@ -282,7 +282,7 @@ class Kiosk:
         best class nearly always. A page's target is asked for also while another page hides it.
         """
         targets = (page.target for page in self._pages if page.target and page.due(moment))
-        if target := next(targets, ""):  # classes of a network that is taught are others than before
+        if target := next(targets, ""):  # a taught network has other classes than before
             self.network.ask(target)
             return
         answer, target = moment.answer, self._config.lrp.target

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -113,11 +114,14 @@ def test_auto_is_quick_only_where_the_maps_stay_the_same(
 def test_a_network_is_timed_once_where_rounding_keeps_its_map(
     tiny_model, monkeypatch, measured, rng
 ):
-    """Float32 is chosen where bfloat16 gains less than a tenth; the next start knows it."""
+    """Float32 is chosen where bfloat16 gains less than a tenth; the next start knows it.
+
+    As many maps are timed at once as are computed later.
+    """
     timed, found = [], {"zplus": 18.5, "epsilon_plus_flat": 17.5}
 
     def shortest(*runs):
-        timed.append([run() and run for run in runs])
+        timed.append([len(run()) for run in runs])
         return PrecisionTimes(20.0, found[composite])
 
     processor = hardware.Device("/CPU:0", "CPU", "bfloat16")
@@ -128,15 +132,21 @@ def test_a_network_is_timed_once_where_rounding_keeps_its_map(
         words = settings(tiny_model, **{"--composite": composite})
         first, again = (engines.Engine(words, moving=True) for _ in range(2))
         assert first.precision == again.precision == precision
-    assert len(timed) == 2 == len(timed[0])
+    assert timed == [[1, 1], [1, 1]]
     (got,), (expected,) = (
         engines.Engine(settings(tiny_model, **{"--composite": "zplus"}), moving).explain([picture])
         for moving in (True, False)
     )
     np.testing.assert_array_equal(got.relevance, expected.relevance)
-    monkeypatch.setattr(loading, "MAX_KEPT_WEIGHTS", 0)  # of a large one typical layers decide
     words = settings(tiny_model, **{"--composite": "epsilon_plus"})
-    assert engines.Engine(words, moving=True).precision == "bfloat16" and len(timed) == 2
+    with monkeypatch.context() as large:
+        large.setattr(loading, "MAX_KEPT_WEIGHTS", 0)  # typical layers decide
+        assert engines.Engine(words, moving=True).precision == "bfloat16" and len(timed) == 2
+    with ThreadPoolExecutor(3) as pool:
+        monkeypatch.setattr(measured_figures, "_pool", pool)
+        monkeypatch.setattr(loading, "core_count", lambda: 3)
+        engines.Engine(words, moving=True)
+    assert timed[2:] == [[3, 3]]
 
 
 def test_a_network_by_name_is_compared_with_its_steps_once_for_each_keras(

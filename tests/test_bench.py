@@ -42,10 +42,19 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     assert f"{faster:.1f}" in out
 
 
-def test_the_baseline_gives_our_maps(rng):
+def grouped():
+    """A network with a convolution in groups."""
+    grouped = keras.layers.Conv2D(4, 3, groups=2, activation="relu")
+    ends = keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3, activation="softmax")
+    first = keras.layers.Conv2D(4, 3, activation="relu")
+    return keras.Sequential([keras.Input((8, 8, 3)), first, grouped, *ends])
+
+
+@pytest.mark.parametrize("build", [vgg_like, grouped])
+def test_the_baseline_gives_our_maps(build, rng):
     """The original arithmetic gives the same map in another way."""
     keras.utils.set_random_seed(1)
-    model = vgg_like()
+    model = build()
     x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
     origin, ours = timing.baseline(build_graph(model, "max")), Explainer(model)
     assert largest_difference(origin(x).relevance, ours(x).relevance) < 1e-5

@@ -35,6 +35,8 @@ class Weights:
 
     @functools.cached_property
     def adjoint(self) -> tf.Tensor:
+        if tf.is_symbolic_tensor(self.kernel):
+            return self._layer.adjoint_of(self.kernel)
         with tf.init_scope():  # as `Linear.weights`
             return self._layer.adjoint_of(self.kernel)
 

@@ -357,6 +357,7 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     worse = replace(flipped, whole=0.9, relevant=0.8, at_random=0.7)
     rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse))
     assert rows[3].warn and isinstance(rows[-1], Paragraph)
+    assert [(one.share, one.before) for one in rows[1:3]] == [(0.8, 0.9), (0.7, 0.9)]
 
 
 def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():

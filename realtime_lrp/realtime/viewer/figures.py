@@ -173,19 +173,21 @@ def target_classes(explained: ExplainedFrame) -> list[int]:
     return [int(side) for side in target.split(" - ") if side.isdecimal()]
 
 
-def probe_rows(explained: ExplainedFrame) -> Block:
-    """What the faithfulness probe found."""
+def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
+    """What the faithfulness probe found; marks stand at the class's score without blurring."""
     probed = explained.probed
     if probed is None:
         return (Row("faithfulness", "..."),)
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
-    return (
-        Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole)),
-        Row("relevant blurred (solid)", percent(probed.relevant)),
-        Row("random blurred (dashed)", percent(probed.at_random)),
-        Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0),
-        *((Paragraph("", UNFAITHFUL),) if gap <= 0 else ()),
+    named = Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole))
+    scale = PRESENTED_SCALE if presenting else 1.0
+    bars = (
+        Bar("relevant blurred", probed.relevant, probed.whole, scale),
+        Bar("random blurred", probed.at_random, probed.whole, scale),
     )
+    points = Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0)
+    told = (Paragraph("", UNFAITHFUL),) if gap <= 0 else ()
+    return (*bars, *told) if presenting else (named, *bars, points, *told)
 
 
 def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -> Block:

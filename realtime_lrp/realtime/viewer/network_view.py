@@ -173,7 +173,7 @@ class NetworkView:
             if self.refusal and state.with_figures:
                 right.append((Paragraph("", self.refusal),))
             if state.request.probe and not self.further:
-                right.append(figures.probe_rows(explained))
+                right.append(figures.probe_rows(explained, state.text == "presenter"))
         if state.text == "figures":
             source = self._capture.source.described or "..."
             left.append(figures.rate_rows(self.rates, state, source, explained, self.further))

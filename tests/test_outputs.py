@@ -1,5 +1,7 @@
 """`Explainer(output=..., at=...)`: models with several outputs, and outputs that are no vector."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from keras import layers
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.reading.building import build_graph
 
 
@@ -226,3 +230,12 @@ def test_labels_are_those_of_the_output_that_is_named():
     """A detector's boxes have coordinates and no classes."""
     scores, boxes = (load_network("shapes_detector", output=one) for one in ("scores", "boxes"))
     assert len(scores.labels) == scores.model.output_shape[-1] and boxes.labels is None
+
+
+def test_outputs_without_names_are_chosen_in_python(monkeypatch):
+    """Those of a subclassed model of one's own."""
+    own = type("Own", (keras.Model,), {})()
+    monkeypatch.setitem(NETWORKS, "own", SimpleNamespace(load=lambda *_: Network("own", own)))
+    assert load_network("own").model is own
+    with pytest.raises(UsageError, match=r"subclassed .* Explainer\(model, output"):
+        load_network("own", output="regions")

@@ -10,7 +10,7 @@ import keras
 
 from realtime_lrp.config.names import HUB
 from realtime_lrp.config.problems import check_model_name
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import NETWORKS
@@ -19,7 +19,7 @@ from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.relevance.network.places import choose_output
-from realtime_lrp.relevance.reading.building import output_names
+from realtime_lrp.relevance.reading.building import is_functional, output_names
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +99,12 @@ def _with_output(network: Network, output: str | None) -> Network:
     model = network.model
     if output is None or model is None:
         return network
+    if not is_functional(model):
+        raise UsageError(
+            f"The outputs of {network.name!r}, a subclassed model, have no names here. Choose one "
+            "in Python: Explainer(model, output=...).",
+            "output",
+        )
     chosen = choose_output(output, output_names(model), network.name)
     model = keras.Model(model.inputs, model.outputs[chosen], name=model.name)
     own = len(network.labels or ()) == model.outputs[0].shape[-1]

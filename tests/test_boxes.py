@@ -30,10 +30,12 @@ def test_a_box_of_a_letterboxed_mirrored_picture():
     np.testing.assert_array_equal(seen, expected)
 
 
-def test_a_box_of_a_cropped_picture():
-    """The middle 200 columns of 400 are seen, half as large."""
+def test_a_box_of_a_cropped_or_squashed_picture():
+    """The middle 200 columns of 400 are seen, half as large; or all, a quarter as wide."""
     region = region_of((200, 400), (100, 100), "crop")
     assert region.in_picture((10, 30, 35, 55)) == (120, 60, 170, 110)
+    region = region_of((200, 400), (100, 100), "squash")
+    assert region.in_picture((10, 30, 35, 55)) == (40, 60, 140, 110)
 
 
 def test_an_outline_changes_the_four_sides_alone():

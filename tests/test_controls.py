@@ -11,7 +11,7 @@ from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius
+from realtime_lrp.realtime.viewer.pointing import SETTLED_S, brush_radius, progress, seek
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, first_state
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import arrange_controls
@@ -156,6 +156,16 @@ def test_a_click_or_drag_on_the_bar_seeks():
     assert state.mask is None and state.controls(20.0), "shown while it is held"
     state = mouse(state, (10.8, 0, y, ""), (10.9, half, y, ""))
     assert len(state.orders) == 3 and not state.stepping
+
+
+def test_among_pictures_the_nearest_one_is_sought():
+    """Of four; the bar stands where the picture is, from one end to the other."""
+    four = Timeline(1.0, 4.0, "files")
+    for share, number in ((0.0, 0), (0.16, 0), (0.2, 1), (0.84, 3), (1.0, 3)):
+        orders = seek(started(four), share, 5.0).orders
+        assert orders == ((("seek", number),) if number != 1 else ()), "it stands at the second"
+    shares = [progress(Timeline(float(n), 4.0, "files")).share for n in range(4)]
+    assert shares == pytest.approx([0, 1 / 3, 2 / 3, 1])
 
 
 def test_a_frozen_film_shows_the_pictures_that_are_sought():

@@ -87,6 +87,8 @@ def test_errors_have_the_exit_code_of_their_place(tmp_path):
         with pytest.raises(ConfigError, match=r"^--set: \S+: the value is empty; .* a variable of"):
             config.load(sets=(empty,))
     assert config.load(sets=("lrp.target=null",)).config.lrp.target == "all"
+    for text in ("007", "12:30", "no", "2026-11-24"):  # other readers of YAML make more of them
+        assert config.load(sets=(f"live.source={text}",)).config.live.source == text
     with pytest.raises(MissingInputError):
         config.load(tmp_path / "none.yaml")
 

@@ -105,6 +105,7 @@ def test_the_best_third_goes_on():
     best = best_first(tried)
     assert [one.name for one in best] == [f"c{n}" for n in range(8, -1, -1)]
     assert best[0].gains == pytest.approx({5: 0.805, 14: 0.814, 40: 0.84})
+    assert [len(one.gains) for one in searched({f"c{n}": n for n in range(4)})] == [1, 1, 2, 2]
 
 
 def verdicts(photos):

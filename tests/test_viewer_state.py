@@ -481,7 +481,7 @@ def test_each_step_of_the_included_lecture_is_its_own_view():
     ]  # fmt: skip
     steps = [tuple(step == number for number in range(1, 6)) for step in (0, 1, 2, 3, 4, 5, 5)]
     assert views == steps
-    assert changes(at_step(2), pressed(at_step(5), "Page_Up x p Page_Up Page_Up")) == {}
+    assert changes(at_step(2), pressed(at_step(5), "Page_Up x panel:zplus u Page_Up Page_Up")) == {}
     assert [len(load_lecture(config.load(options={"--lecture": name}, command="live").config))
             for name in INCLUDED] == [6, 6]  # fmt: skip
 

@@ -23,7 +23,7 @@ from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.viewer.events import Chosen, Event, Held, KeyPressed, NoticeGiven
 from realtime_lrp.system import machine
-from realtime_lrp.view.hud import Bar, Block, Paragraph
+from realtime_lrp.view.hud import Bar, Block, Paragraph, Row
 
 EVERY_S = 0.1  # between two pictures that are taken
 MOST = 2000  # pictures of all classes
@@ -59,7 +59,7 @@ class Teacher:
         self._pressed = 0.0  # when its key came last
         self._held = self._changed = self._ended = False
         self.news: deque[Event] = deque()  # what happened, for the view
-        self.figures: Block = ()  # where the network looks
+        self.looks: Block = ()  # how much relevance is on what was shown
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="teacher", daemon=True)
 
@@ -121,11 +121,14 @@ class Teacher:
         self._shown, self._changed = "", True
 
     def status(self) -> str:
-        """A line: how many pictures each class has, and what goes on."""
-        fields = self.fields()
-        classes = [f"{key} {name}: {count}".removeprefix(f"{name} ")
-                   for key, name, count in fields["classes"]]  # fmt: skip
-        return "   ".join([*classes, f"taking {self._shown}" if self._shown else self._doing])
+        """What goes on."""
+        return f"taking {self._shown}" if self._shown else self._doing
+
+    def panel(self) -> Block:
+        """Key, name and count of each class, and where the network looks."""
+        rows = (Row(key if name == key else f"{key}  {name}", f"{count}", name == self._shown)
+                for key, name, count in self.fields()["classes"])  # fmt: skip
+        return (*rows, *self.looks)
 
     def fields(self) -> dict[str, Any]:
         """The same for a page: key, name and count of each class; what is shown, and was last."""
@@ -217,14 +220,14 @@ class Teacher:
             if self._ended:
                 return ""
             cache.exchange(engine, choice)
-        if known != engine.network.labels:
+        if known != engine.network.labels and relevance.request.target != "top1":
             self.news.append(Chosen("target", "top1"))
         right, asked = np.sum(lesson.right(*lesson.train()), axis=0).tolist()
         said = [f"learnt: right on {right} of the last {asked} pictures", *said, *lesson.advices()]
         found = what_it_learnt(engine, lesson.pictures_aside())
         said += [f"{name}: {SENTENCES[look.verdict]}" for name, look in found.items()]
         bars = [Bar(name, look.relevance) for name, look in found.items()]
-        self.figures = (Paragraph("", "Relevance on what was shown"), *bars) if bars else ()
+        self.looks = (Paragraph("", "Relevance on what was shown"), *bars) if bars else ()
         if not found:
             said.append(f"show {NOTHING!r} (0), the empty scene: then it is said what it looks at")
         self.news.append(NoticeGiven("\n".join(said)))

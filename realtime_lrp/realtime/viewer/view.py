@@ -93,12 +93,8 @@ class View:
         """The figures at the left and at the right, those of further networks below the first's."""
         left = [block for network in self.networks for block in network.left]
         right = [block for network in self.networks for block in network.right]
-        return left, [*right, *self._lesson, *_block_of(self._said)]
-
-    @property
-    def _lesson(self) -> list[Block]:
-        """Where the network looks that is taught."""
-        return [self._teacher.figures] if self._teacher and self._teacher.figures else []
+        looks = self._teacher and self._teacher.looks
+        return left, [*right, *([looks] if looks else ()), *_block_of(self._said)]
 
     @property
     def _said(self) -> str:
@@ -215,6 +211,7 @@ class View:
         """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
         lines = self.capture.trouble, *self._passing(), self._status()
+        lines += self._teacher.panel() if self._teacher else ()
         now = time.monotonic()
         resting = now >= self.state.pointer.until
         at_once = number, self._version, lines, size, resting
@@ -283,8 +280,8 @@ class View:
         scenes = []
         for network, (x0, y0, x1, y1) in zip(self.networks, boxes, strict=True):
             scene = network.compose(state, self._version, frame, (y1 - y0, x1 - x0))
-            if network is self.first and self._lesson:
-                scene = replace(scene, right=(*scene.right, *self._lesson))
+            if network is self.first and self._teacher:
+                scene = replace(scene, right=(*scene.right, self._teacher.panel()))
             if not self.figures_in_picture or in_panel:
                 scene = replace(scene, with_figures=False)
             elif beside:

@@ -7,6 +7,7 @@ import pytest
 from viewer import COMMANDS, answer, event_named
 
 from realtime_lrp import config
+from realtime_lrp.config.provenance import recorded_settings
 from realtime_lrp.engine.result import ConceptRequest, FoundBox
 from realtime_lrp.errors import ConfigError, MissingInputError
 from realtime_lrp.realtime.explaining import first_request
@@ -481,6 +482,7 @@ def test_each_step_of_the_included_lecture_is_its_own_view():
     ]  # fmt: skip
     steps = [tuple(step == number for number in range(1, 6)) for step in (0, 1, 2, 3, 4, 5, 5)]
     assert views == steps
+    assert recorded_settings(at_step(0).config, "live")["live.also_models"] == ["shapes_vit"]
     assert changes(at_step(2), pressed(at_step(5), "Page_Up x panel:zplus u Page_Up Page_Up")) == {}
     assert [len(load_lecture(config.load(options={"--lecture": name}, command="live").config))
             for name in INCLUDED] == [6, 6]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from realtime_lrp.config import ASSETS, Config, read_as
-from realtime_lrp.config.schema import Model
+from realtime_lrp.config.schema import AlsoModel
 from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import MissingInputError, nearest
 from realtime_lrp.view import keys
@@ -74,4 +74,4 @@ def with_networks(config: Config) -> Config:
     if config.live.lecture not in INCLUDED or config.live.also_models:
         return config
     other = "shapes" if config.model.name == "shapes_vit" else "shapes_vit"
-    return config.changed(live={"also_models": [Model(name=other)]})
+    return config.changed(live={"also_models": [AlsoModel(name=other)]})

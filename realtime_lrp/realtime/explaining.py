@@ -101,9 +101,10 @@ class ExplainedFrame:
     @property
     def boxes(self) -> tuple[FoundBox, ...] | None:
         """A detector's boxes that are spoken of: the one alone, else all that are seen."""
-        if self.box or self.result.found is None:
-            return (self.box,) if self.box else None
-        return tuple(one for n, one in enumerate(self.result.found) if n not in self.lost)
+        if self.result.found is None:
+            return None
+        seen = (one for n, one in enumerate(self.result.found) if n not in self.lost)
+        return tuple(one for one in seen if self.box in (None, one))
 
     @cached_property
     def answers(self) -> list[tuple[str, float]]:

@@ -73,15 +73,16 @@ class ConceptPanel:
     note: str = ""  # what stands in place of the rows, or ""
     with_pictures: bool = True  # whether rows have room for pictures of the gallery
     network: str = ""  # whose channels they are, or "" where there is one network only
-    thing: str = ""  # the class of a detector's box that they speak for, or ""
+    thing: str = ""  # the class of a detector's box that they are found in, where no answer says it
     warning: str = ""  # what is wrong with the pictures of the gallery, or ""
     # the answer in large letters above them, and its share, where it stands nowhere else
     answer: tuple[str, str] = "", ""
 
     @property
     def heading(self) -> str:
-        of_box = f" in “{self.thing}”" if self.thing else ""
-        return f"{self.network or 'What it'} found{of_box}: {self.title}"
+        if self.thing:
+            return f"In “{self.thing}”: {self.title}"
+        return f"{self.network or 'What it'} found: {self.title}"
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
         """Where there is room for it: at the right, on tall canvases at the bottom."""

@@ -196,7 +196,7 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
     model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.answers)
     if explained.box and target == EACH_BOX:
-        target = f"the box of “{explained.answers[0][0]}”"
+        target = f"the box of “{engine.label(explained.box.label)}”"
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),

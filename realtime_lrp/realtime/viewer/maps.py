@@ -97,7 +97,7 @@ class ConceptView:
             signed=explained.maps[0].signed,
             with_pictures=bool(gallery and gallery.layers),
             network=self._network,
-            thing=name.replace("_", " ") if boxes else "",
+            thing=name.replace("_", " ") if boxes and not answer[0] else "",
             warning=MADE_WITH.format(other) if other else "",
             answer=answer,
         )

@@ -246,17 +246,19 @@ class View:
         artist, controls = self._artist, state.controls(now)
         canvas = artist.buffers.copy(canvas)
         rows = controls.area[1] if controls else split.size[0]
+        box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # above the controls
+        if marks and controls:
+            rows = min(rows, box[1])
         for number, notice in enumerate(notices):
             if notice:
                 area = split.notice_area(number, notice, rows)
                 letters = split.scenes[number].letters
                 artist.decals.draw(canvas, draw_notice, notice, area, letters)
         if marks:
-            box = moved(split.marks, 0, min(0, rows - split.marks[3]))  # above the controls
             artist.decals.draw(canvas, draw_marks, marks, box, split.letters)
         if state.shown and (brush := brush_at_pointer(state, now)):
-            box, middle = brush
-            draw_brush(canvas, box, state.shown.value.shape, middle, brush_radius(state))
+            around, middle = brush
+            draw_brush(canvas, around, state.shown.value.shape, middle, brush_radius(state))
         if controls:
             bar = progress(state.timeline) if state.timeline else None
             running = {"freeze": bool(state.frozen), "record": status.startswith("recording")}

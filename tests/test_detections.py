@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import layers
 
 from realtime_lrp import Explainer
-from realtime_lrp.errors import NotFiniteError, UsageError
+from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
 from realtime_lrp.relevance.explainer import NOWHERE
 from realtime_lrp.relevance.maps.detections import best_boxes, drawn_of, share_inside
 from realtime_lrp.relevance.maps.targets import Target
@@ -242,6 +242,13 @@ def test_what_cannot_be_asked_is_refused(model, pictures):
         Explainer(model).detections(pictures, threshold=1.5)
     with pytest.raises(UsageError, match="changed pictures"):
         Explainer(model, method="smoothgrad").detections(pictures)
+    with pytest.raises(DamagedInputError, match=r"boxes .24, 5. and scores .24, 3. .*Expected"):
+        far = layers.Dense(5)(model.output["boxes"])
+        Explainer(keras.Model(model.input, model.output | {"boxes": far}))
+    with pytest.raises(
+        DamagedInputError, match=r"'cls', 'reg'.* of a detector 'boxes' and 'scores'"
+    ):
+        Explainer(keras.Model(model.input, dict(zip(("reg", "cls"), model.outputs, strict=True))))
     image = keras.Input((8, 8, 3))
     classifier = keras.Model(image, layers.Dense(2)(layers.Flatten()(image)))
     with pytest.raises(UsageError, match="no detector"):

@@ -27,8 +27,8 @@ def choose_output(wanted: str | int | None, names: Sequence[str], model: str) ->
     if wanted is None and len(names) > 1:
         raise DamagedInputError(
             f"The model {model!r} has {len(names)} outputs: {listed}. Expected one vector of "
-            "classes, or say which one to explain: --output NAME, or in Python "
-            "Explainer(model, output=...)."
+            "classes, or of a detector 'boxes' and 'scores'; or say which one to explain: --output "
+            "NAME, or in Python Explainer(model, output=...)."
         )
     if isinstance(wanted, str):
         if wanted not in names:

@@ -83,6 +83,13 @@ def _graph_of_functional(
     chosen = choose_output("scores" if detects else output, names, model.name)
     picture = tuple(model.inputs[0].shape)[1:]
     scores = tuple(model.outputs[chosen].shape)[1:]
+    if detects:
+        boxes = tuple(model.outputs[names.index("boxes")].shape)[1:]
+        if len(scores) != 2 or boxes != (scores[0], 4):
+            raise DamagedInputError(
+                f"The model {model.name!r} gives boxes {boxes} and scores {scores} for each "
+                "picture. Expected (places, 4) and (places, classes)."
+            )
     graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
     builder = _Builder(graph)
     try:

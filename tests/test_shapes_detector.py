@@ -25,7 +25,10 @@ def test_it_finds_symbols_and_its_maps_lie_in_their_boxes(network):
     found = Explainer(network, composite="epsilon_plus_flat").detections(
         pixels.astype(np.float32), top=8
     )
-    right = sum(sum(right_ones(found, picture, symbols[picture])) for picture in range(8))
+    parts = zip(found.count, found.boxes, found.labels, symbols, strict=True)
+    right = sum(
+        sum(right_ones(boxes[:n], labels[:n], wanted)) for n, boxes, labels, wanted in parts
+    )
     there = int((symbols[..., 4] >= 0).sum())
     assert 2 * right / (found.count.sum() + there) > 0.8
     assert found.inside[found.scores > 0].mean() > 0.7

@@ -18,6 +18,7 @@ from realtime_lrp.view import controls
 from realtime_lrp.view.boxes import COLOURS
 from realtime_lrp.view.hud import (
     Bar,
+    Headline,
     Paragraph,
     Row,
 )
@@ -318,6 +319,24 @@ def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
     assert (named.name, named.share, why.text) == ("heart", 0.8, "why: “heart”")
     ((said,),) = figures.presented(made(target="0 - 2"), None)
     assert said.head == "no heart or cup found"
+
+
+def test_a_box_that_is_lost_between_two_maps_is_not_spoken_of(rng):
+    """On the same canvas on which it is not drawn."""
+    here, gone = rng.integers(0, 256, (2, 120, 160, 3), np.uint8)
+    viewer = Viewer(figures=True)
+    frame = viewer.frame(here)
+    made = explained_frame(frame, drawn_at(30, 30), BOX)
+    made.result.found = (FoundBox((40, 20, 110, 90), 0, 0.8, 0.7, made.maps, 0, None, 0),)
+    viewer.maps.put(made, frame.time)
+    viewer.view.step()
+    names = lambda: [one.name for block in viewer.view.columns[1] for one in block  # noqa: E731
+                     if isinstance(one, Headline)]  # fmt: skip
+    assert names() == ["heart"]
+    viewer.frame(gone)
+    assert names() == []
+    viewer.frame(here)
+    assert names() == ["heart"]
 
 
 def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():

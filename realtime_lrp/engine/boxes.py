@@ -20,7 +20,7 @@ from realtime_lrp.view.look import Look
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-SAME = 0.3
+SAME = 0.7
 """Least intersection over union of a box with the same box in an earlier picture."""
 
 REMEMBERED = 32

@@ -81,7 +81,7 @@ class ConceptPanel:
     @property
     def heading(self) -> str:
         if self.thing:
-            return f"In “{self.thing}”: {self.title}"
+            return f"“{self.thing}”: {self.title}"
         return f"{self.network or 'What it'} found: {self.title}"
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":

@@ -240,8 +240,8 @@ class Follower:
     """
 
     def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):
-        self._overlays = overlays
-        self._then = _small(picture)
+        self._overlays = self._moved = list(overlays)
+        self._picture, self._then = picture, _small(picture)
         self._back = np.zeros((*self._then.shape, 2), np.float32)
         self._certain = np.ones_like(self._then)
         self._prepare_coordinates(picture.shape[:2], overlays[0])
@@ -249,7 +249,9 @@ class Follower:
 
     def __call__(self, picture: np.ndarray) -> list[Overlay]:
         """The overlays, moved to a later picture of the same size."""
-        now = _small(picture)
+        if picture is self._picture:
+            return self._moved
+        self._picture, now = picture, _small(picture)
         # from each pixel now to where it was then
         self._back = flow = self._flow.calc(now, self._then, None)
         self._certain = self._found(now, flow)
@@ -257,7 +259,7 @@ class Follower:
         moved = _sampled(flow, at_x, at_y) * self._scale
         found = _sampled(self._certain, at_x, at_y)
         where = self._columns + moved[..., 0], self._rows + moved[..., 1]
-        return [
+        self._moved = [
             replace(
                 overlay,
                 colour=_sampled(overlay.colour, *where),
@@ -265,6 +267,7 @@ class Follower:
             )
             for overlay in self._overlays
         ]
+        return self._moved
 
     def moved(self, outline: Outline) -> Outline | None:
         """A box, moved to the picture of the last call; None if it is lost there."""

@@ -221,7 +221,12 @@ class Artist:
         self._look: Look | None = None
         self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
-        self.lost = frozenset[int]()  # boxes that are not found again on the picture drawn last
+        self._lost = frozenset[int]()
+
+    def lost(self, scene: Scene) -> frozenset[int]:
+        """Which boxes are not found again on the scene's picture."""
+        self._drawn_for(scene)
+        return self._lost
 
     def draw(self, scene: Scene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
@@ -313,7 +318,7 @@ class Artist:
 
     def _drawn_for(self, scene: Scene) -> tuple[list[Overlay], Sequence[Outline]]:
         """The coloured maps and the boxes, moved to where they belong on the scene's picture."""
-        explained, look = scene.explained, scene.look
+        explained, look, self._lost = scene.explained, scene.look, frozenset()
         if explained is None or (look.style == "off" and not explained.outlines):
             return [], ()
         if explained is not self._explained or look != self._look:
@@ -322,13 +327,12 @@ class Artist:
                 make_overlay(panel.intensity, panel.signed, look, explained.box)
                 for panel in explained.panels
             ]
-        self.lost = frozenset()
         if look.follow != "flow" or scene.picture is explained.picture:
             return self._overlays, explained.outlines
         self._follower = follower = self._follower or Follower(explained.picture, self._overlays)
         overlays = follower(scene.picture)
         moved = list(map(follower.moved, explained.outlines))
-        self.lost = frozenset(n for n, one in enumerate(moved) if one is None)
+        self._lost = frozenset(n for n, one in enumerate(moved) if one is None)
         return overlays, list(filter(None, moved))
 
 
@@ -336,17 +340,24 @@ class SplitArtist:
     """Draws split canvases; an `Artist` for each scene."""
 
     def __init__(self) -> None:
-        self.artists: list[Artist] = []
+        self._artists: list[Artist] = []
         self.buffers, self.decals, self._concepts = Buffers(), Decals(), ConceptArtist()
+
+    def _artists_for(self, scene: SplitScene) -> list[Artist]:
+        self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]
+        return self._artists[: len(scene.scenes)]
+
+    def lost(self, scene: SplitScene) -> list[frozenset[int]]:
+        """Of each scene which boxes are not found again on its picture."""
+        return list(map(Artist.lost, self._artists_for(scene), scene.scenes))
 
     def draw(self, scene: SplitScene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
         canvas = self.buffers.get((*scene.size, 3))
         if len(scene.scenes) > 1 or scene.said:
             canvas.fill(BACKGROUND)  # also between the scenes
-        self.artists += [Artist() for _ in scene.scenes[len(self.artists) :]]
         for artist, one, (x0, y0, x1, y1) in zip(
-            self.artists, scene.scenes, scene.boxes, strict=False
+            self._artists_for(scene), scene.scenes, scene.boxes, strict=True
         ):
             artist.draw_on(canvas[y0:y1, x0:x1], one)
         if scene.concepts and scene.place:

@@ -66,13 +66,11 @@ class NetworkView:
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
-        self.lost = frozenset[int]()  # as of the artist that drew the newest maps last
+        self.lost = frozenset[int]()  # boxes of the map that are not in the picture any more
         self.ready = False  # whether the newest map is as chosen, or as it stays
 
     def take(self, newest: ExplainedFrame | None, look: Look) -> None:
         """Makes the newest maps, if there are any, ready for drawing."""
-        if newest is not self.newest:
-            self.lost = frozenset[int]()
         self.newest, self.maps = newest, self._scale_maps(newest, look)
 
     def measure(self) -> None:

@@ -223,9 +223,12 @@ class View:
         if size != self.state.size:
             self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
+        lost = self._artist.lost(split)
+        if lost != [network.lost for network in self.networks]:
+            for network, of_network in zip(self.networks, lost, strict=True):
+                network.lost = of_network
+            self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
-        for network, artist in zip(self.networks, self._artist.artists, strict=False):
-            network.lost = artist.lost
         answer, timeline = self.first.answer(), self.capture.source.timeline
         drawn = events.FrameDrawn(
             frame, answer, split.pictures, timeline, split.concept_rows, split.free

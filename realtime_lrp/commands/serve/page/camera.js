@@ -1,6 +1,6 @@
 // This device's own camera: its pictures go up, small and one at a time; the map that comes back is
 // laid over the local video, which stays smooth at any speed of the network.
-import { follow, greyContext, greyOf } from "./following.js";
+import { follow, greyOf } from "./following.js";
 import { drawOn } from "./painting.js";
 
 const LONGER_SIDE = 320;
@@ -23,7 +23,6 @@ export async function openCamera(canvas, sendPicture, ended) {
   const context = canvas.getContext("2d", { alpha: false });
   const small = document.createElement("canvas");
   let stopped = false;
-  const grey = greyContext();
   let sent = new Map(); // number of a picture -> when it was taken, and its brightness
   let count = 0; // pictures that this connection has sent
   let sentAt = -Infinity; // when the last one was taken
@@ -36,7 +35,7 @@ export async function openCamera(canvas, sendPicture, ended) {
     small.getContext("2d").drawImage(video, 0, 0, small.width, small.height);
     const connection = sent;
     sentAt = performance.now();
-    const taken = { at: sentAt, then: greyOf(video, grey) };
+    const taken = { at: sentAt, then: greyOf(video) };
     const blob = await new Promise((done) => small.toBlob(done, "image/jpeg", QUALITY));
     const jpeg = await blob?.arrayBuffer();
     if (jpeg && !stopped && connection === sent && sendPicture(jpeg)) sent.set(++count, taken);
@@ -48,7 +47,7 @@ export async function openCamera(canvas, sendPicture, ended) {
     if (width) drawOn(canvas, video, width, height);
     const now = performance.now();
     if (map && now < map.until) {
-      const seen = greyOf(video, grey);
+      const seen = greyOf(video);
       follow(map.whole, map.then, seen);
       const [x0, y0, x1, y1] = placeOf(map.whole);
       context.drawImage(map.picture, x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);

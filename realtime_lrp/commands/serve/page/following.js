@@ -4,17 +4,14 @@ const [COLUMNS, ROWS] = [96, 72]; // of the pictures that are compared
 const REACH = 4; // in their pixels, from where the part was last
 const UNLIKE = 24; // mean difference of brightness from which on the part is lost
 
+const canvas = Object.assign(document.createElement("canvas"), { width: COLUMNS, height: ROWS });
+const context = canvas.getContext("2d", { willReadFrequently: true });
+
 /** The brightness of what the camera sees, small. */
-export function greyOf(video, context) {
+export function greyOf(video) {
   context.drawImage(video, 0, 0, COLUMNS, ROWS);
   const { data } = context.getImageData(0, 0, COLUMNS, ROWS);
   return Float32Array.from({ length: ROWS * COLUMNS }, (_, n) => data[4 * n + 1]);
-}
-
-/** A canvas for `greyOf`. */
-export function greyContext() {
-  const canvas = Object.assign(document.createElement("canvas"), { width: COLUMNS, height: ROWS });
-  return canvas.getContext("2d", { willReadFrequently: true });
 }
 
 /** Moves a part {box, shift} on to the picture `now`; `box` is where it was in the picture `then`,

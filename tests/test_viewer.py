@@ -14,7 +14,7 @@ from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.maps import MapScaler
 from realtime_lrp.video.region import Region
-from realtime_lrp.view import controls
+from realtime_lrp.view import controls, hud
 from realtime_lrp.view.boxes import COLOURS
 from realtime_lrp.view.hud import (
     Bar,
@@ -393,6 +393,15 @@ def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():
     explained.result.region = Region((0, 0, 160, 120), (0, 8, 64, 56), (64, 64))
     patches = network_view._flipped_patches(viewer.state.with_request(probe=True), explained)
     assert patches.box == (0, -20, 160, 140)
+
+
+def test_in_a_narrow_column_the_answer_is_whole(monkeypatch):
+    """Its letters become smaller: "10…" would be another answer."""
+    said = []
+    monkeypatch.setattr(hud, "draw_text", lambda canvas, text, *how: said.append(text))
+    canvas, answer = np.zeros((900, 200, 3), np.uint8), hud.Headline("star", 1.0, "star")
+    hud.draw_blocks(canvas, [(answer,)], (0, 0, 200, 900), 20)
+    assert said == ["star", "100 %"]
 
 
 def test_a_lecture_says_its_sentence_where_it_covers_no_picture():

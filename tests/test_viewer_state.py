@@ -488,6 +488,18 @@ def test_each_step_of_the_included_lecture_is_its_own_view():
             for name in INCLUDED] == [6, 6]  # fmt: skip
 
 
+def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_path):
+    """One class against the next needs one; what needs none is done once."""
+    (tmp_path / "mine.yaml").write_text("- say: a\n  do: [versus, freeze, panels]\n")
+    options = {"--lecture": str(tmp_path / "mine.yaml")}
+    chosen = config.load(options=options, command="live").config
+    state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0, 0.0)
+    assert state.request.target == "top1"
+    state = handle(state, events.FrameDrawn(FRAME, None))
+    state = handle(state, events.FrameDrawn(FRAME, answer()))
+    assert (state.request.target, state.frozen, state.tiled) == ("0 - 1", FRAME, True)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [

@@ -276,7 +276,8 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
             size = letters.scaled(ANSWER_SCALE)
             bar = Bar("", entry.share, entry.before)
             name = _kept_lines(entry.name, entry.longest, width, size)
-            return [*name, line(percent(entry.share), "", size), strip(bar, size)]
+            fits = shrunk(size, MIN_LETTERS, lambda one: text_width("100 %", one) <= width)
+            return [*name, line(percent(entry.share), "", fits), strip(bar, size)]
         case Line():
             size = letters.scaled(PRESENTED_SCALE)
             return _kept_lines(entry.text, entry.longest, width, size)

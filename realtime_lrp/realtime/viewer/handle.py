@@ -166,6 +166,8 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         state = state.with_request(mask=None)  # the source changed its size
     if answer is None:
         return state
+    if first and state.lecture:  # its commands may need an answer
+        state = show_step(state, state.step, event.time)
     if first:  # the maps that the network has no use for are known from now on
         hint, seconds = actions.HINT, NOTICE_S
         if answer.warning:

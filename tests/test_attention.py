@@ -178,11 +178,15 @@ def test_without_bias_shares_only_the_class_token_takes_relevance():
 
 
 def test_the_composite_that_nobody_names_suits_the_network(model, tiny_model):
-    """`attnlrp_gamma` with attention, else `zplus`."""
+    """`attnlrp_gamma` with attention, `cp_lrp` for such detectors, else `zplus`."""
     tiny = keras.models.load_model(tiny_model)
     made = Explainer(model)
     assert repr(made).endswith(": attnlrp_gamma, target 'all'>") and not made.advice
     assert repr(Explainer(tiny)).endswith(": zplus, target 'all'>")
+    scores = keras.layers.Reshape((1, -1), name="scores")(model.output)
+    boxes = keras.layers.Rescaling(0.0, name="boxes")(scores[..., :4])
+    detector = keras.Model(model.input, {"boxes": boxes, "scores": scores})
+    assert repr(Explainer(detector)).endswith(": cp_lrp, target 'all'>")
     rules = made.rules_by_layer
     assert rules.pop("patches") == "gamma(0.25)" and set(rules.values()) == {"gamma(0.05)"}
 

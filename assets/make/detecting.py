@@ -24,7 +24,8 @@ from realtime_lrp.view.overlay import lay_over
 SEED, COUNT = 2027, 1000
 """Of the scenes that are measured on."""
 
-TOP = 12  # how many boxes of a scene are counted, for the mAP of each class
+TOP, LEAST = 12, 0.005
+"""How many boxes of a scene count, for the mAP of each class, and their least score there."""
 
 BATCH = 10
 
@@ -59,14 +60,11 @@ def draw_boxes(folder: Path) -> None:
 
 
 def measure_detector(folder: Path) -> None:
-    """Adds what it finds, and where its maps lie, to `shapes_detector.json`.
-
-    For the mAP each class is looked for by itself, as usual; F1 is of the boxes that are shown.
-    """
+    """Adds what it finds, and where its maps lie, to `shapes_detector.json`."""
     pixels, _, symbols = draw_scenes((SEED, 0), COUNT)
     network = load_network(str(folder / "shapes_detector.keras"), preprocess="none")
     explainer = Explainer(network, composite="epsilon_plus_flat")
-    there, right, inside, precisions = int((symbols[..., 4] >= 0).sum()), 0, [], []
+    there, right, inside = int((symbols[..., 4] >= 0).sum()), 0, []
     answers = {"boxes": [], "scores": []}
     for begin in range(0, COUNT, BATCH):
         x = pixels[begin : begin + BATCH].astype(np.float32)
@@ -77,24 +75,31 @@ def measure_detector(folder: Path) -> None:
             inside += [*found.inside[picture, :count]]
         for name, answer in network.model.predict_on_batch(x).items():
             answers[name].append(answer)
-    boxes, scores = map(np.concatenate, answers.values())
-    for label in range(NOTHING):
-        places, ranks = (one.numpy() for one in best_boxes(boxes, scores[..., label], TOP))
-        rights = [
-            right_ones(of_picture[at], np.full(TOP, label), wanted)
-            for of_picture, at, wanted in zip(boxes, places, symbols, strict=True)
-        ]
-        known = ranks > 0
-        count = int((symbols[..., 4] == label).sum())
-        precisions.append(average_precision(np.array(rights)[known], ranks[known], count))
+    boxes, scores = (np.concatenate(answers[name]) for name in answers)
     figures = {
         "held_out": {"seed": SEED, "scenes": COUNT, "symbols": there},
-        "map50": round(float(np.mean(precisions)), 4),
+        "map50": round(mean_average_precision(boxes, scores, symbols), 4),
         "f1": round(float(2 * right / (len(inside) + there)), 4),
         "relevance_in_box": round(float(np.mean(inside)), 4),
     }
     note(folder, "shapes_detector", figures)
     logger.info("%s", figures)
+
+
+def mean_average_precision(boxes: np.ndarray, scores: np.ndarray, symbols: np.ndarray) -> float:
+    """The mAP at an overlap of 0.5: as usual, each class is looked for by itself."""
+    precisions = []
+    for label in range(NOTHING):
+        places, values = (one.numpy() for one in best_boxes(boxes, scores[..., label], TOP))
+        there, right, ranks = 0, [], []
+        for picture, wanted in enumerate(symbols):
+            of_class, found = wanted[wanted[:, 4] == label], values[picture] >= LEAST
+            at = places[picture, found]
+            right += right_ones(boxes[picture, at], np.full(len(at), label), of_class)
+            ranks += [*values[picture, found]]
+            there += len(of_class)
+        precisions.append(average_precision(np.array(right), np.array(ranks), there))
+    return float(np.mean(precisions))
 
 
 def right_ones(boxes: np.ndarray, labels: np.ndarray, symbols: np.ndarray) -> list[bool]:

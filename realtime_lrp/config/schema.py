@@ -25,6 +25,7 @@ from realtime_lrp.config.names import (
     COMPOSITE,
     COMPOSITE_OR_AUTO,
     COMPOSITES,
+    DETECTOR_COMPOSITE,
     METHODS,
     MODELS,
     PANELS,
@@ -128,7 +129,8 @@ class Lrp(Section):
     composite: Option[Annotated[Text, COMPOSITE_OR_AUTO]] = Field(
         default="auto",
         description=f"which rule for which layer (method lrp): auto, {COMPOSITES.listed()}; auto: "
-        f"{ATTENTION_COMPOSITE} for networks with attention; for others {VIEWER_COMPOSITE} in "
+        f"{ATTENTION_COMPOSITE} for networks with attention, {DETECTOR_COMPOSITE} for such "
+        f"detectors; for others {VIEWER_COMPOSITE} in "
         f"live, serve, demo, kiosk and concepts, elsewhere {COMPOSITE}",
     )
     layers: Rules = Field(

@@ -12,7 +12,7 @@ from typing import cast
 import tensorflow as tf
 
 from realtime_lrp.config import names
-from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE
+from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE, DETECTOR_COMPOSITE
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.maps.perturbed import noisy, on_path
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
@@ -173,7 +173,9 @@ def composite_for(
     if name != AUTO:
         return name
     mark_gates(graph)
-    return ATTENTION_COMPOSITE if has_attention(graph) else otherwise
+    if not has_attention(graph):
+        return otherwise
+    return ATTENTION_COMPOSITE if graph.boxes is None else DETECTOR_COMPOSITE
 
 
 def advice_on(graph: Graph, composite: Composite) -> str:
@@ -181,7 +183,7 @@ def advice_on(graph: Graph, composite: Composite) -> str:
     if composite.steps or not has_attention(graph):
         return ""
     name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")
-    suits = ATTENTION_COMPOSITE
+    suits = composite_for(AUTO, graph)
     return f"This network has attention: the composite {suits} follows it, {name} does not."
 
 

@@ -166,9 +166,10 @@ def _same_process() -> Iterator[None]:
     for name, handler in stops.items():
         if handler is not None and signal.getsignal(getattr(signal, name)) is not handler:
             signal.signal(getattr(signal, name), handler)
-    for name in _inherited():
-        del os.environ[name]
-    os.environ.update(variables)
+    if _inherited() != variables:  # setting one while a thread of TensorFlow reads one may crash
+        for name in _inherited():
+            del os.environ[name]
+        os.environ.update(variables)
     resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 

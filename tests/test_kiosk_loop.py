@@ -103,7 +103,10 @@ def built():
 
 @pytest.fixture
 def same_engine(monkeypatch, built):
-    """Exhibits with the same settings explain with the same engine, which is built once."""
+    """Exhibits with the same settings explain with the same engine, which is built once.
+
+    None goes on to explain while the next test runs.
+    """
     from realtime_lrp.engine import engine
 
     build = engine.Engine
@@ -114,6 +117,8 @@ def same_engine(monkeypatch, built):
         return built[name]
 
     monkeypatch.setattr(engine, "Engine", engine_for)
+    yield
+    until(lambda: "relevance" not in [one.name for one in threading.enumerate()])
 
 
 @pytest.fixture
@@ -253,6 +258,7 @@ def test_a_clip_is_shown_with_its_own_maps_unless_they_come_too_late(turns):
 
 def test_drawing_that_fails_ends_the_process(run, monkeypatch, tmp_path):
     """With 75 and one line, without a traceback."""
+    monkeypatch.setattr(network, "RelevanceThread", Thread)
     monkeypatch.setattr(screen.ScreenArtist, "draw", lambda *words: 1 / 0)
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     code, _, told = run("kiosk", "--source", "synthetic", "--display", "none")

@@ -401,7 +401,7 @@ def test_in_a_narrow_column_the_answer_is_whole(monkeypatch):
     monkeypatch.setattr(hud, "draw_text", lambda canvas, text, *how: said.append(text))
     canvas, answer = np.zeros((900, 200, 3), np.uint8), hud.Headline("star", 1.0, "star")
     hud.draw_blocks(canvas, [(answer,)], (0, 0, 200, 900), 20)
-    assert said == ["star", "100 %"]
+    assert [*filter(None, said)] == ["star", "100 %"]
 
 
 def test_a_lecture_says_its_sentence_where_it_covers_no_picture():

@@ -214,7 +214,7 @@ class Explanation:
                 f"{list(shown.shape)}."
             )
         answers = [
-            f"{best.label} {best.score:.3g}\nexplained: {target_words(target, self.labels)}"
+            f"{best.label}: {best.score:.3g}\nexplained: {target_words(target, self.labels)}"
             + (f"\nalmost nothing is left in {', '.join(gone)}" if gone else "")
             for target, (best,), gone in zip(
                 self.targets, self.top(1), self._vanished(), strict=True

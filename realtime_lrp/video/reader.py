@@ -153,8 +153,8 @@ class VideoReader:
             yield TimedFrame(self._picture(item), pts - self._zero, duration)
         self._shown = count, since, until
         if not count:
-            where = "from there on " if self._span.start else ""
-            raise DamagedInputError(f"Nothing in {str(self._path)!r} {where}can be decoded.")
+            start = f" from {self._span.start:g} s on" if self._span.start else ""
+            raise DamagedInputError(f"Nothing in {str(self._path)!r} can be decoded{start}.")
         if self.bad_packets:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 

@@ -295,6 +295,16 @@ def test_the_answer_shows_what_patches_change_and_a_locked_class():
     assert [one.name for one in below if isinstance(one, Bar)] == ["b", "g"], "the larger above"
 
 
+def test_the_presenter_view_says_that_weights_are_random():
+    """An audience would believe the answer."""
+    frame = Viewer().frame(GREY)
+    for weights, told in (("imagenet", 0), ("random", 1)):
+        engine = engine_of("abc", **{"--weights": weights})
+        made = explained_frame(frame, drawn_at(30, 30), BOX, engine=engine)
+        _, below = figures.presented(made, None)
+        assert sum(one == figures.UNTAUGHT for one in below) == told
+
+
 def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
     """In the colours of the boxes: of one alone, of none that is lost, of what was asked for."""
     frame = Viewer().frame(GREY)

@@ -32,6 +32,8 @@ BIASES_SHOWN = 0.005  # what biases took is shown from this share of what starte
 
 PRESENTED = 3  # how many classes the presenter view names
 
+UNTAUGHT = Paragraph("random weights", "This network has learnt nothing.", PRESENTED_SCALE)
+
 UNFAITHFUL = "Blurring what is relevant changes this answer no more than blurring anything else."
 
 BUSY = 0.85  # the others wait for a stage that works for this share of the time or more
@@ -73,9 +75,11 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
         return [bars]
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len).replace("_", " ")
     method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
+    untaught = [UNTAUGHT] if engine.config.model.weights == "random" else []
     if boxes and len(boxes) > 1:
         each = (replace(one, scale=PRESENTED_SCALE) for one in bars if isinstance(one, Bar))
-        return [tuple(each), (Line(problem or _why(explained), f"why: “{longest}”"), method)]
+        why = Line(problem or _why(explained), f"why: “{longest}”")
+        return [tuple(each), (*untaught, why, method)]
     named = {engine.label(index) for index in target_classes(explained)}
     others = [one for one in bars[1:] if isinstance(one, Bar)]
     named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
@@ -84,7 +88,7 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     why = Line(problem or _why(explained), f"why: “{longest}”")
     scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
     below = (legend,) if legend else ()
-    return [(answer,), (why, *below, *scaled, method)]
+    return [(answer,), (*untaught, why, *below, *scaled, method)]
 
 
 def _why(explained: ExplainedFrame) -> str:

@@ -91,7 +91,6 @@ def furnished(tmp_path_factory, tiny_model):
         "films",
         "recordings",
         "photos",
-        "results",
         "found",
         "mine",
         "my_classifier",
@@ -113,7 +112,7 @@ def furnished(tmp_path_factory, tiny_model):
         model=ModelProvenance(name="mine.keras"), method="lrp", composite="zplus", target="all",
         device="CPU", precision="float32",
     )  # fmt: skip
-    for name in ("owl.png", "folder/cat.png"):
+    for name in ("owl.png", "cat.png"):
         pictures.write_picture(tmp_path / name, plain(), description=made.as_json())
     shutil.copy(tiny_model, tmp_path / "cups.keras")
     about = About(("cup", "pen", "hand", "nothing"), "tf", made)

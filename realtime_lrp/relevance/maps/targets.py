@@ -244,8 +244,8 @@ class TargetResolver:
             hint = (
                 f"Did you mean {close!r}?"
                 if close
-                else f"Expected all, top1 to top{self._classes}, A - B, an index, or a name such as "
-                f"{self.labels[0]!r}."
+                else f"Expected all, top1 to top{self._classes}, A - B, an index, or a name such "
+                f"as {self.labels[0]!r}."
             )
             raise UsageError(f"There is no class {name!r}. {hint}", "class")
         return found[0]

@@ -121,13 +121,13 @@ def test_a_sidecar_names_the_layer_that_loses_relevance(run, tmp_path):
 
 
 def test_photos_get_the_same(run, words, tmp_path, rng):
-    """A folder: one sidecar, one summary, one folder of maps; the damaged one is named."""
+    """A folder: one sidecar, one folder of maps; the damaged one is named."""
     folder, out = tmp_path / "in", tmp_path / "out"
     folder.mkdir(), out.mkdir()
     for name in ("a.png", "b.png"):
         media.write_picture(folder / name, rng.integers(0, 256, (40, 60, 3), np.uint8))
     (folder / "c.png").write_text("no picture")
-    options = ("--sidecar", "--summary", "--maps", tmp_path / "maps")
+    options = ("--sidecar", "--maps", tmp_path / "maps")
     code, _, err = run("image", folder, "-o", out, *words, *options)
     assert code == 65 and "c.png" in err
     rows = [json.loads(line) for line in (out / "pictures.jsonl").read_text().splitlines()]
@@ -135,9 +135,8 @@ def test_photos_get_the_same(run, words, tmp_path, rng):
     data = np.load(tmp_path / "maps" / "pictures" / "maps_000000.npz")
     sums = (data["relevance"].astype(float) * data["scale"][:, None, None]).sum((1, 2))
     np.testing.assert_allclose(sums, [row["relevance_sum"] for row in rows], rtol=2e-3)
-    assert cv2.imread(str(out / "pictures.summary.png")).shape[1] > 1000
-    names = {"a.png", "b.png", "pictures.jsonl", "pictures.summary.png"}
-    assert set(os.listdir(out)) == {*names, ".pictures.resume.jsonl"}
+    names = {"a.png", "b.png", "pictures.jsonl", ".pictures.resume.jsonl"}
+    assert set(os.listdir(out)) == names
     assert run("image", folder / "a.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 0
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 1
     assert run("image", folder / "b.png", "-o", tmp_path / "x.png", *words, "--sidecar")[0] == 73

@@ -50,13 +50,13 @@ def explained(picture, tiny_model, tmp_path_factory):
     sets = ('lrp.layers={Dense: "epsilon(0.01)"}', "lrp.target=top1", "lrp.samples=5")
     options = {"--model": str(tiny_model), "--composite": "epsilon", "--preprocess": "rescale"}
     loaded = config.load(None, sets, options, command="image").config
-    beside = {"sidecar": True, "summary": True, "maps": folder / "maps"}
+    beside = {"sidecar": True, "maps": folder / "maps"}
     for name, options in (("a.png", beside), ("a.npz", {})):
         list(run(loaded, ImageOptions([str(picture)], str(folder / name), **options)))
     return folder
 
 
-OUTPUTS = ("a.png", "a.npz", "a.jsonl", "a.summary.png", "maps/a")
+OUTPUTS = ("a.png", "a.npz", "a.jsonl", "maps/a")
 
 
 def test_outputs_say_which_network_and_which_settings_made_them(explained, tiny_model):

@@ -314,7 +314,6 @@ def test_masking_a_long_text_ends():
         (("video", "in.mp4", "-o", "out", "--summary"), "in.summary.png", True),
         (("video", "in.mp4", "-o", "out", "--sidecar"), "in.jsonl", False),
         (("image", "a.png", "b.png", "-o", "out", "--sidecar"), "pictures.jsonl", True),
-        (("image", "a.png", "b.png", "-o", "out", "--summary"), "pictures.summary.png", False),
         (("image", "a.png", "-o", "out", "--maps", "out"), "a", True),
     ],
 )

@@ -75,7 +75,6 @@ def video(settings: config.Settings, **options: Any) -> None:
 @OVERWRITE
 @RESUME
 @option("--sidecar", "also write the answer for each picture (.jsonl)")
-@option("--summary", "also write a picture of them all (.summary.png)")
 @MAPS
 @configured(*EXPLAIN)
 def image(settings: config.Settings, **options: Any) -> None:

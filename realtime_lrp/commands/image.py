@@ -15,7 +15,6 @@ from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
     Losses,
-    best_answer,
     nothing_found,
     passes_note,
     score_list,
@@ -29,12 +28,10 @@ from realtime_lrp.results.companions import (
     raw_map_arrays,
 )
 from realtime_lrp.results.resume import Journal, Manifest, fingerprint, refuse_unknown, state_of
-from realtime_lrp.results.summary import Timeline, write_summary
 from realtime_lrp.results.tally import Tally
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import encode_picture, first_pages, mirrored
-from realtime_lrp.video.region import resize
 from realtime_lrp.video.untrusted import read_pictures
 from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.overlay import lay_over
@@ -43,8 +40,6 @@ log = logging.getLogger(__name__)
 
 OUTPUTS = (".png", ".jpg", ".jpeg", ".npz")
 COMPANION_NAME = "pictures"  # of the files beside several pictures, without ending
-THUMBNAIL = (240, 320)  # rows and columns at most
-MAX_THUMBNAILS = 48
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,6 @@ class ImageOptions:
     overwrite: bool = False
     resume: bool = False  # outputs of the same source with the same settings are kept
     sidecar: bool = False  # JSON lines beside the outputs
-    summary: bool = False  # a picture of all results beside the outputs
     maps: Path | None = None  # the folder in which a folder of raw maps is created
 
 
@@ -66,10 +60,10 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
     Of several pictures, those that fail are named, the rest is done, and the worst failure is
     raised at the end. A full disk ends it at once; pictures that were finished before stay.
     """
-    if options.resume and (options.sidecar or options.summary or options.maps):
+    if options.resume and (options.sidecar or options.maps):
         raise UsageError(
-            "--resume does not go with --sidecar, --summary and --maps: each of these is one file "
-            "or folder for all pictures. Leave --resume out."
+            "--resume does not go with --sidecar and --maps: each of these is one file or folder "
+            "for all pictures. Leave --resume out."
         )
     sources = inputs_of(options.inputs, PICTURES, "picture")
     if skipped := skipped_in(options.inputs, PICTURES):
@@ -88,7 +82,7 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
 def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> dict[str, Path]:
     """The files beside the pictures, after checking that they can be written."""
     name = targets[0].parent / COMPANION_NAME if len(targets) > 1 else targets[0]
-    beside = companions_of(name, options.sidecar, options.summary, options.maps)
+    beside = companions_of(name, options.sidecar, summary=False, maps=options.maps)
     check_companions(beside, options.overwrite)
     for path in beside.values():
         if path in targets:
@@ -206,8 +200,6 @@ class Job:
         self._engine = Engine(config)
         self._provenance = self._engine.provenance()
         companions.describe(self._provenance)
-        self._timeline = Timeline("pictures, in their order", "o")
-        self._thumbnails: list[tuple[str, np.ndarray]] = []
         self._losses = Losses(self._engine)
 
     def process(self, source: Path, target: Path, picture: np.ndarray, part: Path) -> str:
@@ -225,7 +217,10 @@ class Job:
             log.warning("%s: %s; nothing is drawn", target.name, why)
         self._write(part, target.suffix.lower(), picture, result)
         if self._companions.parts:
-            self._add_to_companions(source, picture, result, lost_in)
+            record = map_record(self._engine, self._config.lrp.target, result)
+            record["lost_in"] = lost_in
+            self._companions.write({"file": str(source), **record})
+            self._companions.keep(result, record, str(source))
         best = score_list(self._engine, result)
         note = passes_note(self._engine, result)
         if result.maps[0].flooded:
@@ -235,49 +230,16 @@ class Job:
         return f"{source.name}: {best} -> {target} {note}".rstrip()
 
     def finish(self) -> None:
-        """Says how many maps lost relevance; draws the picture of all results, if it is wanted."""
+        """Says how many maps lost relevance."""
         for note in self._losses.notes:
             log.warning("%s", note)
-        if summary := self._companions.parts.get("summary"):
-            title = (
-                f"{len(self._thumbnails)} pictures, {self._engine.network.name}, "
-                f"{self._engine.name}, target {self._config.lrp.target}"
-            )
-            write_summary(
-                summary, title, self._thumbnails, self._timeline,
-                self._provenance.as_json(), MAX_THUMBNAILS,
-            )  # fmt: skip
 
     def _write(self, part: Path, suffix: str, picture: np.ndarray, result: Result) -> None:
         if suffix != ".npz":
-            overlaid = self._overlaid(picture, result)
+            overlaid = lay_over(picture, painted(self._engine, result))
+            draw_outlines(overlaid, outlines_of(self._engine, result))
             part.write_bytes(encode_picture(suffix, overlaid, self._provenance.as_json()))
             return
         made = raw_map_arrays(self._engine, self._config.lrp.target, result, self._provenance)
         with part.open("wb") as file:
             np.savez_compressed(file, **made)
-
-    def _overlaid(self, picture: np.ndarray, result: Result) -> np.ndarray:
-        overlaid = lay_over(picture, painted(self._engine, result))
-        draw_outlines(overlaid, outlines_of(self._engine, result))
-        return overlaid
-
-    def _add_to_companions(
-        self, source: Path, picture: np.ndarray, result: Result, lost_in: str | None
-    ) -> None:
-        record = map_record(self._engine, self._config.lrp.target, result)
-        record["lost_in"] = lost_in
-        self._companions.write({"file": str(source), **record})
-        self._companions.keep(result, record, str(source))
-        if "summary" in self._companions.parts:
-            best = best_answer(self._engine, result)
-            thumbnail = _thumbnail(self._overlaid(picture, result))
-            self._thumbnails.append((f"{source.name}: {best}", thumbnail))
-            self._timeline.add(len(self._thumbnails), record)
-
-
-def _thumbnail(picture: np.ndarray) -> np.ndarray:
-    """The picture made to fit into `THUMBNAIL`."""
-    scale = min(most / side for most, side in zip(THUMBNAIL, picture.shape, strict=False))
-    rows, columns = (max(1, round(side * scale)) for side in picture.shape[:2])
-    return resize(picture, (rows, columns))

@@ -1,4 +1,4 @@
-"""Draws the summary of a recording or a folder: small frames, probabilities and relevance."""
+"""Draws the summary of a recording: small frames, probabilities and relevance."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,13 +21,11 @@ class Timeline:
     """Probabilities and relevance of explained frames, thinned out if there are too many.
 
     Of a detector the score of the surest box of each class, and the share of its relevance inside.
-    The style "-" joins successive frames by a line, "o" draws a dot for each.
     """
 
     most = 20_000
 
-    def __init__(self, unit: str = "seconds", style: str = "-"):
-        self._unit, self._style = unit, style
+    def __init__(self) -> None:
         self._rows: list[tuple[float, dict[str, float], dict[str, float]]] = []
         self._of_boxes = False
         self._step, self._count = 1, 0
@@ -54,13 +52,13 @@ class Timeline:
         times, tops, below = zip(*self._rows, strict=True)
         steps = np.abs(np.diff(times))
         usual = np.median(steps) if len(steps) else 0.0
-        gaps = (steps > max(GAP_S, GAP * usual)) & (self._style != "o")
+        gaps = steps > max(GAP_S, GAP * usual)
         at = np.array(times, float)
         breaks = np.flatnonzero(gaps) + 1
 
         def line(axes: Any, values: list[float], **style: Any) -> None:
             shown = np.insert(np.array(values, float), breaks, np.nan)
-            axes.plot(np.insert(at, breaks, at[breaks]), shown, self._style, **style)
+            axes.plot(np.insert(at, breaks, at[breaks]), shown, **style)
 
         highest: dict[str, float] = {}
         for top in tops:
@@ -76,7 +74,7 @@ class Timeline:
         legend = probabilities.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
         for text in legend.get_texts():
             text.set_parse_math(False)
-        relevance.set(xlabel=self._unit)
+        relevance.set(xlabel="seconds")
         if self._of_boxes:
             probabilities.set(ylabel="score of the surest box")
             relevance.set(ylabel="relevance inside it", ylim=(0, 1.02))
@@ -87,8 +85,6 @@ class Timeline:
         for axes in (probabilities, relevance):
             axes.margins(x=0.01)
             axes.grid(alpha=0.3)
-            if self._style == "o":
-                axes.xaxis.get_major_locator().set_params(integer=True)
 
 
 def write_summary(
@@ -97,22 +93,19 @@ def write_summary(
     thumbnails: Sequence[tuple[str, np.ndarray]],
     timeline: Timeline,
     description: str,
-    most: int = 12,
 ) -> None:
     """Writes a PNG: small pictures in rows of `COLUMNS`, below them the timeline.
 
-    Of more than `most` thumbnails, (caption, uint8 [h, w, 3] RGB), some are left out evenly.
+    Thumbnails are (caption, uint8 [h, w, 3] RGB).
     """
-    chosen = np.linspace(0, len(thumbnails) - 1, min(most, len(thumbnails))).round().astype(int)
-    rows = -(-len(chosen) // COLUMNS)
+    rows = -(-len(thumbnails) // COLUMNS)
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = new_figure(13, rows * tall + 4.8, title, dpi=110)
     heights = [max(rows * tall, 0.1), 4.2]
     pictures, lines = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).flat
     for axes in (grid := pictures.subplots(rows, COLUMNS, squeeze=False)).flat:
         axes.axis("off")
-    for axes, number in zip(grid.flat, chosen, strict=False):
-        caption, picture = thumbnails[number]
+    for axes, (caption, picture) in zip(grid.flat, thumbnails, strict=False):
         axes.imshow(picture)
         axes.set_title(drawable(caption), fontsize=9, parse_math=False)
     timeline.draw(*lines.subplots(2, 1, sharex=True))

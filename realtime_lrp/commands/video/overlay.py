@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.commands.video.recoding import (
-    THUMBNAILS,
     DrawableMap,
     Job,
     Opened,
@@ -89,7 +88,7 @@ def overlay_file(
             captioned = [(f"{seconds:.2f} s", picture) for seconds, picture in report.thumbnails]
             write_summary(
                 summary, f"{film.source.name}: {settings}", captioned, records.timeline,
-                provenance.as_json(), 2 * THUMBNAILS,
+                provenance.as_json(),
             )  # fmt: skip
         opened.finish()
         film.note_complete(parts)

@@ -61,6 +61,9 @@ def test_a_carried_map_lies_on_what_moved():
         np.testing.assert_allclose(centre(overlay) - before, [dx, dy], atol=2)
         x, y = np.round(centre(overlay)).astype(int) - (40, 20)
         assert tuple(overlay.colour[y, x]) == (255, 90, 0)
+    for shift in range(14, 100, 14):  # too far for one step
+        (overlay,) = follower(picture(100 + shift, 80))
+    np.testing.assert_allclose(centre(overlay) - before, [98, 0], atol=2)
 
 
 def test_a_sidecar_and_raw_maps_hold_what_the_explainer_gives(run, words, tiny_model, tmp_path):

@@ -252,8 +252,8 @@ class Follower:
         if picture is self._picture:
             return self._moved
         self._picture, now = picture, _small(picture)
-        # from each pixel now to where it was then
-        self._back = flow = self._flow.calc(now, self._then, None)
+        # from each pixel now to where it was then; it begins with that of the last call
+        self._back = flow = self._flow.calc(now, self._then, self._back)
         self._certain = self._found(now, flow)
         at_x, at_y = self._at
         moved = _sampled(flow, at_x, at_y) * self._scale

@@ -28,11 +28,19 @@ from realtime_lrp.realtime.explaining import SteadyShares, first_request
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
-from realtime_lrp.realtime.viewer.maps import MapScaler, followed_caption, name_of, sorted_rows
+from realtime_lrp.realtime.viewer.maps import (
+    UNPICTURED,
+    MapScaler,
+    followed_caption,
+    name_of,
+    sorted_rows,
+)
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.view import hud
+from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel
 from realtime_lrp.view.overlay import intensity
 from realtime_lrp.view.window import Mouse
 
@@ -356,6 +364,7 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     before = viewer.view.first.scene.arrangement
     assert not viewer.view.first.scene.title
     assert max(x1 for _, _, x1, _ in viewer.state.pictures) <= box[0]
+    assert viewer.state.free == viewer.view.split.place.box, "lists cover no picture"
     middle = (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
     viewer.press(Mouse(*middle, ""), Mouse(*middle, "left"))
     assert viewer.request.concepts.channel == 5 and viewer.request.mask is None
@@ -366,3 +375,15 @@ def test_the_view_draws_the_panel_beside_the_picture_and_hears_its_clicks():
     viewer.view.step()
     assert viewer.request.concepts is None and not viewer.state.concept_rows
     assert viewer.view.concepts is None and viewer.view.split.place is None
+
+
+def test_of_a_long_layer_name_the_end_stays(monkeypatch):
+    """Layers often differ there alone; without a gallery a line says what makes one."""
+    said, layer = [], "stage_3_block_12_concatenate"
+    monkeypatch.setattr(hud, "draw_text", lambda canvas, text, *how: said.append(text))
+    panel = ConceptPanel(layer, np.zeros((9, 9, 3), np.uint8), (), LOOK, True, warning=UNPICTURED)
+    panel = replace(panel, with_pictures=False, answer=("star", "62 %"))
+    canvas = np.zeros((720, 1280, 3), np.uint8)
+    ConceptArtist().draw(canvas, panel, panel.place((720, 1280), 18), 18)
+    assert any(text.endswith(layer) for text in said)
+    assert UNPICTURED in " ".join(filter(None, said))

@@ -24,6 +24,7 @@ SHOWN, SHOWN_UPRIGHT = 3, 2
 where two rows stand beside each other."""
 
 WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
+LEAST = 16  # the least width there, in heights of a letter: the answer stays large
 
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
 
@@ -97,7 +98,7 @@ class ConceptPanel:
             across, shown = 1, SHOWN * self.with_pictures
             tile = (rows - header) / ROWS - above_tile
             width = round(tile * (1 + shown) + 4 * PAD * letters)
-            width = min(max(width, 11 * letters), int(columns * WIDEST))
+            width = min(max(width, LEAST * letters), int(columns * WIDEST))
             box, rest = (columns - width, 0, columns, rows), (rows, columns - width)
         x0, y0, x1, y1 = box
         down = ROWS // across
@@ -154,9 +155,13 @@ class ConceptArtist:
         if panel.answer[0]:
             fits = lambda size: text_width(" ".join(panel.answer), size) + size // 2 <= width  # noqa: E731
             large = [line(*panel.answer, shrunk(round(ANSWER / STEP * letters), letters, fits))]
+        told = panel.heading
+        size = shrunk(letters, small, lambda size: text_width(told, size) <= width)
+        if text_width(told, size) > width:
+            told = panel.title  # its end tells
         header = [
             *large,
-            line(panel.heading, "", letters),
+            line(told, "", size),
             *(line(one, "", small, WARNING) for one in warning),
         ]
         draw_parts(image, header, x0 + pad, y0 + round(0.3 * letters), width)

@@ -169,7 +169,9 @@ class SplitScene:
 
     @property
     def free(self) -> Box:
-        """The last area for figures, where a list covers no picture."""
+        """The panel of concepts, or the last area for figures: there a list covers no picture."""
+        if self.place:
+            return self.place.box
         return moved(self.scenes[-1].arrangement.figures[-1], *self.boxes[-1][:2])
 
     @property

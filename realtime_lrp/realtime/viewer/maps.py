@@ -36,6 +36,9 @@ NO_MAP = "no map: "  # stands before the name of a channel whose relevance biase
 MADE_WITH = "Pictures made with {}: they may mislead"
 """The warning of a gallery that was not made with the network."""
 
+UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"
+"""What is said where there is no gallery."""
+
 
 class ConceptView:
     """The panel of the first network: which channel has which row, and its averaged share."""
@@ -80,7 +83,7 @@ class ConceptView:
         found, wanted, look = explained.result.concepts, state.request.concepts, state.look
         layer = (wanted and wanted.layer) or explained.engine.concept_layer or ""
         gallery, (x0, y0, x1, y1) = explained.engine.gallery, explained.result.region.box
-        other = gallery.other_network if gallery else ""
+        other, pictured = gallery.other_network if gallery else "", bool(gallery and gallery.layers)
         nothing, boxes, answer = "", explained.boxes, ("", "")
         if boxes == ():
             nothing = nothing_found(explained.result.target, explained.engine.label)
@@ -95,10 +98,10 @@ class ConceptView:
             rows=(),
             look=look,
             signed=explained.maps[0].signed,
-            with_pictures=bool(gallery and gallery.layers),
+            with_pictures=pictured,
             network=self._network,
             thing=name.replace("_", " ") if boxes and not answer[0] else "",
-            warning=MADE_WITH.format(other) if other else "",
+            warning=MADE_WITH.format(other) if other else "" if pictured else UNPICTURED,
             answer=answer,
         )
         if nothing:

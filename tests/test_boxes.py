@@ -50,6 +50,9 @@ def test_an_outline_changes_the_four_sides_alone():
     assert not (changed & ~near).any()
     for side in (tile[120, 100:301], tile[320, 100:301], tile[120:321, 100], tile[120:321, 300]):
         assert (side == (9, 200, 30)).all()
+    first, second = (Outline((50, 60, 150, 160), "", "", one) for one in COLOURS[:2])
+    draw_outlines(tile, [first, second], (200, 300))
+    assert (tile[120, 100:301] == COLOURS[0]).all(), "the first is on top"
 
 
 def test_boxes_beyond_the_picture_are_closed_at_its_edge():

@@ -120,6 +120,7 @@ def test_a_fast_stroke_is_joined_and_has_one_width():
     """All that is nearer to the line between two positions than the radius, give or take one."""
     state = mouse(started(), (10.0, 200, 200, "left"), (10.1, 900, 500, "left"))
     start, end, radius = np.array([100, 100]), np.array([450, 250]), brush_radius(state)
+    assert radius == round(0.06 * 360)
     pixels = np.argwhere(np.ones_like(state.mask))[:, ::-1] - start
     along = end - start
     share = np.clip(pixels @ along / (along @ along), 0, 1)
@@ -151,7 +152,8 @@ def test_a_click_or_drag_on_the_bar_seeks():
     state = mouse(state, (10.0, half, y, ""), (10.5, half, y, "left"))
     assert state.orders == (("seek", pytest.approx(4.0, abs=0.01)),)
     assert state.timeline.position == pytest.approx(4.0, abs=0.01)
-    state = mouse(state, (10.6, x1 + 200, y - 300, "left"), (10.7, 0, y, "left"))
+    state = mouse(state, (10.6, x1 - 1, y, "left"), (10.6, x1 + 200, y - 300, "left"))
+    state = mouse(state, (10.7, 0, y, "left"))
     assert [value for _, value in state.orders[1:]] == [8.0, 0.0]
     assert state.mask is None and state.controls(20.0), "shown while it is held"
     state = mouse(state, (10.8, 0, y, ""), (10.9, half, y, ""))

@@ -1,5 +1,7 @@
 """`Explainer.detections`: boxes, and the map of each box's score."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -9,8 +11,13 @@ from keras import layers
 from realtime_lrp import Explainer
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
 from realtime_lrp.relevance.explainer import NOWHERE
-from realtime_lrp.relevance.maps.detections import best_boxes, drawn_of, share_inside
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.detections import (
+    best_boxes,
+    drawn_of,
+    share_inside,
+    target_of_drawn,
+)
+from realtime_lrp.relevance.maps.targets import Target, TargetResolver
 from realtime_lrp.relevance.network.graph import Ends
 
 ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
@@ -100,6 +107,15 @@ def test_the_gradient_of_a_box_is_that_of_its_logit(model, pictures):
             scores = tf.gather(scores, found.labels[:, box], batch_dims=1)
             logits = tf.math.log(scores / (1 - scores))
         np.testing.assert_allclose(found.maps[:, box], tape.gradient(logits, x), atol=1e-4)
+
+
+def test_boxes_start_at_their_own_score_unless_classes_are_named():
+    """Two boxes of one picture, of the classes 2 and 1."""
+    found = SimpleNamespace(pictures=tf.constant([0, 0]), labels=tf.constant([2, 1]))
+    for name, weights in (("all", [[0, 0, 1], [0, 1, 0]]), ("1 - 0", [[-1, 1, 0]] * 2)):
+        target = target_of_drawn(found, TargetResolver(CLASSES)(name).tensors())
+        np.testing.assert_array_equal(target.weights, weights)
+        assert not target.rest.numpy().any() and not target.by_probability.numpy().any()
 
 
 def test_grad_cam_weights_what_boxes_and_scores_share(model, pictures):

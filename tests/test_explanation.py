@@ -172,13 +172,13 @@ def test_a_plot_has_pictures_maps_scales_and_labels(explanation, pictures):
 
 
 def test_a_map_has_vanished_where_neither_pixels_nor_biases_received_a_hundredth():
-    """Of 1: 0.5 in the pixels, 0.5 in the biases, 0.004 in each, 0.02 below 0."""
+    """Of 1: 0.5 in the pixels, 0.5 in the biases, 0.004 in each, 0.02 below 0, 0.5 and -0.5."""
     started, reached, biases = np.array(
-        [[1, 1, 1, 1], [0.5, 0, 0.004, -0.02], [0, 0.5, 0.004, 0]], np.float32
+        [[1, 1, 1, 1, 1], [0.5, 0, 0.004, -0.02, 0.5], [0, 0.5, 0.004, 0, -0.5]], np.float32
     )
     account = Account(started, reached, biases)
-    np.testing.assert_allclose(account.lost, [0.5, 0.5, 0.992, 1.02], rtol=1e-6)
-    assert account.vanished.tolist() == [False, False, True, False]
+    np.testing.assert_allclose(account.lost, [0.5, 0.5, 0.992, 1.02, 1], rtol=1e-6)
+    assert account.vanished.tolist() == [False, False, True, False, False]
 
 
 def small(name="small"):

@@ -120,6 +120,7 @@ def test_a_visitor_is_seen_until_they_leave(rng):
     """Within 0.4 s, also if they hardly move."""
     presence = Presence()
     assert not any(looks(presence, [room(rng) for _ in range(50)]))
+    assert not any(looks(presence, [room(rng, person=30), room(rng)], 50.0)), "a single picture"
     there = looks(presence, [room(rng, person=30 + k % 2) for k in range(100)], 100.0)
     assert there.index(True) <= 2 and all(there[2:])
     gone = looks(presence, [room(rng) for _ in range(50)], 200.0)
@@ -193,6 +194,7 @@ def test_times_past_midnight_belong_to_the_day_on_which_they_begin():
     assert told == dict.fromkeys(DAYS, closed) | {
         "fri": evening, "sat": night, "sun": evening, "mon": night,
     }  # fmt: skip
+    assert parse_hours({"mon": "20:00-24:00"}).is_open(at("mon", "23:59"))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def network():
     return load_network("shapes_vit")
 
 
-@pytest.fixture(scope="module", params=[40, pytest.param(160, marks=pytest.mark.release)])
+@pytest.fixture(scope="module", params=[20, pytest.param(160, marks=pytest.mark.release)])
 def fresh(request) -> Batch:
     """Pictures that were not trained with."""
     return draw_batch((314159,), request.param)

@@ -354,7 +354,7 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     view = np.zeros((140, 140, 3), np.uint8)
     view[:42, :42] = 255
     drawn = np.zeros((140, 140), np.float32)
-    drawn[:42, :42] = 1
+    drawn[:42, :42], drawn[98:, 98:] = 0.5, -1
     asked = []
 
     def scores(pictures, place):

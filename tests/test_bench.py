@@ -37,6 +37,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     assert run_30["start_s"] > 0.5
     assert 100 < run_30["memory_mib"] <= run_30["peak_memory_mib"]
     assert report["machine"] in out and report["tensorflow"] in out
+    assert ("Run it alone" in out) == (report["load"] > 1)
     origin = rows["origin", "float32", 1]["ms"]
     faster = origin / rows["map", "float32", 1]["ms"]
     assert f"{faster:.1f}" in out

@@ -128,7 +128,7 @@ def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tupl
         *_choices("target", ((one, f"explain {text}") for one, text in targets.items())),
         *_choices("composite", ((name, f"LRP: {name}") for name in names if name in rules)),
         *_choices("method", ((name, f"method: {name}") for name in names if name not in rules)),
-        *_choices("panel", ((name, f"beside it, or not: {name}") for name in names)),
+        *_choices("panel", ((name, f"beside the map, on or off: {name}") for name in names)),
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich.console import Console
 
 from realtime_lrp.commands.bench.timing import (
@@ -43,6 +44,8 @@ from realtime_lrp.system.terminal import new_table, rendered
 from realtime_lrp.view.window import display_reachable
 
 WIDTH = 120
+
+BUSY = 1.0  # a load from which figures are those of other programs, too
 
 Report = Mapping[str, Any]
 """The figures of a measurement, by their names in the JSON file."""
@@ -81,6 +84,7 @@ def measure(config: Config, quick: bool) -> tuple[dict[str, Any], Provenance]:
             "version": __version__,
             "tensorflow": tf.__version__,
             "machine": machine(),
+            "load": psutil.getloadavg()[0],
             "device": device().name,
             "fast_precision": device().fast_precision,
             "typical_layers_ms": asdict(times) if (times := device().times) else None,
@@ -112,6 +116,8 @@ def report_lines(report: Report) -> list[str]:
     if times := report["typical_layers_ms"]:  # what `--precision auto` goes by; none on a GPU
         measured = ", ".join(f"{name} {ms:.1f} ms" for name, ms in times.items() if ms)
         head.append(f"typical layers: {measured}; precision auto is {report['fast_precision']}")
+    if report["load"] > BUSY:
+        head.append(f"Other programs ran: load {report['load']:.1f} at the start. Run it alone.")
     parts = (PARTS[name].lines(report[name], report) for name in PARTS if name in report)
     return [*head, "", *(line for part in parts for line in part)]
 

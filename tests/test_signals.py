@@ -11,8 +11,10 @@ import pytest
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
 SCRIPT = """
-import ctypes, gc, os, signal, sys, time
+import ctypes, gc, os, signal, sys, threading, time
+from pathlib import Path
 from realtime_lrp.cli import cli, process
+from realtime_lrp.system.files import atomic_file
 from realtime_lrp.system.signals import stops_unchanged
 
 def hit():
@@ -45,6 +47,17 @@ def in_ctypes_callback():
     ctypes.CFUNCTYPE(None)(hit)()
 
 def nowhere_special():
+    hit()
+
+def while_a_thread_writes():
+    begun = threading.Event()
+    def write():
+        with atomic_file(Path("film.mp4")) as part:
+            part.touch()
+            begun.set()
+            time.sleep(200)
+    threading.Thread(target=write, daemon=True).start()
+    begun.wait()
     hit()
 
 @cli.command()
@@ -113,6 +126,13 @@ def test_the_second_signal_of_a_user_ends_at_once():
     code, lines, _, seconds = ended("in_del", signal.SIGTERM, 200, send=["cleans up"])
     assert code == 143 and lines[-1] == "cleans up"
     assert seconds < 100
+
+
+def test_what_another_thread_writes_is_removed(tmp_path, monkeypatch):
+    """It is not complete, and the thread ends with the process."""
+    monkeypatch.chdir(tmp_path)
+    assert ended("while_a_thread_writes", signal.SIGTERM)[0] == 143
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT], ids=lambda number: number.name)

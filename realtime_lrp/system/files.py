@@ -1,7 +1,7 @@
 """Files that are read up to a limit, and files and folders that appear complete or not at all.
 
-Temporary folders are gone when the program ends, also those that another thread holds: a process
-that ends by `os._exit` unwinds no other thread, so their folders are removed before it.
+Temporary folders and parts of files are gone when the program ends, also those that another thread
+holds: a process that ends by `os._exit` unwinds no other thread, so they are removed before it.
 """
 
 import errno
@@ -106,6 +106,7 @@ def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
     check_output(target, overwrite)
     target = target.resolve()
     part = part_path(target)
+    _temporary.add(part)
     try:
         yield part
         publish(part, target, overwrite)
@@ -114,6 +115,7 @@ def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             part.unlink()
+        _temporary.discard(part)
 
 
 def write_error(target: Path, error: OSError) -> OutputError | TransferError:
@@ -122,7 +124,7 @@ def write_error(target: Path, error: OSError) -> OutputError | TransferError:
         return OutputError(f"{str(target)!r} cannot be written ({error.strerror}).")
     return TransferError(
         f"Writing {str(target)!r} failed ({error.strerror or error}). "
-        "Nothing is left of it; make room and start again."
+        "What was there before is unchanged. Make room and try again."
     )
 
 
@@ -258,7 +260,7 @@ LOCK_S = 1.0
 """Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""
 
 _lock = threading.Lock()  # held while a folder is made: none appears after the last removal
-_folders: set[Path] = set()
+_temporary: set[Path] = set()  # folders, and parts of files
 
 
 @contextmanager
@@ -266,19 +268,21 @@ def temporary_folder() -> Iterator[Path]:
     """Makes a folder that exists as long as the context; raises `OSError` if it cannot be made."""
     with _lock:
         folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
-        _folders.add(folder)
+        _temporary.add(folder)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        _folders.discard(folder)
+        _temporary.discard(folder)
 
 
-def remove_temporary_folders() -> None:
-    """Removes all folders. Only for the end of the process: whoever wants another one waits."""
+def remove_temporary() -> None:
+    """Removes folders and parts. Only for the end of the process: whoever wants another waits."""
     _lock.acquire(timeout=LOCK_S)  # never released
-    for folder in list(_folders):
-        shutil.rmtree(folder, ignore_errors=True)
+    for one in list(_temporary):
+        shutil.rmtree(one, ignore_errors=True)
+        with suppress(OSError):
+            one.unlink()
 
 
 def remove_abandoned(prefix: str = PREFIX) -> None:

@@ -19,7 +19,7 @@ from typing import NoReturn, TextIO
 import click
 
 from realtime_lrp.errors import Error, InternalError, TransferError
-from realtime_lrp.system.files import remove_temporary_folders
+from realtime_lrp.system.files import remove_temporary
 from realtime_lrp.system.signals import discarded_stop, ignore_stops, raise_on_signals
 from realtime_lrp.system.terminal import PlainFormatter, plain, write_error
 
@@ -91,7 +91,7 @@ def end_process(main: Callable[[], None]) -> NoReturn:
         code = 128 + signal.SIGINT
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    remove_temporary_folders()
+    remove_temporary()
     flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     if all(flushed) and threading.active_count() == 1:
         sys.exit(code)

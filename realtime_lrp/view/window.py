@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.errors import Error, UnavailableError
-from realtime_lrp.system.files import remove_temporary_folders
+from realtime_lrp.system.files import remove_temporary
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.view.decals import Buffers
 from realtime_lrp.view.keys import BY_KEY, UNNAMED
@@ -81,7 +81,7 @@ def end_if_lost(finish: Callable[[], object]) -> object:
         except Error as error:
             print(error, file=sys.stderr, flush=True)
         finally:
-            remove_temporary_folders()
+            remove_temporary()
             os._exit(UnavailableError.exit_code)
 
     handler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lost)

@@ -94,6 +94,19 @@ def test_a_click_on_a_page_shows_a_box_alone():
     assert handle(state, events.Clicked((90, 90), paints=True)).mask[90, 90]
 
 
+def test_classes_that_are_not_in_the_picture_are_not_chosen():
+    """A detector has scores for all classes; what is not found is told by the class asked for."""
+    state = with_boxes()
+    unsure = replace(state.answer, scores=np.float32([0.3, 0.2, 0.1]))
+    state = replace(state, answer=unsure)
+    after = pressed(state, "v")
+    assert after.notice.text == "nothing found" and after.request.target == state.request.target
+    locked = replace(state, answer=replace(unsure, asked=1, target=1))
+    assert pressed(locked, "Right").notice.text == "no star found"
+    seen = replace(state, answer=replace(unsure, scores=np.float32([0.3, 0.6, 0.9])))
+    assert pressed(seen, "v").request.target == "2 - 1"
+
+
 def test_arrow_keys_go_through_the_boxes():
     """And then all; where there is none, or no detector, a notice or the method changes."""
     state = with_boxes((0, 0, 9, 9), (20, 20, 60, 60))

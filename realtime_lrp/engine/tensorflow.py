@@ -55,6 +55,7 @@ try:
 
         tf.config.list_physical_devices()  # GPU libraries are loaded, and complain, here
         tf.constant(0) + 0
+        tf.get_logger().setLevel(logging.ERROR)  # layers of a D-FINE are said to be traced often
 except Exception:
     log.error("%s", "\n".join(printed))
     raise

@@ -1,8 +1,8 @@
 """Exports networks with random weights by PyTorch, in a process of its own.
 
 `python exporting.py NAME EXPORTER OPSET FILE` writes FILE.onnx, and FILE.npz with a picture, the
-scores by onnxruntime, and PyTorch's gradient of the second one. Of a name in `SMALL`, FILE.npz has
-several pictures, and zennit's maps of the second score by the names of its composites.
+scores by onnxruntime, and PyTorch's gradient of the second one, in float64. Of a name in `SMALL`,
+FILE.npz has several pictures, and zennit's maps of the second score by the names of its composites.
 """
 
 import sys
@@ -103,11 +103,10 @@ def main(name, exporter, opset, file):
     )  # fmt: skip
     if name.startswith("small."):
         return write_maps(model, SMALL[name.split(".")[1]][1], file)
-    x.requires_grad_(True)
-    model(x)[:, 1].sum().backward()
-    picture = x.detach().numpy()
-    (scores,) = onnxruntime.InferenceSession(f"{file}.onnx").run(None, {"x": picture})
-    np.savez(f"{file}.npz", x=picture, scores=scores, gradient=x.grad.numpy())
+    (scores,) = onnxruntime.InferenceSession(f"{file}.onnx").run(None, {"x": x.numpy()})
+    exact = x.double().requires_grad_(True)
+    model.double()(exact)[:, 1].sum().backward()
+    np.savez(f"{file}.npz", x=x.numpy(), scores=scores, gradient=exact.grad.numpy())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Makes a Keras model of a SavedModel: one layer that computes the graph of its signature."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,13 +110,16 @@ class SavedOperations(keras.layers.Layer):
             )
             for key, value in saved.variables.items()
         }  # fmt: skip
-        self._compiled = tf.function(self._import, autograph=False)
+        self._compiled: Callable[[tf.Tensor], Any] | None = None
 
     def call(self, pictures: tf.Tensor) -> tf.Tensor | tuple[tf.Tensor, ...]:
         """The output for a batch, or all of several."""
-        if tf.executing_eagerly():
-            return self._compiled(pictures)
-        return self._import(pictures)
+        if not tf.executing_eagerly():
+            return self._import(pictures)
+        if self._compiled is None:  # once: TensorFlow warns of functions that are traced again
+            spec = tf.TensorSpec([None, *pictures.shape[1:]], pictures.dtype)
+            self._compiled = tf.function(self._import, autograph=False).get_concrete_function(spec)
+        return self._compiled(pictures)
 
     def _import(self, pictures: tf.Tensor) -> tf.Tensor | tuple[tf.Tensor, ...]:
         saved = self._saved

@@ -287,7 +287,7 @@ def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
     """Nobody can end the server, record on its disk or open a menu that others cannot close."""
     for one in keys.commands(TARGETS):
         event = event_of(messages.Do(one.name), None)
-        assert (event is None) == (one.action in messages.PAGE_ACTIONS), one
+        assert (event is None) == (one.action in messages.OF_PAGE | messages.WINDOW_ACTIONS), one
         if one.chooses:
             assert (event.what, event.value) == (one.action, one.value)
         else:

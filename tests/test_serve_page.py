@@ -29,6 +29,7 @@ from served import TOKEN, Role, StandIn, serving_pages
 from realtime_lrp import config
 from realtime_lrp.commands.serve.messages import Hold, join_message
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
+from realtime_lrp.view import keys
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
@@ -246,6 +247,12 @@ def test_keys_work_as_in_the_window_but_not_while_somebody_types(page):
     page.keyboard.press("p")
     page.click("#help")
     expect(page.locator("#commands")).to_contain_text("several maps side by side")
+    told = [text for text in page.locator("#commands kbd").all_inner_texts() if text]
+    assert told == [
+        keys.key_text([key for key in one.keys if key not in ("F5", "F11")])  # the browser's own
+        for one in (*keys.KEYED, *keys.CLICKER)
+        if one.action not in ("escape", "quit")
+    ]
     page.keyboard.type("text large")
     expect(page.locator(".key")).to_have_count(1)
     page.keyboard.press("Enter")

@@ -40,14 +40,17 @@ from realtime_lrp.view.look import LOOK_SETTINGS, colormap_named
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-PAGE_ACTIONS = frozenset(("choose", "snapshot", "record", "full_screen", "help", "escape", "quit"))
-"""Actions that the page does by itself, or that belong to a window: nobody ends the server."""
+WINDOW_ACTIONS = frozenset(("escape", "quit"))  # nobody ends the server
+OF_PAGE = frozenset(("choose", "snapshot", "record", "full_screen", "help"))
+"""Actions that the page does by itself."""
+
+OF_BROWSER = "F5", "F11"  # keys that are not the page's
 
 
 def commands_of_pages() -> dict[str, keys.Command]:
     """What a page may ask for by name."""
     known = keys.commands(TARGETS)
-    return {one.name: one for one in known if one.action not in PAGE_ACTIONS}
+    return {one.name: one for one in known if one.action not in OF_PAGE | WINDOW_ACTIONS}
 
 
 # What a page sends
@@ -240,9 +243,10 @@ def choices(state: ViewerState, answer: Answer) -> str:
             ],
             "targets": (*(one.value for one in known if one.action == "target"), *answer.labels),
             "commands": [
-                (keys.key_text(one.keys), one.meaning, one.name, one.keys)
+                (keys.key_text(pressed), one.meaning, one.name, pressed)
                 for one in known
-                if one.action not in PAGE_ACTIONS
+                if one.action not in WINDOW_ACTIONS
+                for pressed in [[key for key in one.keys if key not in OF_BROWSER]]
             ],
         }
     ).decode()

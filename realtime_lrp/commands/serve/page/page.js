@@ -24,7 +24,7 @@ let control = false;
 let connected = false;
 let latest = null; // the newest news of this connection
 const pressable = document.querySelectorAll("[data-state]");
-const own = [...document.querySelectorAll("[data-own]")]; // what has keys and is done by the page
+const own = new Map([...document.querySelectorAll("[data-own]")].map((one) => [one.dataset.own, one]));
 let camera = null; // this device's own, while it is used
 let concepts = null; // the newest message about channels
 let timeline = null; // where the film is; null for a camera
@@ -75,9 +75,8 @@ function onChoices(choices) {
   at("look").replaceChildren(...choices.look.map(lookControl));
   rows.forget();
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
-  const ofPage = own.map(({ id, title, dataset: { own: keys } }) => (
-    [keys.replaceAll(" ", ", "), title, id, keys.split(" ")]));
-  commands = [...ofPage, ...choices.commands];
+  commands = choices.commands.map(([pressed, meaning, name, keys]) => (
+    [pressed, own.get(name)?.title || meaning, name, keys]));
   showFound();
   refresh();
 }
@@ -122,7 +121,7 @@ function lookControl([name, label, values]) {
 /** Does a command of the list. */
 function choose(name) {
   at("box").close();
-  const element = own.find((one) => one.id === name);
+  const element = own.get(name); // done by the page itself
   if (!element) send({ type: "do", name });
   else if (element.matches("input")) element.focus();
   else element.click();
@@ -421,7 +420,8 @@ document.addEventListener("keyup", (event) => lesson.up(nameOf(event.key)));
 /** The name of a key in the server's list. */
 function nameOf(key) {
   if (key.length === 1) return key === " " ? "space" : key.toLowerCase();
-  return key.replace("Arrow", "").replace("Page", "Page_").replace("Backspace", "BackSpace");
+  const named = { Enter: "Return", Backspace: "BackSpace" }[key] ?? key;
+  return named.replace("Arrow", "").replace("Page", "Page_");
 }
 
 /** Whether a key is for the element that has the focus. */

@@ -390,6 +390,10 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
         rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse))
         assert rows[3].warn and isinstance(rows[-1], Paragraph)
         assert [(one.share, one.before) for one in rows[1:3]] == [(0.8, 0.9), (at_random, 0.9)]
+        made = explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse)
+        assert figures.probe_rows(made, presenting=True) == tuple(
+            replace(one, scale=1.5) for one in rows[1:3]
+        ), "as high whatever was found"
 
 
 def test_patches_of_a_letterboxed_picture_lie_where_the_network_sees_them():

@@ -191,7 +191,7 @@ def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
     )
     points = Row("faithfulness", f"{gap:+d} points" if gap else "0 points", warn=gap <= 0)
     told = (Paragraph("", UNFAITHFUL),) if gap <= 0 else ()
-    return (*bars, *told) if presenting else (named, *bars, points, *told)
+    return bars if presenting else (named, *bars, points, *told)
 
 
 def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -> Block:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -22,6 +23,7 @@ import numpy as np
 import program
 import pytest
 import uncompiled
+from faults.clock import until
 
 from realtime_lrp.system import machine
 from realtime_lrp.system.call import call_in_child
@@ -139,6 +141,9 @@ def _inherited() -> dict[str, str]:
     }
 
 
+COMPUTING = {"relevance", "engine_cache"}
+"""Threads that go on for a while when they are told to end, which may end this process."""
+
 STOPS = [one for one in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, one)]
 
 
@@ -148,7 +153,7 @@ def _same_process() -> Iterator[None]:
 
     Levels and files of the log, what Ctrl-C and SIGTERM do, variables and limits. A process that
     ignores Ctrl-C, or has other variables, forks no children. What is warned of once in a process
-    is warned of in each test.
+    is warned of in each test. No thread goes on to compute.
     """
     if canonise := sys.modules.get("realtime_lrp.relevance.network.canonise"):
         canonise.warn_once.cache_clear()
@@ -156,6 +161,7 @@ def _same_process() -> Iterator[None]:
     stops = {name: signal.getsignal(getattr(signal, name)) for name in STOPS}
     variables, files = _inherited(), resource.getrlimit(resource.RLIMIT_NOFILE)
     yield
+    until(lambda: not COMPUTING & {one.name for one in threading.enumerate()})
     for handler in logging.root.handlers[:]:
         if isinstance(handler, logging.FileHandler) and handler not in handlers:
             logging.root.removeHandler(handler)
@@ -166,10 +172,9 @@ def _same_process() -> Iterator[None]:
     for name, handler in stops.items():
         if handler is not None and signal.getsignal(getattr(signal, name)) is not handler:
             signal.signal(getattr(signal, name), handler)
-    if _inherited() != variables:  # setting one while a thread of TensorFlow reads one may crash
-        for name in _inherited():
-            del os.environ[name]
-        os.environ.update(variables)
+    for name in _inherited():
+        del os.environ[name]
+    os.environ.update(variables)
     resource.setrlimit(resource.RLIMIT_NOFILE, files)
 
 

@@ -103,10 +103,7 @@ def built():
 
 @pytest.fixture
 def same_engine(monkeypatch, built):
-    """Exhibits with the same settings explain with the same engine, which is built once.
-
-    None goes on to explain while the next test runs.
-    """
+    """Exhibits with the same settings explain with the same engine, which is built once."""
     from realtime_lrp.engine import engine
 
     build = engine.Engine
@@ -117,8 +114,6 @@ def same_engine(monkeypatch, built):
         return built[name]
 
     monkeypatch.setattr(engine, "Engine", engine_for)
-    yield
-    until(lambda: "relevance" not in [one.name for one in threading.enumerate()])
 
 
 @pytest.fixture

@@ -282,6 +282,7 @@ class RelevanceThread:
                 self._stop.wait(RETRY_S)
                 if self._failures == TRIES and not isinstance(error, NotFiniteError):
                     engine.leave_gpu(f"{TRIES} failures in a row")
+        engine_cache.stop()  # which `end` did not know while the network was loaded
 
     def _go_on(self, request: MapRequest, engine: Engine) -> None:
         """Starts the next frame, if there is one, and finishes the oldest one in flight."""

@@ -20,7 +20,7 @@ SENTENCES = {
     "thing": "it looks at what was shown",
     "both": "it looks at what was shown and at the background",
     "background": "it looks at the background: show the same thing at other places",
-    "unclear": "what it looks at cannot be told: show it and the empty scene for longer",
+    "unclear": "it cannot be told yet what it looks at; show it and the empty scene for longer",
 }
 
 

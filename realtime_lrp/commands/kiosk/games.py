@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 class Game(ExhibitPage):
     """A page that visitors open and close with a button; it closes when they go."""
 
-    target = "top1"
-
     opened: float | None = None  # when; None while it is closed
     _before = ""  # the button that was touched at the last drawing
 
@@ -58,14 +56,14 @@ class Game(ExhibitPage):
         gone = moment.state in (State.ATTRACT, State.CLOSED) or moment.failing
         if self.opened is None:
             if touched == self.setting and self.button(moment):
-                self.opened = moment.now
+                self.opened, self.target = moment.now, "top1"
                 self.begin(moment)
         elif gone or touched in GAMES:
             self.close(moment)
 
     def close(self, moment: Moment) -> None:
         """Closes it."""
-        self.opened = None
+        self.opened, self.target = None, ""
         self.end(moment)
 
     def due(self, moment: Moment) -> bool:

@@ -263,7 +263,7 @@ class Kiosk:
         for page in self._pages:
             page.update(moment)
         self.page = next(page for page in self._pages if page.due(moment))
-        self._ask_network(moment)
+        self._ask_network()
         self._show(moment)
         self._count_ages(explained)
         self._window.tend()
@@ -275,17 +275,17 @@ class Kiosk:
         size = canvas_size(self._window.size)
         self._window.show(self._artist.draw(size, self.screen, moment.now))
 
-    def _ask_network(self, moment: Moment) -> None:
+    def _ask_network(self) -> None:
         """Asks for maps of the answer while it is unsure; of all boxes.
 
         The best class of each picture, target top1, may then be another one; a sure answer is the
-        best class nearly always. A page's target is asked for also while another page hides it.
+        best class nearly always. A game has its own target until it is closed.
         """
-        targets = (page.target for page in self._pages if page.target and page.due(moment))
+        targets = (page.target for page in self._pages if page.target)
         if target := next(targets, ""):  # a taught network has other classes than before
             self.network.ask(target)
             return
-        answer, target = moment.answer, self._config.lrp.target
+        answer, target = self._answer.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
         self.network.ask(answer.index if answer and unsure else target)

@@ -48,8 +48,8 @@ class ExhibitPage:
     # the key of the section `kiosk` that switches the page on, and the section of the captions that
     # it needs; "" for a page that is always there
     setting: ClassVar[str] = ""
-    # what is explained while it is shown; "": what the configuration says
-    target: ClassVar[str] = ""
+    # what is explained; "": what the configuration says
+    target = ""
 
     def __init__(self, config: Config):
         self.config = config

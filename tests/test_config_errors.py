@@ -269,22 +269,6 @@ def test_each_rule_takes_the_listed_numbers():
             assert getattr(rule, parameter) == default
 
 
-VARIABLE = "_REALTIME_LRP_COMPLETE"
-
-
-@pytest.fixture
-def completed(monkeypatch):
-    """The words of a command line -> what a shell is answered, for the last of them."""
-
-    def complete(*words, shell="bash"):
-        kind = get_completion_class(shell)
-        monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
-        monkeypatch.setenv("COMP_CWORD", words[-1] if shell == "fish" else str(len(words)))
-        return kind(cli, {}, "realtime-lrp", VARIABLE).complete().splitlines()
-
-    return complete
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -294,7 +278,12 @@ def completed(monkeypatch):
         (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),  # without asking for a PIN
     ],
 )
-def test_words_are_completed(words, expected, completed, monkeypatch):
+def test_words_are_completed(words, expected, monkeypatch):
     """By bash's protocol; options that do something at once do not."""
     monkeypatch.setattr("click.prompt", None)
-    assert completed(*words) == [f"plain,{word}" for word in expected]
+    monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    answer = get_completion_class("bash")(
+        cli, {}, "realtime-lrp", "_REALTIME_LRP_COMPLETE"
+    ).complete()
+    assert answer.splitlines() == [f"plain,{word}" for word in expected]

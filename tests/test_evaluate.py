@@ -13,7 +13,7 @@ from realtime_lrp import METHODS, config
 from realtime_lrp.commands.evaluate import measuring, report, samples
 from realtime_lrp.commands.evaluate.boxes import drawn_scenes
 from realtime_lrp.commands.evaluate.measuring import layers_with_weights, randomised
-from realtime_lrp.commands.evaluate.metrics import METRICS, best_of, compared, intervals
+from realtime_lrp.commands.evaluate.metrics import METRICS, best_of, compared, intervals, photo_of
 from realtime_lrp.commands.evaluate.samples import BoxEntry
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.drawings import CLASSES, drawings
@@ -121,6 +121,7 @@ def test_an_interval_by_hand():
 
 def test_pictures_of_one_photo_are_drawn_together():
     """Copies of a picture make nothing surer; without copies photos make no difference."""
+    assert photo_of("12:30.jpg: cat") == photo_of("12:30: mirrored.jpg") == "12:30"
     values = np.array([[0.0], [0.2], [1.0], [0.7]])
     copied, names = values.repeat(5, axis=0), [name for name in "abcd" for _ in range(5)]
     np.testing.assert_array_equal(intervals(copied, names), intervals(values))

@@ -233,15 +233,14 @@ def test_input_times_gradient_is_epsilon_with_biases_from_the_logit(rng):
     np.testing.assert_allclose(epsilon, gradient, rtol=1e-3, atol=1e-5 * np.abs(gradient).max())
 
 
-pytest.importorskip("mkdocs", reason="the dependency group docs is not installed")
-pytest.importorskip("latex2mathml")
-pytest.importorskip("nbconvert")
 SITE = Path(__file__).parents[1] / "docs" / "site"
 
 
 @pytest.fixture
 def hooks(monkeypatch):
     """The module that MkDocs calls."""
+    for name in ("mkdocs", "latex2mathml", "nbconvert"):
+        pytest.importorskip(name, reason="the dependency group docs is not installed")
     monkeypatch.syspath_prepend(SITE)
     yield __import__("hooks")
     sys.modules.pop("hooks")
@@ -263,16 +262,3 @@ def test_the_reference_has_every_public_name_once():
     """In docs/site/api.md."""
     listed = re.findall(r"^::: realtime_lrp\.(\w+)$", (SITE / "api.md").read_text(), re.M)
     assert sorted(listed) == sorted(realtime_lrp.__all__)
-
-
-def test_a_notebook_becomes_a_page(hooks):
-    """With its code, its outputs and a link to the file."""
-    files = hooks.notebook_page(SITE.parent / "notebooks" / "study_recordings.ipynb")
-    page = files.pop("study_recordings.md")
-    title, _, link = page.splitlines()[:3]
-    assert title == "# Study a folder of recordings"
-    assert link == "[Download this notebook](study_recordings.ipynb)"
-    assert "```python" in page and "load_network(" in page and "<td>" in page
-    assert len(files) >= 3
-    for name, content in files.items():
-        assert name in page and content.startswith(b"\x89PNG")

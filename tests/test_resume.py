@@ -167,6 +167,7 @@ def test_what_a_killed_run_left_is_named(run, words, tmp_path):
         ("input.mirror=true", True),
         ("overlay.opacity=0.1", True),
         ("video.quality=30", True),
+        ("video.codec=hevc", True),
         ("video.batch=3", False),
         ("overlay.average=0.5", False),
         ("live.camera_fps=15", False),

@@ -226,7 +226,7 @@ def test_the_page_names_no_other_server_and_works_below_any_path():
 
 
 def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
-    """Those in between are never sent."""
+    """Those in between are never sent, and channels not before."""
     with served.socket() as viewer:
         assert json.loads(viewer.recv(timeout=300)) == {
             "type": "role", "control": True, "watch": served.tokens[Role.WATCH], "fingerprint": "",
@@ -235,6 +235,7 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
         first = picture_of(viewer)
         for brightness in range(10, 110, 10):
             served.publish(brightness)
+        served.exchange.say("concepts", b"channels")
         with pytest.raises(TimeoutError):
             viewer.recv(timeout=0.2)
         viewer.send('{"type": "shown"}')
@@ -244,6 +245,7 @@ def test_a_viewer_gets_the_newest_picture_when_it_has_shown_the_last(served):
         viewer.send('{"type": "shown"}')
         with pytest.raises(TimeoutError):
             viewer.recv(timeout=0.2)
+    served.exchange.say("concepts", "")
 
 
 def test_nothing_is_encoded_for_nobody(served):

@@ -16,7 +16,7 @@ from realtime_lrp.config.keys import SECTIONS, legal_keys
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
-from realtime_lrp.view.overlay import FULL, SOFTNESS, Painter, Scale, lay_over
+from realtime_lrp.view.overlay import FULL, GREY, MUTED, SOFTNESS, Painter, Scale, lay_over
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 
@@ -69,6 +69,7 @@ def test_relevance_lies_where_it_belongs(rng):
     np.testing.assert_allclose(changed.mean(0), [20 * 2 + 0.5, 40 + 10 * 2 + 0.5], atol=0.6)
     assert (drawn[40, 60] == COLORMAPS["fire"].table[255]).all(-1)
     assert np.ptp(changed[:, 0]) <= 8
+    np.testing.assert_allclose(drawn[5, 90], 90 * (1 - MUTED * (1 - GREY)), atol=1.5)
 
 
 def test_a_letterboxed_map_loses_its_borders(rng):

@@ -15,6 +15,7 @@ from onnx_files import convolutional, convolutional_file, node, written
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.models.names import model_files
 from realtime_lrp.models.onnx.layers import ROWS
 from realtime_lrp.models.onnx.rows import ELEMENTWISE
 from realtime_lrp.models.untrusted.saved_model import OF_CONSTANTS
@@ -217,11 +218,12 @@ def test_files_of_all_kinds_hold_the_same_network(both, tmp_path, rng):
     model, _, weights = both
     x = rng.normal(size=(3, 8, 12, 3)).astype(F)
     expected = model(x).numpy()
-    beside = {"save_as_external_data": True, "location": "weights.bin", "size_threshold": 0}
+    beside = {"save_as_external_data": True, "location": "2.onnx.data", "size_threshold": 0}
     for number, changes in enumerate(
         ({"opset": 11}, {"opset": 23, "dynamic": True}, beside)
     ):  # fmt: skip
         file = convolutional_file(tmp_path / f"{number}.onnx", weights, **changes)
+        assert ("weights" in model_files(file, None, None)) == (changes is beside)
         found = load_network(file, preprocess="none").model(x)
         np.testing.assert_allclose(found, expected, atol=1e-6)
     halves = {name: [one.astype(np.float16) for one in values] for name, values in weights.items()}

@@ -78,6 +78,8 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
         if Path(name).is_dir():
             variables = Path(name, "variables", "variables.data-00000-of-00001")
             files = {"model": Path(name, "saved_model.pb"), "weights": variables}
+        elif name.endswith(".onnx") and Path(f"{name}.data").is_file():  # as PyTorch calls it
+            files["weights"] = Path(f"{name}.data")
     if name.startswith(HUB):
         from realtime_lrp.models.hub import preset_files
 

@@ -129,11 +129,8 @@ def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
     """A broken JPEG costs itself."""
     driver(filmed(480, 640), None, np.zeros((0, 0, 3), np.uint8), filmed(480, 640))
     camera = Camera(0, {}, stop)
-    assert [picture is not None for picture in (camera.read(), camera.read(), camera.read())] == [
-        True,
-        True,
-        False,
-    ]
+    pictures = [camera.read() for _ in range(3)]
+    assert [one is not None for one in pictures] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -52,14 +52,13 @@ EMBEDDED = ("--model", "shapes", "--target", "top1", "--display", "none")
 
 
 def viewed(tmp_path, source, seconds):
-    """Figures of `live` without a display, and (seconds, MiB, threads, files) of each second."""
+    """Figures of `live` without a display, and (MiB, threads, files) of each second."""
     figures, samples = tmp_path / "figures.json", []
     words = ("--duration", seconds, "--stats", figures)
-    begin = time.monotonic()
     with start("live", "--source", source, *EMBEDDED, *words) as process:
         program = psutil.Process(process.pid)
         while process.poll() is None:
-            samples.append(sample(program, time.monotonic() - begin))
+            samples.append(sample(program))
             time.sleep(1.0)
         _, err = process.communicate(timeout=20)
         assert process.returncode == 0, err
@@ -67,33 +66,23 @@ def viewed(tmp_path, source, seconds):
     return json.loads(figures.read_text()), [one for one in samples if one]
 
 
-def sample(program, seconds):
+def sample(program):
     """What the program holds; None where it is ending."""
     try:
-        return (
-            seconds, program.memory_full_info().uss / 2**20, program.num_threads(),
-            program.num_fds(),
-        )  # fmt: skip
+        memory = program.memory_full_info().uss / 2**20
+        return memory, program.num_threads(), program.num_fds()
     except psutil.NoSuchProcess:
         return None
 
 
 @pytest.mark.release
-def test_100000_pictures_leave_nothing_behind(tmp_path, capsys):
+def test_100000_pictures_leave_nothing_behind(tmp_path):
     """At 240 a second: the account is exact, memory, threads and files stand still."""
     figures, samples = viewed(tmp_path, "synthetic:240", 450)
     on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
     assert 0 <= on_their_way <= 2 and figures["maps"] > 0
     assert (figures["traces"], figures["reconnects"]) == (1, 0)
-    seconds, memory, threads, files = np.array(samples[WARM:]).T
-    (slope, _), covariance = np.polyfit(seconds / 3600, memory, 1, cov=True)
-    error = float(np.sqrt(covariance[0, 0]))
-    with capsys.disabled():
-        print(
-            f"\n{figures['frames_captured']} frames, {figures['frames_shown']} shown, "
-            f"{figures['frames_dropped']} dropped, {figures['maps']} maps; memory "
-            f"{memory[0]:.1f} to {memory[-1]:.1f} MiB, slope {slope:.1f} +- {error:.1f} MiB/h"
-        )
+    memory, threads, files = np.array(samples[WARM:]).T
     assert figures["frames_captured"] > 100_000
     assert memory[-60:].mean() - memory[:60].mean() < 1.0
     assert len(set(threads)) <= 2 and threads[-1] <= threads[0] and files[-1] <= files[0]

@@ -65,7 +65,8 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         region = engine.region(picture.shape[:2])
         seen = region.extract(picture)
         x = engine.network.prepare(seen[None]).numpy()
-        (result,), records = engine.explain([picture]), engine.explainer.layers(x)
+        (result,) = engine.explain([picture])
+        records = [one for one in engine.explainer.layers(x) if one.output.size]
         relevance = result.relevance[None]
         if engine.detects:  # the layers are those of one box
             relevance = engine.explainer(x).relevance

@@ -249,7 +249,7 @@ class Child:
                 self.ended = message is None
                 return message
             self._silent_s += POLL_S
-            self.hung = self._silent_s >= silent_s
+            self.hung = self.hung or self._silent_s >= silent_s
             if self.hung or (stop and stop.is_set()):
                 self.kill()
         return None

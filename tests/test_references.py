@@ -177,10 +177,8 @@ def test_the_python_of_the_documentation_runs(left_out, tmp_path, monkeypatch):
     assert set(maps) == {"guided_backprop", "grad_cam", "zplus"}  # beside .relevance
     assert all(map_.shape == names["x"].shape for map_ in maps.values())
     assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
-    assert left_out == "## Exporting" or set(names["exported"]) == {
-        "serving_default",
-        "explain_class",
-    }
+    exported = {"serving_default", "explain_class"}
+    assert left_out == "## Exporting" or set(names["exported"]) == exported
 
 
 PAGE = (HOME / "docs" / "mathematics.md").read_text(encoding="utf-8")

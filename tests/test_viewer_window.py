@@ -4,7 +4,8 @@ import json
 import shutil
 import signal
 import time
-import types
+from itertools import chain, repeat
+from types import SimpleNamespace
 
 import av
 import cv2
@@ -176,7 +177,8 @@ class Scripted:
 
 def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, tiny_model):
     """A line on the screen, the film is whole, a second one is refused with a line."""
-    monkeypatch.setattr(shutil, "disk_usage", Disk())
+    free = chain([2**39] * 3, repeat(2**20))  # it is full while a film is recorded
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=next(free)))
 
     def script(window):
         yield from window.pictures(15)
@@ -200,16 +202,6 @@ def test_a_full_disk_ends_the_recording_and_not_the_view(tmp_path, monkeypatch, 
     assert any("the disk is full" in line for line in lines)
     assert max(warm(canvas[250:]) for canvas in window.shown[-20:-10]) > 100, "a line on the screen"
     assert [p.suffix for p in sorted(tmp_path.iterdir())] == [".jsonl", ".mp4"]
-
-
-class Disk:
-    """A disk that is full when it is asked for the fourth time: while a film is recorded."""
-
-    asked = 0
-
-    def __call__(self, path):
-        self.asked += 1
-        return types.SimpleNamespace(free=2**20 if self.asked > 3 else 2**39)
 
 
 @pytest.mark.release

@@ -6,8 +6,6 @@ from drawing import draw_picture
 
 from realtime_lrp.models.drawings import NOTHING
 
-SYMBOLS = range(NOTHING)
-
 
 def longest_side(mask: np.ndarray) -> int:
     """The longer side of the box around a mask, in pixels."""
@@ -15,7 +13,7 @@ def longest_side(mask: np.ndarray) -> int:
     return max(np.ptp(rows), np.ptp(columns)) + 1
 
 
-@pytest.mark.parametrize("label", SYMBOLS)
+@pytest.mark.parametrize("label", range(NOTHING))
 def test_every_symbol_is_wholly_in_view_and_neither_tiny_nor_huge(label):
     """Size, types, no ink at the border, all of it inside the outline; 8 of each symbol."""
     rng = np.random.default_rng(40 + label)

@@ -48,14 +48,12 @@ def test_a_batch_counts_for_each_of_its_maps():
 WARM = 120
 """Seconds until the figures hold as many durations as they keep."""
 
-EMBEDDED = ("--model", "shapes", "--target", "top1", "--display", "none")
-
 
 def viewed(tmp_path, source, seconds):
     """Figures of `live` without a display, and (MiB, threads, files) of each second."""
     figures, samples = tmp_path / "figures.json", []
-    words = ("--duration", seconds, "--stats", figures)
-    with start("live", "--source", source, *EMBEDDED, *words) as process:
+    words = ("--model", "shapes", "--display", "none", "--duration", seconds, "--stats", figures)
+    with start("live", "--source", source, *words) as process:
         program = psutil.Process(process.pid)
         while process.poll() is None:
             samples.append(sample(program))

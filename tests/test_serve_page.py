@@ -118,10 +118,10 @@ def open_page(browser):
         context = browser.new_context(**options)
         context.set_default_timeout(1000 * LONG_S)
         context.add_init_script(NOTE_NOTICES)
-        page, host = context.new_page(), address.split("/")[2]
+        page, own = context.new_page(), ("blob:", f"http://{address.split('/')[2]}/")
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda said: said.type == "error" and faults.append(said.text))
-        page.on("request", lambda asked: is_own(asked.url, host) or faults.append(asked.url))
+        page.on("request", lambda asked: asked.url.startswith(own) or faults.append(asked.url))
         page.on("requestfailed", lambda lost: LOST.append(f"{lost.url} ({lost.failure})"))
         page.goto(address)
         return page
@@ -136,11 +136,6 @@ def open_page(browser):
         "Authentication failed", "401 (Unauthorized)",
     )  # fmt: skip
     assert [fault for fault in faults if not any(text in fault for text in expected)] == []
-
-
-def is_own(url, host):
-    """Whether a page asks its own server."""
-    return url.startswith("blob:") or url.split("/")[2] == host
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
             alone = _array(call.by_layer([of[:1] for of in pictures])[place])
             why = "the steps that it is read into compute something else than it does"
             if not (np.isfinite(expected).all() and np.isfinite(one).all()):
-                why = "it computes NaN or infinity of noise; are its weights whole?"
+                why = "it computes NaN or infinity of noise: its weights may be damaged"
             elif not _alike(_in_shape(alone, one[:1].shape), expected[:1], tolerance):
                 why = "what it computes for a picture depends on how many are in the batch"
             raise UnsupportedLayerError(call.layer, why)

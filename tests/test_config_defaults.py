@@ -7,8 +7,6 @@ import pytest
 from realtime_lrp import config
 from realtime_lrp.config.keys import COMMAND_KEYS
 
-ROOT = Path(__file__).parents[1]
-
 
 def decided(settings):
     """The values of the keys whose default depends on the command."""
@@ -32,7 +30,9 @@ def test_each_command_has_its_defaults(command, expected):
     """Without a file, with the manual of the repository, and with null for each of these keys."""
     nothing = config.load(command=command)
     assert decided(nothing) == expected
-    assert decided(config.load(ROOT / "config.yaml", command=command)) == expected
+    assert (
+        decided(config.load(Path(__file__).parents[1] / "config.yaml", command=command)) == expected
+    )
     nulls = tuple(f"{key}=null" for key in COMMAND_KEYS)
     assert decided(config.load(sets=nulls, command=command)) == expected
     for key, origin in nothing.origins.items():

@@ -22,7 +22,6 @@ from realtime_lrp.video import cameras as video_cameras
 from realtime_lrp.video import sources
 from realtime_lrp.video.source import Source
 
-ROOT = Path(__file__).parents[1]
 SETTINGS = config.load()
 
 
@@ -136,7 +135,7 @@ for row, name in zip(rows, FAULT):
 def test_a_failing_check_leaves_the_others(fault, rows, tmp_path, monkeypatch):
     """An exception costs one row, a crash or a hang the rest of its group."""
     (tmp_path / "sitecustomize.py").write_text(f"FAULT = {fault}\n{FAULTS}")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}")
     settings = config.load(options={"--source": "film.mp4"})
 
     class Watched(subprocess.Popen):

@@ -45,10 +45,6 @@ def test_a_batch_counts_for_each_of_its_maps():
     assert figures["frame_age_ms"] == {"p50": 50, "p99": 99}
 
 
-WARM = 120
-"""Seconds until the figures hold as many durations as they keep."""
-
-
 def viewed(tmp_path, source, seconds):
     """Figures of `live` without a display, and (MiB, threads, files) of each second."""
     figures, samples = tmp_path / "figures.json", []
@@ -80,7 +76,7 @@ def test_100000_pictures_leave_nothing_behind(tmp_path):
     on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
     assert 0 <= on_their_way <= 2 and figures["maps"] > 0
     assert (figures["traces"], figures["reconnects"]) == (1, 0)
-    memory, threads, files = np.array(samples[WARM:]).T
+    memory, threads, files = np.array(samples[120:]).T  # as many durations as are kept
     assert figures["frames_captured"] > 100_000
     assert memory[-60:].mean() - memory[:60].mean() < 1.0
     assert len(set(threads)) <= 2 and threads[-1] <= threads[0] and files[-1] <= files[0]

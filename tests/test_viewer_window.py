@@ -20,7 +20,6 @@ from realtime_lrp.commands.live import run as live
 from realtime_lrp.results.provenance import find_provenance
 from realtime_lrp.view.hud import WARNING
 
-CLIP = config.ASSETS / "demo.mp4"
 NAMES = {".": "period", "+": "plus", "=": "equal", "-": "minus", "?": "question"}
 NAMES |= {"]": "bracketright", "[": "bracketleft"}
 
@@ -49,7 +48,7 @@ def warm(picture):
 def viewer(display, model, *words):
     """The viewer on the demo's clip."""
     network = ("--model", model, "--preprocess", "tf", "--target", "top1")
-    return start("live", "--source", CLIP, *network, *words, DISPLAY=display)
+    return start("live", "--source", config.ASSETS / "demo.mp4", *network, *words, DISPLAY=display)
 
 
 @pytest.mark.gui

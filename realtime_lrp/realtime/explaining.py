@@ -44,8 +44,8 @@ RETRY_S = 1.0  # pause after a failure; then the newest frame is tried
 TRIES = 3  # after this many failures in a row the engine leaves the GPU
 TOP = 5  # how many of the best classes are named
 
-LOSS_S = 10.0
-"""Shortest time between two searches for the layer that loses relevance; one costs a map."""
+LOSS_S = 60.0
+"""Shortest time between two searches for the layer that loses relevance; maps wait for it."""
 
 AVERAGED_S = 0.2
 """Over how many seconds shares are averaged: one that is gone has fallen to 1/e of itself then."""
@@ -380,7 +380,7 @@ class RelevanceThread:
     def _loss_of(
         self, engine: Engine, picture: np.ndarray, result: Result, alone: int | None
     ) -> Loss | None:
-        """Where a map loses most relevance, looked for every few seconds."""
+        """Where a map loses most relevance, looked for every minute."""
         box = box_numbered(result, alone)
         maps = (box or result).maps
         index = next((n for n, one in enumerate(maps) if not one.closes), None)

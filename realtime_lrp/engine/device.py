@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import time
 import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ CONVOLUTION = (28, 28, 256)
 DENSE = (4096, 1024)
 """Inputs and outputs of the dense layer that is timed."""
 
-REPEATS = 5
+REPEATS, TIMED_S = 5, 0.4  # each is timed so often at least, and all for so long
 
 WORTHWHILE = 0.9
 """bfloat16 is chosen where it takes at most this share of the time in float32."""
@@ -79,7 +80,10 @@ def shortest_times(*runs: Callable[[], object]) -> PrecisionTimes:
     """
     for run in runs:
         run()  # compiles
-    taken = [[1e3 * timeit.timeit(run, number=1) for run in runs] for _ in range(REPEATS)]
+    taken: list[list[float]] = []
+    begin = time.monotonic()
+    while len(taken) < REPEATS or time.monotonic() - begin < TIMED_S:
+        taken.append([1e3 * timeit.timeit(run, number=1) for run in runs])
     shortest = [min(times) for times in zip(*taken, strict=True)]
     return PrecisionTimes(shortest[0], shortest[1] if len(shortest) > 1 else None)
 

@@ -28,7 +28,7 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.untrusted import ChildDecoder
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
-BATCH = 16  # pictures that are explained at once, at most
+BATCH = 8  # pictures that are explained at once, at most
 
 BATCH_S = 0.3
 """About how long a batch may take: with a slow network batches are smaller, and maps less old."""

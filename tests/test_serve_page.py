@@ -484,11 +484,11 @@ def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page, scr
     if screen[0] < 960:
         page.keyboard.press("f")
     width = "Math.min(view.clientWidth, view.clientHeight * 640 / 480)"
-    until(page, lambda: page.evaluate(width) >= 0.65 * screen[0] - 0.5)
     root = (
         "(({scrollWidth, scrollHeight}) => [scrollWidth, scrollHeight])(document.scrollingElement)"
     )
-    assert page.evaluate(root) == [*screen]
+    until(page, lambda: page.evaluate(root) == [*screen])
+    until(page, lambda: page.evaluate(width) >= 0.65 * screen[0] - 0.5)
     if screen[0] < 960:
         page.keyboard.press("f")
     page.set_viewport_size(DESKTOP["viewport"])

@@ -46,7 +46,6 @@ def test_an_export_has_pytorchs_scores_and_gradients(tmp_path, name, exporter, o
     np.testing.assert_allclose(network.model(x), made["scores"], rtol=0, atol=atol)
     explainer = Explainer(network, method="gradient", target=1, output_activation="linear")
     off = np.linalg.norm(explainer(x).relevance - gradient) / np.linalg.norm(gradient)
-    print(f"{name} {exporter}: {np.abs(network.model(x) - made['scores']).max():.2g} {off:.2g}")
     assert off < (3e-3 if "densenet" in name else 1e-3), off
 
 

@@ -24,7 +24,7 @@ SAME = 0.7
 """Least intersection over union of a box with the same box in an earlier picture."""
 
 REMEMBERED = 32
-"""So many boxes are remembered; the one that was not found for longest is forgotten."""
+"""How many boxes are remembered at most; the one that was last seen longest ago is forgotten."""
 
 
 class BoxNumbers:

@@ -20,7 +20,7 @@ CONVOLUTION = (28, 28, 256)
 DENSE = (4096, 1024)
 """Inputs and outputs of the dense layer that is timed."""
 
-REPEATS, TIMED_S = 5, 0.4  # each is timed so often at least, and all for so long
+REPEATS, TIMED_S = 5, 0.4  # at least 5 runs of each, and at least 0.4 s of them together
 
 WORTHWHILE = 0.9
 """bfloat16 is chosen where it takes at most this share of the time in float32."""

@@ -26,8 +26,7 @@ CHANGES = 2  # changed copies of each picture, see `changed`
 ASIDE = 4  # the last of 4 parts of each showing is kept aside; chosen by chance, all would be alike
 REMEMBERED = 100  # pictures of each class whose vectors go into the file
 KEPT = 6
-"""To say what was learnt the last pictures of each showing are kept, for the last showings of each
-class: of both so many."""
+"""To say what was learnt, the last 6 pictures of the last 6 showings of each class are kept."""
 
 ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
 """Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""

@@ -45,7 +45,7 @@ from realtime_lrp.view.window import display_reachable
 
 WIDTH = 120
 
-BUSY = 1.0  # a load from which figures are those of other programs, too
+BUSY = 1.0  # above this load other programs slow down what is measured
 
 Report = Mapping[str, Any]
 """The figures of a measurement, by their names in the JSON file."""

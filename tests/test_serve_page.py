@@ -384,10 +384,12 @@ class TestTheAudience:
     def test_the_audience_watches_and_has_no_controls(self, page, watching):
         """At the address that the page shows, also as a code for phones; keys do nothing."""
         page.click("#show-code")
-        picture = page.locator("#code-picture")
-        until(page, lambda: picture.evaluate("one => one.naturalWidth > 0"))
-        shown = cv2.imdecode(np.frombuffer(picture.screenshot(), np.uint8), 1)
-        assert media.code_in(shown) == page.get_attribute("#watch", "href")
+
+        def read():
+            shown = np.frombuffer(page.locator("#code-picture").screenshot(), np.uint8)
+            return media.code_in(cv2.imdecode(shown, 1))
+
+        until(page, lambda: read() == page.get_attribute("#watch", "href"))
         expect(page.locator("#code-address")).to_have_text(page.get_attribute("#watch", "href"))
         warning = page.locator("#code-warning")
         expect(warning).to_contain_text("Only this machine opens that address")

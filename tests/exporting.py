@@ -1,8 +1,8 @@
 """Exports networks with random weights by PyTorch, in a process of its own.
 
-`python exporting.py NAME EXPORTER OPSET FILE` writes FILE.onnx, and FILE.npz with a picture, the
-scores by onnxruntime, and PyTorch's gradient of the second one, in float64. Of a name in `SMALL`,
-FILE.npz has several pictures, and zennit's maps of the second score by the names of its composites.
+`python exporting.py NAME EXPORTER OPSET FILE` writes FILE.onnx, and FILE.npz with pictures, their
+scores by onnxruntime, and PyTorch's gradients of the second one, in float64. Of a name in `SMALL`,
+FILE.npz has zennit's maps of the second score by the names of its composites instead.
 """
 
 import sys
@@ -96,17 +96,22 @@ def main(name, exporter, opset, file):
     """Exports a network and writes what it computes."""
     model = network(name)
     size = 32 if name.startswith("small.") else 224
-    x = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(8, 3, size, size, generator=torch.Generator().manual_seed(1))
     torch.onnx.export(
-        model, (x,), f"{file}.onnx", opset_version=int(opset), dynamo=exporter == "dynamo",
+        model, (x[:1],), f"{file}.onnx", opset_version=int(opset), dynamo=exporter == "dynamo",
         input_names=["x"],
     )  # fmt: skip
     if name.startswith("small."):
         return write_maps(model, SMALL[name.split(".")[1]][1], file)
-    (scores,) = onnxruntime.InferenceSession(f"{file}.onnx").run(None, {"x": x.numpy()})
-    exact = x.double().requires_grad_(True)
-    model.double()(exact)[:, 1].sum().backward()
-    np.savez(f"{file}.npz", x=x.numpy(), scores=scores, gradient=exact.grad.numpy())
+    session, gradients = onnxruntime.InferenceSession(f"{file}.onnx"), []
+    scores = [session.run(None, {"x": one.numpy()})[0] for one in x.split(1)]
+    model.double()
+    for one in x.double().split(1):
+        exact = one.requires_grad_(True)
+        model(exact)[:, 1].sum().backward()
+        gradients.append(exact.grad.numpy())
+    np.savez(f"{file}.npz", x=x.numpy(), scores=np.concatenate(scores),
+             gradients=np.concatenate(gradients))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     assert 0 <= captured - shown - dropped <= 2
     assert run_30["start_s"] > 0.5
     assert 100 < run_30["memory_mib"] <= run_30["peak_memory_mib"]
+    assert all(times["carry"]["ms"] > 0.1 for times in report["pictures"].values())
     assert report["machine"] in out and report["tensorflow"] in out
     assert ("Run it alone" in out) == (report["load"] > 1)
     origin = rows["origin", "float32", 1]["ms"]

@@ -152,17 +152,18 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
     (result,) = engine.explain([moving_picture(0, (rows, columns), 30)])
     times = {}
     for name, size in SIZES.items():
-        region, picture = engine.region(size), np.zeros((*size, 3), np.uint8)
+        region = engine.region(size)
+        picture, *later = [moving_picture(number, size, 30) for number in range(11)]
         result = replace(result, region=region)
         overlay = painted(engine, result)
-        follower = Follower(picture, [overlay])
+        follower, coming = Follower(picture, [overlay]), itertools.cycle(later)
         actions: dict[str, Action] = {
             "colour": partial(painted, engine, result),
             # a new overlay each time, because one remembers its stretched copy
             "overlay": partial(
                 lambda picture, one: lay_over(picture, replace(one)), picture, overlay
             ),
-            "carry": partial(follower, picture),
+            "carry": partial(lambda move, pictures: move(next(pictures)), follower, coming),
         }
         times[name] = time_in_turns(actions, bench.turns(20))
     return times

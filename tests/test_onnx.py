@@ -63,6 +63,8 @@ CASES = [
          pads=[1, 1, 1, 1], strides=[2, 2]),
     case("Conv", numbers(3, 1, 3, 3), name="Conv depthwise, dilated", group=3,
          dilations=[2, 1], pads=[2, 0, 1, 1]),
+    case("Conv", numbers(6, 1, 3, 2), numbers(6), name="Conv groups, strides, dilated", group=3,
+         dilations=[2, 3], strides=[2, 3], pads=[2, 1, 1, 3]),
     case("Conv", numbers(4, 3, 3, 3), name="Conv strides, uneven border", strides=[2, 3],
          pads=[0, 2, 1, 0]),
     case("Conv", numbers(4, 3, 2, 2), name="Conv SAME_LOWER", auto_pad="SAME_LOWER"),

@@ -34,19 +34,17 @@ def picture(inputs: Inputs) -> Tensor:
     return x.held_as(2, 3, 1)
 
 
-def _pair(node: Node, name: str) -> list[int]:
-    """An attribute with one number for rows and one for columns, 1 unless given."""
-    found = [int(one) for one in node.get(name, [1, 1])]
-    if len(found) != 2 or min(found) < 1:
-        raise CannotReadError(f"has {name} {found}. Expected two numbers of at least 1")
+def _pair(node: Node, name: str, least: int = 1, count: int = 2) -> list[int]:
+    """An attribute with one number for rows and one for columns, the least unless given."""
+    found = [int(one) for one in node.get(name, [least] * count)]
+    if len(found) != count or min(found) < least:
+        raise CannotReadError(f"has {name} {found}. Expected {count} numbers of at least {least}")
     return found
 
 
 def _pads(node: Node) -> list[list[int]]:
     """The border before and after rows and columns that the attribute `pads` says."""
-    pads = [int(one) for one in node.get("pads", [0] * 4)]
-    if len(pads) != 4 or min(pads) < 0:
-        raise CannotReadError(f"has pads {pads}. Expected four numbers of at least 0")
+    pads = _pair(node, "pads", 0, 4)
     return [pads[::2], pads[1::2]]
 
 
@@ -102,13 +100,17 @@ def convolution(node: Node, inputs: Inputs) -> Value:
     strides, dilations = _pair(node, "strides"), _pair(node, "dilations")
     border = _border(node, x.shape[2:], window)
     padding = _padding(node, border, x.shape[2:], window) or [[0, 0], *border, [0, 0]]
+    steps = [1, 1]
+    if max(strides) > 1 and max(dilations) > 1:  # TensorFlow has one of both only
+        steps, strides, padding = strides, steps, [[0, 0], *border, [0, 0]]
     if depth == 1 < groups and dilations == [1, 1] and strides[0] == strides[1]:
         kernel = weights.reshape(groups, outputs // groups, *window).transpose(2, 3, 0, 1)
         held = tf.nn.depthwise_conv2d(x.held, node.keep(kernel), [1, *strides, 1], padding)
     else:
         kernel = weights.transpose(2, 3, 1, 0)
         held = tf.nn.conv2d(x.held, node.keep(kernel), strides, padding, dilations=dilations)
-    return x.holding(_biased(node, held, bias))
+    held = _biased(node, held, bias)
+    return x.holding(held if steps == [1, 1] else held[:, :: steps[0], :: steps[1]])
 
 
 def transposed_convolution(node: Node, inputs: Inputs) -> Value:

@@ -162,6 +162,24 @@ def test_each_operation_computes_what_onnx_computes(tmp_path, rng):
     assert kinds <= {*OPERATIONS, *OF_CONSTANTS, "Placeholder"}
 
 
+def test_a_table_of_positions_is_computed(tmp_path, rng):
+    """By a convolution of single pixels, as EdgeNeXt's; not with a border, which may be huge."""
+    table, weights, bias = numbers(1, 5, 6, 8), numbers(3, 5, 1, 1), numbers(3, seed=1)
+    arrays = {"table": table, "weights": weights, "bias": bias, "all": np.array([1, -1])}
+    x = rng.normal(size=(2, 6, 8, 3)).astype(F)
+    rest = [node("Add", "x positions", "sum"), node("Reshape", "sum all", "out")]
+    plain = node("Conv", "table weights bias", "positions")
+    network = load_network(written(tmp_path / "a.onnx", [plain, *rest], arrays), preprocess="none")
+    positions = np.einsum("chw,oc->ohw", table[0], weights[:, :, 0, 0]) + bias[:, None, None]
+    expected = (x.transpose(0, 3, 1, 2) + positions).reshape(2, -1)
+    np.testing.assert_allclose(network.model(x), expected, atol=1e-5)
+    huge = node(
+        "Conv", "table weights bias", "positions", pads=[1 << 20] * 4, strides=[1 << 20] * 2
+    )
+    with pytest.raises(DamagedInputError, match="reads constants where"):
+        load_network(written(tmp_path / "b.onnx", [huge, *rest], arrays))
+
+
 def test_operations_have_a_case():
     """But for those that are written like another one, and those in networks below."""
     untried = {

@@ -20,8 +20,7 @@ from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.system.files import read_limited
 
-MAX_FILE_BYTES = (2 << 30) - 1  # What protobuf can hold; larger weights lie beside the file
-
+MAX_FILE_BYTES = (2 << 30) - 1  # what protobuf can hold; larger weights lie beside the file
 MAX_NODES = 100_000
 
 OLDEST, NEWEST = 11, 23

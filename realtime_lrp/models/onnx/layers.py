@@ -22,8 +22,7 @@ from realtime_lrp.models.onnx.rows import (
     tensor,
 )
 
-LOWEST = -3.0e38
-"""The border of a max pool: no entry is lower."""
+LOWEST = -3.0e38  # the border of a max pool: no entry is lower
 
 
 def picture(inputs: Inputs) -> Tensor:
@@ -203,12 +202,11 @@ def gemm(node: Node, inputs: Inputs) -> Value:
     if node.get("transA", 0) or len(x.axes) != 2 or weights.ndim != 2:
         raise CannotReadError("multiplies other matrices than one row for each picture")
     weights = weights.T if node.get("transB", 0) else weights
-    alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
-    product = _dense(node, x, weights if alpha == 1 else weights * np.float32(alpha))
+    product = _dense(node, x, weights * np.float32(node.get("alpha", 1.0)))
     bias = constant(inputs, 2, "a bias")
     if bias is None:
         return product
-    return elementwise(tf.add, [product, bias if beta == 1 else beta * bias], node.keep)
+    return elementwise(tf.add, [product, node.get("beta", 1.0) * bias], node.keep)
 
 
 def _dense(node: Node, x: Tensor, weights: np.ndarray) -> Tensor:
@@ -315,11 +313,9 @@ def batch_norm(node: Node, inputs: Inputs) -> Value:
     x = tensor(inputs)
     if len(x.axes) == 4:
         x = picture(inputs)
-        read = [node.keep(one) for one in (gamma, beta, mean, variance)]
-        held, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=x.held, scale=read[0], offset=read[1], mean=read[2], variance=read[3],
-            epsilon=epsilon, is_training=False,
-        )  # fmt: skip
+        read = {"scale": gamma, "offset": beta, "mean": mean, "variance": variance}
+        read = {name: node.keep(one) for name, one in read.items()}
+        held, *_ = tf.raw_ops.FusedBatchNormV3(x=x.held, **read, epsilon=epsilon, is_training=False)
         return x.holding(held)
     scale = gamma / np.sqrt(variance + np.float32(epsilon))
     shape = [-1] + [1] * (len(x.axes) - 2)

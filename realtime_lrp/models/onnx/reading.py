@@ -39,14 +39,13 @@ MAX_CONSTANT_ENTRIES = 1 << 28
 """The most entries of constants that are computed. A file can ask for any number in few bytes."""
 
 OF_PICTURES = ("Attention", "AveragePool", "Conv", "ConvTranspose", "MaxPool")
-"""Operations that no file computes of constants alone: the reference would take hours."""
+"""Operations that would take hours and that no file computes of constants, but see `_of_pixels`."""
 
-SLOW = ("GatherND", "Resize", "ScatterND")
-"""Operations whose reference takes a step of Python for each entry, which counts 256 times."""
+SLOW = ("Conv", "GatherND", "Resize", "ScatterND")
+"""Operations that take many steps for each entry of inputs and outputs, which counts 256 times."""
 
 MAX_LETTERS = 500  # of the name of a layer
-
-MAX_SIZES = 1000  # The most entries of a constant that may be the sizes of another one
+MAX_SIZES = 1000  # the most entries of a constant that may be the sizes of another one
 
 
 def load_onnx(
@@ -162,9 +161,8 @@ class _Reader:
         except Error:
             raise
         except Exception as error:  # what the shapes and types of a damaged file lead to
-            why = str(error)
-            if not isinstance(error, CannotReadError):
-                why = f"cannot be computed ({first_line(error)[:200].rstrip('.')})"
+            known = isinstance(error, CannotReadError)
+            why = error if known else f"cannot be computed ({first_line(error)[:200].rstrip('.')})"
             raise DamagedInputError(
                 f"The node {label(node)} of the ONNX file {self.shown} {why}."
             ) from error
@@ -177,7 +175,7 @@ class _Reader:
         if not any(isinstance(one, Tensor) for one in inputs):
             if node.op_type == "Range":  # exporters write arrays of one number too
                 inputs = [np.reshape(np.asarray(one), ()) for one in inputs]
-            if node.op_type in OF_PICTURES:
+            if node.op_type in OF_PICTURES and not _of_pixels(node, inputs):
                 raise CannotReadError("reads constants where a tensor of the picture is expected")
             if node.op_type != "Constant":
                 self.entries += _entries(node, inputs, self.file.version)
@@ -213,6 +211,12 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 def _attribute(one: Any) -> Any:
     value = onnx.helper.get_attribute_value(one)
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _of_pixels(node: Any, inputs: list[Any]) -> bool:
+    """Whether it is a convolution of single pixels: of a table of positions, as in EdgeNeXt."""
+    border = any(any(one.ints) for one in node.attribute if one.name == "pads")
+    return node.op_type == "Conv" and inputs[1].shape[2:] == (1, 1) and not border
 
 
 def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:

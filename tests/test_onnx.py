@@ -180,6 +180,20 @@ def test_a_table_of_positions_is_computed(tmp_path, rng):
         load_network(written(tmp_path / "b.onnx", [huge, *rest], arrays))
 
 
+RESIZED = [(1.3, {}, "1.3"), (0.5, {"antialias": 1}, "antialias"), (2, {"mode": "cubic"}, "cubic")]
+
+
+@pytest.mark.parametrize(("scale", "others", "words"), RESIZED)
+def test_a_resize_that_tensorflow_computes_otherwise_is_refused(tmp_path, scale, others, words):
+    """By a fraction pixels lie elsewhere: TensorFlow takes the quotient of the sizes."""
+    own = {"mode": "linear", **others}
+    resize = onnx.helper.make_node("Resize", ["x", "", "scales"], ["resized"], **own)
+    arrays = {"scales": F([1, 1, scale, scale]), "all": np.array([1, -1])}
+    nodes = [resize, node("Reshape", "resized all", "out")]
+    with pytest.raises(DamagedInputError, match=words):
+        load_network(written(tmp_path / "a.onnx", nodes, arrays, opset=18))
+
+
 def test_operations_have_a_case():
     """But for those that are written like another one, and those in networks below."""
     untried = {

@@ -206,7 +206,7 @@ def _up_to_vector(model: Any, name: str) -> keras.Model:
         raise UsageError(
             f"The network {name!r} has no features of one vector, or no fixed input size. Expected "
             "a classifier of keras.applications, shapes, shapes_vit, or a .keras file that ends in "
-            "a dense layer or a convolution.",
+            "a dense layer or a convolution; an ONNX file cannot be taught.",
             "model",
         )
     vector = last.input

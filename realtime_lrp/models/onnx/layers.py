@@ -181,16 +181,17 @@ def resize(node: Node, inputs: Inputs) -> Value:
     """Other numbers of rows and columns, by the nearest entry or between four."""
     x = picture(inputs)
     scales, sizes = constant(inputs, 2, "scales"), constant(inputs, 3, "sizes")
-    if sizes is None or not sizes.size:
-        scales = np.ones(4) if scales is None else scales
-        sizes = np.floor(np.array(x.shape) * scales)
-    mode = node.get("mode", "nearest")
+    mode = node.get("mode", "nearest") + ", antialias" * node.get("antialias", 0)
     where = node.get("coordinate_transformation_mode", "half_pixel").removeprefix("pytorch_")
+    if sizes is None or not sizes.size:
+        exact = np.array(x.shape, np.float32) * (1 if scales is None else scales)
+        sizes = np.floor(exact)
+        if where != "align_corners" and np.abs(exact - sizes).max() > 1e-3:  # TensorFlow's differ
+            mode += f", {scales} times"
     rounds = node.get("nearest_mode", "floor") if mode == "nearest" else "floor"
     if (mode, where) not in RESIZES or rounds != "floor" or tuple(sizes[:2]) != x.shape[:2]:
         raise CannotReadError(f"resizes by {mode!r}, {where!r}, {rounds!r} to {sizes.tolist()}")
-    size = tf.constant(sizes[2:].astype(np.int32))
-    return x.holding(RESIZES[mode, where](images=x.held, size=size))
+    return x.holding(RESIZES[mode, where](images=x.held, size=sizes[2:].astype(np.int32)))
 
 
 # Products, means, norms, attention

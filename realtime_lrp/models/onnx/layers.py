@@ -181,7 +181,7 @@ def resize(node: Node, inputs: Inputs) -> Value:
     """Other numbers of rows and columns, by the nearest entry or between four."""
     x = picture(inputs)
     scales, sizes = constant(inputs, 2, "scales"), constant(inputs, 3, "sizes")
-    mode = node.get("mode", "nearest") + ", antialias" * node.get("antialias", 0)
+    mode = node.get("mode", "nearest") + ", antialias" * bool(node.get("antialias", 0))
     where = node.get("coordinate_transformation_mode", "half_pixel").removeprefix("pytorch_")
     if sizes is None or not sizes.size:
         exact = np.array(x.shape, np.float32) * (1 if scales is None else scales)

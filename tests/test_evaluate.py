@@ -350,9 +350,6 @@ def test_scenes_show_every_drawing_in_its_box():
 
 OK = '{"a.png": {"box": [8, 0, 24, 32]}}'
 BAD = {
-    "search of a detector": ("--search --model shapes_detector", OK, 2, "not for detectors"),
-    "files of a search": ("--search --json r.json", OK, 2, "-o"),
-    "photos of a search": ("--search --images none", OK, 66, "no folder"),
     "photos without boxes": ("--images photos", OK, 2, "--boxes"),
     "boxes without photos": ("--boxes boxes.json", OK, 2, "--images"),
     "no such boxes": ("--images photos --boxes none.json", OK, 66, "none.json"),

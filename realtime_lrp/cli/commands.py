@@ -127,10 +127,6 @@ def _load_for_evaluate(
     "--no-forgetting", "do not compare with randomised networks, which takes most of the time",
     name="forgetting", flag_value=False, default=True,
 )  # fmt: skip
-@option(
-    "--search [N]", "look for the best composite among N, default 40, instead; needs no boxes",
-    Whole(min=1), is_flag=False, flag_value=40,
-)  # fmt: skip
 @option("-o FOLDER", "write figures, tables (JSON, LaTeX) and plots for a paper", name="output")
 @option("--json FILE", "write every figure as JSON")
 @option("--picture FILE", "write a picture of all maps")
@@ -149,9 +145,6 @@ def evaluate(settings: config.Settings, **options: Any) -> None:
     scenes of them. With --images DIR and --boxes FILE photos are used. FILE holds for each photo a
     box, or a list of boxes, in pixels: {"cat.jpg": {"box": [x0, y0, x1, y1], "label": "tabby"}}.
     Without a label the network's answer is explained.
-
-    --search tries composites with different rules and numbers on half of the photos,
-    measures on the other half whether the best one beats the defaults, and prints its settings.
     """
     from realtime_lrp.engine.measured import share_cores
 

@@ -224,19 +224,6 @@ class AnswerEvaluation(Evaluation):
         of_rules = name in COMPOSITES or name == CONFIGURED
         return MeasuredRow(name, values, curves, flooded if of_rules else 0)
 
-    def faithfulness(self, samples: Sequence[int], arguments: Mapping[str, Any]) -> Values:
-        """Deletion, insertion and `GAIN` of LRP with some arguments of `Explainer`."""
-        gc.collect()  # frees the explainer before and its copy of the weights
-        explainer = self._engine.variant(target="top1", **arguments)
-        rng = self._rng("lrp")
-
-        def figures(batch: np.ndarray) -> Values:
-            ranks = measures.patch_ranks(self._maps(explainer, "lrp", batch), GRID, rng)
-            return self._curves.measure(ranks, batch)
-
-        found = areas(_joined(map(figures, batches(np.asarray(samples)))))
-        return {**found, GAIN: found["insertion"] - found["deletion"]}
-
     def _knows_classes(self, model: keras.Model) -> bool:
         """Whether a model gives the classes that are compared enough probability."""
         x = self._engine.network.prepare(self._samples.pictures[self._compared])
@@ -285,7 +272,6 @@ def _joined(parts: Iterable[Values]) -> dict[str, np.ndarray]:
 
 
 CURVES = ("deletion", "insertion")
-GAIN = "gain"  # insertion - deletion
 
 
 class CurveMeter:

@@ -20,7 +20,6 @@ from realtime_lrp.commands.evaluate.samples import (
     photo_samples,
     read_boxes,
 )
-from realtime_lrp.commands.evaluate.search import SEARCH_FILES, run_search
 from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.engine import Engine
@@ -52,11 +51,10 @@ class EvaluateOptions:
     json: Path | None = None
     picture: Path | None = None  # of all maps
     overwrite: bool = False
-    search: int | None = None  # composites to try instead of measuring the known ones
 
 
 def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
-    """Measures every composite and method, or searches for a composite; yields lines to print.
+    """Measures every composite and method; yields lines to print.
 
     The method and the target of the configuration are not used.
     """
@@ -67,16 +65,11 @@ def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
     with ExitStack() as stack:
         folder = None
         if options.output:  # begun now: one that cannot be made costs no time
-            files = SEARCH_FILES if options.search else FILES
-            folder = stack.enter_context(atomic_folder(options.output, options.overwrite, files))
+            folder = stack.enter_context(atomic_folder(options.output, options.overwrite, FILES))
         engine, samples = _load(config, options)
         made = engine.provenance()  # every row has its own method, every picture its class
         made = msgspec.structs.replace(made, method=None, composite=None, layers=None, target=None)
-        if options.search:
-            wanted = options.search, options.seed, folder, made
-            lines = run_search(engine, samples, *wanted)
-        else:
-            lines = _measure(engine, samples, names, options, folder, made)
+        lines = _measure(engine, samples, names, options, folder, made)
     yield from lines
 
 
@@ -122,12 +115,7 @@ def _check_options(options: EvaluateOptions) -> None:
     """Refuses options that do not go together."""
     if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
-    if options.search and (options.json or options.picture):
-        raise UsageError("--search writes no --json or --picture. Give it a folder with -o.")
-    if options.search and options.only:
-        raise UsageError("--search has no rows: leave --only out.")
-    optional = options.search and not options.boxes  # it makes no difference where the object is
-    if (options.images is None) != (options.boxes is None) and not (optional and options.images):
+    if (options.images is None) != (options.boxes is None):
         raise UsageError("--images DIR and --boxes FILE.json belong together. Give both or none.")
     if options.images and options.count:
         raise UsageError("--count N is for drawn symbols. Choose among photos with --photos N.")
@@ -139,8 +127,6 @@ def _load(config: Config, options: EvaluateOptions) -> tuple[Engine, Samples]:
     if not options.images:
         count = options.count or DRAWN_PICTURES
         if config.model.name.lower() == DETECTOR:
-            if options.search:
-                raise UsageError("--search is for networks that name pictures, not for detectors.")
             engine = Engine(config, keep_model=True)
             return engine, box_samples(engine, count, options.seed)
         known = "photos with --images DIR --boxes FILE.json, or leave --model out"

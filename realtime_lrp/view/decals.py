@@ -5,8 +5,9 @@ once on white it tells both, so that the same can be laid over any picture witho
 `Buffers` gives memory for pictures again.
 """
 
-import sys
-from collections import OrderedDict
+import math
+import weakref
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ import numpy as np
 
 from realtime_lrp.system.geometry import Box
 
-KEPT, KEPT_ARRAYS = 16, 4  # how many decals, and arrays, are kept: those used last
-_OURS = 3  # references to an array that nobody else holds, seen from `Buffers.get`
+MAX_DECALS = 16  # kept: those drawn last
+MAX_FREE = 4  # pieces of memory kept for further arrays
 
 WHITE = 255
 
@@ -28,16 +29,22 @@ class Buffers:
     """
 
     def __init__(self) -> None:
-        self._arrays: list[np.ndarray] = []
+        self._free: deque[bytearray] = deque(maxlen=MAX_FREE)  # arrays may end in other threads
 
     def get(self, shape: tuple[int, ...]) -> np.ndarray:
         """An array, uint8, of any content. A reference to it or to a part of it keeps it safe."""
-        for array in self._arrays:
-            if array.shape == shape and sys.getrefcount(array) <= _OURS:
-                return array
-        array = np.empty(shape, np.uint8)
-        self._arrays = [*self._arrays[-KEPT_ARRAYS + 1 :], array]
-        return array
+        memory = self._piece(math.prod(shape))
+        flat = np.frombuffer(memory, np.uint8)  # every view of it holds it
+        weakref.finalize(flat, self._free.append, memory).atexit = False
+        return flat.reshape(shape)
+
+    def _piece(self, size: int) -> bytearray:
+        for _ in range(len(self._free)):
+            memory = self._free.pop()
+            if len(memory) == size:
+                return memory
+            self._free.appendleft(memory)
+        return bytearray(size)
 
     def copy(self, canvas: np.ndarray) -> np.ndarray:
         """A copy of an array, uint8."""
@@ -79,7 +86,7 @@ class Decals:
         key = canvas.shape, function, arguments
         if key not in self._kept:
             self._kept[key] = self._decal_of(canvas.shape, function, arguments)
-            if len(self._kept) > KEPT:
+            if len(self._kept) > MAX_DECALS:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         self._kept[key].lay_over(canvas)

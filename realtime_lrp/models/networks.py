@@ -5,12 +5,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from zipfile import is_zipfile
 
 import keras
 
 from realtime_lrp.config.names import HUB
 from realtime_lrp.config.problems import check_model_name
-from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.errors import UsageError
+from realtime_lrp.models.files import ONNX, kind_of
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import NETWORKS
@@ -36,7 +38,7 @@ def load_network(
     """Loads a network. An argument that is None leaves the network's own.
 
     Args:
-      name: a name in `NETWORKS`, upper or lower case, the path of a .keras or .onnx file, the
+      name: a name in `NETWORKS`, upper or lower case, the path of a .keras, .h5 or .onnx file, the
         folder of a SavedModel, or a classifier or detector of KerasHub: "hub:NAME" for a preset,
         "hub:FOLDER" for one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
@@ -78,17 +80,13 @@ def _from_elsewhere(
         return _with_output(load_preset(name.removeprefix(HUB), weights, size), output)
     if Path(name).is_dir():
         return load_saved_model(Path(name), weights, size, output)
-    if Path(name).suffix == ".onnx":
+    kind = kind_of(Path(name))
+    if kind == ONNX:
         from realtime_lrp.models.onnx.reading import load_onnx  # the package may not be installed
 
         return load_onnx(Path(name), weights, size, output)
-    if Path(name).suffix != ".keras":
-        raise DamagedInputError(
-            f"{name!r} is neither a .keras nor an .onnx file. Save the model with "
-            "model.save('name.keras'), or give a weights file with --weights."
-        )
     model = with_weights(load_model(Path(name)), weights)
-    about = read_about(Path(name))
+    about = read_about(Path(name)) if is_zipfile(name) else None
     if about is None:
         return _with_output(Network(name, model, warning=NO_PREPROCESSING), output)
     return _with_output(Network(name, model, about.preprocess, [*about.labels]), output)

@@ -17,8 +17,10 @@ import threading
 import zipfile
 from pathlib import Path
 
+import h5py
 import media
 import numpy as np
+from keras2_files import archive, layer, pictures, sequential
 from onnx_files import convolutional, convolutional_file
 
 from fuzz.damage import mutated, mutated_json
@@ -36,7 +38,8 @@ MORE_MEMORY = 4 << 30
 """Address space besides what the libraries take."""
 PICTURES = ("png", "jpg", "webp", "bmp", "tiff", "gif")
 VIDEOS = ("mp4", "mkv", "avi", "webm", "ts")
-NETWORKS = ("keras", "weights.h5", "h5")
+WHOLE = ("keras", "hdf5", "keras2")
+NETWORKS = (*WHOLE, "weights.h5", "h5")
 KINDS = (*PICTURES, *VIDEOS, *NETWORKS, "onnx", "labels", "mjpeg")
 MOST_PICTURES = 2000
 NAMES = ["circle", "square", "star", "nothing"]
@@ -106,9 +109,15 @@ def network(folder: Path):
         ],
         name="tiny",
     )
-    model.save(folder / "tiny.keras")
     model.save_weights(folder / "tiny.weights.h5")
     model.save(folder / "tiny.h5")
+    model.save(folder / "tiny.hdf5")
+    described = sequential(
+        pictures(8, 8, 3), layer("Conv2D", "c", filters=2, kernel_size=[3, 3]), layer("ReLU", "r")
+    )
+    weights = {f"layers/conv2d/vars/{n}": np.zeros(s) for n, s in enumerate([(3, 3, 3, 2), (2,)])}
+    archive(folder / "tiny.keras", described, weights).rename(folder / "tiny.keras2")
+    model.save(folder / "tiny.keras")
     return model
 
 
@@ -137,8 +146,10 @@ class Cases:
             return valid if number < 3 else mutated(valid, chance, [picture("png")])
         if number == 0:
             return self._valid
-        if self._kind == "keras" and chance.random() < 0.8:
+        if self._kind in ("keras", "keras2") and chance.random() < 0.8:
             return _repacked(self._valid, chance)
+        if self._kind == "hdf5" and chance.random() < 0.6:
+            return _described_anew(self._valid, chance)
         return mutated(self._valid, chance, [picture("png"), picture("jpg"), labels(1), mjpeg()])
 
 
@@ -163,12 +174,21 @@ def _repacked(valid: bytes, chance: random.Random) -> bytes:
     return made.getvalue()
 
 
+def _described_anew(valid: bytes, chance: random.Random) -> bytes:
+    """A whole HDF5 file with a damaged description."""
+    held = io.BytesIO(valid)
+    with h5py.File(held, "r+") as file:
+        text = mutated_json(file.attrs["model_config"], chance)
+        file.attrs["model_config"] = text.encode(errors="replace")
+    return held.getvalue()
+
+
 def reader_of(kind: str, model):
     """What reads files of a kind."""
     if kind in NETWORKS:
         from realtime_lrp.models.untrusted.loading import load_model, load_weights
 
-        return load_model if kind == "keras" else lambda path: load_weights(model, path)
+        return load_model if kind in WHOLE else lambda path: load_weights(model, path)
     if kind == "onnx":
         from realtime_lrp.models.onnx.reading import load_onnx
 

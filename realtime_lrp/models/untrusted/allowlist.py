@@ -21,8 +21,12 @@ from realtime_lrp.relevance.reading.layers import NONNEGATIVE, OURS, SIGNED
 LAYERS = (*OURS, "InputLayer")
 
 TRACED = (
-    "Cropping1D", "Dot", "EinsumDense", "GlobalAveragePooling1D", "GlobalMaxPooling1D", "Maximum",
-    "Minimum", "MultiHeadAttention", "RMSNormalization", "UnitNormalization", "ZeroPadding1D",
+    "Attention", "AveragePooling1D", "CenterCrop", "Conv1DTranspose", "Cropping1D",
+    "DepthwiseConv1D", "Dot", "EinsumDense", "GlobalAveragePooling1D", "GlobalMaxPooling1D",
+    "GroupQueryAttention", "MaxPooling1D", "Maximum", "Minimum", "MultiHeadAttention",
+    "RMSNormalization", "RandomCrop", "RepeatVector", "Resizing", "SeparableConv1D",
+    "SpectralNormalization", "TimeDistributed", "UnitNormalization", "UpSampling1D",
+    "ZeroPadding1D",
 )  # fmt: skip
 """Layers without a row: relevance goes through the operations that they consist of."""
 
@@ -33,7 +37,7 @@ _POLICIES = {"DTypePolicy", "FloatDTypePolicy", "QuantizedDTypePolicy"}
 _NUMBER_TYPES = ("bool", "int", "uint", "float", "bfloat")
 
 ALLOWED_CLASSES: dict[str | None, set[str]] = {
-    None: {"__keras_tensor__", "__numpy__", "__tensor__"},
+    None: {"__ellipsis__", "__keras_tensor__", "__numpy__", "__slice__", "__tensor__"},
     "keras": _MODELS | _POLICIES,
     "keras.models": _MODELS,
     "keras.src.models.functional": _MODELS,
@@ -41,12 +45,21 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
     "keras.layers": {*LAYERS, *TRACED},
     "keras.src.applications.convnext": {"LayerScale", "StochasticDepth"},
     "keras.src.applications.inception_resnet_v2": {"CustomScaleLayer"},
-    "keras.src.ops.numpy": {
-        "Add", "Divide", "Exp", "Multiply", "Subtract", "Tanh", "TrueDivide",
-    },
+    "keras.src.ops.core": {"Cast", "StopGradient"},
+    "keras.src.ops.image": {"RGBToGrayscale", "Resize"},
+    "keras.src.ops.math": {"Erf", "Logsumexp", "Rsqrt"},
     "keras.src.ops.nn": {
-        "Celu", "Elu", "Gelu", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu", "Relu",
-        "Relu6", "Selu", "Sigmoid", "Silu", "Softmax", "Softplus", "Softsign",
+        "AveragePool", "Celu", "Elu", "Gelu", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu",
+        "LogSigmoid", "LogSoftmax", "MaxPool", "Normalize", "Relu", "Relu6", "Selu", "Sigmoid",
+        "Silu", "Softmax", "Softplus", "Softsign",
+    },
+    "keras.src.ops.numpy": {
+        "Absolute", "Add", "Amax", "Amin", "Clip", "Concatenate", "Divide", "Einsum", "Equal",
+        "Exp", "ExpandDims", "Flip", "GetItem", "Greater", "GreaterEqual", "Less", "LessEqual",
+        "Log", "Log1p", "Matmul", "Max", "Maximum", "Mean", "Min", "Minimum", "Moveaxis",
+        "Multiply", "Negative", "Pad", "Power", "Reciprocal", "Reshape", "Split", "Sqrt", "Square",
+        "Squeeze", "Stack", "Std", "Subtract", "Sum", "Swapaxes", "Tanh", "Transpose",
+        "TrueDivide", "Var", "Where",
     },
     "keras.initializers": {
         "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "Identity",
@@ -68,7 +81,10 @@ MAX_ROW = 900
 
 MAX_STEP = 2**16  # Pixels. Pictures have up to 8192 on a side.
 
-_STEP_KEYS = ("strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding")
+_STEP_KEYS = (
+    "strides", "dilation_rate", "pool_size", "kernel_size", "size", "output_padding", "height",
+    "width", "n", "pad_width", "power_iterations",
+)  # fmt: skip
 
 MAX_NORMALISED = 2**24
 """Values that a Normalization layer may hold: one for each channel, or for a whole picture."""
@@ -123,8 +139,7 @@ def parts_of(described: Any) -> Iterator[dict[str, Any]]:
 def _oversized_step(config: Any) -> str:
     """The key whose value exceeds `MAX_STEP`, or "". TensorFlow would abort the process."""
     for key in _STEP_KEYS if isinstance(config, dict) else ():
-        values = config.get(key)
-        values = values if isinstance(values, list) else [values]
+        values = keras.tree.flatten(config.get(key))
         if any(isinstance(value, int | float) and abs(value) > MAX_STEP for value in values):
             return key
     return ""

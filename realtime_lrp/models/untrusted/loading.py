@@ -11,6 +11,7 @@ import errno
 import json
 import math
 import os
+import re
 import shutil
 import warnings
 import zipfile
@@ -19,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import h5py
 import keras
 import tensorflow as tf
 
@@ -30,6 +32,8 @@ from realtime_lrp.models.memory import (
 )
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
+from realtime_lrp.models.untrusted.hdf5_weights import load_hdf5_weights, rename_weights
+from realtime_lrp.models.untrusted.keras2 import translated
 from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.files import temporary_folder
 
@@ -48,24 +52,74 @@ SMALL_VALUES = 1 << 16  # read for any network, so that Keras tells which layer 
 _EXPECTED_MODEL = "Expected layers of Keras in a file written by model.save('name.keras')."
 _EXPECTED_WEIGHTS = "Expected .h5, .weights.h5 or .keras of the same network."
 
+HDF5 = b"\x89HDF\r\n\x1a\n"  # How HDF5 files begin
+
 
 def load_model(path: Path) -> keras.Model:
-    """Loads a .keras file whose layers are all on the allow-list."""
+    """Loads a .keras or HDF5 file, of Keras 3 or 2, whose layers are all on the allow-list."""
     name = repr(str(path))
     problem = f"{name} is not a Keras model that can be loaded"
-    with naming_the_file(name, problem, _EXPECTED_MODEL), _open_archive(path) as archive:
-        description = _read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES)
-        described = without_training(json.loads(description))
+    with naming_the_file(name, problem, _EXPECTED_MODEL):
+        with path.open("rb") as file:
+            in_hdf5 = file.read(len(HDF5)) == HDF5
+        return _from_hdf5(path, name) if in_hdf5 else _from_archive(path, name)
+
+
+def _from_archive(path: Path, name: str) -> keras.Model:
+    with _open_archive(path) as archive:
+        described = without_training(
+            json.loads(_read_member(archive, DESCRIPTION, MAX_DESCRIPTION_BYTES))
+        )
+        version = _version(archive)
+        if version.startswith("2."):
+            described = translated(described)
         check_description(described)
         with _unpacked_weights(archive, name) as weights:
-            model = build_within_memory(
-                lambda: _deserialise(described, archive),
-                name,
-                lambda model: _check_before_allocation(model, weights, path),
-            )
+
+            def check(model: keras.Model) -> None:
+                values = stored_values(weights, str(path), name)
+                if version.startswith("2."):
+                    rename_weights(weights)
+                _check_number(model, values)
+                initialise_with_zeros(model.weights)
+
+            model = build_within_memory(lambda: _deserialise(described, version), name, check)
             with filling(model):
                 model.load_weights(weights)
     return model
+
+
+def _from_hdf5(path: Path, name: str) -> keras.Model:
+    values = stored_values(path, str(path), name)
+    with h5py.File(path, "r") as file:
+        text, version = (_attribute(file, key) for key in ("model_config", "keras_version"))
+        if not text:
+            raise DamagedInputError(
+                f"{name} holds weights alone. Expected a whole network: build it in Python, load "
+                "the weights and write it with model.save('name.keras').\nThe weights of a network "
+                "that has a name: --model NAME --weights FILE."
+            )
+        if len(text) > MAX_DESCRIPTION_BYTES:
+            raise ValueError(f"its description has {len(text):,} characters")
+        described = translated(without_training(json.loads(text)))
+        check_description(described)
+
+        def check(model: keras.Model) -> None:
+            needed = number_of_values(model.weights)
+            if needed > values:
+                raise ValueError(f"{model.name} has {needed:,} values, the file {values:,}")
+            initialise_with_zeros(model.weights)
+
+        model = build_within_memory(lambda: _deserialise(described, version), name, check)
+        with filling(model):
+            load_hdf5_weights(model, file)
+    return model
+
+
+def _attribute(file: h5py.File, key: str) -> str:
+    """A text of an HDF5 file; "" where it has none."""
+    text = file.attrs.get(key, "")
+    return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def read_extra(path: Path, member: str, limit: int) -> bytes | None:
@@ -109,27 +163,34 @@ def naming_the_file(name: str, problem: str, expected: str) -> Iterator[None]:
         raise DamagedInputError(f"{problem} ({first_line(error)}). {expected}") from error
 
 
-def _deserialise(described: dict[str, Any], archive: zipfile.ZipFile) -> keras.Model:
+def _deserialise(described: dict[str, Any], version: str) -> keras.Model:
+    """Builds a model that was written by a version of Keras, "" if it is not known."""
     try:
         with warnings.catch_warnings(action="ignore"):
             model = keras.saving.deserialize_keras_object(described, safe_mode=True)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{_version_hint(archive)}{first_line(error)}") from error
+        hint = f"it was written by Keras {version[:20]!r}, this is Keras {keras.__version__}: "
+        unlike = version not in ("", keras.__version__)
+        raise ValueError(f"{hint if unlike else ''}{_innermost(error)}") from error
     if not isinstance(model, keras.Model):
         raise ValueError(f"it holds a {type(model).__name__}")
     return model
 
 
-def _version_hint(archive: zipfile.ZipFile) -> str:
-    """Both Keras versions, if the file was written by another one than ours."""
+def _innermost(error: BaseException) -> str:
+    """Why a layer was refused: Keras wraps the reason once for each model around it."""
+    while error.__context__ and re.search("could not be|rror when|rror encountered", str(error)):
+        error = error.__context__
+    return first_line(error)
+
+
+def _version(archive: zipfile.ZipFile) -> str:
+    """The version of Keras that has written an archive; "" where it does not say."""
     try:
         metadata = json.loads(_read_member(archive, METADATA, MAX_DESCRIPTION_BYTES))
-        written = metadata["keras_version"]
+        return str(metadata["keras_version"])
     except (KeyError, TypeError, ValueError):
         return ""
-    if written == keras.__version__:
-        return ""
-    return f"it was written by Keras {str(written)[:20]!r}, this is Keras {keras.__version__}: "
 
 
 def without_training(part: Any) -> Any:
@@ -194,17 +255,6 @@ def _unpacked_weights(archive: zipfile.ZipFile, name: str) -> Iterator[Path]:
                 f"({error.strerror}). Make room, or set TMPDIR to another folder."
             ) from error
         yield unpacked
-
-
-def _check_before_allocation(model: keras.Model, weights: Path, file: Path) -> None:
-    """Refuses a model whose file does not hold as many weights as it describes.
-
-    A description may claim a layer of any size, but memory is taken only for weights that the file
-    really holds.
-    """
-    values = stored_values(weights, str(file), repr(str(file)))
-    _check_number(model, values)
-    initialise_with_zeros(model.weights)
 
 
 def _compare(model: keras.Model, weights: Path, file: Path) -> None:

@@ -266,6 +266,7 @@ LAYERS: dict[type, Translation] = {
         (
             keras.layers.Identity,
             keras.layers.Dropout,
+            keras.layers.SpatialDropout1D,
             keras.layers.SpatialDropout2D,
             keras.layers.AlphaDropout,
             keras.layers.GaussianDropout,

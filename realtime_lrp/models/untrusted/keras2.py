@@ -1,0 +1,290 @@
+"""Translates the description of a model from Keras 2, or from an HDF5 file, into Keras 3's.
+
+Nothing is built here. The result is checked like every other description (allowlist.py), so what
+has no translation is refused there by its name.
+"""
+
+from typing import Any
+
+from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES, parts_of
+
+NAMES = {
+    "BatchNormalizationV1": "BatchNormalization", "BatchNormalizationV2": "BatchNormalization",
+    "SyncBatchNormalization": "BatchNormalization", "Model": "Functional",
+}  # fmt: skip
+"""Class of Keras 2 -> class of Keras 3 that computes the same in inference."""
+
+OPERATION_LAYERS = ("TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod")
+"""Layers that Keras 2 makes of TensorFlow's functions."""
+
+OBSOLETE = {
+    "BatchNormalization": (
+        "fused", "renorm", "renorm_clipping", "renorm_momentum", "virtual_batch_size", "adjustment",
+    ),
+    "Conv2DTranspose": ("groups",),
+    "DepthwiseConv2D": ("groups", "filters"),
+    "InputLayer": ("ragged",),
+    "MultiHeadAttention": ("softmax_robust_masking", "query_shape", "key_shape", "value_shape"),
+    "SeparableConv2D": ("groups",),
+}  # fmt: skip
+"""Class -> arguments that Keras 3 refuses. They change nothing in inference."""
+
+TRAINING = ("_initializer", "_regularizer", "_constraint")
+"""How arguments end that training alone needs."""
+
+SAME_SHAPE = "InputLayer", "Identity", "Normalization", "Rescaling"
+"""Layers before a Normalization whose outputs have the shape of their inputs."""
+
+_NUMPY, _NN, _IMAGE = "keras.src.ops.numpy", "keras.src.ops.nn", "keras.src.ops.image"
+
+OPERATIONS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "__operators__.add": (_NUMPY, "Add", {}),
+    "__operators__.getitem": (_NUMPY, "GetItem", {}),
+    "cast": ("keras.src.ops.core", "Cast", {"dtype": "dtype"}),
+    "clip_by_value": (_NUMPY, "Clip", {"clip_value_min": "x_min", "clip_value_max": "x_max"}),
+    "compat.v1.squeeze": (_NUMPY, "Squeeze", {"axis": "axis"}),
+    "compat.v1.transpose": (_NUMPY, "Transpose", {"perm": "axes"}),
+    "concat": (_NUMPY, "Concatenate", {"axis": "axis"}),
+    "expand_dims": (_NUMPY, "ExpandDims", {"axis": "axis"}),
+    "image.resize": (_IMAGE, "Resize", {"size": "size", "method": "interpolation"}),
+    "image.rgb_to_grayscale": (_IMAGE, "RGBToGrayscale", {}),
+    "math.abs": (_NUMPY, "Absolute", {}),
+    "math.add": (_NUMPY, "Add", {}),
+    "math.divide": (_NUMPY, "TrueDivide", {}),
+    "math.exp": (_NUMPY, "Exp", {}),
+    "math.l2_normalize": (_NN, "Normalize", {"axis": "axis"}),
+    "math.maximum": (_NUMPY, "Maximum", {}),
+    "math.minimum": (_NUMPY, "Minimum", {}),
+    "math.multiply": (_NUMPY, "Multiply", {}),
+    "math.negative": (_NUMPY, "Negative", {}),
+    "math.pow": (_NUMPY, "Power", {}),
+    "math.reduce_max": (_NUMPY, "Max", {"axis": "axis", "keepdims": "keepdims"}),
+    "math.reduce_mean": (_NUMPY, "Mean", {"axis": "axis", "keepdims": "keepdims"}),
+    "math.reduce_sum": (_NUMPY, "Sum", {"axis": "axis", "keepdims": "keepdims"}),
+    "math.sigmoid": (_NN, "Sigmoid", {}),
+    "math.sqrt": (_NUMPY, "Sqrt", {}),
+    "math.square": (_NUMPY, "Square", {}),
+    "math.subtract": (_NUMPY, "Subtract", {}),
+    "math.tanh": (_NUMPY, "Tanh", {}),
+    "math.truediv": (_NUMPY, "TrueDivide", {}),
+    "nn.bias_add": (_NUMPY, "Add", {}),
+    "nn.relu": (_NN, "Relu", {}),
+    "nn.relu6": (_NN, "Relu6", {}),
+    "nn.sigmoid": (_NN, "Sigmoid", {}),
+    "nn.silu": (_NN, "Silu", {}),
+    "nn.softmax": (_NN, "Softmax", {"axis": "axis"}),
+    "reshape": (_NUMPY, "Reshape", {"shape": "newshape"}),
+}
+"""Function of TensorFlow -> module and class of Keras 3's operation, and its arguments' names."""
+
+IGNORED = ("name", "data_format", "conjugate", "training", "mask")
+"""Arguments of calls that change nothing here: feature maps have their channels last."""
+
+
+def translated(part: Any) -> Any:
+    """A description in Keras 3's form; what is in that form stays as it is."""
+    if isinstance(part, list):
+        return [translated(value) for value in part]
+    if not isinstance(part, dict):
+        return part
+    if "class_name" not in part:
+        return {key: translated(value) for key, value in part.items()}
+    kind = part["class_name"]
+    if kind in ("__tuple__", "TensorShape"):
+        return translated(part.get("items"))
+    if kind == "Policy":
+        return part["config"]["name"]
+    if kind in OPERATION_LAYERS:
+        return _operation(part)
+    if "config" in part and not str(kind).startswith("__") and _is_layer(part):
+        return _layer(part)
+    return {key: translated(value) for key, value in part.items()}
+
+
+def _is_layer(part: dict[str, Any]) -> bool:
+    """Whether it is a layer, a model or an operation: those of an HDF5 file have no module."""
+    module = str(part.get("module", "keras.layers"))
+    kinds = ".layers", "_layers", "engine", "models", "preprocessing"
+    return part["class_name"] != "function" and any(kind in module for kind in kinds)
+
+
+def _layer(part: dict[str, Any]) -> dict[str, Any]:
+    kind = str(part["class_name"])
+    kind = NAMES.get(kind, kind)
+    config = part["config"]
+    if kind == "Sequential" and isinstance(config, list):  # before Keras 2.2.3
+        config = {"name": "sequential", "layers": config}
+    if kind.startswith("Random") and kind != "RandomCrop":  # in inference it changes nothing
+        kind, config = "Identity", {key: config[key] for key in ("name", "dtype") if key in config}
+    module = _module(kind, config)
+    obsolete = OBSOLETE.get(kind, ())
+    config = {
+        key: translated(_number(value))
+        for key, value in config.items()
+        if key not in obsolete and not (module == "keras.layers" and key.endswith(TRAINING))
+    }
+    shape = config.pop("batch_input_shape", None)
+    if kind == "InputLayer" and shape is not None:
+        config["batch_shape"] = shape
+    if kind in ("BatchNormalization", "Normalization") and isinstance(config.get("axis"), list):
+        config["axis"] = config["axis"][0] if len(config["axis"]) == 1 else config["axis"]
+    if kind == "LeakyReLU" and "alpha" in config:
+        config["negative_slope"] = config.pop("alpha")
+    if kind == "Sequential":
+        _begin(config, part["config"])
+    if kind == "Functional":
+        for layer, before in zip(config["layers"], part["config"]["layers"], strict=True):
+            layer["inbound_nodes"] = [
+                _call(node, before) for node in before.get("inbound_nodes", ())
+            ]
+        for ends in ("input_layers", "output_layers"):
+            if len(config[ends]) == 1:
+                (config[ends],) = config[ends]  # a list of one is another structure in Keras 3
+        _number_calls(config)
+    if kind in ("Functional", "Sequential"):
+        _say_shapes(config["layers"], kind == "Sequential")
+    kept = {key: part[key] for key in ("name", "build_config") if key in part}
+    if kind != "Normalization":
+        kept.pop("build_config", None)
+    registered = kind if module.startswith("keras.src") else None
+    return kept | {
+        "module": module, "class_name": kind, "config": config, "registered_name": registered,
+    }  # fmt: skip
+
+
+def _module(kind: str, config: Any) -> str:
+    """Where Keras 3 has a class; an HDF5 file does not say it."""
+    if kind == "Functional":
+        return "keras.src.models.functional"
+    if kind == "Sequential":
+        return "keras.src.models.sequential"
+    if "trainable" not in config and kind not in (
+        "InputLayer",
+        "Identity",
+    ):  # an operation: layers of the same name have this key
+        for module, kinds in ALLOWED_CLASSES.items():
+            if module and module.startswith("keras.src.ops") and kind in kinds:
+                return module
+    return "keras.layers"
+
+
+def _number(value: Any) -> Any:
+    """The number in what Keras 2 has written of an array of NumPy."""
+    is_array = isinstance(value, dict) and value.get("type") == "ndarray"
+    return value.get("value") if is_array else value
+
+
+def _begin(config: dict[str, Any], before: Any) -> None:
+    """Puts the input before the first layer of a Sequential, which said its shape itself."""
+    first = (before["layers"] if isinstance(before, dict) else before)[0]
+    shape = first["config"].get("batch_input_shape") if isinstance(first["config"], dict) else None
+    if shape is not None and first["class_name"] != "InputLayer":
+        described = {"class_name": "InputLayer", "config": {"batch_input_shape": shape}}
+        config["layers"].insert(0, _layer(described))
+
+
+def _say_shapes(layers: list[Any], in_a_row: bool) -> None:
+    """Tells each Normalization that follows the input directly its shape, which Keras 3 needs."""
+    shapes: dict[str, Any] = {}
+    for before, layer in zip([None, *layers], layers, strict=False):
+        name, config = layer.get("name") or layer["config"].get("name"), layer["config"]
+        read = before and (before.get("name") or before["config"].get("name"))
+        if not in_a_row:
+            nodes = layer["inbound_nodes"]
+            read = nodes[0]["args"][0] if nodes and nodes[0]["args"] else None
+            read = read["config"]["keras_history"][0] if isinstance(read, dict) else None
+        shape = config.get("batch_shape", shapes.get(str(read)))
+        if shape and layer["class_name"] == "Normalization":
+            layer.setdefault("build_config", {"input_shape": shape})
+        if shape and layer["class_name"] in SAME_SHAPE:
+            shapes[str(name)] = shape
+
+
+def _number_calls(config: dict[str, Any]) -> None:
+    """Counts the calls of each layer from 0; of a model inside another Keras 2 counts from 1."""
+    calls = {layer["name"]: len(layer["inbound_nodes"]) for layer in config["layers"]}
+    read = [
+        part["config"]["keras_history"]
+        for layer in config["layers"]
+        for part in parts_of(layer["inbound_nodes"])
+        if part.get("class_name") == "__keras_tensor__"
+    ]
+    for ends in (config["input_layers"], config["output_layers"]):
+        read += [ends] if isinstance(ends[0], str) else ends
+    highest: dict[str, int] = {}
+    for name, index, _ in read:
+        highest[name] = max(index, highest.get(name, 0))
+    for history in read:
+        name = history[0]
+        history[1] -= max(0, highest[name] + 1 - max(calls.get(name, 0), 1))
+
+
+def _operation(part: dict[str, Any]) -> dict[str, Any]:
+    """A function of TensorFlow as an operation of Keras 3; its arguments are those of its call."""
+    function = part["config"]["function"]
+    if function not in OPERATIONS:
+        raise ValueError(
+            f"it calls tf.{str(function)[:100]}, which has no translation from Keras 2; load the "
+            'model there and write a SavedModel: model.export("folder")'
+        )
+    module, kind, names = OPERATIONS[function]
+    config = {"name": part["config"]["name"]}
+    for node in part.get("inbound_nodes", ())[:1]:
+        given = _arguments(node)
+        config |= {ours: given[theirs] for theirs, ours in names.items() if theirs in given}
+    return {
+        "module": module, "class_name": kind, "config": config, "registered_name": kind,
+        "name": part["name"],
+    }  # fmt: skip
+
+
+def _arguments(node: Any) -> dict[str, Any]:
+    """The arguments of a call, but for its tensors."""
+    if isinstance(node, dict):
+        return node.get("kwargs", {})
+    last = node if node and isinstance(node[0], str) else node[-1]
+    return last[3] if len(last) > 3 else {}
+
+
+def _call(node: Any, part: dict[str, Any]) -> Any:
+    """A call of a layer: Keras 2 lists its tensors, each with the arguments of the call."""
+    if isinstance(node, dict):
+        return node
+    alone = isinstance(node[0], str)
+    tensors = [_tensor(entry) for entry in ([node] if alone else node)]
+    args: list[Any] = [tensors[0] if len(tensors) == 1 else tensors]
+    kwargs = {key: value for key, value in _arguments(node).items() if key not in IGNORED}
+    if part["class_name"] in OPERATION_LAYERS:
+        names = OPERATIONS[part["config"]["function"]][2]
+        args += [_value(value) for key, value in kwargs.items() if key not in names]
+        kwargs = {}
+    return {"args": args, "kwargs": {key: _value(value) for key, value in kwargs.items()}}
+
+
+def _tensor(entry: Any) -> Any:
+    """An output of a layer, or a constant."""
+    if entry[0] == "_CONSTANT_VALUE":
+        return entry[2]
+    return {
+        "class_name": "__keras_tensor__",
+        "config": {"shape": [None], "dtype": "float32", "keras_history": list(entry[:3])},
+    }
+
+
+def _value(value: Any) -> Any:
+    """An argument of a call: an output of a layer, slices, or numbers."""
+    is_list = isinstance(value, list)
+    if is_list and len(value) >= 3 and isinstance(value[0], str):
+        return _tensor(value)
+    if is_list and any(isinstance(entry, dict) for entry in value):
+        return [_slice(entry) for entry in value]
+    if is_list and value and all(isinstance(entry, int | float) for entry in value):
+        return {"class_name": "__tensor__", "config": {"value": value, "dtype": "float32"}}
+    return value
+
+
+def _slice(entry: Any) -> Any:
+    if not isinstance(entry, dict):
+        return entry
+    kind = entry.get("class_name", "__slice__")
+    return {"class_name": kind, "config": {} if "class_name" in entry else entry}

@@ -1,0 +1,201 @@
+"""HDF5 files and files of Keras 2: read as data, into the network that was saved."""
+
+import copy
+
+import h5py
+import keras
+import numpy as np
+import pytest
+from keras import layers
+from keras2_files import archive, function, functional, hdf5, layer, pictures, read, sequential
+from test_model_files import FORBIDDEN, guarded  # noqa: F401
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.untrusted.loading import load_model
+
+RNG = np.random.default_rng(5)
+
+
+def values(*shape):
+    """Weights."""
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def norm(name, channels):
+    """The weights of a batch norm, in the order of Keras 2 for a layer that was trained."""
+    kinds = ("gamma", "beta", "moving_mean", "moving_variance")
+    return {f"{name}/{kind}:0": np.abs(values(channels)) + 0.1 for kind in kinds}
+
+
+def softmax(z):
+    """Of the last axis."""
+    powers = np.exp(z - z.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def test_a_functional_network_of_keras_2_with_functions_of_tensorflow_computes_the_same(tmp_path):
+    """Its depthwise convolution, batch norm and preparation of pictures, against NumPy."""
+    depthwise, mean = values(1, 1, 3, 1), [1.0, 2.0, 3.0]
+    batch_norm, dense = norm("bn", 3), {"top/kernel:0": values(3, 2), "top/bias:0": values(2)}
+    described = functional(
+        pictures(5, 5, 3),
+        layer("RandomFlip", "flip", read("pictures"), mode="horizontal", rng_type="stateful"),
+        function("math.truediv", "tf.math.truediv", "flip", y=127.5),
+        function("math.subtract", "tf.math.subtract", "tf.math.truediv", y=1.0),
+        function("nn.bias_add", "tf.nn.bias_add", "tf.math.subtract", bias=mean),
+        layer("DepthwiseConv2D", "dw", read("tf.nn.bias_add"), kernel_size=[1, 1], groups=1,
+              use_bias=False, depthwise_initializer={"class_name": "GlorotUniform", "config": {}}),
+        layer("BatchNormalizationV1", "bn", read("dw", training=False), axis=[3], epsilon=0.5),
+        layer("LeakyReLU", "leaky", read("bn"), alpha={"type": "ndarray", "value": 0.2}),
+        layer("GlobalAveragePooling2D", "pool", read("leaky"), data_format="channels_last"),
+        layer("Dense", "top", read("pool"), units=2, activation="softmax"),
+    )  # fmt: skip
+    weights = {"dw": {"dw/depthwise_kernel:0": depthwise}, "bn": batch_norm, "top": dense}
+    x = RNG.uniform(0, 255, (4, 5, 5, 3)).astype(np.float32)
+    gamma, beta, moving_mean, variance = batch_norm.values()
+    a = (x / 127.5 - 1 + mean) * depthwise[0, 0, :, 0]
+    a = (a - moving_mean) / np.sqrt(variance + 0.5) * gamma + beta
+    pooled = np.where(a > 0, a, 0.2 * a).mean((1, 2))
+    wanted = softmax(pooled @ dense["top/kernel:0"] + dense["top/bias:0"])
+    network = load_network(str(hdf5(tmp_path / "mine.h5", described, weights)), preprocess="none")
+    np.testing.assert_allclose(Explainer(network)(x).scores, wanted, atol=1e-5)
+
+
+def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(tmp_path):
+    """Keras 2 lists what was trained first, by another rule than Keras 3."""
+    first, second = norm("first", 3), norm("second", 3)
+    second_trained = [name for name in second if "moving" not in name]
+    order = [*second_trained, *first, *(name for name in second if "moving" in name)]
+    backbone = {name: (first | second)[name] for name in reversed(order)}
+    described = sequential(
+        pictures(4, 4, 3),
+        functional(
+            pictures(4, 4, 3, name="inner"),
+            layer("BatchNormalization", "first", read("inner"), axis=[3], trainable=False),
+            layer("BatchNormalization", "second", read("first"), axis=[3]),
+            name="backbone",
+        ),
+        layer("Flatten", "flat"),
+    )
+    model = load_model(hdf5(tmp_path / "half.hdf5", described, {"backbone": backbone}))
+    for name, array in backbone.items():
+        of_layer = model.layers[0].get_layer(name.split("/")[0])
+        kind = name.split("/")[1].removesuffix(":0")
+        np.testing.assert_array_equal(getattr(of_layer, kind), array)
+
+
+def test_a_keras_file_of_keras_2_from_windows_is_read_whatever_its_name(tmp_path):
+    """Paths of weights with backslashes, and the older name of the layers' group."""
+    kernel, bias = values(12, 2), values(2)
+    described = functional(
+        pictures(2, 2, 3),
+        layer("Flatten", "flat", read("pictures")),
+        layer("Dense", "top", read("flat"), units=2, activation="softmax"),
+    )
+    prefix = "_layer_checkpoint_dependencies\\dense/vars"
+    weights = {f"{prefix}/0": kernel, f"{prefix}/1": bias}
+    x = values(3, 2, 2, 3)
+    for name in ("mine.keras", "mine.h5"):
+        model = load_model(archive(tmp_path / name, described, weights))
+        wanted = softmax(x.reshape(3, 12) @ kernel + bias)
+        np.testing.assert_allclose(model(x, training=False), wanted, atol=1e-6)
+
+
+def test_a_model_inside_another_is_called_from_one_by_keras_2(tmp_path):
+    """The number of its call in the file is 1, and its outputs are no list."""
+    kernel = values(3, 2)
+    inner = functional(
+        pictures(2, 2, 3, name="inner"),
+        layer("GlobalMaxPooling2D", "pool", read("inner"), data_format="channels_last"),
+        name="backbone",
+    )
+    described = functional(
+        pictures(2, 2, 3),
+        inner | {"name": "backbone", "inbound_nodes": [read("pictures")]},
+        layer("Dense", "top", [["backbone", 1, 0, {}]], units=2, use_bias=False),
+    )
+    model = load_model(hdf5(tmp_path / "a.h5", described, {"top": {"top/kernel:0": kernel}}))
+    x = values(2, 2, 2, 3)
+    np.testing.assert_allclose(model(x, training=False), x.max((1, 2)) @ kernel, atol=1e-6)
+
+
+def test_one_network_gives_the_same_scores_and_map_as_h5_and_as_keras(tmp_path):
+    """Keras 3 writes both; operations, a Normalization and a nested model among its layers."""
+    keras.utils.set_random_seed(2)
+    normal = layers.Normalization()
+    normal.adapt(np.random.default_rng(0).normal(3, 2, (4, 8, 8, 3)))
+    seen = keras.Input((8, 8, 3))
+    backbone = keras.Sequential([keras.Input((8, 8, 3)), layers.Conv2D(4, 3), layers.ReLU()])
+    a = backbone(normal(layers.RandomFlip()(seen)))[:, 1:]
+    a = keras.ops.mean(1 - a * 2.0, (1, 2))
+    model = keras.Model(seen, layers.Dense(3, "softmax")(a))
+    x = values(2, 8, 8, 3)
+    found = []
+    for name in ("one.keras", "one.h5", "h5.keras"):
+        model.save(tmp_path / name.replace("h5.keras", "two.h5"))
+        if name == "h5.keras":
+            (tmp_path / "two.h5").rename(tmp_path / name)
+        network = load_network(str(tmp_path / name), preprocess="none")
+        found.append(Explainer(network, composite="epsilon_plus_flat", target=1)(x))
+    np.testing.assert_allclose(found[0].scores, model(x, training=False), atol=1e-6)
+    for other in found[1:]:
+        np.testing.assert_allclose(other.scores, found[0].scores, atol=1e-6)
+        largest = np.abs(found[0].relevance).max()
+        np.testing.assert_allclose(other.relevance, found[0].relevance, atol=1e-5 * largest)
+
+
+SMALL = sequential(pictures(2, 2, 3), layer("Flatten", "flat"), layer("Dense", "top", units=2))
+TOP = {"top": {"top/kernel:0": values(12, 2), "top/bias:0": values(2)}}
+
+
+@pytest.mark.parametrize("kind", FORBIDDEN)
+@pytest.mark.parametrize("door", ["h5", "keras"])
+def test_what_is_not_on_the_list_is_never_built_from_these_files_either(
+    tmp_path, temporary_folder, guarded, kind, door  # noqa: F811
+):  # fmt: skip
+    """As of files of Keras 3; what training alone needs is left out before."""
+    described = copy.deepcopy(SMALL)
+    described["config"]["layers"].insert(2, copy.deepcopy(FORBIDDEN[kind]))
+    path = tmp_path / f"bad.{door}"
+    if door == "h5":
+        hdf5(path, described, TOP)
+    else:
+        archive(path, described, {"layers/dense/vars/0": values(12, 2)})
+    with pytest.raises(DamagedInputError, match=r"bad\.") as refusal:
+        load_model(path)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("described", "weights", "why"),
+    [
+        (None, TOP, "weights alone"),
+        (SMALL, {}, "26 values, the file 0"),
+        (SMALL, {"top": {"k": values(2, 12), "b": values(2)}}, "shape"),
+        (SMALL, {"top": {"k": values(13, 2)}}, "1 weights of 'top', not 2"),
+        (
+            sequential(pictures(2, 2, 3), layer("Dense", "top", units=2**22)),
+            TOP,
+            "values, the file 26",
+        ),
+        (functional(pictures(2, 2, 3), function("py_function", "f", "pictures")), TOP, "tf.py_fu"),
+        ([], TOP, "not a Keras model"),
+    ],
+)
+def test_hdf5_files_that_are_refused_say_why(tmp_path, described, weights, why):
+    """In one or two lines, before memory is taken."""
+    path = hdf5(tmp_path / "bad.h5", described, weights)
+    with pytest.raises(DamagedInputError, match=why) as refusal:
+        load_model(path)
+    assert len(str(refusal.value).splitlines()) <= 2
+
+
+def test_an_hdf5_file_that_links_to_another_is_not_opened(tmp_path, temporary_folder):
+    """HDF5 would read any file that a link names."""
+    hdf5(tmp_path / "other.h5", SMALL, TOP)
+    path = hdf5(tmp_path / "bad.h5", SMALL, {})
+    with h5py.File(path, "r+") as file:
+        file["model_weights/top"] = h5py.ExternalLink("other.h5", "model_weights/top")
+    with pytest.raises(DamagedInputError, match="a link in place of"):
+        load_model(path)

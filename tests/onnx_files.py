@@ -17,7 +17,8 @@ def written(path, nodes, arrays=(), shape=PICTURE, outputs=(("out", None),), ops
          for name, sizes in dict(outputs).items()],
         [numpy_helper.from_array(value, name) for name, value in values.items()],
     )  # fmt: skip
-    imports = [helper.make_opsetid("", opset)]
+    domains = {one.domain for one in nodes} - {""}
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(one, 1) for one in domains)]
     model = helper.make_model(graph, opset_imports=imports, ir_version=8)
     helper.set_model_props(model, changes.pop("about", {}))
     onnx.save(model, str(path), **changes)
@@ -25,8 +26,11 @@ def written(path, nodes, arrays=(), shape=PICTURE, outputs=(("out", None),), ops
 
 
 def node(kind, inputs="x", outputs="out", name="", **attributes):
-    """A node; its inputs and outputs are words."""
-    return helper.make_node(kind, inputs.split(), outputs.split(), name, **attributes)
+    """A node; its inputs and outputs are words, "-" for those that are left out."""
+    read, made = (
+        ["" if one == "-" else one for one in names.split()] for names in (inputs, outputs)
+    )
+    return helper.make_node(kind, read, made, name, **attributes)
 
 
 def convolutional(rng):

@@ -7,6 +7,7 @@ are read from its own folder alone.
 import math
 import re
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from realtime_lrp.system.files import read_limited
 MAX_FILE_BYTES = (2 << 30) - 1  # what protobuf can hold; larger weights lie beside the file
 MAX_NODES = 100_000
 
-OLDEST, NEWEST = 11, 23
+OLDEST, NEWEST = 7, 28
 """The opsets whose operations are known."""
 
 EXPECTED = "Expected a file that torch.onnx.export or another exporter has written."
@@ -33,9 +34,12 @@ OF_CLASSES = re.compile("logit|score|class|label|prob|conf", re.IGNORECASE)
 
 WHOLE_TYPES = frozenset(map(onnx.TensorProto.DataType.Value, (
     "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32",
-    "INT32", "UINT64", "INT64",
+    "INT32", "UINT64", "INT64", "INT4", "UINT4",
 )))  # fmt: skip
-"""The types of numbers that take whole bytes."""
+"""The types of weights that are read."""
+
+OF_PICTURES = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "UINT8")
+"""The types of pictures that are read."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +47,15 @@ class OnnxFile:
     """The nodes between the pictures and the explained outputs, each after those that it reads.
 
     `pictures` and `outputs` name tensors; `shape` is that of the pictures, None where a size is
-    open; `arrays` has the constants that nodes read; `version` is the opset; `about` is what the
-    file says about itself.
+    open, and `whole` says that they are whole numbers from 0 to 255; `arrays` has the constants
+    that nodes read; `version` is the opset; `about` is what the file says about itself.
     """
 
     nodes: list[Any]
     arrays: dict[str, np.ndarray]
     pictures: str
     shape: tuple[int | None, ...]
+    whole: bool
     outputs: tuple[str, ...]
     version: int
     about: dict[str, str]
@@ -76,7 +81,7 @@ def read_onnx(path: Path, output: str | None) -> OnnxFile:
         raise DamagedInputError(f"{shown} is no ONNX file: it holds no network. {EXPECTED}")
     version = _version(model, shown)
     arrays = {one.name: one for one in model.graph.initializer}
-    pictures, shape = _pictures(model.graph, arrays, shown)
+    pictures, shape, whole = _pictures(model.graph, arrays, shown)
     outputs = _outputs(model.graph, shown, output)
     nodes = _needed(model.graph.node, outputs, {pictures, *arrays}, shown)
     for node in nodes:
@@ -90,7 +95,7 @@ def read_onnx(path: Path, output: str | None) -> OnnxFile:
     _check_sizes(wanted, shown)
     values = {name: _array(one, path, shown) for name, one in wanted.items()}
     about = {one.key: one.value for one in model.metadata_props}
-    return OnnxFile(nodes, values, pictures, shape, outputs, version, about)
+    return OnnxFile(nodes, values, pictures, shape, whole, outputs, version, about)
 
 
 def _version(model: Any, shown: str) -> int:
@@ -104,8 +109,10 @@ def _version(model: Any, shown: str) -> int:
     return found[0]
 
 
-def _pictures(graph: Any, arrays: dict[str, Any], shown: str) -> tuple[str, tuple[int | None, ...]]:
-    """The name and the shape of the only input that is no constant."""
+def _pictures(
+    graph: Any, arrays: dict[str, Any], shown: str
+) -> tuple[str, tuple[int | None, ...], bool]:
+    """The only input that is no constant: its name, its shape, whether it has whole numbers."""
     inputs = [one for one in graph.input if one.name not in arrays]
     if len(inputs) != 1:
         names = ", ".join(repr(one.name[:100]) for one in inputs[:10]) or "none"
@@ -114,20 +121,15 @@ def _pictures(graph: Any, arrays: dict[str, Any], shown: str) -> tuple[str, tupl
         )
     described = inputs[0].type.tensor_type
     shape = tuple(one.dim_value if one.dim_value > 0 else None for one in described.shape.dim)
-    if len(shape) == 4 and (shape[0] or 1) != 1:
-        raise DamagedInputError(
-            f"The ONNX file {shown} takes {shape[0]} pictures at a time. Expected 1 or any number: "
-            "export it with a batch of 1."
-        )
-    kinds = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+    kinds = [*map(onnx.TensorProto.DataType.Value, OF_PICTURES)]
     channels = len(shape) == 4 and {1, 3} & {shape[1], shape[3]}
     if described.elem_type not in kinds or not channels:
         listed = " x ".join("any" if one is None else str(one) for one in shape) or "no shape"
         raise DamagedInputError(
             f"The ONNX file {shown} reads {inputs[0].name[:100]!r}, {listed}. Expected pictures: "
-            "floating numbers [batch, 3 or 1, height, width]."
+            "numbers [batch, 3 or 1, height, width], floating or uint8."
         )
-    return inputs[0].name, shape
+    return inputs[0].name, shape, described.elem_type == onnx.TensorProto.UINT8
 
 
 def _outputs(graph: Any, shown: str, wanted: str | None) -> tuple[str, ...]:
@@ -161,7 +163,7 @@ def _outputs(graph: Any, shown: str, wanted: str | None) -> tuple[str, ...]:
 
 
 def _needed(nodes: Any, outputs: tuple[str, ...], known: set[str], shown: str) -> list[Any]:
-    """The nodes that outputs depend on, in the order of the file.
+    """The nodes that outputs depend on, in the order of the file if that is one.
 
     Each tensor is computed once, before it is read, so that there are no circles.
     """
@@ -175,22 +177,35 @@ def _needed(nodes: Any, outputs: tuple[str, ...], known: set[str], shown: str) -
                     f"The ONNX file {shown} computes {name[:100]!r} twice. {EXPECTED}"
                 )
             made[name] = number
-    needed, left = set[int](), [(output, len(nodes)) for output in outputs]
+    read: dict[int, list[int]] = {}
+    left = [(output, len(nodes)) for output in outputs]
     while left:
         name, reader = left.pop()
-        number = made.get(name, -1)
         if not name or name in known:
             continue
-        if not 0 <= number < reader:
-            by = f"the node {label(nodes[reader])}" if reader < len(nodes) else "its output"
-            raise DamagedInputError(
-                f"In the ONNX file {shown} {by} reads {name[:100]!r}, which is neither among its "
-                f"weights nor computed before. {EXPECTED}"
-            )
-        if number not in needed:
-            needed.add(number)
-            left += [(one, number) for one in nodes[number].input]
-    return [node for number, node in enumerate(nodes) if number in needed]
+        if name not in made:
+            raise _not_computed(nodes, reader, name, shown)
+        number = made[name]
+        if number not in read:
+            own = nodes[number].input
+            read[number] = [made[one] for one in own if one not in known and one in made]
+            left += [(one, number) for one in own]
+    if all(one < number for number, before in read.items() for one in before):
+        return [nodes[number] for number in sorted(read)]
+    try:
+        return [nodes[number] for number in TopologicalSorter(read).static_order()]
+    except CycleError as error:
+        before, after = error.args[1][:2]
+        name = next(one for one in nodes[after].input if made.get(one) == before)
+        raise _not_computed(nodes, after, name, shown) from None
+
+
+def _not_computed(nodes: Any, reader: int, name: str, shown: str) -> DamagedInputError:
+    by = f"the node {label(nodes[reader])}" if reader < len(nodes) else "its output"
+    return DamagedInputError(
+        f"In the ONNX file {shown} {by} reads {name[:100]!r}, which is neither among its "
+        f"weights nor computed before. {EXPECTED}"
+    )
 
 
 def label(node: Any) -> str:
@@ -199,44 +214,35 @@ def label(node: Any) -> str:
     return f"{name[:100]!r} ({node.op_type[:100]})"
 
 
-QUANTISED = (
-    "ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear",
-)  # fmt: skip
+WHOLE = re.compile("QLinear|QGemm|QAttention|ConvInteger|MatMulInteger|DynamicQuantize")
+"""Operations that compute with whole numbers begin so."""
 
 
 def _check(node: Any, shown: str) -> None:
     """Refuses nodes whose operation is not known, by name."""
-    from realtime_lrp.models.onnx.layers import ROWS
+    from realtime_lrp.models.onnx.rows import MICROSOFT, OF_CONSTANTS, row_of
 
-    kind, attributes = node.op_type, node.attribute
+    kind, attributes, domain = node.op_type, node.attribute, node.domain
     faults = (
-        (kind in QUANTISED or kind.startswith("QLinear"),
-         "computes with quantised numbers. Expected floating ones: export the network as it was "
-         "before it was quantised."),
+        (WHOLE.match(kind),
+         "computes with quantised numbers. Expected floating ones: quantise the network with "
+         "QuantizeLinear and DequantizeLinear around its layers (QDQ), or export it as it was."),
         (any(one.type in (one.GRAPH, one.GRAPHS) for one in attributes),
          "repeats or chooses other nodes (control flow). Expected a network without: export it "
          "with fixed sizes, or simplify it (onnxsim)."),
         (any(one.t.data_location == onnx.TensorProto.EXTERNAL for one in attributes),
          f"holds a constant in another file. {EXPECTED}"),
-        (node.domain not in ("", "ai.onnx"),
-         f"is of the domain {node.domain[:100]!r}. Expected ONNX's own operations: export it with "
-         "these alone, or inline its functions (onnx.inliner)."),
-        (kind not in ROWS and kind not in OF_CONSTANTS,
+        (domain not in ("", "ai.onnx") and not (domain == MICROSOFT and row_of(kind, domain)),
+         f"is {kind[:100]!r} of the domain {domain[:100]!r}, which is for one program or "
+         "processor. Expected ONNX's own operations: export it without such optimisation, or "
+         "inline its functions (onnx.inliner)."),
+        (not row_of(kind, domain) and kind not in OF_CONSTANTS,
          "has no rule.\nExport the network without it, or add a row to ROWS in models/onnx "
          "(docs/extending.md)."),
     )  # fmt: skip
     for wrong, why in faults:
         if wrong:
             raise DamagedInputError(f"The node {label(node)} of the ONNX file {shown} {why}")
-
-
-OF_CONSTANTS = frozenset((
-    "And", "ArgMax", "ArgMin", "BitShift", "Constant", "ConstantOfShape", "CumSum", "Equal",
-    "EyeLike", "GatherElements", "GatherND", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less",
-    "LessOrEqual", "Mod", "Not", "OneHot", "Or", "Range", "ReduceProd", "Size",
-    "ScatterND", "TopK", "Trilu", "Xor",
-))  # fmt: skip
-"""Operations without a row, which compute sizes and masks: they may read constants alone."""
 
 
 def _check_sizes(wanted: dict[str, Any], shown: str) -> None:
@@ -246,8 +252,8 @@ def _check_sizes(wanted: dict[str, Any], shown: str) -> None:
         if one.data_type not in WHOLE_TYPES or any(size < 0 for size in one.dims):
             raise DamagedInputError(
                 f"The weights {name[:100]!r} of the ONNX file {shown} are of the type "
-                f"{one.data_type} and the shape {list(one.dims)[:8]}. Expected floating numbers: "
-                "quantised networks are not read."
+                f"{one.data_type} and the shape {list(one.dims)[:8]}. Expected numbers of "
+                "usual types."
             )
         total += math.prod(one.dims) * _item_bytes(one)
     refuse_beyond_memory(total, shown)

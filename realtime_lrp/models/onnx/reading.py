@@ -8,7 +8,7 @@ import logging
 import math
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from realtime_lrp.models.network import Network
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
 from realtime_lrp.models.onnx.heads import Head, detector, head_of
-from realtime_lrp.models.onnx.layers import ROWS
-from realtime_lrp.models.onnx.rows import Node, Value
+from realtime_lrp.models.onnx.nodes import Node, Value, finite_mask
+from realtime_lrp.models.onnx.rows import MICROSOFT, row_of
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
@@ -80,6 +80,7 @@ def load_onnx(
             classes = model.output.shape[-1]
     ultralytics = file.about.get("author") == "Ultralytics"
     prepared = "rescale" if ultralytics or saved.input_shape[-1] == 1 else "torch"
+    prepared = "none" if file.whole else prepared
     labels = written_labels(file.about.get("names", ""))
     if labels and len(labels) == classes - 1 and reader.head:
         labels.append("nothing")
@@ -182,15 +183,20 @@ class _Reader:
             if self.entries > MAX_CONSTANT_ENTRIES:
                 raise CannotReadError(f"computes constants that are too large, {self.entries:,}")
             return _computed(node, inputs, self.file.version)
-        if node.op_type not in ROWS:
+        row = row_of(node.op_type, node.domain)
+        if row is None:
             raise CannotReadError("has no rule for what depends on the picture")
-        schema = onnx.defs.get_schema(node.op_type, self.file.version)
-        if schema.since_version > NEWEST:
-            raise CannotReadError(f"is of opset {schema.since_version}. Expected at most {NEWEST}")
+        with suppress(onnx.defs.SchemaError):  # of onnxruntime's own
+            since = onnx.defs.get_schema(node.op_type, self.file.version).since_version
+            if since > NEWEST and node.domain != MICROSOFT:
+                raise CannotReadError(f"is of opset {since}. Expected at most {NEWEST}")
         inputs = [_as_float32(one) if isinstance(one, np.ndarray) else one for one in inputs]
+        if node.op_type in ("Add", "Where"):
+            inputs = [finite_mask(one) if isinstance(one, np.ndarray) else one for one in inputs]
+        inputs = _of_one_picture(node.op_type, inputs, self.file.shape[0] or 1)
         attributes = {one.name: _attribute(one) for one in node.attribute}
-        row = Node(node.op_type, attributes, self.file.version, len(node.output), self._keep)
-        outputs = ROWS[node.op_type](row, inputs)
+        one = Node(node.op_type, attributes, self.file.version, len(node.output), self._keep)
+        outputs = row(one, inputs)
         return outputs if isinstance(outputs, list) else [outputs]
 
     def _keep(self, array: np.ndarray) -> tf.Tensor:
@@ -206,6 +212,31 @@ class _Reader:
 def _as_float32(array: np.ndarray) -> np.ndarray:
     """Floating numbers as float32; others as they are."""
     return array if array.dtype.kind in "biu" else array.astype(np.float32, copy=False)
+
+
+def _of_one_picture(kind: str, inputs: list[Value | None], pictures: int) -> list[Value | None]:
+    """The constants of a node of a file for several pictures at a time, as those of one.
+
+    These are sizes that begin with a multiple of the pictures, and arrays that are the same for
+    each of them, such as a class token.
+    """
+    if pictures == 1:
+        return inputs
+    changed = list(inputs)
+    first, *others = inputs
+    if kind in ("Reshape", "Expand") and isinstance(first, Tensor):
+        sizes = np.reshape(np.asarray(others[0]), -1)
+        fits = math.prod(sizes.tolist()) == math.prod(first.shape) or [*sizes[:1]] == [
+            first.shape[0]
+        ]
+        if sizes.size and sizes[0] > 0 and sizes[0] % pictures == 0 and not fits:
+            changed[1] = np.concatenate([sizes[:1] // pictures, sizes[1:]])
+        return changed
+    if kind not in ("Conv", "ConvTranspose"):
+        for n, one in enumerate(inputs):
+            if isinstance(one, np.ndarray) and one.ndim > 2 and len(one) == pictures:
+                changed[n] = one[:1] if (one == one[:1]).all() else one
+    return changed
 
 
 def _attribute(one: Any) -> Any:
@@ -225,6 +256,7 @@ def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
         [onnx.helper.make_empty_tensor_value_info(one) for one in names if one]
         for names in (node.input, node.output)
     )
+    node, version = _as_onnx_has_it(node, version)
     graph = onnx.helper.make_graph([node], "one", read, made)
     imports = [onnx.helper.make_opsetid("", min(version, onnx.defs.onnx_opset_version()))]
     model = onnx.helper.make_model(graph, opset_imports=imports)
@@ -235,8 +267,19 @@ def _computed(node: Any, inputs: list[Any], version: int) -> list[np.ndarray]:
     return [np.asarray(one) for one in found]
 
 
+def _as_onnx_has_it(node: Any, version: int) -> tuple[Any, int]:
+    """A node with an opset for which ONNX's reference has it; of onnxruntime's that of its name."""
+    if node.domain != MICROSOFT and node.op_type not in ("DequantizeLinear", "QuantizeLinear"):
+        return node, version
+    own = onnx.NodeProto()
+    own.CopyFrom(node)
+    own.domain = ""
+    return own, max(version, 21)
+
+
 def _entries(node: Any, inputs: list[Any], version: int) -> int:
     """How many entries the outputs of a node have that reads constants, without computing them."""
+    node, version = _as_onnx_has_it(node, version)
     values = {name: one for name, one in zip(node.input, inputs, strict=True) if name}
     kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in values.items()}
     found = onnx.shape_inference.infer_node_outputs(

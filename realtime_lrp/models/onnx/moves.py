@@ -1,0 +1,258 @@
+"""Rows that move, pick or repeat entries. Other shapes and orders of axes compute nothing."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.models.onnx.axes import CannotReadError, Tensor, aligned
+from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, given, integers, tensor
+
+
+def reshape(node: Node, inputs: Inputs) -> Value:
+    """Another shape; 0 keeps a size, unless `allowzero`."""
+    x, shape = tensor(inputs), [int(one) for one in given(inputs, 1, "shape")]
+    if not node.get("allowzero", 0):
+        shape = [x.shape[n] if size == 0 else size for n, size in enumerate(shape)]
+    known = math.prod(size for size in shape if size != -1)
+    return x.reshaped([math.prod(x.shape) // known if size == -1 else size for size in shape])
+
+
+def flatten(node: Node, inputs: Inputs) -> Value:
+    """Two axes: those before `axis`, and the rest."""
+    x, axis = tensor(inputs), node.get("axis", 1)
+    return x.reshaped([math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
+
+
+def squeeze(node: Node, inputs: Inputs) -> Value:
+    """Without axes of size 1."""
+    x, axes = tensor(inputs), integers(node, inputs, 1, "axes")
+    if axes is None:
+        axes = [n for n, size in enumerate(x.shape) if size == 1]
+    gone = {x.axis(one) for one in axes}
+    return x.reshaped([size for n, size in enumerate(x.shape) if n not in gone])
+
+
+def unsqueeze(node: Node, inputs: Inputs) -> Value:
+    """With more axes of size 1."""
+    x, axes = tensor(inputs), integers(node, inputs, 1, "axes") or []
+    rank = len(x.axes) + len(axes)
+    added = {one % rank for one in axes}
+    old = iter(x.axes)
+    return Tensor(x.held, tuple(None if n in added else next(old) for n in range(rank)))
+
+
+def transpose(node: Node, inputs: Inputs) -> Value:
+    """Axes in another order."""
+    x = tensor(inputs)
+    return x.transposed(node.get("perm", None) or list(range(len(x.axes)))[::-1])
+
+
+def concat(node: Node, inputs: Inputs) -> Value:
+    """Tensors one after the other along an axis; constants are the same for each picture."""
+    axis = next(one for one in inputs if isinstance(one, Tensor)).axis(node.get("axis", 0))
+    return joined(node, [one for one in inputs if one is not None], axis)
+
+
+def joined(node: Node, values: Sequence[Value], axis: int) -> Tensor:
+    """Tensors and constants one after the other along an axis."""
+    tensors = aligned(values, axis)
+    batch = next(tf.shape(one.held)[0] for one in tensors if tf.is_tensor(one.held))
+    parts = [
+        one.held
+        if tf.is_tensor(one.held)
+        else tf.broadcast_to(node.keep(one.held), [batch, *one.held.shape[1:]])
+        for one in tensors
+    ]
+    return tensors[0].holding(tf.concat(parts, tensors[0].axes[axis]))
+
+
+def along(x: Tensor, axis: int) -> tuple[Tensor, int]:
+    """A tensor with one of ONNX's axes held, and which one that is."""
+    x = x.with_held(x.axis(axis))
+    return x, x.axes[x.axis(axis)] or 0
+
+
+def picked(x: Tensor, axis: int, start: int, stop: int | None, step: int = 1) -> Tensor:
+    """Some entries along an axis, as Python slices."""
+    x, place = along(x, axis)
+    return x.holding(x.held[(slice(None),) * place + (slice(start, stop, step),)])
+
+
+def slice_(node: Node, inputs: Inputs) -> Value:
+    """Slices along some axes."""
+    x = tensor(inputs)
+    starts = integers(node, inputs, 1, "starts") or []
+    ends = integers(node, inputs, 2, "ends") or []
+    axes = integers(node, inputs, 3, "axes") or list(range(len(starts)))
+    steps = integers(node, inputs, 4, "") or [1] * len(starts)
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        size = x.shape[x.axis(axis)]
+        first, stop, _ = slice(start, end if end >= -size or step > 0 else None, step).indices(size)
+        if (first, stop, step) != (0, size, 1):
+            x = picked(x, axis, first, None if stop < 0 else stop, step)
+    return x
+
+
+def taken(x: Tensor, axis: int, indices: np.ndarray) -> Tensor:
+    """Entries along an axis by their numbers [n]."""
+    x, place = along(x, axis)
+    return x.holding(tf.gather(x.held, tf.constant(indices, tf.int64), axis=place))
+
+
+def gather(node: Node, inputs: Inputs) -> Value:
+    """Entries by their numbers along an axis."""
+    x, axis = tensor(inputs), tensor(inputs).axis(node.get("axis", 0))
+    indices = given(inputs, 1, "indices").astype(np.int64)
+    indices = indices % x.shape[axis]
+    flat = indices.reshape(-1)
+    if flat.size and (np.diff(flat) == 1).all():
+        found = picked(x, axis, int(flat[0]), int(flat[-1]) + 1)
+    else:
+        found = taken(x, axis, flat)
+    if indices.ndim == 1:
+        return found
+    shape = list(x.shape)
+    return found.reshaped(shape[:axis] + list(indices.shape) + shape[axis + 1 :])
+
+
+def _numbered(shape: Sequence[int]) -> np.ndarray:
+    """The number of each entry of a tensor, in ONNX's order."""
+    return np.arange(math.prod(shape)).reshape(shape)
+
+
+def _by_number(x: Tensor, numbers: np.ndarray) -> Tensor:
+    """The entries of a tensor with these numbers, in their shape."""
+    flat = x.reshaped([math.prod(x.shape)])
+    return taken(flat, 0, numbers.reshape(-1)).reshaped(numbers.shape)
+
+
+def gather_elements(node: Node, inputs: Inputs) -> Value:
+    """For each place of an output the entry whose number along an axis is given."""
+    x, indices, axis = tensor(inputs), inputs[1], tensor(inputs).axis(node.get("axis", 0))
+    if not isinstance(indices, Tensor):
+        numbers = given(inputs, 1, "indices") % x.shape[axis]
+        cut = tuple(slice(n) for n in numbers.shape)
+        cut = *cut[:axis], slice(None), *cut[axis + 1 :]
+        return _by_number(x, np.take_along_axis(_numbered(x.shape)[cut], numbers, axis))
+    for n, size in enumerate(indices.shape):
+        if n != axis and size != x.shape[n]:
+            x = picked(x, n, 0, size)
+    others = [n for n in range(len(x.axes)) if n != axis]
+    x, indices = x.held_as(*others, axis), indices.held_as(*others, axis)
+    held = tf.gather(x.held, indices.held, axis=len(others) + 1, batch_dims=len(others) + 1)
+    return indices.holding(held)
+
+
+def gather_nd(node: Node, inputs: Inputs) -> Value:
+    """Parts of a tensor by their numbers along its first axes."""
+    x, indices, shared = tensor(inputs), given(inputs, 1, "indices"), node.get("batch_dims", 0)
+    first = np.ogrid[tuple(map(slice, indices.shape[:shared]))] if shared else ()
+    own = (one.reshape(one.shape + (1,) * (indices.ndim - 1 - shared)) for one in first)
+    return _by_number(x, _numbered(x.shape)[(*own, *np.moveaxis(indices, -1, 0))])
+
+
+def scatter(node: Node, inputs: Inputs) -> Value:
+    """ScatterND and ScatterElements: a tensor of which entries are replaced by others."""
+    indices = given(inputs, 1, "indices")
+    if node.get("reduction", "none") != "none":
+        raise CannotReadError("adds to the entries that it replaces")
+    shapes = [one.shape for one in inputs if one is not None]
+    numbers, more = _numbered(shapes[0]), _numbered(shapes[2]) + math.prod(shapes[0])
+    if node.kind == "ScatterND":
+        numbers[tuple(np.moveaxis(indices, -1, 0))] = more
+    else:
+        axis = node.get("axis", 0) % numbers.ndim
+        places = list(np.indices(indices.shape))
+        places[axis] = indices % numbers.shape[axis]
+        numbers[tuple(places)] = more
+    flat = [
+        one.reshaped([math.prod(one.shape)]) if isinstance(one, Tensor) else np.reshape(one, -1)
+        for one in (inputs[0], inputs[2])
+        if one is not None
+    ]
+    return _by_number(joined(node, flat, 0), numbers)
+
+
+def top_k(node: Node, inputs: Inputs) -> list[Value]:
+    """The largest or smallest entries along an axis, in order, and their numbers."""
+    x, (count,) = tensor(inputs), integers(node, inputs, 1, "k") or [0]
+    axis = x.axis(node.get("axis", -1))
+    x, sign = x.last(axis), 1.0 if node.get("largest", 1) else -1.0
+    values, numbers = tf.math.top_k(x.held if sign > 0 else -x.held, count)
+    return [x.holding(values if sign > 0 else -values), x.holding(tf.cast(numbers, tf.int64))]
+
+
+def depth_to_space(node: Node, inputs: Inputs) -> Value:
+    """DepthToSpace and SpaceToDepth: channels as blocks of pixels, or the other way round."""
+    x, block = tensor(inputs), int(node.get("blocksize", 1))
+    batch, channels, rows, columns = x.shape
+    if node.kind == "SpaceToDepth":
+        rows, columns = rows // block, columns // block
+        parts, order = [batch, channels, rows, block, columns, block], (0, 3, 5, 1, 2, 4)
+        made = [batch, channels * block**2, rows, columns]
+    else:
+        depth = channels // block**2
+        first = node.get("mode", "DCR") == "DCR"
+        parts = [batch, *([block, block, depth] if first else [depth, block, block]), rows, columns]
+        order = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
+        made = [batch, depth, rows * block, columns * block]
+    return x.reshaped(parts).transposed(order).reshaped(made)
+
+
+def cumulative_sum(node: Node, inputs: Inputs) -> Value:
+    """The sum of all entries up to each one along an axis."""
+    x, axis = tensor(inputs), int(given(inputs, 1, "axis").reshape(()))
+    x, place = along(x, axis)
+    ways = {name: bool(node.get(name, 0)) for name in ("exclusive", "reverse")}
+    return x.holding(tf.cumsum(x.held, place, **ways))
+
+
+def split(node: Node, inputs: Inputs) -> list[Value]:
+    """Parts along an axis."""
+    x, axis = tensor(inputs), node.get("axis", 0)
+    size = x.shape[x.axis(axis)]
+    sizes = integers(node, inputs, 1, "split")
+    if sizes is None:
+        each = math.ceil(size / node.outputs)
+        sizes = [min(each, size - n * each) for n in range(node.outputs)]
+    if sum(sizes) != size or len(sizes) != node.outputs:
+        raise CannotReadError(f"splits {size} entries into {sizes}")
+    x, place = along(x, axis)
+    return [x.holding(one) for one in tf.split(x.held, sizes, place)]
+
+
+def repeat(node: Node, inputs: Inputs) -> Value:
+    """Tile repeats axes; Expand those of size 1 until they have another size."""
+    x, times = tensor(inputs), [int(one) for one in given(inputs, 1, "repeats")]
+    if node.kind == "Expand":
+        x, times = x.with_rank(len(times)), [1] * (len(x.axes) - len(times)) + times
+        times = [1 if new == old else new for new, old in zip(times, x.shape, strict=True)]
+    wanted = {axis: one for axis, one in enumerate(times) if one != 1}
+    x = x.with_held(*wanted)
+    each = [1, *(wanted.get(axis, 1) for axis in x.order)]
+    return x.holding(tf.tile(x.held, each)) if wanted else x
+
+
+def pad(node: Node, inputs: Inputs) -> Value:
+    """A border; negative numbers cut."""
+    x, mode = tensor(inputs), node.get("mode", "constant")
+    pads, axes = integers(node, inputs, 1, "pads") or [], integers(node, inputs, 3, "")
+    axes = [x.axis(one) for one in (range(len(x.axes)) if axes is None else axes)]
+    if mode not in ("constant", "reflect", "edge", "wrap") or len(pads) != 2 * len(axes):
+        raise CannotReadError(f"pads in the mode {mode!r} by {len(pads)} numbers")
+    ends = {axis: [pads[n], pads[n + len(axes)]] for n, axis in enumerate(axes)}
+    for axis, (before, after) in ends.items():
+        if before < 0 or after < 0:
+            x = picked(x, axis, max(-before, 0), x.shape[axis] - max(-after, 0))
+    wide = {axis: [max(one, 0) for one in pair] for axis, pair in ends.items() if max(pair) > 0}
+    if mode in ("edge", "wrap"):
+        for axis, more in wide.items():
+            x = taken(x, axis, np.pad(np.arange(x.shape[axis]), more, mode))
+        return x
+    x = x.with_held(*wide)
+    border = [[0, 0], *(wide.get(one, [0, 0]) for one in x.order)]
+    fill = constant(inputs, 2)
+    value = node.get("value", 0.0) if fill is None or not fill.size else float(fill.reshape(()))
+    return x.holding(tf.pad(x.held, border, mode, value)) if wide else x

@@ -1,0 +1,192 @@
+"""Rows that read between pixels: Resize and GridSample."""
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
+from realtime_lrp.models.onnx.moves import along, taken
+from realtime_lrp.models.onnx.nodes import Inputs, Node, Value, constant, tensor
+
+RESIZES: dict[tuple[str, str], Callable[..., tf.Tensor]] = {
+    ("linear", "align_corners"): functools.partial(tf.raw_ops.ResizeBilinear, align_corners=True),
+    ("linear", "asymmetric"): tf.raw_ops.ResizeBilinear,
+    ("linear", "half_pixel"): functools.partial(tf.raw_ops.ResizeBilinear, half_pixel_centers=True),
+    ("nearest", "asymmetric"): tf.raw_ops.ResizeNearestNeighbor,
+}
+"""Way and coordinates -> TensorFlow's operation, where the scale is the quotient of the sizes."""
+
+ROUNDS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+"""How a place between pixels becomes that of the nearest."""
+
+
+def resize(node: Node, inputs: Inputs) -> Value:
+    """Resize and Upsample: other sizes, by the nearest entry or a weighted sum of several.
+
+    Weighted sums that TensorFlow has no operation for are products with a constant matrix for each
+    axis.
+    """
+    x, mode = tensor(inputs), node.get("mode", "nearest").replace("bilinear", "linear")
+    own = node.get("axes", None)
+    axes = [x.axis(one) for one in (range(len(x.axes)) if own is None else own)]
+    scales, sizes = _scales_and_sizes(node, inputs, [x.shape[one] for one in axes])
+    default = "half_pixel" if node.version > 10 else "asymmetric"
+    where = node.get("coordinate_transformation_mode", default)
+    rounds = node.get("nearest_mode", "round_prefer_floor") if node.version > 10 else "floor"
+    if mode not in ("nearest", "linear", "cubic") or rounds not in ROUNDS:
+        raise CannotReadError(f"resizes by {mode!r}, {rounds!r}")
+    changed = {
+        axis: (size, scale)
+        for axis, size, scale in zip(axes, sizes, scales, strict=True)
+        if size != x.shape[axis] or scale != 1
+    }
+    plain = where.removeprefix("pytorch_"), bool(node.get("antialias", 0))
+    exact = where == "align_corners" or all(
+        abs(size - x.shape[axis] * scale) < 1e-3 for axis, (size, scale) in changed.items()
+    )
+    known = exact and (mode != "nearest" or rounds == "floor") and not plain[1]
+    if known and (mode, plain[0]) in RESIZES and len(x.axes) == 4 and {*changed} <= {2, 3}:
+        x = x.held_as(2, 3, 1) if x.shape[0] == 1 else x
+        if x.shape[0] == 1:
+            both = [changed.get(axis, (x.shape[axis], 1))[0] for axis in (2, 3)]
+            return x.holding(RESIZES[mode, plain[0]](images=x.held, size=both))
+    for axis, (size, scale) in changed.items():
+        places = _places(where, x.shape[axis], size, scale)
+        if mode == "nearest":
+            numbers = np.clip(ROUNDS[rounds](places), 0, x.shape[axis] - 1)
+            x = taken(x, axis, numbers)
+        else:
+            x = _times(x, axis, _weights(node, mode, places, x.shape[axis], scale), node)
+    return x
+
+
+def _scales_and_sizes(
+    node: Node, inputs: Inputs, before: list[int]
+) -> tuple[list[float], list[int]]:
+    """How many times larger each axis becomes, and how large."""
+    scales = constant(inputs, 1 if node.kind == "Upsample" or node.version < 11 else 2, "scales")
+    sizes = constant(inputs, 3, "sizes")
+    if sizes is not None and sizes.size:
+        wanted = [int(one) for one in sizes]
+        quotients = [new / old for new, old in zip(wanted, before, strict=True)]
+        policy = node.get("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            one = (min if policy == "not_larger" else max)(quotients)
+            return [one] * len(before), [math.floor(one * old + 0.5) for old in before]
+        return quotients, wanted
+    found = node.get("scales", None) if scales is None or not scales.size else scales
+    if found is None or len(found) != len(before):
+        raise CannotReadError("has neither scales nor sizes")
+    factors = [float(one) for one in found]
+    return factors, [math.floor(one * old) for one, old in zip(factors, before, strict=True)]
+
+
+def _places(where: str, before: int, size: int, scale: float) -> np.ndarray:
+    """Where the new entries lie among the old ones, float64 [size]."""
+    new, width = np.arange(size, dtype=np.float64), scale * before
+    halves = (new + 0.5) / scale - 0.5
+    ways = {
+        "align_corners": new * (before - 1) / max(width - 1, 1e-9),
+        "asymmetric": new / scale,
+        "half_pixel": halves,
+        "half_pixel_symmetric": halves + before / 2 * (1 - size / width),
+        "pytorch_half_pixel": halves if width > 1 else np.full(size, -0.5),
+        "tf_half_pixel_for_nn": (new + 0.5) / scale,
+    }
+    if where not in ways:
+        raise CannotReadError(f"resizes with the coordinates {where!r}")
+    return ways[where]
+
+
+def _weights(node: Node, mode: str, places: np.ndarray, before: int, scale: float) -> np.ndarray:
+    """What each old entry counts in each new one, float32 [size, before]."""
+    wide = max(1 / scale, 1.0) if node.get("antialias", 0) else 1.0
+    reach = math.ceil((2 if mode == "cubic" else 1) * wide)
+    taps = np.floor(places)[:, None] + np.arange(-reach, reach + 2)
+    far = np.abs(taps - places[:, None]) / wide
+    if mode == "linear":
+        shares = np.maximum(1 - far, 0)
+    else:
+        a = node.get("cubic_coeff_a", -0.75)
+        near = ((a + 2) * far - (a + 3)) * far**2 + 1
+        beyond = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
+        shares = np.where(far <= 1, near, np.where(far < 2, beyond, 0))
+    if node.get("exclude_outside", 0):
+        shares[(taps < 0) | (taps >= before)] = 0
+    shares /= shares.sum(1, keepdims=True)
+    matrix = np.zeros((len(places), before))
+    columns = np.clip(taps, 0, before - 1).astype(int)
+    np.add.at(matrix, (np.arange(len(places))[:, None], columns), shares)
+    return matrix.astype(np.float32)
+
+
+def _times(x: Tensor, axis: int, matrix: np.ndarray, node: Node) -> Tensor:
+    """A matrix [size, before] times the entries along an axis.
+
+    The constant stands first: so its relevance is that of a weighted sum, not of a layer.
+    """
+    x, place = along(x, axis)
+    shape = x.held.shape.as_list()
+    before, behind = math.prod(shape[1:place]), math.prod(shape[place + 1 :])
+    pages = tf.reshape(x.held, [-1, before, shape[place], behind])
+    held = tf.matmul(node.keep(matrix[None, None]), pages)
+    return x.holding(tf.reshape(held, [-1, *shape[1:place], len(matrix), *shape[place + 1 :]]))
+
+
+def grid_sample(node: Node, inputs: Inputs) -> Value:
+    """Entries [N, C, H, W] at places [N, rows, columns, 2] from -1 to 1, between four pixels.
+
+    The four shares are those of all channels: as such they let through, and get no relevance.
+    """
+    x, grid, mode = tensor(inputs), tensor(inputs, 1), node.get("mode", "linear")
+    border, corners = node.get("padding_mode", "zeros"), bool(node.get("align_corners", 0))
+    if mode not in ("linear", "bilinear", "nearest") or len(x.axes) != 4:
+        raise CannotReadError(f"reads {list(x.shape)} by {mode!r}")
+    pages, channels, *sizes = x.shape
+    made = grid.shape[1:3]
+    values = tf.reshape(x.held_as(0, 2, 3, 1).held, [-1, pages, math.prod(sizes), channels])
+    places = tf.reshape(grid.held_as(0, 1, 2, 3).held, [-1, pages, math.prod(made), 2])
+    ends: list[list[tuple[tf.Tensor, tf.Tensor]]] = []
+    for size, part in zip(sizes, (places[..., 1:], places[..., :1]), strict=True):
+        at = (part + 1) * ((size - 1) / 2) if corners else (part + 1) * (size / 2) - 0.5
+        at = _inside(at, size, border, corners)
+        if mode == "nearest":
+            ends.append([_pixel(tf.round(at), 1.0, size)])
+        else:
+            low = tf.floor(at)
+            share = at - low
+            ends.append([_pixel(low, 1 - share, size), _pixel(low + 1, share, size)])
+    parts = []
+    for row, of_row in ends[0]:
+        for column, of_column in ends[1]:
+            number = tf.squeeze(row * sizes[1] + column, -1)
+            found = tf.gather(values, number, axis=2, batch_dims=2)
+            parts.append(found * (of_row * of_column))
+    held = tf.reshape(functools.reduce(tf.add, parts), [-1, pages, *made, channels])
+    return Tensor(held, (1, 4, 2, 3))
+
+
+def _inside(at: tf.Tensor, size: int, border: str, corners: bool) -> tf.Tensor:
+    """Places that are moved to where there are pixels, unless outside counts as zero."""
+    if border == "border":
+        return tf.clip_by_value(at, 0.0, size - 1.0)
+    if border == "reflection":
+        low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
+        turned = at - low
+        turned = tf.abs(turned - 2 * span * tf.round(turned / (2 * span)))
+        return tf.clip_by_value(turned + low, 0.0, size - 1.0)
+    return at
+
+
+def _pixel(at: tf.Tensor, share: tf.Tensor | float, size: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The number of a row or column, and its share, which is zero outside."""
+    inside = tf.cast((at > -0.5) & (at < size - 0.5), tf.float32)
+    return tf.cast(tf.clip_by_value(at, 0.0, size - 1.0), tf.int32), inside * share

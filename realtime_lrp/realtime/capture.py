@@ -139,12 +139,15 @@ class Capture:
         return (reader and reader.source) or _NO_SOURCE
 
     def _run(self) -> None:
-        while reader := self._next_reader():
-            while self._goes_on(reader):
-                self._clock.wait(self._wake, WATCH_S)
-            reader.stop()
-            self._clock.wait(reader.ended, JOIN_S if self._stopped else CLOSING_S)
-            self._clock.wait(self._wake, self._pause_after(reader))
+        try:
+            while reader := self._next_reader():
+                while self._goes_on(reader):
+                    self._clock.wait(self._wake, WATCH_S)
+                reader.stop()
+                self._clock.wait(reader.ended, JOIN_S if self._stopped else CLOSING_S)
+                self._clock.wait(self._wake, self._pause_after(reader))
+        except Exception as error:
+            self._error = error
         self._ended.set()
 
     def _next_reader(self) -> "_Reader | None":

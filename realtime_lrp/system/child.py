@@ -74,7 +74,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     traceback: str = ""
 
     @classmethod
-    def by(cls, error: Exception) -> "Failed":
+    def by(cls, error: BaseException) -> "Failed":
         trace = "".join(traceback.format_exception(error))
         if isinstance(error, errors.InternalError):  # its message gets its second line again
             return cls("InternalError", errors.first_line(error), 0, trace)
@@ -271,15 +271,15 @@ class Child:
         self._silent_s = 0.0
 
     def _listen(self) -> None:
-        while (message := self._next()) is not None and not self._closed:
-            if not self._aside(message):
-                self._messages.put(message)
-                self._taken.acquire()
+        try:
+            with suppress(EOFError, OSError, ValueError):
+                while (message := self._channel.receive()) is not None and not self._closed:
+                    if not self._aside(message):
+                        self._messages.put(message)
+                        self._taken.acquire()
+        except BaseException as error:
+            self._messages.put(Failed.by(error))
         self._messages.put(None)
-
-    def _next(self) -> Any:
-        with suppress(EOFError, OSError, ValueError):
-            return self._channel.receive()
 
     def kill(self) -> None:
         """Ends it at once; whoever waits for a message gets None."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video.libraries import cv2
-from realtime_lrp.video.reader import MOST_BAD_PACKETS
 from realtime_lrp.video.source import Source
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ SYSTEM = Path("/sys/class/video4linux")  # where Linux lists its cameras
 
 BUFFERS = 2
 """Of the driver: one is filled while the other is decoded. With one, every second frame is lost."""
+
+MOST_BAD_PICTURES = 50  # damaged pictures in a row after which a camera counts as lost
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Camera(Source):
         self._logged = False
 
     def read(self) -> np.ndarray | None:
-        for _ in range(MOST_BAD_PACKETS):
+        for _ in range(MOST_BAD_PICTURES):
             if not self._capture.grab():
                 return None
             picture = self._capture.retrieve()[1]

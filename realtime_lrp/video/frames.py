@@ -52,36 +52,58 @@ def range_read(frame: "av.VideoFrame", colour: Colour) -> int:
 
 
 class Deinterlacer:
-    """Turns interlaced frames of one size into whole pictures, one for each, at its time."""
+    """Turns interlaced frames into whole pictures, one for each, at its time.
 
-    def __init__(self, frame: "av.VideoFrame", time_base: Fraction):
+    Frames before the first interlaced one pass as they are. The filter is made again for frames of
+    another size or format, which it would refuse.
+    """
+
+    def __init__(self, time_base: Fraction):
         self._time_base = time_base
-        self._graph = av.filter.Graph()
+        self._graph: av.filter.Graph | None = None
+        self._made_for: object = None
+
+    def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
+        if self._graph is None and not frame.interlaced_frame:
+            yield frame
+            return
+        if self._made_for != (made_for := (frame.width, frame.height, frame.format.name)):
+            yield from self.rest()
+            self._graph, self._made_for = self._made(frame), made_for
+        graph = self._graph
+        assert graph
+        frame.time_base = self._time_base
+        graph.push(frame)
+        yield from self._ready(graph)
+
+    def rest(self) -> Iterator["av.VideoFrame"]:
+        """The pictures of the last frames; to be called at the end."""
+        if self._graph is not None:
+            self._graph.push(None)
+            yield from self._ready(self._graph)
+            self._graph = self._made_for = None
+
+    def _made(self, frame: "av.VideoFrame") -> "av.filter.Graph":
+        graph = av.filter.Graph()
         chain = [
-            self._graph.add_buffer(
-                width=frame.width, height=frame.height, format=frame.format, time_base=time_base
+            graph.add_buffer(
+                width=frame.width,
+                height=frame.height,
+                format=frame.format,
+                time_base=self._time_base,
             ),
-            self._graph.add("bwdif", "mode=send_frame:deint=interlaced"),
-            self._graph.add("buffersink"),
+            graph.add("bwdif", "mode=send_frame:deint=interlaced"),
+            graph.add("buffersink"),
         ]
         for source, sink in pairwise(chain):
             source.link_to(sink)
-        self._graph.configure()
+        graph.configure()
+        return graph
 
-    def __call__(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
-        frame.time_base = self._time_base
-        self._graph.push(frame)
-        return self._ready()
-
-    def rest(self) -> Iterator["av.VideoFrame"]:
-        """The pictures of the last frames, after which no more may come."""
-        self._graph.push(None)
-        return self._ready()
-
-    def _ready(self) -> Iterator["av.VideoFrame"]:
+    def _ready(self, graph: "av.filter.Graph") -> Iterator["av.VideoFrame"]:
         while True:
             try:
-                frame = self._graph.vpull()
+                frame = graph.vpull()
             except (av.BlockingIOError, av.EOFError):
                 return
             unit = (frame.time_base or self._time_base) / self._time_base

@@ -18,7 +18,7 @@ from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
 
-MOST_BAD_PACKETS = 50
+MOST_FAILED_READS = 50  # in a row; of packets that arrive any number may be damaged
 MOST_PIXELS = 8192**2
 MOST_STREAMS = 16
 FORMATS = (
@@ -29,6 +29,9 @@ FORMATS = (
 
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
+
+FORGETFUL = ("mpeg1video", "mpeg2video")
+SEQUENCE = b"\0\0\1\xb3"  # stands before the size of the pictures, twice 12 bits
 
 NO_TIMES = 0x80  # FFmpeg's flag of formats that have no times
 SOUND_BEHIND_S = 2.0  # how far after the last frame of a span its sound may be in the file
@@ -99,7 +102,9 @@ class VideoReader:
         end = min(self._span.end or whole, whole) if whole else 0
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
-        self._filter: Deinterlacer | None = None
+        self._deinterlaced = Deinterlacer(self.time_base)
+        self._coded_size = b""  # of MPEG-1 and 2
+        self._decodes = False  # whether there was a frame
         self._to_rgb = av.video.reformatter.VideoReformatter()
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
@@ -284,52 +289,83 @@ class VideoReader:
 
     def _decoded(self, sound: "list[av.AudioStream]") -> Generator[Decoded, None, None]:
         """Yields frames, their pts in units of `time_base`, and packets of sound."""
-        in_a_row = 0
         chosen = {stream.index for stream in (self.stream, *sound)}
+        for packet in self._packets():
+            number = packet.stream.index
+            if packet.size and packet.pts is not None:
+                end = (packet.pts + (packet.duration or 0)) * packet.time_base
+                self._heard = max(self._heard, end)
+            if number not in chosen:
+                continue
+            self.packets += 1
+            if self._over:
+                time = packet.dts is not None and packet.dts * packet.time_base
+                if time and time > self._end + SOUND_BEHIND_S:
+                    return
+                if number == self.stream.index:
+                    continue
+            if number != self.stream.index:  # packet.stream.index is 0 at the end
+                yield packet
+                continue
+            if packet.is_keyframe and self._is_resized(packet):
+                yield from self._frames_of(None)
+                self.stream.codec_context.flush_buffers()
+            yield from self._frames_of(packet)
+        yield from self._undamaged(self._deinterlaced.rest())
+
+    def _packets(self) -> "Iterator[av.Packet[Any]]":
+        """Yields all packets; reading goes on after errors unless nothing else comes."""
         packets = self.container.demux()
-        while in_a_row < MOST_BAD_PACKETS:
+        failed_in_a_row = 0
+        while failed_in_a_row < MOST_FAILED_READS:
             try:
                 packet = next(packets, None)
-                if packet is None:
-                    break
-                number = packet.stream.index
-                if packet.size and packet.pts is not None:
-                    end = (packet.pts + (packet.duration or 0)) * packet.time_base
-                    self._heard = max(self._heard, end)
-                if number not in chosen:
-                    continue
-                self.packets += 1
-                if self._over:
-                    time = packet.dts is not None and packet.dts * packet.time_base
-                    if time and time > self._end + SOUND_BEHIND_S:
-                        return
-                    if number == self.stream.index:
-                        continue
-                if number != self.stream.index:  # packet.stream.index is 0 at the end
-                    yield packet
-                    continue
-                frames = self.stream.decode(packet)
-            except av.FFmpegError:
+            except av.FFmpegError:  # which ends the iterator
+                packets = self.container.demux()
                 self.bad_packets += 1
-                in_a_row += 1
-                packets = self.container.demux()  # an error ends the iterator
+                failed_in_a_row += 1
                 continue
-            in_a_row = 0
-            for frame in frames:
-                if self.container.format.name == "avi" and frame.dts is not None:
-                    frame.pts = frame.dts  # the only times of this format
-                yield from self._progressive(frame)
-        yield from self._filter.rest() if self._filter else ()
+            if packet is None:
+                return
+            failed_in_a_row = 0
+            yield packet
 
-    def _progressive(self, frame: "av.VideoFrame") -> Iterator["av.VideoFrame"]:
-        if frame.width * frame.height > MOST_PIXELS:
-            raise self._too_large(frame.width, frame.height)
-        if self._filter is None and frame.interlaced_frame:
-            self._filter = Deinterlacer(frame, self.time_base)
-        if self._filter:
-            yield from self._filter(frame)
-        else:
-            yield frame
+    def _is_resized(self, packet: "av.Packet[Any]") -> bool:
+        """Whether another size begins, before which the decoder must be emptied.
+
+        FFmpeg's decoders of MPEG-1 and 2 forget the last frame of the old size.
+        """
+        data = bytes(packet) if self.stream.codec_context.name in FORGETFUL else b""
+        at = data.find(SEQUENCE) + len(SEQUENCE)
+        if at < len(SEQUENCE):
+            return False
+        before, self._coded_size = self._coded_size, data[at : at + 3]
+        return before not in (b"", self._coded_size)
+
+    def _frames_of(self, packet: "av.Packet[Any] | None") -> "Iterator[av.VideoFrame]":
+        """Yields the frames of a packet, or the last ones without one; counts a damaged packet."""
+        try:
+            frames = self.stream.decode(packet)
+        except av.FFmpegError:
+            self.bad_packets += 1
+            return
+        for frame in frames:
+            if frame.width * frame.height > MOST_PIXELS:
+                if not self._decodes:
+                    raise self._too_large(frame.width, frame.height)
+                self.bad_packets += 1
+                continue
+            self._decodes = True
+            if self.container.format.name == "avi" and frame.dts is not None:
+                frame.pts = frame.dts  # the only times of this format
+            yield from self._undamaged(self._deinterlaced(frame))
+
+    def _undamaged(self, frames: "Iterator[av.VideoFrame]") -> "Iterator[av.VideoFrame]":
+        """Yields frames until the filter refuses one, which is counted."""
+        try:
+            yield from frames
+        except av.FFmpegError:
+            self.bad_packets += 1
 
     def _chosen_stream(self) -> "av.VideoStream":
         streams, name = self.container.streams, str(self._path)

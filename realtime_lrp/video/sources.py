@@ -23,7 +23,7 @@ from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.libraries import av, cv2
 from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.playback import Playback
-from realtime_lrp.video.reader import FORMATS, MOST_BAD_PACKETS, MOST_PIXELS
+from realtime_lrp.video.reader import FORMATS, MOST_FAILED_READS, MOST_PIXELS
 from realtime_lrp.video.source import Source, number_in
 
 SCREEN_FPS = 30
@@ -168,7 +168,7 @@ class Stream(Source):
                 frames = packet.decode()
             except av.FFmpegError:
                 bad_in_a_row += 1
-                if bad_in_a_row > MOST_BAD_PACKETS:
+                if bad_in_a_row > MOST_FAILED_READS:
                     return
                 continue
             bad_in_a_row = 0

@@ -202,29 +202,36 @@ class Recoding:
 
 
 Pending: TypeAlias = "TimedFrame | av.Packet | BaseException | None"
-"""What is decoded, in its order; why decoding ended, or None at the end."""
+"""Frames and sound in their order, None at their end, or the exception that ended a thread."""
+
+Maps: TypeAlias = "queue.SimpleQueue[DrawableMap | BaseException]"
+"""The maps of the pictures of all batches in their order, or the exception that ended a thread."""
 
 
 def main() -> None:
     """Does what the parent asks for and sends the outcome."""
     channel = parent_channel(TO_CHILD)
     job = channel.receive()
-    maps: queue.SimpleQueue[DrawableMap] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, job, maps), daemon=True).start()
+    recoder = Recoder(job, channel, queue.SimpleQueue())
+    threading.Thread(target=_listen, args=(channel, job, recoder), daemon=True).start()
     try:
-        channel.send(Recoder(job, channel, maps).run())
-    except Exception as error:
-        with suppress(OSError):  # the parent is gone
+        channel.send(recoder.run())
+    except BaseException as error:
+        with suppress(Exception):  # the parent is gone
             channel.send(Failed.by(error))
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _listen(channel: Channel, job: Job, maps: "queue.SimpleQueue[DrawableMap]") -> None:
+def _listen(channel: Channel, job: Job, recoder: "Recoder") -> None:
     """Queues the maps; removes what is unfinished and ends if the parent is gone."""
-    with suppress(Exception):
-        while isinstance(answer := channel.receive(), Answer):
-            for one in answer.maps:
-                maps.put(one)
+    try:
+        with suppress(EOFError, OSError, ValueError):
+            while isinstance(answer := channel.receive(), Answer):
+                for drawable in answer.maps:
+                    recoder.maps.put(drawable)
+    except BaseException as error:
+        recoder.fail(error)
+        return
     for part in job.parts:
         shutil.rmtree(part, ignore_errors=True) if part.is_dir() else part.unlink(True)
     os._exit(1)
@@ -233,8 +240,8 @@ def _listen(channel: Channel, job: Job, maps: "queue.SimpleQueue[DrawableMap]") 
 class Recoder:
     """Does a job; `maps` gets one map for each picture of the batches that are sent."""
 
-    def __init__(self, job: Job, channel: Channel, maps: "queue.SimpleQueue[DrawableMap]"):
-        self._job, self._channel, self._maps = job, channel, maps
+    def __init__(self, job: Job, channel: Channel, maps: Maps):
+        self._job, self._channel, self.maps = job, channel, maps
         self._pending: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         self._room = threading.Semaphore(0)
         self._reader: VideoReader | None = None
@@ -259,6 +266,11 @@ class Recoder:
             tuple(notes), self._thumbnails.kept,
         )  # fmt: skip
 
+    def fail(self, error: BaseException) -> None:
+        """Makes `run` raise what has ended another thread, whichever queue it waits for."""
+        self._pending.put(error)
+        self.maps.put(error)
+
     def _decode(self, reader: VideoReader) -> None:
         try:
             for item in self._decoded(reader):
@@ -268,9 +280,9 @@ class Recoder:
             source, why = str(self._job.source), error.strerror or error
             damaged = DamagedInputError(f"{source!r} cannot be read to its end ({why}).")
             damaged.__cause__ = error
-            self._pending.put(damaged)
+            self.fail(damaged)
         except BaseException as error:
-            self._pending.put(error)
+            self.fail(error)
         self._all_decoded = True
 
     def _decoded(self, reader: VideoReader) -> Iterator["TimedFrame | av.Packet"]:
@@ -313,7 +325,7 @@ class Recoder:
 
         Returns how many packets of sound are lost, and what was not kept as it was.
         """
-        job, draw, early = self._job, _Drawer(self._job, self._maps), []
+        job, draw, early = self._job, _Drawer(self._job, self.maps), []
         with ExitStack() as stack:
             writer, notes = None, []
             while (item := self._pending.get()) is not None:
@@ -351,19 +363,21 @@ class Recoder:
         hang any more.
         """
         before = None
-        with suppress(OSError, ValueError):
+        try:
             while not self._ended.is_set():
                 done = self._frames, self._reader.packets if self._reader else 0
                 if self._all_decoded or done != before:
                     self._channel.send(Written(self._frames))
                 before = done
                 self._ended.wait(WRITTEN_EVERY_S)
+        except BaseException as error:
+            self.fail(error)
 
 
 class _Drawer:
     """Draws the maps: a frame's own, or that of the last explained frame, carried along."""
 
-    def __init__(self, job: Job, maps: "queue.SimpleQueue[DrawableMap]"):
+    def __init__(self, job: Job, maps: Maps):
         self._job, self._maps = job, maps
         self._painter = Painter(False, job.look)
         self._follower: Follower | None = None
@@ -372,6 +386,8 @@ class _Drawer:
         job = self._job
         if self._follower is None or number % job.stride == 0:
             newest = self._maps.get()
+            if isinstance(newest, BaseException):
+                raise newest
             region = region_of(picture.shape[:2], job.size, job.fit)
             overlay = self._painter(newest.strength, newest.scale, region.box, region.inner)
             self._line, self._outlines = newest.line, newest.outlines

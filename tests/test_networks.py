@@ -10,11 +10,13 @@ import pytest
 from keras import layers
 from web import sends, serving
 
+from realtime_lrp import config
+from realtime_lrp.config.preprocessing import NAMED, parse
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models import downloads, included, labels
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.models.labels import read_labels
-from realtime_lrp.models.network import COLOUR_ONLY, PREPROCESSING, Network, preprocess
+from realtime_lrp.models.network import Network, prepared
 from realtime_lrp.models.networks import load_network
 
 
@@ -62,15 +64,41 @@ def test_what_holds_no_names_is_refused(tmp_path, data):
         ("torch", [(1 - 0.485) / 0.229, (128 / 255 - 0.456) / 0.224, (0 - 0.406) / 0.225]),
         ("rescale", [1, 128 / 255, 0]),
         ("none", [255, 128, 0]),
+        ("0..1 mean=0.5 std=0.25", [2, (128 / 255 - 0.5) / 0.25, -2]),
+        ("0..255 bgr mean=1,2,3", [-1, 126, 252]),
+        ("-1..1 invert", [-1, 127 / 127.5 - 1, 1]),
+        ("rescale bgr  invert std=1,2,4", [1, 127 / 255 / 2, 0]),
+        ("0..255 mean=128 std=128", [127 / 128, 0, -1]),
     ],
 )
 def test_preprocessing_by_hand(mode, expected):
     """For an orange pixel (255, 128, 0) in RGB."""
     picture = np.full((1, 2, 2, 3), (255, 128, 0), np.uint8)
-    values = preprocess(picture, mode)
+    values = prepared(picture, parse(mode))
     assert values.dtype == np.float32
     np.testing.assert_allclose(values[0, 1, 1], expected, atol=1e-4)
-    assert mode in PREPROCESSING
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rescal", "Did you mean 'rescale'"),
+        ("", "a range"),
+        ("0-1", "a range"),
+        ("1..0", "from a lower to a higher"),
+        ("0..1 mean=1,2", "1 or 3 numbers"),
+        ("0..1 std=0", "a std above"),
+        ("0..1e99", "numbers up to"),
+        ("torch bgr", "written out"),
+        ("tf half", "has 'half'"),
+    ],
+)
+def test_a_wrong_preprocessing_says_what_is_expected(text, expected):
+    """In Python and in a configuration."""
+    with pytest.raises(UsageError, match=expected):
+        Network("any", None, preprocess=text)
+    with pytest.raises(UsageError, match=expected):
+        config.load(options={"--preprocess": text})
 
 
 def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
@@ -109,7 +137,7 @@ def test_random_vgg_needs_no_network(monkeypatch, tmp_path):
     np.testing.assert_array_equal(kernel, again[0])
 
 
-@pytest.mark.parametrize("mode", PREPROCESSING)
+@pytest.mark.parametrize("mode", [*NAMED, "-2..3 mean=1 std=0.3 invert"])
 def test_the_input_becomes_colours_again(mode, rng):
     """To the same pixels; a grey input becomes a grey picture."""
     pictures = rng.integers(0, 256, (2, 5, 4, 3), np.uint8)
@@ -117,7 +145,7 @@ def test_the_input_becomes_colours_again(mode, rng):
     offset, matrix = network.colours()
     values = (network.prepare(pictures).numpy() - offset) @ matrix
     np.testing.assert_allclose(values, pictures, atol=1e-3)
-    if mode not in COLOUR_ONLY:
+    if not parse(mode).for_colours:
         grey = Network("grey", None, preprocess=mode, channels=1)
         offset, matrix = grey.colours()
         values = (grey.prepare(pictures).numpy() - offset) @ matrix

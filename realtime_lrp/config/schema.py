@@ -44,6 +44,7 @@ from realtime_lrp.config.values import (
     OptionName,
     Pin,
     Place,
+    Preprocess,
     Rules,
     Size,
     Target,
@@ -75,8 +76,9 @@ class Model(Section):
     """imagenet, random or a weights file; null: the network's own"""
     labels: Option[Text | None] = None
     """file of class names (JSON, or one name per line); null: the network's own"""
-    preprocess: Option[Literal["caffe", "tf", "torch", "rescale", "none"] | None] = None
-    """caffe, tf, torch, rescale or none; null: the network's own"""
+    preprocess: Option[Preprocess | None] = None
+    """caffe, tf, torch, rescale or none, or the range that colours get and what else is done: '0..1
+    mean=0.1307 std=0.3081', '0..255 bgr', '-1..1 invert'; null: the network's own"""
     size: Option[Size] = None
     """input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one"""
     output: Option[TextOrNumber | None] = None

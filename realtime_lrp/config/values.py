@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
+from realtime_lrp.config import preprocessing
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.config.names import RULES
 
@@ -133,6 +134,9 @@ Address = Annotated[
     ),
 ]
 """A camera, a file or a URL; URLs may contain passwords."""
+
+Preprocess = Annotated[Text, _reads(preprocessing.parse)]
+"""A way to prepare pictures: a name, or a range with what else is done."""
 
 Target = Annotated[
     TextOrNumber,

@@ -9,22 +9,10 @@ from typing import TypedDict
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.applications import imagenet_utils
 
-from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.config.preprocessing import EXAMPLE, Preprocessing, parse
+from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.reading.building import finds_boxes
-
-PREPROCESSING = {
-    "caffe": "BGR minus ImageNet's mean",
-    "tf": "-1 to 1",
-    "torch": "0 to 1, minus ImageNet's mean, divided by its deviation",
-    "rescale": "0 to 1",
-    "none": "0 to 255",
-}
-"""Every mode, and what it does."""
-
-COLOUR_ONLY = ("caffe", "torch")
-"""Modes that subtract a mean per colour, so they make no sense for grey pictures."""
 
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 """Weights of red, green and blue (ITU-R BT.601)."""
@@ -57,21 +45,25 @@ class Scaling:
         return values * tf.constant(self.scale) + tf.constant(self.offset)
 
 
-def preprocess(pictures: np.ndarray | tf.Tensor, mode: str, channels: int = 3) -> tf.Tensor:
+def prepared(pictures: np.ndarray | tf.Tensor, way: Preprocessing, channels: int = 3) -> tf.Tensor:
     """Pictures, uint8 [B, H, W, 3] RGB, as a network reads them, float32 [B, H, W, channels].
 
-    Works inside a `tf.function` too. One channel is luminance, which `COLOUR_ONLY` do not support.
+    Works inside a `tf.function` too. One channel is luminance.
     """
     values = tf.cast(pictures, tf.float32)
     if channels == 1:
         values = tf.tensordot(values, LUMINANCE[:, None], 1)
-    if mode == "tf":
-        return values / 127.5 - 1
-    if mode == "none":
-        return values
-    if mode == "rescale":
-        return values / 255
-    return imagenet_utils.preprocess_input(values, data_format="channels_last", mode=mode)
+    if way.invert:
+        values = 255 - values
+    if way.bgr:
+        values = values[..., ::-1]
+    if way.high - way.low != 255:
+        values = values / (255 / (way.high - way.low))
+    if way.low:
+        values = values + way.low
+    if any(way.mean):
+        values = values - tf.constant(way.mean)
+    return values / tf.constant(way.std) if {*way.std} != {1.0} else values
 
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
@@ -96,7 +88,8 @@ class Network:
       model: the Keras model, or None after an explainer has taken its weights.
       preprocess: how pictures are prepared: "caffe" (BGR minus ImageNet's mean), "tf" (-1 to 1),
         "torch" (0 to 1, minus the mean, divided by the deviation), "rescale" (0 to 1), "none" (0
-        to 255) or, of networks with a `scaling`, "preset".
+        to 255), a range with what else is done, such as "0..1 mean=0.1307 std=0.3081", "0..255 bgr"
+        or "-1..1 invert", or, for networks with a `scaling`, "preset".
       labels: class names in the order of the outputs, or None if they are not known.
       warning: why the answers may be wrong, or "".
       channels: channels of its input; 0 means to ask the model.
@@ -117,8 +110,8 @@ class Network:
     detects: bool = False
 
     def __post_init__(self) -> None:
-        if self.preprocess not in PREPROCESSING and self.scaling is None:
-            raise unknown("preprocess", self.preprocess, PREPROCESSING)
+        if self.scaling is None:
+            parse(self.preprocess)
         object.__setattr__(self, "channels", self.channels or _channels(self.model))
         found = self.model is not None and finds_boxes(self.model)
         object.__setattr__(self, "detects", self.detects or found)
@@ -142,13 +135,15 @@ class Network:
             )
         if self.scaling is not None:
             return self.scaling(pictures)
-        if self.channels == 1 and self.preprocess in COLOUR_ONLY:
+        way = parse(self.preprocess)
+        if self.channels == 1 and way.for_colours:
             raise UsageError(
                 f"The preprocessing {self.preprocess!r} is for colours. The model {self.name!r} "
-                "reads luminance: use tf (-1 to 1), rescale (0 to 1) or none (0 to 255).",
+                "reads luminance: use tf (-1 to 1), rescale (0 to 1), none (0 to 255) or one mean "
+                f"and deviation, such as {EXAMPLE!r}.",
                 "preprocess",
             )
-        return preprocess(pictures, self.preprocess, self.channels)
+        return prepared(pictures, way, self.channels)
 
     def box(self) -> PixelRange:
         """The lowest and highest values that `prepare` can return."""

@@ -10,13 +10,14 @@ from zipfile import is_zipfile
 import keras
 
 from realtime_lrp.config.names import HUB
+from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED
 from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.files import ONNX, kind_of
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import NETWORKS
-from realtime_lrp.models.network import NO_PREPROCESSING, PREPROCESSING, Network
+from realtime_lrp.models.network import NO_PREPROCESSING, Network
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.untrusted.loading import load_model
@@ -118,11 +119,11 @@ def _with_warning(network: Network, path: Path) -> Network:
     if network.warning:
         log.warning(
             "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "
-            "with: --preprocess %s",
-            path.name, network.warning, "|".join(PREPROCESSING),
+            "with: --preprocess %s, or a range with mean and deviation, such as '%s'",
+            path.name, network.warning, "|".join(NAMED), EXAMPLE,
         )  # fmt: skip
     elif path.suffix == ".onnx":
-        about = network.preprocess, PREPROCESSING[network.preprocess]
+        about = network.preprocess, ABOUT[network.preprocess]
         log.warning(
             "%s: no --preprocess given: pictures are prepared as %s (%s)", path.name, *about
         )

@@ -17,10 +17,10 @@ import keras
 import msgspec
 import numpy as np
 
+from realtime_lrp.config.preprocessing import parse
 from realtime_lrp.config.provenance import TAUGHT, Provenance
-from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.labels import MAX_NAME_LENGTH
-from realtime_lrp.models.network import PREPROCESSING
 from realtime_lrp.models.untrusted.loading import DESCRIPTION, METADATA, WEIGHTS, read_extra
 from realtime_lrp.system.files import temporary_folder
 
@@ -46,7 +46,7 @@ class About(msgspec.Struct, frozen=True):
     """
 
     labels: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)], ...]
-    preprocess: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(PREPROCESSING)})$")]
+    preprocess: str
     provenance: Provenance
     shown: tuple[ClassAndCount, ...] = ()
 
@@ -57,8 +57,10 @@ def read_about(path: Path) -> About | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=About)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        about = msgspec.json.decode(text, type=About)
+        parse(about.preprocess)
+        return about
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, UsageError) as error:
         raise DamagedInputError(f"{TAUGHT} in {str(path)!r} is damaged ({error}).") from None
 
 

@@ -9,6 +9,7 @@ from realtime_lrp.models.names import NETWORKS, present_networks
 OTHERS = {
     "FILE.keras": "a file that model.save('name.keras') wrote; FILE.h5 too, of Keras 3 and 2",
     "FILE.onnx": "a network of PyTorch and others, as torch.onnx.export writes it",
+    "FILE.tflite": "a network of TensorFlow Lite, quantised or not",
     "FOLDER": "a SavedModel, as model.export(folder) writes it",
     "hub:NAME": "a classifier or detector of KerasHub, such as hub:vit_base_patch16_224_imagenet",
     "hub:FOLDER": "one that classifier.save_to_preset(folder) of KerasHub wrote",

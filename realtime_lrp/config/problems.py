@@ -274,11 +274,13 @@ def check_model_name(name: str) -> None:
     elif os.path.isdir(name):
         _check_saved_model(name)
     elif not (Path(name).suffix or os.sep in name):
-        others = ["FILE.keras", "FILE.h5", "FILE.onnx", "the folder of a SavedModel", "hub:NAME"]
+        files = ["FILE.keras", "FILE.h5", "FILE.onnx", "FILE.tflite"]
+        others = [*files, "the folder of a SavedModel", "hub:NAME"]
         raise unknown(MODELS.kind, name, [*MODELS.known(), *others])
     elif not os.path.isfile(name):
         raise MissingInputError(
-            f"There is no model file {name!r}. Expected .keras, .h5, .onnx or a SavedModel."
+            f"There is no model file {name!r}. Expected .keras, .h5, .onnx, .tflite "
+            "or a SavedModel."
         )
 
 

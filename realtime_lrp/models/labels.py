@@ -48,7 +48,7 @@ def read_labels(path: Path) -> list[str]:
         text = read_limited(path, MAX_FILE_BYTES, "a file of class names").decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DamagedInputError(f"The labels file {str(path)!r} is not UTF-8 text.") from None
-    names = _names(text)
+    names = names_in(text)
     if not names or not all(isinstance(n, str) and 0 < len(n) <= MAX_NAME_LENGTH for n in names):
         raise DamagedInputError(
             f"The labels file {str(path)!r} holds no class names. Expected a JSON list, Keras's "
@@ -57,7 +57,8 @@ def read_labels(path: Path) -> list[str]:
     return names
 
 
-def _names(text: str) -> list[Any]:
+def names_in(text: str) -> list[Any]:
+    """The class names in a text, as `read_labels` reads it; unchecked."""
     try:
         data = json.loads(text)
     except RecursionError:

@@ -13,13 +13,14 @@ from realtime_lrp.config.names import HUB
 from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED
 from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
-from realtime_lrp.models.files import ONNX, kind_of
+from realtime_lrp.models.files import ONNX, TFLITE, kind_of
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
+from realtime_lrp.models.tflite.reading import load_tflite
 from realtime_lrp.models.untrusted.loading import load_model
 from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.relevance.reading.building import is_functional, output_names
@@ -39,9 +40,9 @@ def load_network(
     """Loads a network. An argument that is None leaves the network's own.
 
     Args:
-      name: a name in `NETWORKS`, upper or lower case, the path of a .keras, .h5 or .onnx file, the
-        folder of a SavedModel, or a classifier or detector of KerasHub: "hub:NAME" for a preset,
-        "hub:FOLDER" for one that was saved with `save_to_preset`.
+      name: a name in `NETWORKS`, upper or lower case, the path of a .keras, .h5, .onnx or .tflite
+        file, the folder of a SavedModel, or a classifier or detector of KerasHub: "hub:NAME" for a
+        preset, "hub:FOLDER" for one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
       labels: class names in order, or the path of a file of them.
       preprocess: a way to prepare pictures, see `Network`.
@@ -61,7 +62,7 @@ def load_network(
         name = name.lower()
         network = _with_output(NETWORKS[name].load(weights, given), output)
     else:
-        network = _from_elsewhere(name, weights, size, output)
+        network = _from_elsewhere(name, weights, size, output, preprocess is not None)
         path = Path(name.removeprefix(HUB)).resolve()
         name = path.name if path.is_dir() else path.stem
         if preprocess is None:
@@ -72,7 +73,7 @@ def load_network(
 
 
 def _from_elsewhere(
-    name: str, weights: str | None, size: tuple[int, int] | None, output: str | None
+    name: str, weights: str | None, size: tuple[int, int] | None, output: str | None, said: bool
 ) -> Network:
     """A network that comes from a file, or from KerasHub."""
     if name.startswith(HUB):
@@ -86,6 +87,8 @@ def _from_elsewhere(
         from realtime_lrp.models.onnx.reading import load_onnx  # the package may not be installed
 
         return load_onnx(Path(name), weights, size, output)
+    if kind == TFLITE:
+        return load_tflite(Path(name), weights, size, output, said)
     model = with_weights(load_model(Path(name)), weights)
     about = read_about(Path(name)) if is_zipfile(name) else None
     if about is None:

@@ -1,0 +1,223 @@
+"""Reads a TensorFlow Lite file, which may come from an attacker, as data.
+
+The format is a flatbuffer: tables that point to each other. TensorFlow's reader of it raises an
+error for what lies outside of the file, and copies nothing. Nothing is computed here but what
+quantised weights stand for.
+"""
+
+import io
+import math
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from flatbuffers.number_types import Float32Flags
+from flatbuffers.table import Table
+from tensorflow.lite.python import schema_py_generated as schema
+
+from realtime_lrp.models.labels import MAX_FILE_BYTES as MAX_TEXT_BYTES
+from realtime_lrp.models.labels import names_in
+from realtime_lrp.relevance.network.checks import refuse_beyond_memory
+from realtime_lrp.relevance.network.places import choose_output
+from realtime_lrp.system.files import read_limited
+
+MAX_BYTES = (2 << 30) - 1
+MAX_OPERATIONS = 100_000
+MAX_LISTED = 10_000  # in a list of tensors, outputs, files
+MAX_LETTERS = 500  # of a name
+MAX_TEXTS = 20  # files that are packed behind a network
+
+
+def _names(enum: type) -> dict[int, str]:
+    return {number: name for name, number in vars(enum).items() if isinstance(number, int)}
+
+
+OPERATORS, TYPES = _names(schema.BuiltinOperator), _names(schema.TensorType)
+
+
+class Operation(NamedTuple):
+    """An operation; tensors have numbers, -1 is an input that is left out."""
+
+    kind: str
+    options: Any  # has the schema's attributes; None where there are none
+    inputs: list[int]
+    outputs: list[int]
+
+
+class Tensor(NamedTuple):
+    """A tensor; where sizes are open, `signature` has -1 for them and `shape` 1.
+
+    `ends` are the lowest and the highest value that quantised numbers can stand for.
+    """
+
+    name: str
+    shape: list[int]
+    signature: list[int]
+    type: str
+    ends: tuple[float, float] | None
+
+
+class TfliteFile:
+    """The `operations` between the `picture` and the `outputs`, each after those that it reads.
+
+    `outputs` maps names to numbers of tensors; an output that is named is the only one.
+
+    Raises:
+      ValueError, struct.error, ...: the file is damaged, or no network of pictures.
+      UsageError: it has no such output.
+      MissingInputError: it cannot be read.
+    """
+
+    def __init__(self, path: Path, output: str | None) -> None:
+        self.data = read_limited(path, MAX_BYTES, "a .tflite file")
+        if self.data[4:8] != b"TFL3":
+            raise ValueError("it does not begin as one")
+        self.model = schema.Model.GetRootAs(self.data, 0)
+        self.graph = self.model.Subgraphs(0)
+        inputs = _list(self.graph.InputsAsNumpy())
+        if len(inputs) != 1:
+            raise ValueError(f"it reads {len(inputs)} tensors, not pictures alone")
+        (self.picture,) = inputs
+        self.outputs = self._outputs()
+        names = list(self.outputs)
+        chosen = names[choose_output(output, names, path.name)]
+        self.outputs = {chosen: self.outputs[chosen]}
+        self.operations = self._needed()
+
+    def tensor(self, number: int) -> Tensor:
+        """What the file says of a tensor."""
+        one = self.graph.Tensors(number)
+        shape, kind, held = _list(one.ShapeAsNumpy()), TYPES[one.Type()], one.Quantization()
+        ends = None
+        if kind in ("INT8", "UINT8", "INT16") and held and held.ScaleLength() == 1:
+            most, zero = np.iinfo(kind.lower()), int(np.ravel(held.ZeroPointAsNumpy())[0])
+            ends = (most.min - zero) * held.Scale(0), (most.max - zero) * held.Scale(0)
+        signature = _list(one.ShapeSignatureAsNumpy()) or shape
+        return Tensor(_text(one.Name()), shape, signature, kind, ends)
+
+    def arrays(self) -> dict[int, np.ndarray]:
+        """The constants that operations read; floating numbers, and quantised ones, as float32."""
+        made = {self.picture, -1, *(n for one in self.operations for n in one.outputs)}
+        numbers = {n for one in self.operations for n in one.inputs} - made
+        shapes = [self.tensor(number).shape for number in numbers]
+        refuse_beyond_memory(4 * sum(map(math.prod, shapes)), "The .tflite file")
+        return {number: self._array(number) for number in numbers}
+
+    def _outputs(self) -> dict[str, int]:
+        """The outputs by the names of the signature, or else by those of the tensors."""
+        numbers = _list(self.graph.OutputsAsNumpy())
+        names = {number: self.tensor(number).name for number in numbers}
+        if self.model.SignatureDefsLength():
+            signature = self.model.SignatureDefs(0)
+            for one in map(signature.Outputs, range(min(signature.OutputsLength(), MAX_LISTED))):
+                names[one.TensorIndex()] = _text(one.Name())
+        return {names[number]: number for number in numbers}
+
+    def _needed(self) -> list[Operation]:
+        """The operations that outputs depend on; as the file has them in order, none in circles."""
+        count, model = self.graph.OperatorsLength(), self.model
+        if count > MAX_OPERATIONS:
+            raise ValueError(f"it has {count:,} operations")
+        needed, made, found = {*self.outputs.values()}, {self.picture}, []
+        for one in map(self.graph.Operators, reversed(range(count))):
+            outputs, inputs = _list(one.OutputsAsNumpy()), _list(one.InputsAsNumpy())
+            if not made.isdisjoint(outputs) or (made - {self.picture}).intersection(inputs):
+                raise ValueError("it computes tensors twice, or after they are read")
+            made.update(outputs)
+            if needed.isdisjoint(outputs):
+                continue
+            needed.update(inputs)
+            code = model.OperatorCodes(one.OpcodeIndex())
+            kind = OPERATORS.get(max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), "unknown")
+            kind = _text(code.CustomCode()) if kind == "CUSTOM" else kind
+            options = one.BuiltinOptions()
+            options = options and schema.BuiltinOptionsCreator(one.BuiltinOptionsType(), options)
+            found.append(Operation(kind, options, inputs, outputs))
+        if self.picture not in needed:
+            raise ValueError("its output does not depend on its pictures")
+        return found[::-1]
+
+    def _array(self, number: int) -> np.ndarray:
+        one, tensor = self.graph.Tensors(number), self.tensor(number)
+        held, where = self.model.Buffers(one.Buffer()).DataAsNumpy(), f"{tensor.name[:100]!r}"
+        held = np.zeros(0, np.uint8) if isinstance(held, int) else held
+        if one.Sparsity():
+            raise ValueError(f"the weights {where} are sparse")
+        if tensor.type == "INT4":  # two in a byte, the first in the low half
+            held = np.stack([held << 4, held], -1).view(np.int8).ravel() >> 4
+            values = held[: math.prod(tensor.shape)]
+        else:
+            values = held.view(tensor.type.lower())
+        values = values.reshape(tensor.shape)
+        if values.dtype.kind == "f":
+            return values.astype(np.float32, copy=False)
+        quantised = one.Quantization()
+        if not quantised or not quantised.ScaleLength():
+            return values
+        if quantised.DetailsType():
+            raise ValueError(f"the weights {where} are quantised block by block")
+        shape = [1] * values.ndim
+        if values.ndim:
+            shape[quantised.QuantizedDimension()] = -1
+        zero, scale = (
+            np.ravel(by).astype(np.float32).reshape(shape if np.size(by) > 1 else ())
+            for by in (quantised.ZeroPointAsNumpy(), quantised.ScaleAsNumpy())
+        )
+        return (values.astype(np.float32) - zero) * scale
+
+    def normalised(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Mean and deviation of pictures from 0 to 255, where TensorFlow's metadata give them.
+
+        Its schema is metadata_schema.fbs of tflite_support; the numbers are those of its fields.
+        """
+        for one in map(self.model.Metadata, range(min(self.model.MetadataLength(), MAX_LISTED))):
+            if one.Name() == b"TFLITE_METADATA":
+                data = self.model.Buffers(one.Buffer()).DataAsNumpy().tobytes()
+                tables = [Table(data, int.from_bytes(data[:4], "little"))]
+                for field in (3, 2, 4):  # subgraph_metadata, input_tensor_metadata, process_units
+                    tables = [inner for table in tables for inner in _tables(table, field)]
+                for unit in tables:
+                    kind = unit.Offset(4)
+                    if kind and data[unit.Pos + kind] == 1:  # NormalizationOptions
+                        found = Table(data, unit.Indirect(unit.Pos + unit.Offset(6)))
+                        mean, deviation = (
+                            found.GetVectorAsNumpy(Float32Flags, found.Offset(at))[:3]
+                            for at in (4, 6)
+                        )
+                        return mean, deviation
+        return None
+
+    def labels(self, classes: int) -> list[str] | None:
+        """The class names in a text file that is packed behind the network."""
+        if not zipfile.is_zipfile(io.BytesIO(self.data)):
+            return None
+        with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
+            for one in archive.infolist()[:MAX_TEXTS]:
+                stored = one.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+                if stored and one.filename.endswith(".txt") and one.file_size <= MAX_TEXT_BYTES:
+                    text = archive.open(one).read(one.file_size).decode("utf-8-sig", "replace")
+                    if len(names := names_in(text)) == classes:
+                        return names
+        return None
+
+
+def _list(values: Any) -> list[int]:
+    """A list of numbers; where a file leaves it out the reader returns 0."""
+    if np.size(values) > MAX_LISTED:
+        raise ValueError(f"it holds a list of {np.size(values):,} numbers")
+    return [] if isinstance(values, int) else values.tolist()
+
+
+def _text(name: bytes | None) -> str:
+    """A name; of those of layers that became one the first."""
+    first = (name or b"").partition(b";")[0][:MAX_LETTERS].decode(errors="replace")
+    return "".join(one if one.isprintable() else "_" for one in first)
+
+
+def _tables(table: Table, field: int) -> Iterator[Table]:
+    """The tables in a list of a table, at most 20, by the number of its field."""
+    if offset := table.Offset(4 + 2 * field):
+        for n in range(min(table.VectorLen(offset), 20)):
+            yield Table(table.Bytes, table.Indirect(table.Vector(offset) + 4 * n))

@@ -1,0 +1,325 @@
+"""`--model FILE.tflite`: files are read as data; a network has the maps that it has in Keras."""
+
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from tflite_files import KINDS, changed, converted, interpreted, with_normalisation
+
+from realtime_lrp import Explainer, load_network
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.relevance.reading.building import build_graph
+
+F = np.float32
+RELU = 1
+COMPOSITES = ["zplus", "epsilon_plus_flat", "gradient"]
+
+
+def numbers(*shape, seed=0):
+    """A constant."""
+    return tf.constant(np.random.default_rng(seed).normal(size=shape).astype(F))
+
+
+def tokens(x):
+    """[B, 6, 8, 3] -> [B, 48, 3]."""
+    return tf.reshape(x, [-1, 48, 3])
+
+
+CASES = {
+    "activations": lambda x: tf.stack([
+        tf.nn.relu(x), tf.nn.relu6(4 * x), tf.nn.elu(x), tf.nn.leaky_relu(x, 0.3), tf.tanh(x),
+        tf.sigmoid(x), 0.5 * x * (1 + tf.math.erf(x * 0.70710678)), x * tf.nn.relu6(x + 3) / 6,
+        tf.clip_by_value(x, -1.0, 1.0), tf.nn.relu(x) - [[[1.0, 2, 0.5]]] * tf.nn.relu(-x),
+    ], -1),
+    "entries": lambda x: tf.concat([
+        tf.abs(x), tf.exp(x), tf.square(x), tf.sqrt(tf.abs(x)), tf.math.rsqrt(tf.abs(x) + 1),
+        tf.math.log(tf.abs(x) + 1), tf.sin(x), tf.cos(x), -x, tf.floor(x), tf.pow(tf.abs(x), 1.5),
+        tf.maximum(x, 0.1), tf.minimum(x, x[:, ::-1]), x / (1 + tf.abs(x)), x - x[:, :1],
+        tf.math.squared_difference(x, 0.3), tf.where(x > 0, x, 0.2 * x), tf.add_n([x, x, x]),
+    ], 3),
+    "convolutions": lambda x: [
+        tf.nn.conv2d(x, numbers(3, 2, 3, 4), 2, "SAME") + numbers(4),
+        tf.nn.relu(tf.nn.conv2d(x, numbers(2, 3, 3, 4), [1, 2], "VALID")),
+        tf.nn.conv2d(x, numbers(3, 3, 3, 4), 1, "SAME", dilations=2),
+        tf.nn.depthwise_conv2d(x, numbers(3, 3, 3, 2), [1, 2, 2, 1], "SAME"),
+        tf.nn.conv2d(tf.concat([x, x], 3), numbers(3, 3, 2, 6), 1, "SAME"),
+        tf.nn.conv2d_transpose(x, numbers(3, 3, 4, 3), [1, 12, 16, 4], 2, "SAME"),
+    ],
+    "pools": lambda x: [
+        tf.nn.max_pool2d(x, 3, 2, "SAME"), tf.nn.avg_pool2d(x, [2, 3], 1, "SAME"),
+        tf.reduce_mean(x, [1, 2]), tf.reduce_max(x, 3, keepdims=True), tf.reduce_sum(x, 1),
+        tf.reduce_min(x, [1, 2]),
+    ],
+    "products": lambda x: [
+        tf.matmul(tokens(x), numbers(3, 5)), tf.matmul(tokens(x), tokens(x), transpose_b=True),
+        tf.nn.softmax(tf.matmul(tf.reshape(x, [-1, 144]), numbers(144, 4))),
+        tf.nn.l2_normalize(tf.reduce_mean(x, [1, 2]), -1), tf.nn.log_softmax(x),
+    ],
+    "moves": lambda x: [
+        tf.transpose(x, [0, 3, 1, 2]), tf.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]]),
+        tf.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]], constant_values=0.5),
+        tf.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]], "REFLECT"), tf.gather(x, [2, 0], axis=3),
+        tf.pad(x, [[0, 0], [1, 2], [0, 1], [0, 0]], "SYMMETRIC"), x[:, 1:5:2, ::-1, 1:],
+        tf.slice(x, [0, 1, 2, 0], [1, 4, 3, 2]), *tf.split(x, 2, 2), *tf.split(x, [1, 2], 3),
+        *tf.unstack(x, axis=3), tf.tile(x, [1, 2, 1, 1]), tf.reverse(x, [1]),
+        tf.nn.depth_to_space(tf.nn.space_to_depth(x, 2), 2), tf.cumsum(x, 1), x[:, 0],
+        tf.concat([tf.broadcast_to(numbers(1, 1, 3), [1, 1, 3]), tokens(x)], 1),
+        tf.squeeze(x[:, :1], 1), tf.expand_dims(x, 2),
+    ],
+    "resizes": lambda x: [
+        tf.compat.v1.image.resize(x, [9, 10], method, align_corners=align)
+        for method in ("bilinear", "nearest") for align in (False, True)
+    ] + [tf.image.resize(x, [12, 16]), tf.image.resize(x, [12, 16], "nearest")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_operation_computes_what_tensorflow_computes(tmp_path, rng, name):
+    """Of a file for a single picture, for a batch of them; and again as steps."""
+
+    def together(x):
+        found = CASES[name](x)
+        found = found if isinstance(found, list) else [found]
+        return tf.concat([tf.reshape(one, [1, -1]) for one in found], 1)
+
+    x = rng.normal(size=(3, 6, 8, 3)).astype(F)
+    expected = np.concatenate([together(one[None]) for one in x])
+    network = load_network(converted(tmp_path / "a.tflite", (together, [1, 6, 8, 3])))
+    np.testing.assert_allclose(network.model(x), expected, 1e-5, 1e-5)
+    graph = build_graph(network.model, "max")
+    steps = graph.forward(tf.constant(x))[graph.output]
+    np.testing.assert_allclose(steps, expected, 1e-5, 1e-5)
+
+
+def network(classes, activation):
+    """A small network with a residual, a depthwise convolution, both kinds of pools."""
+    keras.utils.set_random_seed(classes)
+    x = keras.Input((16, 20, 3))
+    c = layers.Conv2D(6, 3, 2, "same", use_bias=False)(x)
+    c = layers.ReLU(6)(layers.BatchNormalization()(c))
+    d = layers.DepthwiseConv2D(3, padding="same", bias_initializer="normal")(c)
+    d = layers.ReLU()(layers.BatchNormalization()(d))
+    d = layers.Add()([d, layers.Conv2D(6, 1, activation="relu")(c)])
+    h = layers.Concatenate()([layers.MaxPooling2D(2)(d), layers.AveragePooling2D(2)(c)])
+    h = layers.Conv2D(24, 3, padding="same", activation="relu", bias_initializer="normal")(h)
+    h = layers.GlobalAveragePooling2D()(h)
+    head = layers.Dense(classes, activation=activation, bias_initializer="normal")
+    return keras.Model(x, head(h))
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    """From -1 to 1, so that quantised files have this range."""
+    x = np.random.default_rng(3).uniform(-1, 1, (8, 16, 20, 3)).astype(F)
+    x[0, 0, 0], x[0, 0, 1] = -1, 1
+    return x
+
+
+@pytest.fixture(scope="module")
+def quantised(tmp_path_factory, pictures):
+    """A file of bytes."""
+    path = tmp_path_factory.mktemp("tflite") / "a.tflite"
+    return converted(path, network(5, "softmax"), "uint8", pictures)
+
+
+HEADS = [(2, "softmax"), (5, "sigmoid"), (5, None)]
+
+
+@pytest.mark.parametrize(("classes", "activation"), HEADS)
+def test_a_network_has_the_maps_that_it_has_in_keras(tmp_path, pictures, classes, activation):
+    """The same scores and maps, for rules of all kinds; the account closes."""
+    model = network(classes, activation)
+    file = load_network(converted(tmp_path / "a.tflite", model))
+    ours, expected = (
+        Explainer(one, also=COMPOSITES, target="top1", low=-1.0, high=1.0)(pictures)
+        for one in (file.model, model)
+    )
+    np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-5)
+    for name in COMPOSITES:
+        largest = np.abs(expected.maps[name]).max()
+        assert largest > 0
+        np.testing.assert_allclose(
+            ours.maps[name], expected.maps[name], atol=1e-4 * largest, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_quantised_files_score_as_their_interpreter(tmp_path, pictures, kind):
+    """Floating numbers exactly; of whole ones a step of 1/256 is a rounding."""
+    path = converted(tmp_path / "a.tflite", network(5, "softmax"), kind, pictures)
+    file = load_network(path)
+    close = {"float32": 1e-6, "float16": 1e-6, "dynamic": 5e-3}.get(kind, 1e-2)
+    np.testing.assert_allclose(file.model(pictures), interpreted(path, pictures), atol=close)
+    assert file.preprocess == "tf"
+
+
+def test_a_relu_that_only_a_quantised_range_says_is_computed(tmp_path, pictures, quantised):
+    """Older converters leave it out where numbers begin at 0: they are cut there anyway."""
+    expected = load_network(quantised).model(pictures).numpy()
+
+    def without_relus(model):
+        for one in model.subgraphs[0].operators:
+            if getattr(one.builtinOptions, "fusedActivationFunction", 0) == RELU:
+                one.builtinOptions.fusedActivationFunction = 0
+
+    path = changed(quantised, without_relus, tmp_path / "b.tflite")
+    np.testing.assert_allclose(load_network(path).model(pictures), expected, atol=1e-6)
+    np.testing.assert_allclose(interpreted(path, pictures), expected, atol=1e-2)
+
+
+SAID = [
+    ("tf", (1 / 128, 128)), ("tf", (1 / 127.5, 127)), ("rescale", (1 / 255, 0)), ("none", (1, 0)),
+    ("torch", (0.01865845, 114)), ("-2..1.98438", (1 / 64, 128)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "quantisation"), SAID)
+def test_the_quantisation_of_its_input_says_how_pictures_are_prepared(
+    tmp_path, quantised, mode, quantisation
+):
+    """Black and white are the lowest and the highest number of a byte."""
+
+    def quantise(model):
+        graph = model.subgraphs[0]
+        found = graph.tensors[graph.inputs[0]].quantization
+        found.scale, found.zeroPoint = [F([one]) for one in quantisation]
+        found.zeroPoint = found.zeroPoint.astype(np.int64)
+
+    file = load_network(changed(quantised, quantise, tmp_path / "b.tflite"))
+    assert file.preprocess == mode
+    if ".." in mode:
+        ends = file.prepare(np.array([[[[0] * 3, [255] * 3]]], np.uint8)).numpy()[0, 0, :, 0]
+        np.testing.assert_allclose(ends, [-2, 127 / 64], atol=1e-5)
+
+
+def test_a_file_of_floating_numbers_says_it_in_its_metadata(tmp_path, caplog):
+    """Otherwise it is guessed, and said so; a network that begins with a scale needs none."""
+    path = converted(tmp_path / "a.tflite", network(2, "softmax"))
+    assert load_network(path).preprocess == "tf"
+    assert "a guess" in caplog.text
+    caplog.clear()
+    for mean, deviation, mode in (
+        ([0], [255], "rescale"), ([127.5] * 3, [127.5] * 3, "tf"), ([0], [1], "none"),
+        ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375], "torch"),
+    ):  # fmt: skip
+        assert load_network(with_normalisation(path, mean, deviation)).preprocess == mode
+        changed(path, lambda model: setattr(model, "metadata", None))
+    assert "a guess" not in caplog.text
+    x = keras.Input((8, 8, 3))
+    scaled = keras.Model(x, layers.GlobalAveragePooling2D()(layers.Rescaling(1 / 127.5, -1)(x)))
+    file = load_network(converted(tmp_path / "b.tflite", scaled))
+    assert file.preprocess == "none"
+    np.testing.assert_allclose(file.model(np.full((1, 8, 8, 3), 255, F)), [[1, 1, 1]], atol=1e-6)
+
+
+def test_class_names_are_those_that_are_packed_into_the_file(tmp_path):
+    """In a text file with as many lines as there are classes; behind the network, as a zip."""
+    path = converted(tmp_path / "a.tflite", network(5, "softmax"))
+    names = ["cat", "dog", "owl", "cup", "moon"]
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("about.txt", "one line")
+        archive.writestr("labels.txt", "\n".join(names))
+    assert load_network(path).labels == names
+    assert load_network(path, labels=names[::-1]).labels == names[::-1]
+
+
+def test_pictures_of_other_layouts_are_read(tmp_path, rng):
+    """Channels first, as PyTorch has them; grey ones without a channel; open sizes with --size."""
+    x = rng.normal(size=(2, 8, 10, 3)).astype(F)
+    kernel = numbers(3, 3, 3, 4)
+
+    def first(x):
+        c = tf.nn.conv2d(tf.transpose(x, [0, 2, 3, 1]), kernel, 1, "SAME")
+        return tf.reduce_mean(tf.nn.relu(c), [1, 2])
+
+    file = load_network(converted(tmp_path / "a.tflite", (first, [1, 3, 8, 10])))
+    expected = np.concatenate([first(one[None].transpose(0, 3, 1, 2)) for one in x])
+    np.testing.assert_allclose(file.model(x), expected, atol=1e-5)
+    maps = Explainer(file.model, composite="epsilon_plus_flat", target=1)(x).relevance
+    assert maps.shape == x.shape
+    dense = keras.Sequential([keras.Input((8, 10)), layers.Flatten(), layers.Dense(3)])
+    file = load_network(converted(tmp_path / "b.tflite", dense))
+    np.testing.assert_allclose(file.model(x[..., :1]), dense(x[..., 0]), atol=1e-5)
+    pixels = keras.Input((None, None, 3))
+    c = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3)(pixels))
+    path = converted(tmp_path / "c.tflite", keras.Model(pixels, layers.Dense(3)(c)))
+    with pytest.raises(UsageError, match="--size"):
+        load_network(path)
+    assert load_network(path, size=(8, 10)).model(x).shape == (2, 3)
+
+
+def test_what_cannot_be_read_is_refused_by_name(tmp_path):
+    """An operation without a row, several outputs, other weights, more pictures at a time."""
+    x = keras.Input((8, 8, 3))
+    h = layers.Conv2D(2, 3)(x)
+    two = {"mean": layers.GlobalAveragePooling2D()(h), "most": layers.GlobalMaxPooling2D()(h)}
+    path = converted(tmp_path / "two.tflite", keras.Model(x, two))
+    with pytest.raises(DamagedInputError, match=r"outputs: 'm.*--output"):
+        load_network(path)
+    assert load_network(path, output="most").model.output.shape == (None, 2)
+    with pytest.raises(UsageError, match="other"):
+        load_network(path, output="other")
+    with pytest.raises(UsageError, match="its own weights"):
+        load_network(path, weights="random")
+
+    def strange(model):
+        model.operatorCodes[0].builtinCode = model.operatorCodes[0].deprecatedBuiltinCode = 32
+        model.operatorCodes[0].customCode = "MediaPipeThing"
+
+    with pytest.raises(DamagedInputError, match=r"MediaPipeThing.*has no rule"):
+        load_network(changed(path, strange, tmp_path / "b.tflite"), output="most")
+    four = lambda x: tf.reduce_mean(tf.nn.relu(x), [1, 2])  # noqa: E731
+    with pytest.raises(DamagedInputError, match="4, 8, 8, 3"):
+        load_network(converted(tmp_path / "c.tflite", (four, [4, 8, 8, 3])))
+
+
+def damages(path):
+    """Fifty damaged files: cut, with flipped bytes, with huge sizes, in circles."""
+    with open(path, "rb") as file:
+        data = file.read()
+    yield from (data[: len(data) * n // 10] for n in range(10))
+    for seed in range(28):
+        wrong, random = bytearray(data), np.random.default_rng(seed)
+        for place in random.integers(8, len(data), 1 + 4 * (seed % 8)):
+            wrong[place] ^= 1 << random.integers(8)
+        yield bytes(wrong)
+
+    def sizes(number, *shape):
+        return lambda graph: vars(graph.tensors[number]).update(shape=shape)
+
+    def operation(number, **wrong):
+        return lambda graph: vars(graph.operators[number]).update(wrong)
+
+    for change in (
+        lambda graph: graph.operators.reverse(), lambda graph: graph.operators.clear(),
+        lambda graph: vars(graph).update(inputs=[]),
+        lambda graph: vars(graph).update(outputs=[4000]),
+        lambda graph: vars(graph.tensors[1]).update(buffer=0), sizes(0, 1, 1 << 30, 1 << 30, 3),
+        sizes(1, *[1 << 20] * 4), operation(0, inputs=[5]), operation(0, inputs=[-7]),
+        operation(0, opcodeIndex=99), operation(1, inputs=[1 << 30, 0, 1]),
+        lambda graph: operation(2, outputs=graph.operators[1].outputs)(graph),
+    ):  # fmt: skip
+        with open(
+            changed(path, lambda model, do=change: do(model.subgraphs[0]), f"{path}.wrong"), "rb"
+        ) as file:
+            yield file.read()
+
+
+def test_damaged_files_are_refused(tmp_path):
+    """By an error of ours, or read where the damage is in numbers; TensorFlow Lite never runs."""
+    path, read = converted(tmp_path / "a.tflite", network(2, "softmax")), 0
+    files = list(damages(path))
+    assert len(files) == 50
+    for data in files:
+        wrong = tmp_path / "wrong.tflite"
+        wrong.write_bytes(data)
+        try:
+            load_network(str(wrong))
+        except Error as error:
+            assert len(str(error).splitlines()) <= 2, error
+        else:
+            read += 1
+    assert read < 25

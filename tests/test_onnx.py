@@ -846,10 +846,6 @@ DAMAGE = {
         lambda m: m.graph.input[0].type.tensor_type.shape.dim[1].__setattr__("dim_value", 7),
         "Expected pictures",
     ),
-    "several outputs": (
-        lambda m: m.graph.output.append(onnx.helper.make_tensor_value_info("l", 1, [1, 5])),
-        "has the outputs 'out' .*, 'l'",
-    ),
 }  # fmt: skip
 
 

@@ -95,6 +95,7 @@ class Network:
       channels: channels of its input; 0 means to ask the model.
       scaling: how the preset of KerasHub that it comes from prepares pictures, or None.
       detects: whether it finds boxes, rather than naming the whole picture; asked of the model.
+      nothing: which class of a detector's file stands for no thing: "first", "last" or "".
 
     Raises:
       UsageError: there is no such preprocessing.
@@ -108,6 +109,7 @@ class Network:
     channels: int = 0
     scaling: Scaling | None = None
     detects: bool = False
+    nothing: str = ""
 
     def __post_init__(self) -> None:
         if self.scaling is None:
@@ -120,6 +122,23 @@ class Network:
     def fit(self) -> str:
         """What of a picture it sees where nobody says: detectors see all of it."""
         return "letterbox" if self.detects else "crop"
+
+    def labels_of(self, names: Sequence[str]) -> list[str]:
+        """Names of the file's classes as those of the scores, where one stands for no thing.
+
+        Of a single thing there is one score; of several the last is that of nothing, which a file
+        may leave unnamed.
+        """
+        scores = self.model.output["scores"] if self.model and self.nothing else None
+        if scores is None:
+            return [*names]
+        things = max(scores.shape[-1] - 1, 1)
+        named = [*names[1:], names[0]] if self.nothing == "first" and len(names) > things else names
+        return (
+            [*named, "nothing"][: scores.shape[-1]]
+            if len(named) in (things, things + 1)
+            else [*named]
+        )
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels].

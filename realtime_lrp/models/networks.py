@@ -69,7 +69,8 @@ def load_network(
             network = _with_warning(network, path)
     if preprocess:
         network = replace(network, preprocess=preprocess, warning="", scaling=None)
-    return replace(network, name=name, labels=given or network.labels)
+    given = network.labels_of(given) if given else network.labels
+    return replace(network, name=name, labels=given)
 
 
 def _from_elsewhere(

@@ -6,6 +6,7 @@ are read from its own folder alone.
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -17,6 +18,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from realtime_lrp.errors import DamagedInputError, first_line
+from realtime_lrp.models.onnx.choices import before_choices
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.places import choose_output
 from realtime_lrp.system.files import read_limited
@@ -28,9 +30,6 @@ OLDEST, NEWEST = 7, 28
 """The opsets whose operations are known."""
 
 EXPECTED = "Expected a file that torch.onnx.export or another exporter has written."
-
-OF_CLASSES = re.compile("logit|score|class|label|prob|conf", re.IGNORECASE)
-"""How outputs with a value for each class are called, where several have their form."""
 
 WHOLE_TYPES = frozenset(map(onnx.TensorProto.DataType.Value, (
     "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "BOOL", "UINT8", "INT8", "UINT16", "INT16", "UINT32",
@@ -46,9 +45,11 @@ OF_PICTURES = ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "UINT8")
 class OnnxFile:
     """The nodes between the pictures and the explained outputs, each after those that it reads.
 
-    `pictures` and `outputs` name tensors; `shape` is that of the pictures, None where a size is
-    open, and `whole` says that they are whole numbers from 0 to 255; `arrays` has the constants
-    that nodes read; `version` is the opset; `about` is what the file says about itself.
+    `pictures` and `outputs` name tensors; of outputs one will be explained, or two of a detector.
+    `chosen` is the operation that chooses from them in the file, or "". `shape` is that of the
+    pictures, None where a size is open; `whole` says that they are whole numbers from 0 to 255.
+    `arrays` has the constants that nodes read; `version` is the opset; `about` is what the file
+    says about itself.
     """
 
     nodes: list[Any]
@@ -57,6 +58,7 @@ class OnnxFile:
     shape: tuple[int | None, ...]
     whole: bool
     outputs: tuple[str, ...]
+    chosen: str
     version: int
     about: dict[str, str]
 
@@ -82,20 +84,31 @@ def read_onnx(path: Path, output: str | None) -> OnnxFile:
     version = _version(model, shown)
     arrays = {one.name: one for one in model.graph.initializer}
     pictures, shape, whole = _pictures(model.graph, arrays, shown)
-    outputs = _outputs(model.graph, shown, output)
-    nodes = _needed(model.graph.node, outputs, {pictures, *arrays}, shown)
+    known, chosen = {pictures, *arrays}, ""
+    computed = {name for node in model.graph.node for name in node.output}
+    outputs = [one.name for one in model.graph.output]
+    outputs = [one for one in outputs if one in computed] or outputs
+    if output is not None:
+        choose_output(output, outputs, shown)
+        outputs = [output]
+    nodes = _needed(model.graph.node, outputs, known, shown)
+    if output is None:
+        ends, chosen = before_choices(nodes, outputs, pictures)
+        nodes = _needed(nodes, ends, known, shown)
+        outputs = ends or outputs
     for node in nodes:
         _check(node, shown)
     if not any(pictures in node.input for node in nodes):
         raise DamagedInputError(
-            f"The output {outputs[0]!r} of the ONNX file {shown} does not depend on its pictures."
+            f"The outputs {', '.join(map(repr, outputs[:10])) or 'none'} of the ONNX file {shown} "
+            "do not depend on its pictures."
         )
     read = {name for node in nodes for name in node.input}
     wanted = {name: one for name, one in arrays.items() if name in read}
     _check_sizes(wanted, shown)
     values = {name: _array(one, path, shown) for name, one in wanted.items()}
     about = {one.key: one.value for one in model.metadata_props}
-    return OnnxFile(nodes, values, pictures, shape, whole, outputs, version, about)
+    return OnnxFile(nodes, values, pictures, shape, whole, tuple(outputs), chosen, version, about)
 
 
 def _version(model: Any, shown: str) -> int:
@@ -132,37 +145,7 @@ def _pictures(
     return inputs[0].name, shape, described.elem_type == onnx.TensorProto.UINT8
 
 
-def _outputs(graph: Any, shown: str, wanted: str | None) -> tuple[str, ...]:
-    """The name of the explained output; or those of a detector's logits and boxes."""
-    shapes = {
-        one.name: [size.dim_value or None for size in one.type.tensor_type.shape.dim]
-        for one in graph.output
-    }
-    if wanted is not None:
-        choose_output(wanted, list(shapes), shown)
-        return (wanted,)
-    matrices = [name for name, shape in shapes.items() if len(shape) == 3]
-    named = list(filter(OF_CLASSES.search, matrices))
-    boxes = [name for name in matrices if shapes[name][2] == 4 and name not in named]
-    others = named or [name for name in matrices if name not in boxes]
-    if len(boxes) == len(others) == 1:
-        return others[0], boxes[0]
-    vectors = [name for name, shape in shapes.items() if len(shape) == 2]
-    for names in (list(shapes), vectors):
-        if len(names) == 1:
-            return (names[0],)
-    listed = ", ".join(
-        f"{name[:100]!r} [{', '.join(str(size or 'any') for size in shape)}]"
-        for name, shape in list(shapes.items())[:10]
-    )
-    raise DamagedInputError(
-        f"The ONNX file {shown} has the outputs {listed or 'none'}. Expected one that is a vector "
-        "for each picture, or a detector's [1, places, classes] and [1, places, 4]: say which is "
-        "explained with --output NAME."
-    )
-
-
-def _needed(nodes: Any, outputs: tuple[str, ...], known: set[str], shown: str) -> list[Any]:
+def _needed(nodes: Any, outputs: Sequence[str], known: set[str], shown: str) -> list[Any]:
     """The nodes that outputs depend on, in the order of the file if that is one.
 
     Each tensor is computed once, before it is read, so that there are no circles.

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from realtime_lrp.models.labels import written_labels
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
-from realtime_lrp.models.onnx.heads import Head, detector, head_of
+from realtime_lrp.models.onnx.heads import Head, answer_of, detector, head_of
 from realtime_lrp.models.onnx.nodes import Node, Value, finite_mask
 from realtime_lrp.models.onnx.rows import MICROSOFT, row_of
 from realtime_lrp.models.saved_models import SavedOperations
@@ -67,7 +68,7 @@ def load_onnx(
         )
     with naming_the_file(shown, f"{shown} is not an ONNX file that can be read", EXPECTED):
         file = read_onnx(path, output)
-        reader = _Reader(file, shown, size)
+        reader = _Reader(file, shown, size, asked=output is not None)
         saved = reader.read()
         name = re.sub(r"[^\w.-]", "_", path.stem) or "onnx"
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
@@ -81,24 +82,27 @@ def load_onnx(
     ultralytics = file.about.get("author") == "Ultralytics"
     prepared = "rescale" if ultralytics or saved.input_shape[-1] == 1 else "torch"
     prepared = "none" if file.whole else prepared
-    labels = written_labels(file.about.get("names", ""))
-    if labels and len(labels) == classes - 1 and reader.head:
-        labels.append("nothing")
-    if reader.head:
-        log.warning("%s: a detector, %s; see --output and --at", path.name, reader.head.form)
-    return Network(name, model, prepared, labels if len(labels or ()) == classes else None)
+    if reader.said:
+        log.warning("%s: %s", path.name, reader.said)
+    network = Network(name, model, prepared, nothing=reader.head.nothing if reader.head else "")
+    labels = network.labels_of(reader.labels or [])
+    return replace(network, labels=labels if len(labels) == classes else None)
 
 
 class _Reader:
     """The state while a file is read."""
 
-    def __init__(self, file: OnnxFile, shown: str, size: tuple[int, int] | None) -> None:
-        self.file, self.shown = file, shown
+    def __init__(
+        self, file: OnnxFile, shown: str, size: tuple[int, int] | None, asked: bool
+    ) -> None:
+        self.file, self.shown, self.asked = file, shown, asked
         self.graph = tf.Graph()
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
         self.entries = 0  # of all constants that were computed
         self.head: Head | None = None
+        self.said = ""  # what outputs were taken for
+        self.labels = written_labels(file.about.get("names", ""))
         self.values: dict[str, Value] = dict(file.arrays)
         first = file.shape[1] in (1, 3)
         order = (0, 2, 3, 1) if first else (0, 1, 2, 3)
@@ -127,27 +131,54 @@ class _Reader:
                 gone = {one for one in node.input if one and last[one] == number}
                 for name in gone.difference(self.file.outputs):
                     del self.values[name]
-            with self._naming(self.file.nodes[-1]):
+            try:
                 ends = tuple(one.name for one in self._ends())
+            except CannotReadError as error:
+                raise DamagedInputError(f"The ONNX file {self.shown} {error}.") from error
         return SavedGraph(
             self.graph.as_graph_def(), self.input.op.name, self.shape, tf.float32, ends,
             self.weights,
         )  # fmt: skip
 
     def _ends(self) -> list[tf.Tensor]:
-        """The output, one vector for each picture; or boxes and logits of a detector."""
-        values = [self.values[name] for name in self.file.outputs]
-        ends = [one for one in values if isinstance(one, Tensor)]
-        if len(ends) < len(values):
-            raise CannotReadError("does not depend on the picture")
-        value = ends[0]
-        if len(ends) == 1 and len([size for size in value.shape if size != 1]) < 2:
-            return [value.reshaped([math.prod(value.shape)]).last(0).held]
-        self.head = head_of(ends, self.shape[1:3])
+        """The output, one vector for each picture; or boxes and the values of classes."""
+        values = {name: self.values[name] for name in self.file.outputs}
+        outputs = {
+            name: one
+            for name, one in values.items()
+            if isinstance(one, Tensor) and one.held.dtype.is_floating
+        }
+        if not outputs:
+            raise CannotReadError("is no number that depends on the picture")
+        if not self.asked or len(outputs) > 1:
+            names = len(self.labels) if self.labels else None
+            self.head = head_of(outputs, self.shape[1:3], names, self._compute)
         if self.head:
-            return [self.head.boxes, self.head.logits]
+            self.said = f"a detector, {self.head.form}; see --output and --at"
+            return [self.head.boxes, self.head.values]
+        name = answer_of(outputs)
+        value = outputs[name]
+        if len(outputs) > 1 or self.file.chosen:
+            others = ", ".join(repr(one) for one in [*outputs][:6] if one != name)
+            chosen = f" from which {self.file.chosen} chooses" if self.file.chosen else ""
+            also = f"; there are {others} too, see --output" if others else ""
+            self.said = f"explained is the output {name!r}{chosen}{also}"
+        if len([size for size in value.shape if size != 1]) < 2:
+            return [value.reshaped([math.prod(value.shape)]).last(0).held]
         axes = (2, 3, 1) if len(value.axes) == 4 else range(1, len(value.axes))
         return [value.held_as(*axes).held]
+
+    def _compute(self, tensors: Sequence[tf.Tensor]) -> list[np.ndarray]:
+        """Tensors for three test pictures: black or grey, grey, and noise."""
+        noise = np.random.default_rng(0).normal(size=[size or 1 for size in self.shape[1:]])
+        x = np.stack([0 * noise, 0 * noise + 0.5, noise])
+        x = np.clip(x * 50 + 127, 0, 255) if self.file.whole else x
+        weights = {self.graph.get_tensor_by_name(f"{k}:0"): v for k, v in self.weights.items()}
+        plain = tf.compat.v1.ConfigProto()
+        # what it rewrites ends the process, see `_with_borders_apart` of saved_models.py
+        plain.graph_options.rewrite_options.disable_meta_optimizer = True
+        with tf.compat.v1.Session(graph=self.graph, config=plain) as session:
+            return session.run(list(tensors), {self.input: x, **weights})
 
     @contextmanager
     def _naming(self, node: Any) -> Iterator[None]:

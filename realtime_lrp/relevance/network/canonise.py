@@ -113,7 +113,7 @@ def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> 
     """Appends what makes scores of the `classes` values that a graph ends in.
 
     `activation` is one of `OUTPUT_ACTIVATIONS`; "linear" takes the values as scores. None is the
-    softmax where a graph with several values ends in no probabilities.
+    softmax where a graph with several values ends in no probabilities; a detector has scores.
     """
     if activation not in (None, *OUTPUT_ACTIVATIONS):
         raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
@@ -125,7 +125,8 @@ def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> 
                 f"--output-activation {activation} out.",
                 "output activation",
             )
-    if scoring or activation == "linear" or (classes == 1 and not activation):
+    known = scoring or classes == 1 or graph.ends is not None
+    if scoring or activation == "linear" or (known and not activation):
         return
     if activation == "sigmoid":
         sigmoid = Activation("sigmoid", tf.sigmoid, nonnegative=True)

@@ -606,6 +606,40 @@ def test_sizes_that_a_file_computes_are_known(tmp_path, rng):
     assert not one.warning
 
 
+PREPARED = {
+    "a division by 255": ([("Div", F(255))], {}, "none"),
+    "-1 to 1 of 0 to 255": ([("Mul", F(1 / 127.5)), ("Sub", F(1))], {}, "none"),
+    "ImageNet's of 0 to 255": (
+        [("Sub", F([124, 116, 104]).reshape(3, 1, 1)), ("Div", F([58, 57, 57]).reshape(3, 1, 1))],
+        {}, "none",
+    ),
+    "ImageNet's of 0 to 1": (
+        [("Sub", F([0.485, 0.456, 0.406]).reshape(3, 1, 1)), ("Div", F(0.225))], {}, "rescale",
+    ),
+    "-1 to 1 of 0 to 1": ([("Mul", F(2)), ("Sub", F(1))], {}, "rescale"),
+    "metadata": (
+        [], {"Image.NominalPixelRange": "Normalized_1_1", "Image.BitmapPixelFormat": "Bgr8"},
+        "-1..1 bgr",
+    ),
+    "nothing": ([], {}, "torch"),
+    "a layer's own factor": ([("Mul", F(1.3))], {}, "torch"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("told", PREPARED)
+def test_how_pictures_are_prepared_is_what_the_file_says_or_a_guess(tmp_path, told, caplog):
+    """By its first operations or its metadata; a guess is called one."""
+    steps, about, expected = PREPARED[told]
+    nodes, arrays, at = [], {"w": numbers(4, 3, 3, 3)}, "x"
+    for n, (kind, value) in enumerate(steps):
+        nodes.append(node(kind, f"{at} c{n}", f"a{n}"))
+        arrays[f"c{n}"], at = value, f"a{n}"
+    nodes += [node("Conv", f"{at} w", "y"), node("GlobalAveragePool", "y")]
+    path = written(tmp_path / "net.onnx", nodes, arrays, about=about)
+    assert load_network(path).preprocess == expected
+    assert ("guess" in caplog.text) == (expected == "torch")
+
+
 def test_a_clip_from_0_to_6_is_a_rectifier(both):
     """The layer before computes it too, as in Keras: a MobileNet would take 1.7 times as long."""
     graph = build_graph(load_network(both[1]).model, "max")

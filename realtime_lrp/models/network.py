@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
@@ -10,9 +11,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.config.preprocessing import EXAMPLE, Preprocessing, parse
+from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED, Preprocessing, parse
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.reading.building import finds_boxes
+
+log = logging.getLogger(__name__)
 
 LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 """Weights of red, green and blue (ITU-R BT.601)."""
@@ -68,6 +71,19 @@ def prepared(pictures: np.ndarray | tf.Tensor, way: Preprocessing, channels: int
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
 """The warning of a network of which nothing says how its pictures are prepared."""
+
+
+def tell_preparation(file: str, way: str, who: str) -> None:
+    """Tells how pictures are prepared for a file's network, and who says so; "" is a guess."""
+    about = f"{way} ({ABOUT[way]})" if way in ABOUT else way
+    if who:
+        log.warning("%s: pictures are prepared as %s, as %s says", file, about, who)
+    else:
+        log.warning(
+            "%s: pictures are prepared as %s, which is a guess: the file does not say it. Give "
+            "what the network was trained with: --preprocess %s, or a range, such as '%s'",
+            file, about, "|".join(NAMED), EXAMPLE,
+        )  # fmt: skip
 
 
 class PixelRange(TypedDict):

@@ -10,7 +10,7 @@ from zipfile import is_zipfile
 import keras
 
 from realtime_lrp.config.names import HUB
-from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED
+from realtime_lrp.config.preprocessing import EXAMPLE, NAMED
 from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.files import ONNX, TFLITE, kind_of
@@ -87,7 +87,7 @@ def _from_elsewhere(
     if kind == ONNX:
         from realtime_lrp.models.onnx.reading import load_onnx  # the package may not be installed
 
-        return load_onnx(Path(name), weights, size, output)
+        return load_onnx(Path(name), weights, size, output, said)
     if kind == TFLITE:
         return load_tflite(Path(name), weights, size, output, said)
     model = with_weights(load_model(Path(name)), weights)
@@ -126,9 +126,4 @@ def _with_warning(network: Network, path: Path) -> Network:
             "with: --preprocess %s, or a range with mean and deviation, such as '%s'",
             path.name, network.warning, "|".join(NAMED), EXAMPLE,
         )  # fmt: skip
-    elif path.suffix == ".onnx":
-        about = network.preprocess, ABOUT[network.preprocess]
-        log.warning(
-            "%s: no --preprocess given: pictures are prepared as %s (%s)", path.name, *about
-        )
     return network

@@ -21,11 +21,12 @@ from onnx.reference import ReferenceEvaluator
 
 from realtime_lrp.errors import DamagedInputError, Error, UsageError, first_line
 from realtime_lrp.models.labels import written_labels
-from realtime_lrp.models.network import Network
+from realtime_lrp.models.network import Network, tell_preparation
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
 from realtime_lrp.models.onnx.heads import Head, answer_of, detector, head_of
 from realtime_lrp.models.onnx.nodes import Node, Value, finite_mask
+from realtime_lrp.models.onnx.preparing import preparation
 from realtime_lrp.models.onnx.rows import MICROSOFT, row_of
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.untrusted.loading import naming_the_file
@@ -50,12 +51,12 @@ MAX_SIZES = 1000  # the most entries of a constant that may be the sizes of anot
 
 
 def load_onnx(
-    path: Path, weights: str | None, size: tuple[int, int] | None, output: str | None = None
+    path: Path, weights: str | None, size: tuple[int, int] | None, output: str | None, said: bool
 ) -> Network:
     """Loads a network from an ONNX file; the size, (H, W), is for one that leaves it open.
 
-    `output` names one of several. Pictures are [B, H, W, C] whatever the file's are, prepared as
-    torchvision's are, those of luminance and of Ultralytics as 0 to 1.
+    `output` names one of several. Pictures are [B, H, W, C] whatever the file's are. A line tells
+    how they are prepared, unless somebody has `said` it.
 
     Raises:
       DamagedInputError: what is wrong with the file, or which node has no rule.
@@ -79,12 +80,12 @@ def load_onnx(
         else:
             model = keras.Model(pictures, operations(pictures), name=name)
             classes = model.output.shape[-1]
-    ultralytics = file.about.get("author") == "Ultralytics"
-    prepared = "rescale" if ultralytics or saved.input_shape[-1] == 1 else "torch"
-    prepared = "none" if file.whole else prepared
     if reader.said:
         log.warning("%s: %s", path.name, reader.said)
-    network = Network(name, model, prepared, nothing=reader.head.nothing if reader.head else "")
+    way, who = reader.prepared
+    if not said:
+        tell_preparation(path.name, way, who)
+    network = Network(name, model, way, nothing=reader.head.nothing if reader.head else "")
     labels = network.labels_of(reader.labels or [])
     return replace(network, labels=labels if len(labels) == classes else None)
 
@@ -102,6 +103,7 @@ class _Reader:
         self.entries = 0  # of all constants that were computed
         self.head: Head | None = None
         self.said = ""  # what outputs were taken for
+        self.prepared = "", ""  # how pictures are prepared, and what says so
         self.labels = written_labels(file.about.get("names", ""))
         self.values: dict[str, Value] = dict(file.arrays)
         first = file.shape[1] in (1, 3)
@@ -133,6 +135,8 @@ class _Reader:
                     del self.values[name]
             try:
                 ends = tuple(one.name for one in self._ends())
+                detects = self.head is not None
+                self.prepared = preparation(self.file, self.input, detects, self._compute)
             except CannotReadError as error:
                 raise DamagedInputError(f"The ONNX file {self.shown} {error}.") from error
         return SavedGraph(

@@ -1,6 +1,5 @@
 """Makes TensorFlow operations of a TensorFlow Lite file, one operation after the other."""
 
-import logging
 import math
 import re
 from pathlib import Path
@@ -10,17 +9,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.config.preprocessing import ABOUT, NAMED, parse
+from realtime_lrp.config.preprocessing import NAMED, parse
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line
-from realtime_lrp.models.network import Network, prepared
+from realtime_lrp.models.network import Network, prepared, tell_preparation
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.tflite.file import Operation, TfliteFile
 from realtime_lrp.models.tflite.rows import FUSED, ROWS, Node, batch_axis
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
 from realtime_lrp.relevance.reading.tracing import CannotReadError
-
-log = logging.getLogger(__name__)
 
 PREPARES = {"ADD", "DIV", "MUL", "SUB"}  # what begins a network that prepares its pictures
 SMALL = 1000  # entries of an array that stays in the graph
@@ -58,8 +55,7 @@ def load_tflite(
         labels = file.labels(scores.shape[-1])
         way, who = _prepared(file, pictures.shape[-1])
     if not said:
-        says = f"as {who} says" if who else "a guess, as the file says nothing: give --preprocess"
-        log.warning("%s: pictures are prepared as %s (%s)", path.name, ABOUT.get(way, way), says)
+        tell_preparation(path.name, way, who)
     return Network(name, model, way, labels)
 
 

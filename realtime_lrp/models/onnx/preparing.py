@@ -1,0 +1,65 @@
+"""How pictures are prepared for an ONNX file: as it says itself, else a guess."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.models.onnx.file import OnnxFile
+
+RANGES = {
+    "NominalRange_0_255": "0..255", "NominalRange_16_235": "16..235",
+    "Normalized_0_1": "0..1", "Normalized_1_1": "-1..1",
+}  # fmt: skip
+"""What ONNX's metadata of pictures, `Image.NominalPixelRange`, calls a range."""
+
+NORMALISES = ("AddV2", "FusedBatchNormV3", "Mul", "RealDiv", "Sub")
+MOVES = ("Identity", "Pad", "Reshape", "Transpose")
+
+HIGHEST = 6
+"""The most that a network reads once it has normalised its pictures."""
+
+
+def preparation(
+    file: OnnxFile,
+    pictures: tf.Tensor,
+    detects: bool,
+    compute: Callable[[Sequence[tf.Tensor]], list[np.ndarray]],
+) -> tuple[str, str]:
+    """A way to prepare pictures, and what says so; "" is a guess.
+
+    `pictures` is the input in the graph; `compute` gives tensors for pictures of 0, .5 and noise.
+    """
+    grey = pictures.shape[-1] == 1
+    bgr = " bgr" * ("bgr" in file.about.get("Image.BitmapPixelFormat", "").lower())
+    if file.whole:
+        return f"0..255{bgr}" if bgr else "none", "its input, which has whole numbers,"
+    if way := RANGES.get(file.about.get("Image.NominalPixelRange", "")):
+        return way + bgr, "its metadata"
+    if file.about.get("author") == "Ultralytics":
+        return "rescale", "its metadata"
+    normalised = _normalised(pictures)
+    if normalised is not None:
+        black, half = (one.mean() for one in compute([normalised])[0][:2])
+        factor = 2 * (half - black)
+        if 0 < factor * 255 <= HIGHEST:
+            return "none", "its first operation"
+        if 0.9 < factor <= 2 * HIGHEST and 0.2 < -black / factor < 0.8:
+            return "rescale", "its first operation"
+    last = file.shape[1] not in (1, 3)  # as Keras has its channels
+    return "rescale" if grey or last or detects else "torch", ""
+
+
+def _normalised(pictures: tf.Tensor) -> tf.Tensor | None:
+    """Pictures as the first operations of a network normalise them; None where none does."""
+    at, found = pictures, None
+    while len(readers := at.consumers()) == 1:
+        (operation,) = readers
+        constant = all(
+            one is at or one.op.type in ("Const", "Placeholder") for one in operation.inputs
+        )
+        if operation.type not in (*NORMALISES, *MOVES) or not constant:
+            break
+        at = operation.outputs[0]
+        found = at if operation.type in NORMALISES else found
+    return found

@@ -115,15 +115,14 @@ def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
     one, other = np.zeros((2, 4, 6), np.int8)
     one[0, :2], other[0, 1:3], other[3, 3] = 100, (40, 127), -90
     result = result_of((0, 0, 9, 9), (20, 0, 30, 9), strengths=[one, other])
-    drawn, scale = drawn_map(result, LOOK)
+    drawn = drawn_map(result, LOOK).strength
     first, second = (np.array(COLOURS[n]) / 255 for n in range(2))
-    assert scale == 1.0
     np.testing.assert_allclose(drawn[0, 0], 100 * first, atol=0.5)
     np.testing.assert_allclose(drawn[0, 1], np.maximum(100 * first, 40 * second), atol=0.5)
     np.testing.assert_allclose(drawn[0, 2], 127 * second, atol=0.5)
     assert not drawn[3, 3].any()
-    assert drawn_map(result, LOOK, alone=1)[0] is other
-    assert drawn_map(result, replace(LOOK, colormap="fire"))[0] is one  # of the whole result
+    assert drawn_map(result, LOOK, alone=1).strength is other
+    assert drawn_map(result, replace(LOOK, colormap="fire")).strength is one  # of the whole result
     texts = outlines_of(SimpleNamespace(label="abc".__getitem__), result, alone=1)
     assert [(text.above, text.below) for text in texts] == [("", ""), ("b 90 %", "71 % inside")]
 

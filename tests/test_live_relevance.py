@@ -298,7 +298,7 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames, engine):
 
 
 def test_scale_and_average_follow_the_maps_before(engine, frames):
-    """By hand: the scale keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""
+    """By hand: the peak keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""
     request = first_request(settings())
     explained, drawer = [], MapScaler()
     look = replace(LOOK, average=0.8)
@@ -310,9 +310,9 @@ def test_scale_and_average_follow_the_maps_before(engine, frames):
     assert drawer(explained[1], look) is drawn[1], "asked again it is the same"
     maps = [one.result.maps[0] for one in explained]
     inner = explained[0].result.region.inner
-    scale = 0.9 * maps[0].scale + 0.1 * maps[1].scale
+    peak = 0.9 * maps[0].peak + 0.1 * maps[1].peak
     first = intensity(maps[0].strength, inner)
-    expected = 0.8 * first + 0.2 * intensity(maps[1].strength, inner, maps[1].scale / scale)
+    expected = 0.8 * first + 0.2 * intensity(maps[1].strength, inner, maps[1].peak / peak)
     np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
 
 

@@ -31,6 +31,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.child import Channel, module_command
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video import reader
+from realtime_lrp.view.overlay import Drawn
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
@@ -112,7 +113,9 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     channel.send(job_for(source, film, container=".mp4", parts=(film, lines, maps)))
     while not isinstance(message := channel.receive(), PictureBatch):
         pass
-    answer = Answer((DrawableMap(np.ones((32, 32), np.int8), 1.0, "x"),) * len(message.pictures))
+    answer = Answer(
+        (DrawableMap(Drawn(np.ones((32, 32), np.int8), 1.0), "x"),) * len(message.pictures)
+    )
     channel.send(answer)
     sent = io.BytesIO()
     Channel(sent, sent, TO_CHILD).send(answer)

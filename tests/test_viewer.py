@@ -212,10 +212,10 @@ def green_column(viewer):
 
 @pytest.mark.parametrize(
     ("score", "total", "strongest"),
-    [(0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, FAINT), (0, 0, 1)],
+    [(0.7, 0.7, 1), (1e-5, 1e-5, FAINT), (1e-5, 0.7, FAINT), (1, 1e-4, 1), (1, 5e-9, 1), (0, 0, 0)],
 )  # fmt: skip
-def test_a_map_of_nearly_no_relevance_is_faint(score, total, strongest):
-    """At a tenth of the least score, or of the least share of it, it is drawn a tenth as large."""
+def test_a_map_is_faint_where_there_is_nothing_to_explain(score, total, strongest):
+    """At a tenth of the least score; however little of a score reaches the pixels, it glows."""
     frame = Viewer().frame(GREY)
     faint = explained_frame(frame, drawn_at(30, 30), BOX, score=(score, score), total=total)
     assert MapScaler()(faint, LOOK).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)

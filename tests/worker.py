@@ -8,6 +8,7 @@ import numpy as np
 from realtime_lrp.commands.video.recoding import DrawableMap, Job, PictureBatch, Recoder
 from realtime_lrp.config import Config
 from realtime_lrp.view.look import Look, colormap_named
+from realtime_lrp.view.overlay import Drawn
 
 SIZE = (32, 32)
 
@@ -17,7 +18,9 @@ class FakeParent:
 
     def __init__(self, strength=0):
         self.maps, self.sent = queue.Queue(), []
-        self.map = DrawableMap(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0, "")
+        self.map = DrawableMap(
+            Drawn(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0), ""
+        )
 
     def send(self, message):
         self.sent.append(message)

@@ -16,6 +16,7 @@ from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
 from realtime_lrp.view.hud import Colour
 from realtime_lrp.view.look import Look
+from realtime_lrp.view.overlay import Drawn
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -115,10 +116,8 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
     )  # fmt: skip
 
 
-def drawn_map(
-    result: Result, look: Look, index: int = 0, alone: int | None = None
-) -> tuple[np.ndarray, float]:
-    """Strength and scale of a map as it is drawn.
+def drawn_map(result: Result, look: Look, index: int = 0, alone: int | None = None) -> Drawn:
+    """A map of a result as it is drawn.
 
     With several boxes the relevance of each has its colour, unless a colour map is chosen or
     classes are set against each other; a box alone is drawn as any other map.
@@ -126,8 +125,8 @@ def drawn_map(
     single = box_numbered(result, alone)
     one = single.maps[index] if single else result.maps[index]
     if single or not result.found or look.colormap is not None:
-        return one.strength, one.scale
+        return Drawn(one.strength, one.peak, one.fade)
     if " - " in str(result.target) or one.strength.ndim == 3:
-        return one.strength, one.scale
+        return Drawn(one.strength, one.peak, one.fade)
     strengths = [box.maps[index].strength for box in result.found]
-    return tinted(strengths, list(map(colour_of, result.found))), 1.0
+    return Drawn(tinted(strengths, list(map(colour_of, result.found))), 1.0)

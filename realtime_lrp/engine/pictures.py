@@ -132,7 +132,7 @@ def painted(engine: Engine, result: Result, alone: int | None = None) -> Overlay
     """
     look, region = look_of(engine), result.region
     painter = Painter(engine.explainer.signed, look, 0.0)
-    return painter(*drawn_map(result, look, alone=alone), region.box, region.inner)
+    return painter(drawn_map(result, look, alone=alone), region.box, region.inner)
 
 
 def _check_picture(picture: np.ndarray) -> None:

@@ -20,13 +20,8 @@ from realtime_lrp.view.look import Look
 FULL = 127  # the largest strength
 SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture
 
-MOST_ABOVE = 2.0
-"""A map is drawn with at least its own scale divided by this: after maps of nearly no relevance it
-would be one flat area of full strength for many maps."""
-
-MOST_GROWTH = 2.0
-"""How much larger one map can make the scale of those after it: a single map that is a thousand
-times too large, because relevance grew on its way, would leave the next hundred blank."""
+MAX_ABOVE = 2.0
+"""The largest factor between a map's own peak and the peak that it is drawn with."""
 
 SOFTNESS = 0.75
 """Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
@@ -64,21 +59,33 @@ SEEN = 0.5  # a detector's box is lost where less of it was found
 
 
 class Scale:
-    """The relevance that is drawn at full strength, smoothed over the maps of a video.
+    """The peak that is drawn at full strength, smoothed over the maps of a video.
 
-    `smoothing` of the previous value stays with each map; 0 scales every map by itself.
+    A map's peak is the relevance of full strength, divided by the sum of magnitudes. The sums of a
+    trained network change by a factor of 4 from picture to picture, the peaks hardly change.
+    `smoothing` of the previous peak stays with each map; 0 scales every map by itself.
     """
 
     def __init__(self, smoothing: float = SMOOTHING):
         self._smoothing = smoothing
-        self.value: float | None = None
+        self._peak = 0.0  # of the maps until now
 
-    def __call__(self, new: float) -> float:
-        """The scale that a map is drawn with whose own scale is `new`."""
-        before, kept = self.value or 0.0, self._smoothing if self.value is not None else 0.0
-        drawn = max(kept * before + (1 - kept) * new, new / MOST_ABOVE)
-        self.value = min(drawn, MOST_GROWTH * before) if kept * before else drawn
-        return drawn or 1.0
+    def __call__(self, peak: float) -> float:
+        """How strongly a map of this peak is drawn: 1 is full strength."""
+        if not peak:
+            return 0.0
+        kept = self._smoothing if self._peak else 0.0
+        self._peak = kept * self._peak + (1 - kept) * peak
+        self._peak = min(max(self._peak, peak / MAX_ABOVE), peak * MAX_ABOVE)
+        return peak / self._peak
+
+
+class Drawn(NamedTuple):
+    """A map as it is drawn."""
+
+    strength: np.ndarray  # int8 [h, w] or [h, w, 3] from -FULL to FULL
+    peak: float  # see `Scale`
+    fade: float = 1.0  # below 1 the map is fainter
 
 
 @dataclass(frozen=True)
@@ -141,7 +148,7 @@ def intensity(strength: np.ndarray, inner: Box, relative: float = 1.0) -> np.nda
     """How strongly each pixel of the region is drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
 
     The strength is int8 of the whole map, from -FULL to FULL; `inner` is the region's box in it;
-    `relative` is the map's own scale, divided by the scale that it is drawn with.
+    `relative` is its relevance of full strength, divided by that of the drawing.
     """
     x0, y0, x1, y1 = inner
     return np.clip(strength[y0:y1, x0:x1] * np.float32(relative**SOFTNESS / FULL), -1, 1)
@@ -167,13 +174,12 @@ class Painter:
         self._signed, self._look = signed, look
         self._scale = Scale(smoothing)
 
-    def __call__(self, strength: np.ndarray, scale: float, box: Box, inner: Box) -> Overlay:
-        """Colours a map of strengths, int8 [h, w] or [h, w, 3] from -FULL to FULL.
+    def __call__(self, drawn: Drawn, box: Box, inner: Box) -> Overlay:
+        """Colours a map.
 
-        `scale` is the relevance of full strength; `box` is the explained region in the picture,
-        `inner` the same region in the map.
+        `box` is the explained region in the picture, `inner` the same region in the map.
         """
-        shown = intensity(strength, inner, scale / self._scale(scale))
+        shown = intensity(drawn.strength, inner, drawn.fade * self._scale(drawn.peak))
         return make_overlay(shown, self._signed, self._look, box)
 
 

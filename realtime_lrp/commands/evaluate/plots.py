@@ -19,7 +19,7 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Painter, lay_over
+from realtime_lrp.view.overlay import Drawn, Painter, lay_over
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -149,6 +149,6 @@ def _overlaid(
     compressed = strength(np.maximum(maps[..., None], 0), stride=stride)
     strengths, scales = (tensor.numpy() for tensor in compressed)
     return [
-        lay_over(thumbnail, painter(one, scale, (0, 0, *thumbnail.shape[1::-1]), inner))
+        lay_over(thumbnail, painter(Drawn(one, scale), (0, 0, *thumbnail.shape[1::-1]), inner))
         for thumbnail, one, scale in zip(thumbnails, strengths, scales, strict=True)
     ]

@@ -40,6 +40,7 @@ from realtime_lrp.system.program import __version__
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.look import Look
+from realtime_lrp.view.overlay import Drawn
 
 log = logging.getLogger(__name__)
 
@@ -230,9 +231,10 @@ class Records:
 def _drawable(engine: Engine, look: Look, result: Result | None) -> DrawableMap:
     """What is drawn over a picture; without a result only a line that says so."""
     if result is None:
-        return DrawableMap(np.zeros(engine.explainer.input_shape[:2], np.int8), 0.0, "no map")
+        nothing = np.zeros(engine.explainer.input_shape[:2], np.int8)
+        return DrawableMap(Drawn(nothing, 0.0), "no map")
     line, boxes = answer_line(engine, result), outlines_of(engine, result)
-    return DrawableMap(*drawn_map(result, look), line, boxes)
+    return DrawableMap(drawn_map(result, look), line, boxes)
 
 
 class Films:

@@ -33,7 +33,7 @@ from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Follower, Painter
+from realtime_lrp.view.overlay import Drawn, Follower, Painter
 from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3  # maximum number of batches that are decoded and not yet written
@@ -77,10 +77,9 @@ class Job(msgspec.Struct, frozen=True, tag=True):
 
 
 class DrawableMap(msgspec.Struct, frozen=True):
-    """What is drawn over a picture: `strength` and `scale` as in `Painter`, a line, and boxes."""
+    """A map with what else is drawn over a picture: a line, and boxes."""
 
-    strength: np.ndarray
-    scale: float
+    drawn: Drawn
     line: str
     outlines: tuple[Outline, ...] = ()
 
@@ -389,7 +388,7 @@ class _Drawer:
             if isinstance(newest, BaseException):
                 raise newest
             region = region_of(picture.shape[:2], job.size, job.fit)
-            overlay = self._painter(newest.strength, newest.scale, region.box, region.inner)
+            overlay = self._painter(newest.drawn, region.box, region.inner)
             self._line, self._outlines = newest.line, newest.outlines
             self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
         else:

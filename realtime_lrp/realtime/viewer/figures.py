@@ -103,18 +103,18 @@ def _why(explained: ExplainedFrame) -> str:
 
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
-    """A sentence for each map that is zero, or nearly; "" for other maps."""
+    """A sentence for each map that is zero or explains a score of about 0; "" for other maps."""
     if explained.result.found == ():
         return []  # a notice says so
     classes = (f"“{explained.engine.label(index)}”" for index in target_classes(explained))
     named = " or ".join(classes).replace("_", " ")
 
     def sentence(one: ResultMap) -> str:
-        if one.magnitude and one.shortfall == 1:
+        if one.magnitude and one.fade == 1:
             return ""
         if named and one.started_magnitude < TINY:
             return f"no part of this picture speaks for {named}"
-        return f"the map of {one.name} is zero, or nearly, everywhere"
+        return f"the map of {one.name} is zero everywhere"
 
     return [sentence(one) for one in explained.maps]
 

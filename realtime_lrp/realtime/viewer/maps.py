@@ -17,7 +17,7 @@ from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Scale, intensity
+from realtime_lrp.view.overlay import Drawn, Scale, intensity
 from realtime_lrp.view.scene import ExplainedPicture, Panel
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ConceptView:
         self._series = series
         self._channels: list[int] = []
         self._figures: dict[int, str] = {}
-        self._scale, self._figures_at = Scale(), 0.0
+        self._figures_at = 0.0
 
     def panel(self, state: ViewerState, explained: ExplainedFrame | None) -> ConceptPanel | None:
         """The panel, the same object as long as nothing changes; None where it is hidden."""
@@ -132,7 +132,7 @@ class ConceptView:
             for channel, share in shares.items()
         }
         self._channels = sorted_rows([] if frozen else self._channels, ranks)
-        scale, inner = self._scale(found.scale), explained.result.region.inner
+        inner = explained.result.region.inner
         followed = request.concepts and request.concepts.channel
 
         def row(channel: int) -> ConceptRow:
@@ -142,7 +142,7 @@ class ConceptView:
                 name=NO_MAP + name if one.without_map else name,
                 share=shares[channel],
                 figure=self._figures[channel],
-                intensity=intensity(one.strength, inner, one.scale / scale),
+                intensity=intensity(one.strength, inner, one.scale / (found.scale or 1.0)),
                 pictures=gallery.pictures(found.layer, channel) if gallery else (),
                 followed=channel == followed,
             )
@@ -234,19 +234,15 @@ class MapScaler:
     def _scaled(self, explained: ExplainedFrame, look: Look) -> ExplainedPicture:
         result, names, alone = explained.result, explained.names, explained.request.box
         average = look.average
-        drawn = (drawn_map(result, look, n, alone) for n in range(len(result.maps)))
-        maps = [
-            (strength, scale, scale * one.shortfall)
-            for (strength, scale), one in zip(drawn, explained.maps, strict=True)
-        ]
+        maps = [drawn_map(result, look, n, alone) for n in range(len(result.maps))]
         one, found = followed_map(explained), result.concepts
         if one and found:
-            least = found.scale if found.lacks(one) else one.scale  # noise is not drawn as a map
-            maps[0] = one.strength, one.scale, least
+            fade = one.scale / found.scale if found.lacks(one) else 1.0  # noise is no map
+            maps[0] = Drawn(one.strength, one.peak, fade)
             names = followed_caption(explained), *names[1:]
         new = [
-            intensity(strength, result.region.inner, scale / smoothed(max(scale, least)))
-            for (strength, scale, least), smoothed in zip(maps, self._scales, strict=True)
+            intensity(drawn.strength, result.region.inner, drawn.fade * scale(drawn.peak))
+            for drawn, scale in zip(maps, self._scales, strict=True)
         ]
         if average and self._previous and self._previous[0].shape == new[0].shape:
             pairs = zip(self._previous, new, strict=True)

@@ -17,6 +17,9 @@ os.environ.setdefault("OPENCV_VIDEOIO_V4L_SELECT_TIMEOUT", "2")
 os.environ.setdefault("OPENCV_VIDEOIO_MSMF_ENABLE_HW_TRANSFORMS", "0")
 os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(8192**2))
 
+if "keras" not in sys.modules:  # models are explained on TensorFlow, whatever else is configured
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+
 if TYPE_CHECKING:  # the names of `_WHERE` again, as type checkers run nothing
     from realtime_lrp.engine.pictures import fit as fit
     from realtime_lrp.engine.pictures import overlay as overlay
@@ -107,6 +110,24 @@ def _import_tensorflow() -> None:
         raise
     if printed:
         logging.getLogger(__name__).info("%s", "\n".join(printed))
+    _require_tensorflow()
+
+
+def _require_tensorflow() -> None:
+    """Refuses what a program may have switched before: another backend of Keras, no eager mode."""
+    from realtime_lrp.errors import UnavailableError
+
+    backend = import_module("keras").backend.backend()
+    if backend != "tensorflow":
+        raise UnavailableError(
+            f"Keras runs on {backend} in this program, and models are explained on TensorFlow. Set "
+            "KERAS_BACKEND=tensorflow, or import realtime_lrp before keras."
+        )
+    if not import_module("tensorflow").compat.v1.executing_eagerly_outside_functions():
+        raise UnavailableError(
+            "This program has switched TensorFlow's eager execution off, which is needed. Leave "
+            "tf.compat.v1.disable_eager_execution() out."
+        )
 
 
 def __dir__() -> list[str]:

@@ -527,7 +527,6 @@ REFUSED = {
         Computed(lambda a: tf.nn.conv2d(a, a[0, :2, :2, :, None], 1, "SAME")),
         "weights that depend on the picture",
     ),
-    "inner": (layers.TimeDistributed(layers.Dense(2)), "mixes the pictures"),
     "activation": (layers.Dense(2, activation="log_softmax"), "ACTIVATIONS"),
 }  # fmt: skip
 

@@ -4,11 +4,12 @@ import ast
 import json
 import logging
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
+from realtime_lrp.errors import DamagedInputError, Error, UnavailableError, UsageError
 from realtime_lrp.models.downloads import Download, fetch
 from realtime_lrp.system.files import read_limited
 
@@ -19,6 +20,9 @@ CLASS_INDEX = Download(
     "c2c37ea517e94d9795004a39431a14cb",
 )
 """ImageNet's class names."""
+
+BESIDE = "labels.txt"
+"""The file with the class names of the network beside it."""
 
 MAX_FILE_BYTES = 2**24
 MAX_WRITTEN = 1 << 18  # Characters; Python takes some hundred times as many bytes to read them
@@ -42,7 +46,7 @@ def read_labels(path: Path) -> list[str]:
     """Reads class names, in the order of the network's outputs.
 
     The file is a JSON list of names, Keras's class index {"0": ["n01440764", "tench"], ...}, or
-    text with one name per line.
+    text with one name per line, perhaps numbered: "0 cardboard", "1: glass".
     """
     try:
         text = read_limited(path, MAX_FILE_BYTES, "a file of class names").decode("utf-8-sig")
@@ -64,13 +68,46 @@ def names_in(text: str) -> list[Any]:
     except RecursionError:
         return []
     except ValueError:
-        return [line.strip() for line in text.splitlines() if line.strip()]
+        return _without_numbers([line.strip() for line in text.splitlines() if line.strip()])
     if isinstance(data, list):
         return data
     if isinstance(data, dict) and set(data) == {str(index) for index in range(len(data))}:
         entries = [data[str(index)] for index in range(len(data))]
         return [entry[-1] if isinstance(entry, list) and entry else entry for entry in entries]
     return []
+
+
+def _without_numbers(lines: list[str]) -> list[str]:
+    """Names without the numbers before them, where they count all lines from 0 or 1."""
+    parts = [re.fullmatch(r"(\d{1,6})(?:\s*[:.,;)=-]\s*|\s+)(\S.*)", line) for line in lines]
+    numbers = [int(part[1]) for part in parts if part]
+    counted = len(numbers) == len(lines) and numbers[:1] in ([0], [1])
+    if not counted or numbers != [*range(numbers[0], numbers[0] + len(lines))]:
+        return lines
+    return [part[2] for part in parts if part]
+
+
+def labels_beside(path: Path, counts: Sequence[int]) -> list[str] | None:
+    """The names in `labels.txt` in the folder of a file; None where they are not of such a number.
+
+    A line of the log says which.
+    """
+    beside = path.parent / BESIDE
+    if not beside.is_file():
+        return None
+    try:
+        names = read_labels(beside)
+    except Error as error:
+        log.warning("%s", error)
+        return None
+    if len(names) not in counts:
+        log.warning(
+            "%s beside %s has %d names, the network %d outputs: it is not used. Give --labels FILE",
+            BESIDE, path.name, len(names), counts[0],
+        )  # fmt: skip
+        return None
+    log.warning("%s: the classes are called as %s beside it says", path.name, BESIDE)
+    return names
 
 
 def written_labels(text: str) -> list[str] | None:

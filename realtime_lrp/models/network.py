@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED, Preprocessing, parse
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.network.checks import refuse_foreign_model
 from realtime_lrp.relevance.reading.building import finds_boxes
 
 log = logging.getLogger(__name__)
@@ -130,6 +131,7 @@ class Network:
     def __post_init__(self) -> None:
         if self.scaling is None:
             parse(self.preprocess)
+        refuse_foreign_model(self.model)
         object.__setattr__(self, "channels", self.channels or _channels(self.model))
         found = self.model is not None and finds_boxes(self.model)
         object.__setattr__(self, "detects", self.detects or found)
@@ -207,7 +209,10 @@ class Network:
 
 
 def _channels(model: keras.Model | None) -> int:
-    """The channels of its input; 3 if its input is no picture, which explainers refuse later."""
+    """The channels of its input, 1 where it has no axis for them.
+
+    3 if its input is no picture, which explainers refuse later.
+    """
     inputs = getattr(model, "inputs", None)
     shape: tuple[int, ...] = inputs[0].shape if inputs else ()
-    return shape[3] if len(shape) == 4 else 3
+    return shape[3] if len(shape) == 4 else 1 if len(shape) == 3 else 3

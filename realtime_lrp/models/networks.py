@@ -15,9 +15,10 @@ from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.files import ONNX, TFLITE, kind_of
 from realtime_lrp.models.included import with_weights
-from realtime_lrp.models.labels import class_names
+from realtime_lrp.models.labels import class_names, labels_beside
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
+from realtime_lrp.models.preparing import from_teachable_machine, prepares_pictures
 from realtime_lrp.models.saved_models import load_saved_model
 from realtime_lrp.models.taught_file import read_about
 from realtime_lrp.models.tflite.reading import load_tflite
@@ -67,10 +68,20 @@ def load_network(
         name = path.name if path.is_dir() else path.stem
         if preprocess is None:
             network = _with_warning(network, path)
+        if given is None and network.labels is None:
+            network = replace(network, labels=labels_beside(path, _classes(network)))
     if preprocess:
         network = replace(network, preprocess=preprocess, warning="", scaling=None)
     given = network.labels_of(given) if given else network.labels
     return replace(network, name=name, labels=given)
+
+
+def _classes(network: Network) -> tuple[int, ...]:
+    """How many names fit its output; one output may be two classes."""
+    outputs = getattr(network.model, "outputs", None) or []
+    shape: tuple[int, ...] = outputs[0].shape if len(outputs) == 1 else ()
+    count = shape[-1] if len(shape) > 1 and shape[-1] else 0
+    return (1, 2) if count == 1 else (count,)
 
 
 def _from_elsewhere(
@@ -116,10 +127,14 @@ def _with_output(network: Network, output: str | None) -> Network:
 
 def _with_warning(network: Network, path: Path) -> Network:
     """The network; it loses its warning if the model prepares pictures itself."""
-    types = (keras.layers.Rescaling, keras.layers.Normalization)
-    layers = network.model.layers[:3] if network.model else ()
-    if any(isinstance(layer, types) for layer in layers):
+    if prepares_pictures(network.model):
         return replace(network, warning="")
+    if network.warning and from_teachable_machine(network.model):
+        log.warning(
+            "%s: its layers are Teachable Machine's: pictures are prepared as tf (%s)",
+            path.name, ABOUT["tf"],
+        )  # fmt: skip
+        return replace(network, preprocess="tf", warning="")
     if network.warning:
         log.warning(
             "%s: %s: the network gets RGB values from 0 to 255. Give the one that it was trained "

@@ -416,6 +416,7 @@ def _model_parts(
     if isinstance(model, keras.Model | Graph):
         return model, None, labels, low, high
     if not hasattr(model, "colours"):
+        checks.refuse_foreign_model(model)
         raise UsageError(f"Expected a Keras model or a Network. Received {model!r:.80}.")
     if model.model is None:
         raise UsageError(f"The model of {model.name!r} is gone. Load the network once more.")

@@ -182,3 +182,17 @@ class BatchCheck:
 def to_float32(x: np.ndarray | tf.Tensor) -> tf.Tensor:
     """Pictures as the tensor that compiled functions read."""
     return tf.cast(tf.convert_to_tensor(x), tf.float32)
+
+
+def refuse_foreign_model(model: Any) -> None:
+    """Refuses a model in memory that another library has built, with the way to have it read."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(model).__mro__}
+    ways = {
+        "tf_keras": "a model of Keras 2. Write it with model.save('name.h5'), or, with layers of "
+        "its own, with model.export('folder')",
+        "torch": "a module of PyTorch. Write it with torch.onnx.export(model.eval(), x, 'n.onnx')",
+    }
+    for package in packages & ways.keys():
+        raise UsageError(
+            f"This is {ways[package]}, and explain what load_network reads from there.", "model"
+        )

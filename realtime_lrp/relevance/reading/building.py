@@ -19,7 +19,7 @@ from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import choose_output, without_unused
-from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool
+from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool, Reshape
 from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_traced, noise
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row, steps_of
@@ -90,25 +90,33 @@ def _graph_of_functional(
                 f"The model {model.name!r} gives boxes {boxes} and scores {scores} for each "
                 "picture. Expected (places, 4) and (places, classes)."
             )
-    graph = Graph(name=model.name, input_shape=picture, output_shape=scores)
+    without_channel = len(picture) == 2  # as `Flatten(input_shape=(28, 28))` reads grey pictures
+    shape = (*picture, 1) if without_channel else picture
+    graph = Graph(name=model.name, input_shape=shape, output_shape=scores)
+    first = graph.append("picture", "Reshape", [Reshape(picture)], (0,)) if without_channel else 0
     builder = _Builder(graph)
     try:
-        outputs = builder.walk(model, [0], "")
+        outputs = builder.walk(model, [first], "")
     except RecursionError as error:
         raise DamagedInputError(
             f"The model {model.name!r} nests models or operations too deeply to be read. Expected "
             "a network of at most a few hundred layers inside each other."
         ) from error
-    builder.note_own_call(model, model.name, [0], outputs)
+    builder.note_own_call(model, model.name, [first], outputs)
     if model not in _COMPARED:
-        _compare(model, builder.calls, size)
+        _compare(model, builder.calls, size, first)
     graph.output = _existing(model, outputs[chosen])
     graph.boxes = outputs[names.index("boxes")] if detects else None
     return graph
 
 
-def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, int] | None) -> None:
-    """Compares the layers of a model with their nodes, for pictures of one size."""
+def _compare(
+    model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, int] | None, first: int
+) -> None:
+    """Compares the layers of a model with their nodes, for pictures of one size.
+
+    `first` is the number of the tensor that the model reads.
+    """
     shape = tuple(model.inputs[0].shape)[1:]
     fixed = None not in shape
     if not fixed and size is not None and len(shape) == 3:
@@ -116,7 +124,7 @@ def _compare(model: keras.Model, calls: Sequence[LayerCall], size: tuple[int, in
     if None in shape or np.prod(shape[:-1]) > MAX_PIXELS:
         return
     try:
-        check_calls(calls, noise(tf.TensorSpec([1, *shape], model.inputs[0].dtype), 1))
+        check_calls(calls, noise(tf.TensorSpec([1, *shape], model.inputs[0].dtype), 1), first)
     except (tf.errors.InvalidArgumentError, TypeError, ValueError):
         if fixed:
             raise
@@ -201,9 +209,14 @@ class _Called:
     def compute(self, *values: tf.Tensor) -> Any:
         """Calls the layer as in inference, with values for its `tensors`."""
         by_id = {id(one): value for one, value in zip(self.tensors, values, strict=True)}
-        args, kwargs = keras.tree.map_structure(
-            lambda one: by_id.get(id(one), one), (self.args, self.kwargs or {})
-        )
+        batch = values[0].shape[0]
+
+        def given(one: Any) -> Any:
+            if tf.is_tensor(one) and isinstance(self.layer, keras.Model) and one.shape[:1] == [1]:
+                return tf.repeat(one, batch, 0)  # of a model with several inputs, for each picture
+            return by_id.get(id(one), one)
+
+        args, kwargs = keras.tree.map_structure(given, (self.args, self.kwargs or {}))
         if isinstance(self.layer, keras.Layer):
             kwargs["training"] = False  # also for the layers inside it
         return self.layer(*args, **kwargs)
@@ -258,13 +271,24 @@ class _Builder:
 
     graph: Graph
     calls: list[LayerCall] = field(default_factory=list)
+    # id of a tensor of a nested model that leaves sizes open -> the tensor with its sizes
+    sized: dict[int, keras.KerasTensor] = field(default_factory=dict)
 
-    def walk(self, model: keras.Model, numbers: list[int], prefix: str) -> list[int | None]:
+    def walk(
+        self,
+        model: keras.Model,
+        numbers: list[int],
+        prefix: str,
+        shapes: Sequence[Sequence[int | None]] = (),
+    ) -> list[int | None]:
         """Appends the layers of a functional model; returns the numbers of its outputs.
 
-        None is an output that does not depend on the picture.
+        None is an output that does not depend on the picture. `shapes` are those of its inputs,
+        where the model around it knows more of them.
         """
         known: dict[int, int | None] = dict(zip(map(id, model.inputs), numbers, strict=True))
+        for tensor, shape in zip(model.inputs, shapes, strict=False):
+            self.sized[id(tensor)] = keras.KerasTensor(shape, tensor.dtype)
         for node in _nodes_in_order(model):
             inputs = [known[id(tensor)] for tensor in node.input_tensors]
             read = [number for number in inputs if number is not None]
@@ -286,18 +310,24 @@ class _Builder:
     def _append(self, node: Any, inputs: list[int], prefix: str) -> list[int | None]:
         """Appends one call of a layer; returns the numbers of its outputs, as `walk`."""
         layer, name = node.operation, prefix + node.operation.name
-        if isinstance(layer, keras.Model) and is_functional(layer):
+        whole = len(inputs) == len(getattr(layer, "inputs", ()))  # else it reads constants too
+        if isinstance(layer, keras.Model) and is_functional(layer) and whole:
             before, noted = self.graph.mark(), len(self.calls)
             try:
-                outputs = self._whole(name, self.walk(layer, inputs, f"{name}/"))
+                shapes = [self._sized(tensor).shape for tensor in node.input_tensors]
+                outputs = self._whole(name, self.walk(layer, inputs, f"{name}/", shapes))
                 self.note_own_call(layer, name, inputs, outputs)
                 return outputs
             except _ReadsConstantError:  # traced then
                 self.graph.return_to(before)
                 del self.calls[noted:]
         _require_finite(layer)
-        called = _Called(layer, node.arguments.args, node.arguments.kwargs)
-        by_id = dict(zip(map(id, node.input_tensors), inputs, strict=True))
+        called = _Called(*keras.tree.map_structure(
+            self._sized, (layer, node.arguments.args, node.arguments.kwargs)
+        ))  # fmt: skip
+        self._note_sizes(called, node.outputs)
+        read = map(self._sized, node.input_tensors)
+        by_id = dict(zip(map(id, read), inputs, strict=True))
         numbers = [by_id[id(tensor)] for tensor in called.tensors]
         first, noted = len(self.graph.nodes), len(self.calls)
         try:
@@ -313,6 +343,19 @@ class _Builder:
         self.calls.append(LayerCall(layer, name, called.compute, nodes, numbers, outputs))
         return outputs
 
+    def _sized(self, one: Any) -> Any:
+        """A tensor with its sizes, if they are known; anything else as it is."""
+        return self.sized.get(id(one), one)
+
+    def _note_sizes(self, called: _Called, outputs: Sequence[keras.KerasTensor]) -> None:
+        """Notes the sizes of outputs that a nested model leaves open."""
+        left_open = any(None in one.shape[1:] for one in outputs)
+        if not left_open or any(None in one.shape[1:] for one in called.tensors):
+            return
+        found = called.layer.compute_output_spec(*called.args, **called.kwargs or {})
+        for tensor, sized in zip(outputs, keras.tree.flatten(found), strict=True):
+            self.sized[id(tensor)] = sized
+
     def append_trace(
         self, called: _Called, traced: Trace, numbers: list[int], name: str
     ) -> list[int | None]:
@@ -324,7 +367,8 @@ class _Builder:
             """Appends a call of a layer inside the traced one, which `_stays`."""
             layer = call.layer
             if isinstance(layer, keras.Model):
-                return self._whole(place, self.walk(layer, read, f"{place}/"))
+                shapes = [[None, *tensor.shape[1:]] for tensor in call.inputs]
+                return self._whole(place, self.walk(layer, read, f"{place}/", shapes))
             return [self.graph.append(place, type(layer).__name__, steps_of(layer), tuple(read))]
 
         reader = Reader(self.graph, called.layer, name, traced, append_inner, OPERATIONS)

@@ -24,6 +24,10 @@ HALF_TOLERANCE = 0.05
 """The same where the layer computes in half precision; its nodes compute in float32."""
 
 
+_NUMBERS = (tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.uint8)
+"""Types of feature maps and pictures, which nodes compute in float32; others choose."""
+
+
 @dataclass(frozen=True)
 class LayerCall:
     """One call of a layer or a nested model, and the nodes of a graph that stand for it.
@@ -52,19 +56,23 @@ class LayerCall:
     def by_nodes(self, inputs: Sequence[tf.Tensor]) -> list[np.ndarray]:
         """What the nodes compute of them."""
         read = zip(self.inputs, inputs, strict=True)
-        tensors = {number: tf.cast(one, tf.float32) for number, one in read}
+        tensors = {
+            number: tf.cast(one, tf.float32) if one.dtype in _NUMBERS else one
+            for number, one in read
+        }
         for node in self.nodes:
             tensors[node.output] = node.step.forward(*(tensors[number] for number in node.inputs))
         return [tensors[number].numpy() for number in self.numbers]
 
 
-def check_calls(calls: Sequence[LayerCall], x: tf.Tensor) -> None:
+def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> None:
     """Refuses a layer, by its name, that computes something else than its nodes for pictures x.
 
+    `first` is the number of the tensor that is x.
     Each layer reads what Keras has computed before it, so that no rounding adds up. It can change
     the order of what is chosen, such as the best queries: there values count in their own order.
     """
-    values = {0: x}
+    values = {first: x}
     last_reader = {number: call for call in calls for number in call.inputs}
     for call in calls:
         inputs = [values[number] for number in call.inputs]
@@ -127,11 +135,15 @@ def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
 def noise(tensor: tf.Tensor, pictures: int) -> tf.Tensor:
     """Noise like a tensor, for so many pictures."""
     values = np.random.default_rng(0).normal(size=(pictures, *tensor.shape[1:]))
+    if tensor.dtype.is_bool:
+        return tf.constant(values > 0)
     return tf.cast(values if tensor.dtype.is_floating else np.abs(100 * values), tensor.dtype)
 
 
 def _other(pictures: tf.Tensor) -> tf.Tensor:
     """Pictures that have little in common with these."""
+    if pictures.dtype.is_bool:
+        return tf.logical_not(pictures)
     return tf.zeros_like(pictures) if pictures.dtype.is_unsigned else -pictures
 
 

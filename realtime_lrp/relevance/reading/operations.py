@@ -106,6 +106,20 @@ weighted_sum, joined = of_operation(WeightedSum), of_operation(Join)
 chosen, picked = of_operation(Choice), of_operation(Movement)
 
 
+def stacked(reader: Reader, operation: tf.Operation) -> Values:
+    """Tensors side by side on a new axis, perhaps before that of the pictures."""
+    shape = operation.outputs[0].shape
+    constants = [reader.constant(tensor) for tensor in operation.inputs]
+    if operation.get_attr("axis") % shape.rank or any(one is not None for one in constants):
+        return joined(reader, operation)
+    held = [reader.held(tensor) for tensor in operation.inputs]
+    order = [1, 0, *range(2, shape.rank)]
+    behind = tuple(shape[axis] for axis in order)
+    step = Join(lambda *tensors: tf.stack(tensors, 1), [*(one.shape for one in held), behind])
+    (whole,) = reader.append(operation, [step], held)
+    return [Turned(replace(whole, shape=behind), lambda a: tf.transpose(a, order))]
+
+
 def or_choice(row: Row) -> Row:
     """Makes the row of an operation that is a `Choice` where it computes no floating numbers."""
 
@@ -394,7 +408,8 @@ _COMPUTED: dict[str, Row] = {
         weighted_sum,
     ),
     **dict.fromkeys(("Maximum", "Minimum", "SelectV2"), unless_chained(movement)),
-    **dict.fromkeys(("ConcatV2", "Pack"), joined),
+    "ConcatV2": joined,
+    "Pack": stacked,
     **dict.fromkeys(("Add", "AddV2"), addition((1, 1))),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), unless_chained(quotient)),
     **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), batch_product),

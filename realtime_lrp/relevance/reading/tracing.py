@@ -362,9 +362,16 @@ def of_any_batch(constant: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
     value = tf.cast(constant, tf.float32) if constant.dtype.is_floating else constant
     if value.shape.rank < len(shape) or value.shape.rank == 0 or value.shape[0] == 1:
         return value
-    if value.shape[0] != BATCH or not tf.reduce_all(value == value[:1]):
+    if value.shape[0] != BATCH or not _alike(value):
         raise CannotReadError("reads a constant that differs from picture to picture of a batch")
     return value[:1]
+
+
+def _alike(value: tf.Tensor) -> bool:
+    """Whether all pictures have the same values, except for what products of matrices round."""
+    if not value.dtype.is_floating:
+        return bool(tf.reduce_all(value == value[:1]))
+    return bool(tf.reduce_all(tf.abs(value - value[:1]) <= 1e-6 * tf.reduce_max(tf.abs(value))))
 
 
 def step_of(chain: Chain) -> Elementwise:

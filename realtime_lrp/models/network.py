@@ -142,7 +142,7 @@ class Network:
         return "letterbox" if self.detects else "crop"
 
     def labels_of(self, names: Sequence[str]) -> list[str]:
-        """Names of the file's classes as those of the scores, where one stands for no thing.
+        """A file's `names` as those of the scores, where one stands for no thing.
 
         Of a single thing there is one score; of several the last is that of nothing, which a file
         may leave unnamed.

@@ -5,12 +5,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import is_zipfile
 
 import keras
 
 from realtime_lrp.config.names import HUB
-from realtime_lrp.config.preprocessing import EXAMPLE, NAMED
+from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED
 from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.files import ONNX, TFLITE, kind_of
@@ -68,8 +69,8 @@ def load_network(
         name = path.name if path.is_dir() else path.stem
         if preprocess is None:
             network = _with_warning(network, path)
-        if given is None and network.labels is None:
-            network = replace(network, labels=labels_beside(path, _classes(network)))
+        if given is None and network.labels is None and path.exists():
+            given = labels_beside(path, _classes(network))
     if preprocess:
         network = replace(network, preprocess=preprocess, warning="", scaling=None)
     given = network.labels_of(given) if given else network.labels
@@ -77,11 +78,12 @@ def load_network(
 
 
 def _classes(network: Network) -> tuple[int, ...]:
-    """How many names fit its output; one output may be two classes."""
-    outputs = getattr(network.model, "outputs", None) or []
-    shape: tuple[int, ...] = outputs[0].shape if len(outputs) == 1 else ()
-    count = shape[-1] if len(shape) > 1 and shape[-1] else 0
-    return (1, 2) if count == 1 else (count,)
+    """How many names fit its output: one output may be two classes, a detector's one be nothing."""
+    model: Any = network.model
+    outputs = [model.output["scores"]] if network.detects else getattr(model, "outputs", None) or []
+    shape = outputs[0].shape if len(outputs) == 1 else (0,)
+    count = shape[-1] or 0
+    return (count, count - 1, count + 1) if network.detects or count == 1 else (count,)
 
 
 def _from_elsewhere(

@@ -12,6 +12,7 @@ from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
+from realtime_lrp.relevance.network.places import compute_supports
 from realtime_lrp.relevance.network.steps import (
     Affine,
     Identity,
@@ -24,7 +25,6 @@ from realtime_lrp.relevance.reading.layers import (
 )
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.relevance.rules.layer_contexts import (
-    compute_supports,
     layer_contexts,
     pixel_stride,
 )

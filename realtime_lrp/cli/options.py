@@ -15,7 +15,7 @@ from realtime_lrp.system.program import __version__, set_verbosity
 
 NETWORK = (
     "--model", "--weights", "--labels", "--preprocess", "--size", "--output", "--at",
-    "--output-activation",
+    "--output-activation", "--scores",
 )  # fmt: skip
 """The options that say which network is explained."""
 

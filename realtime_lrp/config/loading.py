@@ -44,7 +44,7 @@ _KEY_OF_SUBJECT = {
     "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
     "size": "model.size", "output": "model.output", "at": "model.at",
-    "output activation": "model.output_activation",
+    "output activation": "model.output_activation", "scores": "model.scores",
     "layers": "lrp.layers", "rule": "lrp.layers",
     "codec": "video.codec", "panel": "live.panels",
     "gallery": "concepts.gallery", "concept layer": "concepts.layer",

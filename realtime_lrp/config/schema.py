@@ -90,6 +90,9 @@ class Model(Section):
     output_activation: Option[Literal["softmax", "sigmoid", "linear"] | None] = None
     """what makes scores of the last values: softmax, sigmoid, or linear: they are scores
     themselves, as in a regression; null: softmax where several values are no probabilities"""
+    scores: Option[Literal["logits", "probabilities"] | None] = None
+    """logits or probabilities: what the network ends in; null: found out by its last operations,
+    and said"""
 
 
 class AlsoModel(Model):

@@ -84,6 +84,7 @@ def build_explainer(
         "size": config.model.size,
         "at": config.model.at,
         "output_activation": config.model.output_activation,
+        "scores": config.model.scores,
         "fast": device.fast_precision,
         **network.box(),
     }

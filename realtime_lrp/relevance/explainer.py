@@ -39,9 +39,10 @@ from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets
 from realtime_lrp.relevance.network import checks
-from realtime_lrp.relevance.network.canonise import canonise, end_in_scores, warn_once
+from realtime_lrp.relevance.network.canonise import canonise, warn_once
 from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
 from realtime_lrp.relevance.network.graph import Graph
+from realtime_lrp.relevance.network.heads import end_in_scores, end_in_vector
 from realtime_lrp.relevance.network.places import At, end_at, end_at_best, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import Composite, composite_named, with_layers
@@ -102,6 +103,8 @@ class Explainer(ConceptViews):
       output_activation: "softmax", "sigmoid" or "linear": what makes scores of the values that the
         model ends in; with "linear" they are scores themselves, as in a regression. None: a softmax
         where a model with several values ends in no probabilities.
+      scores: what the values are that the model ends in, "logits" or "probabilities"; None decides
+        by what its last operations compute, and logs why.
       fast: what "auto" may be: the fastest precision of the device.
       xla: whether the compiled function goes through XLA.
 
@@ -153,6 +156,7 @@ class Explainer(ConceptViews):
         output: str | int | None = None,
         at: At | None = None,
         output_activation: str | None = None,
+        scores: str | None = None,
         fast: str = "bfloat16",
         xla: bool = False,
     ) -> None:
@@ -167,6 +171,8 @@ class Explainer(ConceptViews):
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
         graph = model if isinstance(model, Graph) else build_graph(model, pool, output, size)
         self.input_shape = checks.input_shape(graph, size)
+        if graph.output_shape == () or (at is None and graph.boxes is None):
+            end_in_vector(graph, self.input_shape)
         if at is not None:
             end_at(graph, at, output_shape(graph, self.input_shape))
         elif graph.boxes is not None:
@@ -174,9 +180,11 @@ class Explainer(ConceptViews):
         composite = self._arguments["composite"] = composite_for(composite, graph)
         self._names = map_names(method, composite, options, also)
         composite = composite_named(composite)
+        checks.count_classes(graph)  # refuses what is no vector
+        if at is None or output_activation or scores:
+            whole = at is None and graph.ends is None
+            end_in_scores(graph, self.input_shape, output_activation, scores, whole)
         self.classes = checks.count_classes(graph)
-        if at is None or output_activation is not None:
-            end_in_scores(graph, self.classes, output_activation)
         folded = canonise(graph)
         checks.check_labels(labels, self.classes, graph)
         self._resolve = TargetResolver(self.classes, labels)

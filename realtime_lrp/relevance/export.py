@@ -175,9 +175,8 @@ LRP = type(Config().lrp).model_fields
 
 def kept_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Those arguments of `Explainer` that are settings of the configuration too."""
-    return {
-        name: arguments[name] for name in (*LRP, "size", "output_activation") if name in arguments
-    }
+    others = "size", "output_activation", "scores"
+    return {name: arguments[name] for name in (*LRP, *others) if name in arguments}
 
 
 def explainer_provenance(
@@ -223,8 +222,9 @@ def _settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
     settings["lrp.target"] = arguments["target"]
     if size := arguments["size"]:
         settings["model.size"] = "x".join(map(str, size))
-    if activation := arguments["output_activation"]:
-        settings["model.output_activation"] = activation
+    for name in ("output_activation", "scores"):
+        if arguments[name]:
+            settings[f"model.{name}"] = arguments[name]
     return settings
 
 

@@ -79,7 +79,7 @@ def load_onnx(
             classes = model.output["scores"].shape[-1]
         else:
             model = keras.Model(pictures, operations(pictures), name=name)
-            classes = model.output.shape[-1]
+            classes = max(model.output.shape[-1], 2)  # one sigmoid is two classes
     if reader.said:
         log.warning("%s: %s", path.name, reader.said)
     way, who = reader.prepared

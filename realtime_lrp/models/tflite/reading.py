@@ -52,7 +52,7 @@ def load_tflite(
         pictures = keras.Input(saved.input_shape[1:], dtype="float32", name="pictures")
         scores = SavedOperations(saved, name=name, names=reader.names)(pictures)
         model = keras.Model(pictures, scores, name=name)
-        labels = file.labels(scores.shape[-1])
+        labels = file.labels(max(scores.shape[-1], 2))  # one sigmoid is two classes
         way, who = _prepared(file, pictures.shape[-1])
     if not said:
         tell_preparation(path.name, way, who)

@@ -8,9 +8,6 @@ import functools
 import logging
 from dataclasses import replace
 
-import tensorflow as tf
-
-from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import (
@@ -23,7 +20,6 @@ from realtime_lrp.relevance.network.steps import (
     Move,
     Pool,
     Product,
-    Softmax,
     Sum,
 )
 from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct
@@ -104,41 +100,6 @@ def _gates(graph: Graph, producer: Node | None) -> bool:
             return False
         producer = graph.producer(producer.inputs[0])
     return False
-
-
-OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
-
-
-def end_in_scores(graph: Graph, classes: int, activation: str | None = None) -> None:
-    """Appends what makes scores of the `classes` values that a graph ends in.
-
-    `activation` is one of `OUTPUT_ACTIVATIONS`; "linear" takes the values as scores. None is the
-    softmax where a graph with several values ends in no probabilities; a detector has scores.
-    """
-    if activation not in (None, *OUTPUT_ACTIVATIONS):
-        raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
-    if (scoring := graph.scoring()) and activation:
-        own = graph.nodes[max(scoring) - 1].step
-        if isinstance(own, Activation) and own.name != activation:
-            raise UsageError(
-                f"The network {graph.name!r} ends in a {own.name} already: leave "
-                f"--output-activation {activation} out.",
-                "output activation",
-            )
-    known = scoring or classes == 1 or graph.ends is not None
-    if scoring or activation == "linear" or (known and not activation):
-        return
-    if activation == "sigmoid":
-        sigmoid = Activation("sigmoid", tf.sigmoid, nonnegative=True)
-        graph.append("sigmoid", "Activation", [sigmoid], (graph.output,))
-        return
-    graph.append("softmax", "Softmax", [Softmax()], (graph.output,))
-    if not activation:
-        warn_once(
-            f"{graph.name} ends in values that are no probabilities: a softmax is added to get "
-            "its scores. If they are no classes that exclude each other, say what they are: "
-            "--output-activation sigmoid, or linear for values such as those of a regression"
-        )
 
 
 MAX_REMEMBERED = 256

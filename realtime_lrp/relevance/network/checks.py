@@ -99,7 +99,8 @@ def check_labels(labels: Sequence[str] | None, classes: int, graph: Graph) -> No
     if labels is not None and len(labels) != classes:
         raise DamagedInputError(
             f"There are {len(labels)} labels for the {classes} classes of "
-            f"{graph.name!r}. Expected one label for each class, in order."
+            f"{graph.name!r}. Expected one label for each class, in order"
+            f"{'; a single sigmoid is two classes, no and yes.' if classes == 2 else '.'}"
         )
 
 

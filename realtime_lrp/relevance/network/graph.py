@@ -13,17 +13,15 @@ from realtime_lrp.relevance.network.linear import RECTIFIERS, Linear
 from realtime_lrp.relevance.network.steps import (
     Activation,
     Add,
-    Concatenate,
     Elementwise,
     GlobalPool,
     Handed,
     Identity,
     MaxPool,
     Mean,
+    Move,
     Multiple,
-    Places,
     Pool,
-    Reshape,
     Step,
     Tensors,
     as_type,
@@ -57,7 +55,7 @@ class Node:
         return replace(self, step=step, dtype=dtype, exact=exact)
 
 
-_SCORES_STAY_SCORES = (Reshape, Elementwise, Concatenate, Pool, GlobalPool, Add, Places, Mean)
+_SCORES_STAY_SCORES = (Elementwise, Move, Pool, GlobalPool, Add, Mean)
 
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
@@ -346,8 +344,8 @@ class Graph:
     def scoring(self) -> set[int]:
         """The output numbers of the softmax or sigmoid steps that compute the scores.
 
-        Reshaping, pooling, averaging, scaling and joining may follow them. Empty where the output
-        holds no probabilities.
+        Moving, choosing, pooling, averaging, scaling and joining may follow them. Empty where the
+        output holds no probabilities.
         """
         found: set[int] = set()
         left = {self.output}

@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import Step, Tensors
@@ -166,6 +167,11 @@ class Linear(Step):
         """This layer with `scale * z + offset` after it, both [out]."""
         bias = offset if self.bias is None else self.bias * scale + offset
         return self._with(self.kernel * self.per_output(scale), bias)
+
+    def of_outputs(self, columns: np.ndarray) -> "Linear":
+        """This layer with these of its outputs, in this order, some perhaps repeated."""
+        bias = None if self.bias is None else tf.gather(self.bias, columns)
+        return self._with(tf.gather(self.kernel, columns, axis=-1), bias)
 
     def after(self, scale: tf.Tensor, offset: tf.Tensor) -> "Linear":
         """This layer with `scale * a + offset` before it, both [in]; needs `sees_whole_windows`."""

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UsageError, unknown
+from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
 from realtime_lrp.relevance.network.graph import Ends, Graph, Node
+from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Mean, Move, Places, Softmax
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
 
@@ -142,9 +143,28 @@ def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]
     """The shape of a graph's output for pictures of this shape, without the batch."""
     if None not in graph.output_shape:
         return tuple(size for size in graph.output_shape if size is not None)
-    spec = tf.TensorSpec([1, *picture], tf.float32)
-    forward = tf.function(graph.forward, autograph=False).get_concrete_function(spec)
-    return tuple(forward.structured_outputs[graph.output].shape[1:])
+    compute_supports(graph, picture)
+    return graph.shapes[graph.output][1:]
+
+
+def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
+    """Tensor number -> [1, ...]: 1 for content, 0 for explicit padding. Notes `Graph.shapes`."""
+    supports = {0: tf.ones([1, *shape])}
+    try:
+        for node in graph.nodes:
+            inputs = [supports[n] for n in node.inputs]
+            if isinstance(node.step, Linear):
+                supports[node.output] = tf.ones(node.step.output_shape(inputs[0].shape))
+            else:
+                supports[node.output] = node.step.support(*inputs)
+    except (tf.errors.InvalidArgumentError, ValueError) as error:
+        raise UsageError(
+            f"The model {graph.name!r} cannot be run on pictures of "
+            f"{shape[0]} x {shape[1]} ({first_line(error)}).",
+            "size",
+        ) from error
+    graph.shapes = {number: tuple(one.shape) for number, one in supports.items()}
+    return supports
 
 
 def without_unused(graph: Graph) -> None:

@@ -141,6 +141,21 @@ class Softmax(Activation):
         return tf.exp(a - tf.reduce_logsumexp(a, self.axis, keepdims=True))
 
 
+class SoftmaxOfSome(Softmax):
+    """The softmax of some classes: reads their logits, and those of all."""
+
+    def forward(self, a: tf.Tensor, every: tf.Tensor | None = None) -> tf.Tensor:
+        chosen, all_of_them = (tf.cast(one, tf.float32) for one in (a, every))
+        total = tf.reduce_logsumexp(all_of_them, -1, keepdims=True)
+        return tf.cast(tf.exp(chosen - total), a.dtype)
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return [relevance, None]
+
+    def support(self, a: tf.Tensor, every: tf.Tensor | None = None) -> tf.Tensor:
+        return a
+
+
 class Affine(Elementwise):
     """A batch norm, `scale * a + offset`, both [channels]; relevance passes unchanged."""
 

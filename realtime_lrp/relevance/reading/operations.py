@@ -216,7 +216,12 @@ def addition(factors: tuple[int, int]) -> Row:
     def row(reader: Reader, operation: tf.Operation) -> Values:
         constants = [reader.constant(tensor) for tensor in operation.inputs]
         constant = next((one for one in constants if one is not None), None)
-        if constant is not None and constant.shape.num_elements() > 1:
+        position = 0 if constants[0] is None else 1
+        many = constant is not None and constant.shape.num_elements() > 1
+        single = factors[position] == 1 and _is_per_channel(
+            reader, operation.inputs[position], constant
+        )
+        if many or single:
             return _offset(reader, operation, constants, factors)
         if (chain := chain_of(operation, reader.inputs(operation))) is not None:
             return [chain]
@@ -225,6 +230,17 @@ def addition(factors: tuple[int, int]) -> Row:
         return reader.append(operation, [steps.Add(factors)], _of_one_rank(reader, operation))
 
     return row
+
+
+def _is_per_channel(reader: Reader, tensor: tf.Tensor, constant: tf.Tensor | None) -> bool:
+    """Whether a constant beside a tensor has an entry for each channel; a single output has one."""
+    if constant is None or constant.shape.num_elements() != 1:
+        return constant is not None
+    value = reader.values[tensor.name]
+    node = reader.graph.producer(value.number) if isinstance(value, Held) else None
+    if node is not None and isinstance(node.step, steps.Reshape):
+        node = reader.graph.producer(node.inputs[0])
+    return node is not None and isinstance(node.step, Linear) and node.step.outputs == 1
 
 
 def _of_one_rank(reader: Reader, operation: tf.Operation) -> list[Held]:
@@ -323,8 +339,8 @@ def product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of two tensors, entry by entry."""
     constants = [reader.constant(tensor) for tensor in operation.inputs]
     scale = next((one for one in constants if one is not None), None)
-    if scale is not None and scale.shape.num_elements() > 1 and scale.dtype.is_floating:
-        tensor = operation.inputs[0 if constants[0] is None else 1]
+    tensor = operation.inputs[0 if constants[0] is None else 1]
+    if scale is not None and scale.dtype.is_floating and _is_per_channel(reader, tensor, scale):
         value = reader.values[tensor.name]
         if isinstance(value, Held) and tuple(operation.outputs[0].shape) == value.shape:
             factors = of_any_batch(scale, value.shape)
@@ -420,6 +436,7 @@ _COMPUTED: dict[str, Row] = {
     "Conv2DBackpropInput": transposed_convolution,
     "Cast": cast,
     "Einsum": einsum,
+    "LogSoftmax": of_step(lambda: steps.Elementwise(tf.nn.log_softmax, keeps_sign=False)),
     "MatMul": matrix_product,
     "Mul": product,
     "PadV2": padded,

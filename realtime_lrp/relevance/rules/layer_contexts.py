@@ -6,10 +6,11 @@ from typing import cast
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.errors import UsageError, first_line, nearest
+from realtime_lrp.errors import UsageError, nearest
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Dense, Linear
+from realtime_lrp.relevance.network.places import compute_supports
 from realtime_lrp.relevance.network.steps import (
     GlobalPool,
     Identity,
@@ -21,26 +22,6 @@ from realtime_lrp.relevance.network.steps import (
 )
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
-
-
-def compute_supports(graph: Graph, shape: tuple[int, int, int]) -> dict[int, tf.Tensor]:
-    """Tensor number -> [1, ...]: 1 for content, 0 for explicit padding. Notes `Graph.shapes`."""
-    supports = {0: tf.ones([1, *shape])}
-    try:
-        for node in graph.nodes:
-            inputs = [supports[n] for n in node.inputs]
-            if isinstance(node.step, Linear):
-                supports[node.output] = tf.ones(node.step.output_shape(inputs[0].shape))
-            else:
-                supports[node.output] = node.step.support(*inputs)
-    except (tf.errors.InvalidArgumentError, ValueError) as error:
-        raise UsageError(
-            f"The model {graph.name!r} cannot be run on pictures of "
-            f"{shape[0]} x {shape[1]} ({first_line(error)}).",
-            "size",
-        ) from error
-    graph.shapes = {number: tuple(one.shape) for number, one in supports.items()}
-    return supports
 
 
 def before_weights(graph: Graph, x: tf.Tensor) -> dict[int, tf.Tensor]:

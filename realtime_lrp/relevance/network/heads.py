@@ -1,0 +1,398 @@
+"""The scores that a network ends in: found, or made of its last values.
+
+Probabilities are written in many ways. What the last operations compute is decided by what they
+give for random values, not by their names: what agrees with a softmax or a sigmoid becomes one,
+and relevance starts there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.network.canonise import warn_once
+from realtime_lrp.relevance.network.convolutions import Convolution
+from realtime_lrp.relevance.network.graph import Graph, Node
+from realtime_lrp.relevance.network.linear import Dense, Linear
+from realtime_lrp.relevance.network.places import compute_supports, output_shape, without_unused
+from realtime_lrp.relevance.network.steps import (
+    Activation,
+    Affine,
+    Elementwise,
+    GlobalAveragePool,
+    Identity,
+    Move,
+    Reshape,
+    Softmax,
+    SoftmaxOfSome,
+)
+
+OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
+SCORES = ("logits", "probabilities")
+
+PROBES = 64
+"""How many random values decide what the last operations compute."""
+
+MAX_ENTRIES = 1 << 22
+"""The most entries of a tensor of random values, and of a matrix that compares all classes."""
+
+EXACT = 0.01
+"""How far the logits of scores may lie from those of a softmax or sigmoid, for values in -4..4."""
+
+Shapes = Mapping[int, tuple[int, ...]]
+"""Number of a tensor -> its shape without the batch."""
+
+
+class Head(NamedTuple):
+    """A softmax or sigmoid; the logit of each class is `scale` * value + `offset`.
+
+    Arrays are [classes].
+    """
+
+    kind: str  # "softmax" or "sigmoid"
+    values: int  # the number of the tensor of the values
+    columns: np.ndarray  # which of the values each class reads
+    scale: np.ndarray
+    offset: np.ndarray
+
+
+def end_in_vector(graph: Graph, picture: tuple[int, int, int]) -> None:
+    """Leaves out the axes of length 1 of a graph's output, in place; [B] becomes [B, 1].
+
+    `picture` is (rows, columns, channels).
+    """
+    if len(graph.output_shape) == 1:
+        return
+    sizes = [size for size in output_shape(graph, picture) if size != 1] or [1]
+    if len(sizes) == 1:
+        graph.append("vector", "Reshape", [Reshape(sizes)], (graph.output,))
+        graph.output_shape = tuple(sizes)
+
+
+def end_in_scores(
+    graph: Graph,
+    picture: tuple[int, int, int],
+    activation: str | None = None,
+    scores: str | None = None,
+    whole: bool = True,
+) -> None:
+    """Makes a graph of one vector end in scores, in place; says what was decided and why.
+
+    One probability becomes two classes, [1 - p, p], with the logits [-z, z]. `activation` is one of
+    `OUTPUT_ACTIVATIONS` and `scores` one of `SCORES`, which decide for the user, or None. Scores at
+    chosen places, or of a detector, are not the `whole` answer: one probability stays one there.
+
+    Raises:
+      UsageError: another name, or the network ends in another softmax or sigmoid.
+    """
+    _check_words(activation, scores)
+    scoring = graph.scoring()
+    given = scores == "logits" or activation == "linear"
+    if whole and not given and scoring != {graph.output} and not _ends_in_weights(graph):
+        shapes = _shapes(graph, picture)
+        if head := _written_out(graph, shapes):
+            _end_in(graph, head, shapes[head.values])
+            plain = scoring and (head.columns == np.arange(len(head.columns))).all()
+            if not plain and not scores:
+                _say(graph, f"they are a {head.kind} of its last values")
+        elif _sigmoid_at_the_end(graph, shapes) and not scores:
+            _say(graph, "they are sigmoids of its last values")
+    _refuse_second(graph, activation, scores)
+    if not graph.scoring() or scores == "logits":
+        _make_scores(graph, picture, activation, scores)
+    if whole and graph.output_shape == (1,) and (graph.scoring() or scores == "probabilities"):
+        _end_in_two_classes(graph)
+
+
+def _ends_in_weights(graph: Graph) -> bool:
+    """Whether a layer with weights computes the output, with nothing but its shape behind it."""
+    node = graph.producer(graph.output)
+    while node is not None and isinstance(node.step, Identity | Reshape):
+        node = graph.producer(node.inputs[0])
+    return node is not None and isinstance(node.step, Linear)
+
+
+def _check_words(activation: str | None, scores: str | None) -> None:
+    if activation not in (None, *OUTPUT_ACTIVATIONS):
+        raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
+    if scores not in (None, *SCORES):
+        raise unknown("scores", scores, SCORES)
+    if activation and scores and (activation == "linear") != (scores == "probabilities"):
+        raise UsageError(
+            f"--output-activation {activation} and --scores {scores} contradict each other: "
+            "leave one of them out.",
+            "scores",
+        )
+
+
+def _refuse_second(graph: Graph, activation: str | None, scores: str | None) -> None:
+    """Refuses to make scores once more of those that a softmax or sigmoid computes."""
+    if graph.scoring() != {graph.output}:
+        return
+    own = graph.nodes[graph.output - 1].step
+    name = own.name if isinstance(own, Activation) else ""
+    if activation not in (None, name) or scores == "logits":
+        given = f"--output-activation {activation}" if activation else f"--scores {scores}"
+        raise UsageError(
+            f"The network {graph.name!r} ends in a {name} already: leave {given} out.",
+            "output activation" if activation else "scores",
+        )
+
+
+def _make_scores(
+    graph: Graph, picture: tuple[int, int, int], activation: str | None, scores: str | None
+) -> None:
+    """Appends what makes scores of values that no softmax or sigmoid computes."""
+    several = graph.output_shape != (1,)
+    detects = graph.ends is not None and not activation  # its scores are scores
+    if detects or activation == "linear" or scores == "probabilities":
+        return
+    if not activation and not scores:
+        are = _values_are(graph, picture) if several else "a value"
+        if are == "a value":
+            return
+        if are == "probabilities":
+            _say(graph, "they lie between 0 and 1 whatever its last weights give")
+            return
+        if are == "logarithms":
+            graph.append("scores", "Activation", [_activation("exponential")], (graph.output,))
+            _say(graph, "its values are logarithms, whose exponentials add up to 1")
+            return
+        warn_once(
+            f"{graph.name} ends in values that are no probabilities, as nothing limits them: a "
+            "softmax is added to get its scores. If they are, say so: --scores probabilities. If "
+            "they are no classes that exclude each other, say what they are: --output-activation "
+            "sigmoid, or linear for values such as those of a regression"
+        )
+    kind = activation or ("softmax" if several else "sigmoid")
+    graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))
+
+
+def _say(graph: Graph, why: str) -> None:
+    warn_once(f"{graph.name}: its scores are probabilities, as {why}. Otherwise: --scores logits")
+
+
+def _activation(kind: str) -> Activation:
+    functions = {"sigmoid": tf.sigmoid, "exponential": tf.exp}
+    return Softmax() if kind == "softmax" else Activation(kind, functions[kind], nonnegative=True)
+
+
+def _end_in_two_classes(graph: Graph) -> None:
+    """Makes [1 - p, p] of one probability p; the logits are [-z, z]."""
+    last = graph.nodes[graph.output - 1]
+    own = last.step if graph.scoring() == {graph.output} else None
+    if isinstance(own, Activation) and own.name == "sigmoid":
+        values = last.inputs[0]
+    else:
+        logit = Elementwise(_logit, keeps_sign=False)
+        values = graph.append("logit", "Elementwise", [logit], (graph.output,))
+    first = np.zeros(1, int)
+    _end_in(graph, Head("sigmoid", values, first, np.ones(1), np.zeros(1)), (1,))
+
+
+def _logit(p: tf.Tensor) -> tf.Tensor:
+    p = tf.clip_by_value(p, 1e-7, 1 - 1e-7)
+    return tf.math.log(p) - tf.math.log1p(-p)
+
+
+# What the last operations compute
+
+
+def _shapes(graph: Graph, picture: tuple[int, int, int]) -> Shapes:
+    compute_supports(graph, picture)
+    return {number: shape[1:] for number, shape in graph.shapes.items()}
+
+
+def _random(graph: Graph, shapes: Shapes, numbers: set[int], spread: float) -> dict[int, tf.Tensor]:
+    """Values from -spread to spread for some tensors of a batch."""
+    most = max(int(np.prod(shapes[number])) for number in numbers)
+    count = max(2, min(PROBES, MAX_ENTRIES // most))
+    rng = np.random.default_rng(0)
+    return {
+        number: tf.constant(rng.uniform(-spread, spread, (count, *shapes[number])), tf.float32)
+        for number in sorted(numbers)
+    }
+
+
+def _output_of(graph: Graph, known: Mapping[int, tf.Tensor]) -> np.ndarray | None:
+    """The output [B, classes] for known tensors; None where it depends on others."""
+    tensors = dict(known)
+    for node in graph.nodes:
+        if node.output not in tensors and tensors.keys() >= {*node.inputs}:
+            tensors[node.output] = node.step.forward(*(tensors[n] for n in node.inputs))
+    if graph.output not in tensors:
+        return None
+    output: np.ndarray = tensors[graph.output].numpy().astype(np.float64)
+    return output.reshape(len(output), -1)
+
+
+def _written_out(graph: Graph, shapes: Shapes) -> Head | None:
+    """The softmax or sigmoid that the operations behind the last weights are; None if none."""
+    for number in _sources(graph):
+        count = int(np.prod(shapes[number]))
+        if sorted(shapes[number])[:-1] != [1] * (len(shapes[number]) - 1):
+            continue
+        values = _random(graph, shapes, {number}, 4)
+        y = _output_of(graph, values)
+        if y is None or not np.isfinite(y).all():
+            continue
+        z = values[number].numpy().astype(np.float64).reshape(len(y), count)
+        with np.errstate(all="ignore"):
+            if y.max() <= 0:  # logarithms
+                y = np.exp(y)
+            logits = np.log(y) - np.log1p(-y)
+            shares = np.log(y)
+        total = np.log(np.exp(z).sum(1, keepdims=True))
+        for kind, ours, own in (("softmax", shares, z - total), ("sigmoid", logits, z)):
+            lines = _lines(ours, own)
+            if lines is None or (kind == "softmax" and not _is_identity(*lines[1:])):
+                continue
+            return Head(kind, number, *lines)
+    return None
+
+
+def _is_identity(scale: np.ndarray, offset: np.ndarray) -> bool:
+    return bool(max(np.abs(scale - 1).max(), np.abs(offset).max()) < EXACT)
+
+
+def _sources(graph: Graph) -> list[int]:
+    """The tensors that all of the output is computed from, the one after the last weights first."""
+    needed = {graph.output} | graph.leading_to({graph.output})
+    found: list[int] = []
+    lowest = graph.output
+    for node in reversed(graph.nodes):
+        if node.output not in needed:
+            continue
+        if node.output <= lowest:
+            found.append(node.output)
+        if isinstance(node.step, Linear):
+            break
+        lowest = min(lowest, *node.inputs)
+    return found[::-1]
+
+
+def _lines(ours: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, ...] | None:
+    """The column of `own` [B, n], scale and offset that give each of `ours` [B, m]; or None."""
+    if not np.isfinite(ours).all() or ours.shape[1] * own.shape[1] > MAX_ENTRIES:
+        return None
+    means, spreads = ours.mean(0), ours.std(0)
+    if min(spreads.min(), own.std(0).min()) < EXACT:
+        return None
+    fit = ((ours - means) / spreads).T @ ((own - own.mean(0)) / own.std(0)) / len(own)
+    columns = np.abs(fit).argmax(1)
+    scale = fit[np.arange(len(columns)), columns] * spreads / own.std(0)[columns]
+    offset = means - scale * own.mean(0)[columns]
+    if np.abs(scale * own[:, columns] + offset - ours).max() > EXACT:
+        return None
+    scale = np.where(np.abs(np.abs(scale) - 1) < 1e-4, np.sign(scale), scale)
+    return columns, scale, np.where(np.abs(offset) < 1e-4, 0, offset)
+
+
+def _sigmoid_at_the_end(graph: Graph, shapes: Shapes) -> bool:
+    """Moves sigmoids behind what joins, picks or compares them, in place, if that is the same."""
+    scoring = graph.scoring()
+    between = graph.depending_on(scoring) & (graph.leading_to({graph.output}) | {graph.output})
+    nodes = [graph.nodes[number - 1] for number in sorted(between - scoring)]
+    steps = [graph.nodes[number - 1].step for number in scoring]
+    sigmoids = all(isinstance(one, Activation) and one.name == "sigmoid" for one in steps)
+    if not nodes or not sigmoids or not all(isinstance(node.step, Move) for node in nodes):
+        return False
+    logits = {number: graph.nodes[number - 1].inputs[0] for number in scoring}
+    values = _random(graph, shapes, {*logits.values()}, 4)
+    wanted = _output_of(graph, values)
+    moved = _output_of(graph, {number: values[read] for number, read in logits.items()})
+    if wanted is None or moved is None or not np.allclose(_sigmoid(moved), wanted, atol=1e-5):
+        return False
+    for node in nodes:
+        read = tuple(logits.get(number, number) for number in node.inputs)
+        graph.replace(replace(node, inputs=read))
+    graph.append("sigmoid", "Activation", [_activation("sigmoid")], (graph.output,))
+    without_unused(graph)
+    return True
+
+
+def _sigmoid(a: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-a))
+
+
+def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
+    """What the values are that a graph ends in: probabilities, their logarithms, or logits."""
+    last = graph.last_with_weights(graph.output)
+    if not last or _ends_in_weights(graph):
+        return "logits"
+    shapes = _shapes(graph, picture)
+    found = [_output_of(graph, _random(graph, shapes, last, spread)) for spread in (1, 30)]
+    outputs = [one for one in found if one is not None and np.isfinite(one).all()]
+    if len(outputs) < len(found):
+        return "logits"
+    y = np.concatenate(outputs)
+    if y.min() >= 0 and y.max() <= 1 + 1e-6:
+        return "probabilities"
+    logarithms = y.max() <= 1e-6 and np.allclose(np.exp(y).sum(1), 1, atol=1e-4)
+    return "logarithms" if logarithms else "logits"
+
+
+# The end of a graph, made anew
+
+
+def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:
+    """Makes a softmax or sigmoid the end of a graph; its values have this shape."""
+    layer = graph.nodes[graph.output - 1].layer
+    count, classes = int(np.prod(shape)), len(head.columns)
+    if classes == 1 and head.kind == "sigmoid":
+        both = np.array([-1, 1])
+        head = Head("sigmoid", head.values, head.columns[[0, 0]], head.scale * both,
+                    head.offset * both)  # fmt: skip
+    elif classes == 1 and count == 2:  # the other class of the softmax was left out
+        column = head.columns[0]
+        head = Head("softmax", head.values, np.array([1 - column, column]), np.ones(2), np.zeros(2))
+    graph.output, graph.output_shape = head.values, (len(head.columns),)
+    without_unused(graph)
+    read = graph.output
+    if len(shape) > 1:
+        read = graph.append(f"{layer}/values", "Reshape", [Reshape([count])], (read,))
+    same = [*head.columns] == [*range(count)] and _is_identity(head.scale, head.offset)
+    if head.kind == "softmax" and sorted(head.columns) != [*range(count)]:
+        some = graph.append(f"{layer}/chosen", "Move", [_picked(head.columns)], (read,))
+        graph.append(layer, "Softmax", [SoftmaxOfSome()], (some, read))
+        return
+    if not same and not _choose_outputs(graph, read, count, head):
+        affine = Affine(tf.constant(head.scale, tf.float32), tf.constant(head.offset, tf.float32))
+        steps = [_picked(head.columns), affine]
+        graph.append(f"{layer}/logits", "Move", steps, (read,))
+    graph.append(layer, head.kind.capitalize(), [_activation(head.kind)], (graph.output,))
+
+
+def _picked(columns: np.ndarray) -> Move:
+    return Move(lambda a: tf.gather(a, columns, axis=-1))
+
+
+def _choose_outputs(graph: Graph, number: int, count: int, head: Head) -> bool:
+    """Makes the layer with weights that computes `count` values compute the logits, or False.
+
+    The graph ends in the tensor `number` of the values. The layer's rule then sees the weights of
+    each class.
+    """
+    between: list[Node] = []
+    node = graph.producer(number)
+    while node is not None and isinstance(node.step, Identity | Reshape | GlobalAveragePool):
+        if isinstance(node.step, Reshape) and between and not isinstance(between[-1].step, Reshape):
+            return False
+        between.append(node)
+        node = graph.producer(node.inputs[0])
+        if node is not None and len(graph.readers(node.output)) > 1:
+            return False
+    step = node.step if node is not None else None
+    if node is None or not isinstance(step, Dense | Convolution) or step.outputs != count:
+        return False
+    if step.input_axis is None:  # each output has inputs of its own
+        return False
+    scale, offset = (tf.constant(one, tf.float32) for one in (head.scale, head.offset))
+    graph.replace(replace(node, step=step.of_outputs(head.columns).then(scale, offset)))
+    for one in between:
+        if isinstance(one.step, Reshape):
+            graph.replace(replace(one, step=Reshape([-1])))
+    return True

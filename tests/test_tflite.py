@@ -1,7 +1,9 @@
 """`--model FILE.tflite`: files are read as data; a network has the maps that it has in Keras."""
 
 import zipfile
+from pathlib import Path
 
+import cv2
 import keras
 import numpy as np
 import pytest
@@ -323,3 +325,51 @@ def test_damaged_files_are_refused(tmp_path):
         else:
             read += 1
     assert read < 25
+
+
+REAL = ("models", "mobilenet_v1_0.25_128_quant.tflite")
+
+
+@pytest.mark.parametrize(
+    ("photo", "answers"), [("cat", {286: 0.617, 283: 0.246}), ("parrot", {89: 0.750})]
+)
+def test_a_published_network_answers_as_its_interpreter(photo, answers):
+    """A MobileNet of bytes, with its labels; floating numbers differ by less than .03."""
+    folders = (one / "shared" for one in Path(__file__).parents)
+    shared = next((one for one in folders if one.is_dir()), None)
+    if shared is None:
+        pytest.skip("the published networks are not here")
+    network = load_network(str(shared.joinpath(*REAL)))
+    assert network.preprocess == "tf"
+    assert (network.labels[286], network.labels[89]) == ("Egyptian cat", "macaw")
+    picture = cv2.imread(str(shared / "media" / f"{photo}.jpg"))[..., ::-1]
+    rows, columns = picture.shape[:2]
+    side = min(rows, columns)
+    top, left = (rows - side) // 2, (columns - side) // 2
+    picture = cv2.resize(
+        picture[top : top + side, left : left + side], (128, 128), interpolation=cv2.INTER_AREA
+    )
+    scores = Explainer(network)(network.prepare(picture[None])).scores[0]
+    for number, score in answers.items():
+        assert abs(float(scores[number]) - score) < 0.03
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("name", ["MobileNetV3Small", "EfficientNetB0", "transformer"])
+def test_architectures_have_the_scores_and_gradients_that_they_have_in_keras(tmp_path, rng, name):
+    """With random weights; as floating numbers."""
+    if name == "transformer":
+        x = keras.Input((32, 32, 3))
+        h = layers.Reshape((16, 8))(layers.Conv2D(8, 8, 8)(x))
+        a = layers.LayerNormalization()(h)
+        h = layers.Dense(16, activation="relu")(h + layers.MultiHeadAttention(2, 4)(a, a))
+        model = keras.Model(x, layers.Dense(5, activation="softmax")(h[:, 0]))
+    else:
+        build = getattr(keras.applications, name)
+        model = build(weights=None, input_shape=(64, 64, 3), classes=5)
+    x = rng.uniform(0, 255, (2, *model.input_shape[1:])).astype(F)
+    file = load_network(converted(tmp_path / "a.tflite", model))
+    ours, expected = (Explainer(one, method="gradient", target=1)(x) for one in (file.model, model))
+    np.testing.assert_allclose(ours.scores, expected.scores, atol=1e-5)
+    largest = np.abs(expected.relevance).max()
+    np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-4 * largest)

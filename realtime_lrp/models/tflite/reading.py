@@ -14,7 +14,7 @@ from realtime_lrp.errors import DamagedInputError, UsageError, first_line
 from realtime_lrp.models.network import Network, prepared, tell_preparation
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.tflite.file import Operation, TfliteFile
-from realtime_lrp.models.tflite.rows import FUSED, ROWS, Node, batch_axis
+from realtime_lrp.models.tflite.rows import BATCH, FUSED, ROWS, Node, batch_axis
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
 from realtime_lrp.relevance.reading.tracing import CannotReadError
@@ -69,18 +69,18 @@ class _Reader:
         self.names: dict[str, str] = {}
         self.values: dict[int, Any] = file.arrays()
         tensor = file.tensor(file.picture)
-        self.open = -1 in tensor.signature[1:]
         shape = tensor.signature[1:] + [1] * (len(tensor.shape) == 3)  # grey without a channel
         first = len(shape) == 3 and shape[2] not in (1, 3) and shape[0] in (1, 3)
         shape = [*shape[1:], shape[0]] if first else shape
         if len(shape) != 3 or shape[2] not in (1, 3) or tensor.shape[0] != 1:
             raise ValueError(f"it reads {tensor.signature}, not [1, height, width, 3 or 1]")
-        if self.open and size is None:
+        if -1 in shape and size is None:
             raise UsageError(f"{shown} has no fixed size. Say which, such as --size 224.", "size")
         rows, columns = (size[n] if size and shape[n] < 0 else shape[n] for n in (0, 1))
         self.shape = (None, rows, columns, shape[2])
         with self.graph.as_default():
-            self.input = x = tf.compat.v1.placeholder(tf.float32, self.shape, "pictures")
+            pictures = (BATCH, *self.shape[1:])
+            self.input = x = tf.compat.v1.placeholder(tf.float32, pictures, "pictures")
             x = tf.transpose(x, [0, 3, 1, 2]) if first else x
             self.values[file.picture] = x if len(tensor.shape) == 4 else tf.squeeze(x, 3)
 
@@ -126,14 +126,14 @@ class _Reader:
             )
         inputs = [None if one < 0 else self.values[one] for one in operation.inputs]
         made = self.file.tensor(operation.outputs[0])
-        shape = None if self.open else made.shape
+        shape = None if -1 in made.signature[1:] else made.shape
         node = Node(operation.kind, operation.options, shape, self._keep)
         outputs = ROWS[operation.kind](node, *inputs)
         outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
         clipped = operation.kind in CLIPPED and made.ends is not None and made.ends[0] == 0
         if fused := node.get("fusedActivationFunction") or int(clipped):
             outputs[0] = FUSED[fused](outputs[0])
-        if max(math.prod(size or 1 for size in one.shape) for one in outputs) > MAX_ENTRIES:
+        if max(math.prod(one.shape) for one in outputs) > MAX_ENTRIES * BATCH:
             raise CannotReadError(f"computes more than {MAX_ENTRIES:,} numbers for one picture")
         return outputs
 

@@ -2,7 +2,7 @@
 
 To add one, add a row to `ROWS`. A row is a function (node, *inputs) -> output or list of outputs.
 Inputs are arrays where they are constants, None where they are left out. What depends on the
-picture has an open axis where the file has the 1 of its single picture.
+picture has `BATCH` where the file has the 1 of its single picture.
 """
 
 import functools
@@ -16,12 +16,15 @@ import tensorflow as tf
 from realtime_lrp.models.tflite.file import TYPES
 from realtime_lrp.relevance.reading.tracing import CannotReadError
 
+BATCH = 10007
+"""The pictures in a batch while shapes are found: a prime that no size of a network has."""
+
 
 class Node(NamedTuple):
     """An operation.
 
-    `shape` is that of its output for one picture, None where the size of pictures is open; `keep`
-    makes a TensorFlow constant of an array.
+    `shape` is that of its output for one picture, None where the file leaves it open; `keep` makes
+    a TensorFlow constant of an array.
     """
 
     kind: str
@@ -48,9 +51,14 @@ Row = Callable[..., Any]
 def batch_axis(x: Any) -> int | None:
     """The axis of the pictures; None of what does not depend on them."""
     shape = x.shape.as_list() if tf.is_tensor(x) else []
-    if shape.count(None) > 1:
+    if None in shape:
         raise CannotReadError("has a shape that depends on the picture")
-    return shape.index(None) if None in shape else None
+    return next((axis for axis, size in enumerate(shape) if size and size % BATCH == 0), None)
+
+
+def shape_of(x: tf.Tensor) -> tf.Tensor:
+    """The shape of a tensor when it is computed; `tf.shape` would give that of `BATCH`."""
+    return tf.raw_ops.Shape(input=x)
 
 
 def numbers(constant: np.ndarray) -> list[int]:
@@ -78,7 +86,7 @@ def transposed_convolution(
     node: Node, shape: Any, weights: np.ndarray, x: tf.Tensor, bias: Any = None
 ) -> tf.Tensor:
     """The transpose of a convolution."""
-    sizes = [tf.shape(x)[0], *(node.shape or numbers(shape))[1:]]
+    sizes = [shape_of(x)[0], *(node.shape or numbers(shape))[1:]]
     kernel = node.keep(weights.transpose(1, 2, 0, 3))
     return node.biased(tf.nn.conv2d_transpose(x, kernel, sizes, *node.windows()), bias)
 
@@ -86,7 +94,8 @@ def transposed_convolution(
 def dense(node: Node, x: tf.Tensor, weights: np.ndarray, bias: Any = None) -> tf.Tensor:
     """A dense layer on the last axis."""
     if not node.get("keepNumDims") and len(x.shape) != 2:
-        x = reshaped(x, [math.prod(filter(None, x.shape)) // weights.shape[1], weights.shape[1]])
+        rows = math.prod(x.shape) // BATCH // weights.shape[1]
+        x = reshaped(x, [rows, weights.shape[1]])
     return node.biased(tf.matmul(x, node.keep(weights.T)), bias)
 
 
@@ -137,7 +146,7 @@ def joined(join: Callable[..., tf.Tensor]) -> Row:
     """Makes the row of tensors one after the other; a constant is the same for each picture."""
 
     def row(node: Node, *inputs: Any) -> tf.Tensor:
-        batch = next((tf.shape(one)[0] for one in inputs if batch_axis(one) == 0), None)
+        batch = next((shape_of(one)[0] for one in inputs if batch_axis(one) == 0), None)
         parts = [
             tf.broadcast_to(node.keep(one), [batch, *one.shape[1:]])
             if isinstance(one, np.ndarray) and batch is not None
@@ -189,8 +198,8 @@ ENTRIES: dict[str, Callable[..., tf.Tensor]] = {
         for name in (
             "ABS", "ADD", "COS", "EQUAL", "EXP", "FILL", "FLOOR", "GREATER", "GREATER_EQUAL",
             "LESS", "LESS_EQUAL", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "MAXIMUM", "MINIMUM",
-            "NOT_EQUAL", "POW", "RANGE", "ROUND", "SHAPE", "SIGN", "SIN", "SQRT", "SQUARE", "TANH",
-            "TILE", "TRANSPOSE", "ZEROS_LIKE",
+            "NOT_EQUAL", "POW", "RANGE", "ROUND", "SIGN", "SIN", "SQRT", "SQUARE", "TANH",
+            "TILE", "TRANSPOSE",
         )
     },
     "ADD_N": lambda *values: functools.reduce(tf.add, values), "BROADCAST_TO": tf.broadcast_to,
@@ -205,7 +214,8 @@ ENTRIES: dict[str, Callable[..., tf.Tensor]] = {
     "RELU": tf.nn.relu, "RELU6": tf.nn.relu6, "RELU_N1_TO_1": FUSED[2],
     "RELU_0_TO_1": lambda x: tf.clip_by_value(x, 0.0, 1.0),
     "REVERSE_V2": tf.reverse, "RSQRT": tf.math.rsqrt, "SELECT": tf.where, "SELECT_V2": tf.where,
-    "SQUARED_DIFFERENCE": tf.math.squared_difference, "SUB": tf.subtract,
+    "SHAPE": shape_of, "SQUARED_DIFFERENCE": tf.math.squared_difference, "SUB": tf.subtract,
+    "ZEROS_LIKE": lambda x: tf.raw_ops.ZerosLike(x=x),
 }  # fmt: skip
 """Kind of an operation without options -> the function of its inputs."""
 
@@ -226,7 +236,8 @@ ROWS: dict[str, Row] = {
     "MAX_POOL_2D": pool(tf.nn.max_pool2d), "MEAN": reduction(tf.reduce_mean),
     "MIRROR_PAD": lambda node, *read: tf.pad(*read, ("REFLECT", "SYMMETRIC")[node.get("mode")]),
     "PACK": joined(tf.stack), "REDUCE_MAX": reduction(tf.reduce_max),
-    "REDUCE_MIN": reduction(tf.reduce_min), "RESIZE_BILINEAR": resize(tf.raw_ops.ResizeBilinear),
+    "REDUCE_MIN": reduction(tf.reduce_min), "REDUCE_PROD": reduction(tf.reduce_prod),
+    "RESIZE_BILINEAR": resize(tf.raw_ops.ResizeBilinear),
     "RESIZE_NEAREST_NEIGHBOR": resize(tf.raw_ops.ResizeNearestNeighbor), "SLICE": slice_,
     "SOFTMAX": lambda node, x: tf.nn.softmax(x if node.get("beta") == 1 else x * node.get("beta")),
     "SPACE_TO_DEPTH": of_tensors(tf.nn.space_to_depth, block_size="blockSize"),

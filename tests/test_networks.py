@@ -215,13 +215,15 @@ def test_a_server_that_hangs_times_out(folder, monkeypatch):
     assert names(folder) == []
 
 
-def test_a_damaged_file_is_downloaded_again(folder):
-    """For example one that was copied there by hand and is not whole."""
+def test_a_file_that_is_there_is_never_changed(folder, caplog):
+    """The user may have put it there; one that is not as published is named."""
     folder.mkdir()
     (folder / "w.h5").write_bytes(BODY[:1000])
     with serving(sends(BODY)) as (address, asked):
-        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY
-    assert len(asked) == 1
+        assert fetch(Download(f"{address}/w.h5", MD5)).read_bytes() == BODY[:1000]
+        assert str(folder / "w.h5") in caplog.text
+        assert fetch(Download(f"{address}/w.h5", None)).read_bytes() == BODY[:1000]
+    assert asked == []
 
 
 @pytest.fixture
@@ -267,11 +269,11 @@ def test_a_network_and_its_labels_come_from_the_server_and_then_from_the_disk(
     assert sorted(asked) == sorted(files)
 
 
-def test_weights_without_a_checksum_that_are_damaged_are_removed(folder, monkeypatch, small):
-    """Keras publishes none for the MobileNets; the next start downloads them again."""
+def test_damaged_weights_are_named_and_left_alone(folder, small):
+    """Keras publishes no checksum for the MobileNets."""
     small()
     folder.mkdir()
     (folder / NAME).write_bytes(BODY)
-    with pytest.raises(UnavailableError, match="next start"):
+    with pytest.raises(DamagedInputError, match=f"(?s){NAME}.*move it away"):
         load_network("mobilenet_v2")
-    assert names(folder) == []
+    assert (folder / NAME).read_bytes() == BODY

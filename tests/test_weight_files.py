@@ -192,6 +192,16 @@ def test_truncated_weights_are_refused(tmp_path, temporary_folder, suffix):
             load_weights(model, path)
 
 
+@pytest.mark.parametrize(("written", "named"), [("w.weights.h5", "w.h5"), ("w.h5", "w.weights.h5")])
+def test_the_content_of_a_file_says_how_it_is_read(tmp_path, written, named):
+    """Published weights have a name of the old form, whatever a user puts there."""
+    model, other = dense(), dense()
+    (model.save if written == "w.h5" else model.save_weights)(tmp_path / written)
+    (tmp_path / written).rename(tmp_path / named)
+    load_weights(other, tmp_path / named)
+    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+
+
 @pytest.mark.parametrize("name", ["w.weights.json", "w.npz", "w"])
 def test_other_formats_of_weights_are_refused(tmp_path, name):
     """A list of shards, which names further files, and arrays of NumPy."""

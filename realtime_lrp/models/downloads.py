@@ -1,5 +1,6 @@
 """Weights and labels that Keras downloads once into its own cache folder and checks."""
 
+import hashlib
 import logging
 import os
 import socket
@@ -37,30 +38,41 @@ class Download:
 
 
 def fetch(download: Download) -> Path:
-    """The path of the file, downloaded if it is missing or its checksum is wrong."""
+    """The path of the file, downloaded if it is missing. A file that is there is never changed."""
+    path = download.path
+    if path.is_file():
+        if not _is_published(path, download.checksum):
+            log.warning("%s is not the file that Keras publishes; it is used as it is", path)
+        return path
     import keras  # here, so that `--help` does not wait for it
 
-    path, timeout = download.path, socket.getdefaulttimeout()
+    timeout = socket.getdefaulttimeout()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         socket.setdefaulttimeout(TIMEOUT_S)
         with _progress_on_a_terminal(), TemporaryDirectory(dir=path.parent) as folder:
-            new = not path.exists()
-            if new:
-                log.warning("Downloading %s once", path)
+            log.warning("Downloading %s once", path)
             received = keras.utils.get_file(
                 path.name, download.url, file_hash=download.checksum,
-                cache_dir=folder if new else path.parent, cache_subdir=".",
+                cache_dir=folder, cache_subdir=".",
             )  # fmt: skip
             os.replace(received, path)
     except Exception as error:  # Keras raises plain exceptions
         raise UnavailableError(
-            f"{path.name} is missing or damaged, and {download.url} could not be downloaded "
+            f"{path.name} is missing, and {download.url} could not be downloaded "
             f"({reason(error)})."
         ) from error
     finally:
         socket.setdefaulttimeout(timeout)
     return path
+
+
+def _is_published(path: Path, checksum: str | None) -> bool:
+    if checksum is None:
+        return True
+    with path.open("rb") as file:
+        kind = "md5" if len(checksum) == 32 else "sha256"
+        return hashlib.file_digest(file, kind).hexdigest() == checksum
 
 
 @contextmanager

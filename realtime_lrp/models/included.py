@@ -91,8 +91,9 @@ def _load_downloaded(model: keras.Model, download: Download) -> None:
     try:
         load_weights(model, path)
     except DamagedInputError as error:
-        path.unlink(missing_ok=True)  # Keras publishes no checksum of the MobileNets
-        raise UnavailableError(f"{error}\nIt is removed; the next start downloads it.") from error
+        raise DamagedInputError(
+            f"{error}\nThe file is {path}: move it away, and the next start downloads it."
+        ) from error
 
 
 def _randomise(model: keras.Model) -> None:

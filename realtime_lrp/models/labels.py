@@ -130,7 +130,7 @@ def imagenet_labels(download: bool) -> list[str] | None:
         return None
     try:
         return read_labels(fetch(CLASS_INDEX))
-    except UnavailableError as error:
+    except (DamagedInputError, UnavailableError) as error:
         log.warning(
             "%s Classes are shown by number. Put the file at %s or give --labels FILE",
             error, CLASS_INDEX.path,

@@ -15,7 +15,14 @@ from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
 from realtime_lrp.commands.kiosk.settings import load_captions
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.view import exhibit as exhibit_module
-from realtime_lrp.view.exhibit import ACCENT, BACKGROUND, draw_page, layout_of
+from realtime_lrp.view.exhibit import (
+    ACCENT,
+    BACKGROUND,
+    SOFT,
+    TextBlock,
+    draw_page,
+    layout_of,
+)
 from realtime_lrp.view.text import text_width
 from realtime_lrp.view.window import Mouse
 
@@ -96,6 +103,18 @@ def view_of(exhibit, now, made=None, **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     picture[:, :320] = (0, 255, 0)
     return Screen(picture, made, exhibit.attract(0, now), **more)
+
+
+def test_an_old_answer_is_marked(exhibit):
+    """Until the answer to the picture that is shown is there: other words, and no accent."""
+    now, old = (
+        exhibit.drawn(exhibit._answer, 0, State.ACTIVE, 0.0, answer=answer("star", 0.9), old=old)
+        for old in (False, True)
+    )
+    said = [[one for one in page.top if isinstance(one, TextBlock)][:2] for page in (now, old)]
+    assert [(head.text, name.colour) for head, name in said] == [
+        (CAPTIONS[0]["answer"], ACCENT), (CAPTIONS[0]["before"], SOFT)
+    ]  # fmt: skip
 
 
 def test_nothing_burns_in(exhibit):

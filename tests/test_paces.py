@@ -76,6 +76,17 @@ def test_a_quick_network_is_named_with_its_figure():
     assert quick == ("", "", "")
 
 
+def test_only_what_would_be_quicker_is_advised():
+    """Not the network itself, none that is larger, none that was measured as slow."""
+    small = "mobilenet_v2", "MobileNet_V2", "mobilenet_v3_small"
+    assert [quicker_network(name, 3.0) for name in small] == [""] * 3
+    put(mobilenet_v2=(4, 3), efficientnet_b0=(2, 1))
+    assert quicker_network("vgg16", 2.94) == ""
+    put(efficientnet_b0=(18, 9))
+    assert "efficientnet_b0 is quicker" in quicker_network("mobilenet_v2", 3.0)
+    assert quicker_network("efficientnet_b0", 3.0) == ""
+
+
 def test_the_viewer_says_once_that_its_network_is_slow(caplog):
     """After five maps, on standard error and in the picture."""
     viewer = Viewer(**{"--model": "vgg16"})

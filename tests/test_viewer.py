@@ -19,6 +19,7 @@ from realtime_lrp.view.boxes import COLOURS
 from realtime_lrp.view.hud import (
     Bar,
     Headline,
+    Line,
     Paragraph,
     Row,
 )
@@ -170,18 +171,47 @@ def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
     assert viewer.view.first.right[0][0].name == "heart"
 
 
-def test_an_answer_to_an_earlier_picture_is_marked_as_old():
+def old_marks(viewer):
+    """What says that the answer is to an earlier picture."""
+    entries = [entry for block in viewer.view.first.right for entry in block]
+    in_rows = [one.value for one in entries if isinstance(one, Row) and one.name == "old"]
+    return in_rows + [one.text for one in entries if isinstance(one, Line) and one.warn]
+
+
+@pytest.mark.parametrize("text", ["presenter", "figures"])
+def test_an_answer_to_an_earlier_picture_is_marked_as_old(text):
     """From a second on; that of the picture itself never is, however long it is frozen."""
     viewer = Viewer(figures=True)
+    viewer.view.state = replace(viewer.view.state, text=text)
     frame = replace(viewer.frame(GREY), time=time.monotonic() - 2)
     viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
     viewer.view.step()
     for _ in range(2):
         viewer.press("text_size:medium")  # draws at once
         viewer.view.step()
-        marked = [one.name == "old" for one in viewer.view.first.right[0]]
-        assert marked[0] == (viewer.view.frame.value is not frame.value)
+        marked = [one.startswith("of a picture 2.") for one in old_marks(viewer)]
+        assert marked == [True] * (viewer.view.frame.value is not frame.value)
         viewer.frame(GREY.copy())
+
+
+def test_an_answer_is_old_as_soon_as_the_picture_shows_something_else():
+    """Where the map was; not where something changed elsewhere. Until its own answer is there."""
+    viewer = Viewer(figures=True)
+    one, other = np.full((2, 120, 160, 3), 250, np.uint8)
+    one[50:70, 70:90] = other[10:30, 20:40] = 0
+    beside = one.copy()
+    beside[5:25, 130:155] = 0
+    frame = viewer.frame(one)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    marks = []
+    for picture in (one, beside, other, one):
+        viewer.frame(picture)
+        marks.append(old_marks(viewer))
+    assert marks == [[], [], ["of the picture before"], []]
+    frame = viewer.frame(other)
+    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    viewer.frame(other)
+    assert old_marks(viewer) == []
 
 
 def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():

@@ -59,8 +59,7 @@ def fetch(download: Download) -> Path:
             os.replace(received, path)
     except Exception as error:  # Keras raises plain exceptions
         raise UnavailableError(
-            f"{path.name} is missing, and {download.url} could not be downloaded "
-            f"({reason(error)})."
+            f"{path.name} is missing, and {download.url} could not be downloaded ({reason(error)})."
         ) from error
     finally:
         socket.setdefaulttimeout(timeout)

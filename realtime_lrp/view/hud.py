@@ -93,6 +93,7 @@ class Line:
 
     text: str
     longest: str
+    warn: bool = False
 
 
 @dataclass(frozen=True)
@@ -280,7 +281,8 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
             return [*name, line(percent(entry.share), "", fits), strip(bar, size)]
         case Line():
             size = letters.scaled(PRESENTED_SCALE)
-            return _kept_lines(entry.text, entry.longest, width, size)
+            colour = WARNING if entry.warn else WHITE
+            return _kept_lines(entry.text, entry.longest, width, size, colour)
         case Bar():
             named = line(_spaced(entry.name), percent(entry.share), bars)
             lower = letters.scaled(entry.scale) - bars  # other names move nothing
@@ -313,7 +315,9 @@ def _spaced(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _kept_lines(text: str, longest: str, width: int, size: int) -> list[Part]:
+def _kept_lines(
+    text: str, longest: str, width: int, size: int, colour: Colour = WHITE
+) -> list[Part]:
     """A text in the lowest of the lines that the longest one takes, in letters that fit."""
     kept = 1 if text_width(longest, size) <= width else KEPT_LINES
 
@@ -324,7 +328,7 @@ def _kept_lines(text: str, longest: str, width: int, size: int) -> list[Part]:
     letters = shrunk(size, MIN_LETTERS, fits)
     lines = wrapped(text, width, letters)[:kept]
     free = kept * round(STEP * size) - len(lines) * round(STEP * letters)
-    return [Part(free), *(line(one, "", letters) for one in lines)]
+    return [Part(free), *(line(one, "", letters, colour) for one in lines)]
 
 
 def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:

@@ -55,7 +55,7 @@ ALIKE, UNLIKE = 8.0, 24.0
 """Mean difference in grey levels up to which the motion was found, and from which it was not.
 In recordings of moving cars and people 95 % of all pixels differ by less than 8 after 0.1 s."""
 
-SEEN = 0.5  # a detector's box is lost where less of it was found
+SEEN = 0.5  # a detector's box is lost where less of it was found, the picture of a map as well
 
 
 class Scale:
@@ -247,6 +247,7 @@ class Follower:
 
     def __init__(self, picture: np.ndarray, overlays: Sequence[Overlay]):
         self._overlays = self._moved = list(overlays)
+        self.elsewhere = False  # whether the last picture shows something else where the map is
         self._picture, self._then = picture, _small(picture)
         self._back = np.zeros((*self._then.shape, 2), np.float32)
         self._certain = np.ones_like(self._then)
@@ -273,6 +274,8 @@ class Follower:
             )
             for overlay in self._overlays
         ]
+        drawn = float(self._overlays[0].alpha.sum())
+        self.elsewhere = float(self._moved[0].alpha.sum()) < SEEN * drawn
         return self._moved
 
     def moved(self, outline: Outline) -> Outline | None:

@@ -224,11 +224,12 @@ class Artist:
         self._overlays: list[Overlay] = []
         self._follower: Follower | None = None
         self._lost = frozenset[int]()
+        self.elsewhere = False  # whether the last scene's picture shows something else than the map
 
-    def lost(self, scene: Scene) -> frozenset[int]:
-        """Which boxes are not found again on the scene's picture."""
+    def lost(self, scene: Scene) -> tuple[frozenset[int], bool]:
+        """Which boxes are not found again on the scene's picture, and whether nothing is."""
         self._drawn_for(scene)
-        return self._lost
+        return self._lost, self.elsewhere
 
     def draw(self, scene: Scene) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB. Its memory is used again when nobody holds it."""
@@ -320,7 +321,8 @@ class Artist:
 
     def _drawn_for(self, scene: Scene) -> tuple[list[Overlay], Sequence[Outline]]:
         """The coloured maps and the boxes, moved to where they belong on the scene's picture."""
-        explained, look, self._lost = scene.explained, scene.look, frozenset()
+        explained, look = scene.explained, scene.look
+        self._lost, self.elsewhere = frozenset(), False
         if explained is None or (look.style == "off" and not explained.outlines):
             return [], ()
         if explained is not self._explained or look != self._look:
@@ -335,6 +337,7 @@ class Artist:
         overlays = follower(scene.picture)
         moved = list(map(follower.moved, explained.outlines))
         self._lost = frozenset(n for n, one in enumerate(moved) if one is None)
+        self.elsewhere = follower.elsewhere
         return overlays, list(filter(None, moved))
 
 
@@ -349,8 +352,8 @@ class SplitArtist:
         self._artists += [Artist() for _ in scene.scenes[len(self._artists) :]]
         return self._artists[: len(scene.scenes)]
 
-    def lost(self, scene: SplitScene) -> list[frozenset[int]]:
-        """Of each scene which boxes are not found again on its picture."""
+    def lost(self, scene: SplitScene) -> list[tuple[frozenset[int], bool]]:
+        """For each scene: `Artist.lost`."""
         return list(map(Artist.lost, self._artists_for(scene), scene.scenes))
 
     def draw(self, scene: SplitScene) -> np.ndarray:

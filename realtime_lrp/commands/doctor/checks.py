@@ -22,7 +22,7 @@ import msgspec
 
 from realtime_lrp import config
 from realtime_lrp.config import ASSETS, Settings
-from realtime_lrp.config.names import VIEWER_COMPOSITE
+from realtime_lrp.config.names import EMBEDDED, VIEWER_COMPOSITE
 from realtime_lrp.errors import Error, TransferError, UnavailableError, first_line, masked
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.terminal import ensure_temporary_folder
@@ -270,8 +270,8 @@ def processor(settings: Settings) -> Iterator[Row]:
 
     free, total = available_bytes(), psutil.virtual_memory().total
     found = f"{machine()}, {total / GIB:.1f} GiB of memory, {free / GIB:.1f} free"
-    advice = "close other programs, or use --model shapes" if free < GIB else ""
-    yield finding(found, advice)
+    smaller = ", or use --model shapes" if settings.config.model.name not in EMBEDDED else ""
+    yield finding(found, f"close other programs{smaller}" if free < GIB else "")
 
 
 def gpu(settings: Settings) -> Iterator[Row]:

@@ -257,6 +257,7 @@ class Kiosk:
             failing=self.network.failing,
             answer=self._answer.answer,
             explains=self._answer.belongs_to(explained),
+            old=self._artist.elsewhere,
             network=self.network,
             touched=self._visitor.touched(),
         )

@@ -32,6 +32,7 @@ class Moment:
     failing: bool = False  # whether maps cannot be computed at the moment
     answer: Answer | None = None
     explains: bool = False  # whether the map explains the answer
+    old: bool = False  # whether the answer is to another picture than the shown one
     network: RelevancePart | None = None
     touched: str = ""  # the button that is held, or was touched since the last drawing
 

@@ -95,20 +95,22 @@ class AnswerPage(ExhibitPage):
         """The answer, and what the colours of its map mean."""
         captions, name = moment.captions, label(moment.captions, answer.name)
         found = moment.explained.result.found if moment.explained else None
-        bars = [Bar("", round(answer.share, 2), colour=ACCENT if answer.sure else WHITE)]
+        colour, told = (ACCENT, "answer") if answer.sure else (WHITE, "perhaps")
+        if moment.old:
+            colour, told = SOFT, "before"
+        bars = [Bar("", round(answer.share, 2), colour=colour)]
         if found and moment.engine:  # several drawings, each in its box with its score
             named = sorted(found[:NAMED], key=lambda one: one.number)
             labels = (label(captions, moment.engine.label(one.label)) for one in named)
             name, bars = ", ".join(dict.fromkeys(labels)), []
         size = 2.4 if len(name) <= SHORT_NAME else 1.5
-        colour = ACCENT if answer.sure else WHITE
         signed = moment.colours == "colours_signed"
         low, high = ("against", "for") if signed else ("little", "much")
         look = Look.of(self.config.overlay)
         colours = Legend(look.named(signed), captions[low], captions[high])
         legend = () if found and look.colormap is None else (Gap(0.3), colours)
         return [
-            TextBlock(captions["answer"] if answer.sure else captions["perhaps"], 0.9, SOFT),
+            TextBlock(captions[told], 0.9, SOFT),
             TextBlock(name, size, colour),
             *bars,
             Gap(0.5),

@@ -70,6 +70,11 @@ class ScreenArtist:
         self._artist, self._buffers = Artist(), Buffers()
         self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the last picture showed something else than the map that was drawn with it."""
+        return self._artist.elsewhere
+
     def draw(self, size: tuple[int, int], screen: Screen, now: float) -> np.ndarray:
         """The canvas, uint8 [*size, 3] RGB; the time decides how far things have moved."""
         canvas = self._buffers.get((*size, 3))

@@ -76,16 +76,15 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len).replace("_", " ")
     method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
     untaught = [UNTAUGHT] if engine.config.model.weights == "random" else []
+    why = Line(problem or _why(explained), f"why: “{longest}”", warn=bool(problem))
     if boxes and len(boxes) > 1:
         each = (replace(one, scale=PRESENTED_SCALE) for one in bars if isinstance(one, Bar))
-        why = Line(problem or _why(explained), f"why: “{longest}”")
         return [tuple(each), (*untaught, why, method)]
     named = {engine.label(index) for index in target_classes(explained)}
     others = [one for one in bars[1:] if isinstance(one, Bar)]
     named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
     kept = sorted(named_first, key=lambda one: -one.share)
     answer = Headline(best.name.replace("_", " "), best.share, longest, best.before)
-    why = Line(problem or _why(explained), f"why: “{longest}”")
     scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
     below = (legend,) if legend else ()
     return [(answer,), (*untaught, why, *below, *scaled, method)]

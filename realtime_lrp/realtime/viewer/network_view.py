@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
 
 OLD_ANSWER_MS = 1000
-"""From this age on an answer to an earlier picture than the shown one is marked as old."""
+"""An answer is marked as old when its picture reaches this age, or is another one than the shown."""
 
 
 class NetworkView:
@@ -66,7 +66,8 @@ class NetworkView:
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
-        self.lost = frozenset[int]()  # boxes of the map that are not in the picture any more
+        # which boxes of the map are not in the picture any more, and whether it shows something else
+        self.lost = frozenset[int](), False
         self.ready = False  # whether the newest map is as chosen, or as it stays
 
     def take(self, newest: ExplainedFrame | None, look: Look) -> None:
@@ -145,11 +146,13 @@ class NetworkView:
         always of the map that is drawn, and there is no answer until the first map of another file.
         """
         now = time.monotonic()
-        explained = self.newest and replace(self.newest, lost=self.lost)
+        lost, elsewhere = self.lost
+        explained = self.newest and replace(self.newest, lost=lost)
         explains = explained and (explained.engine, explained.request, explained.frame.source)
         found = explained and [(one.number, one.label) for one in explained.boxes or ()]
         outdated = explained is not None and not fits(explained, frame)
-        key = (now // FIGURES_S, explains, found, outdated, version, self.problem, self.refusal)
+        problems = self.problem, self.refusal
+        key = (now // FIGURES_S, explains, found, outdated, elsewhere, version, problems)
         if key == self._columns_key:
             return
         self._columns_key = key
@@ -165,9 +168,10 @@ class NetworkView:
             names = explained.names if state.tiled else explained.names[:1]
             left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
         if explained and not outdated:
-            right = self._answer_blocks(state, explained, *() if state.tiled else legends[:1])
-            if right and explained.frame.value is not frame.value:
-                right[0] = (*_age_rows(self.rates), *right[0])
+            own = explained.frame.value is frame.value
+            old = "" if own else _old(self.rates.map_ms or 0, elsewhere)
+            legend = None if state.tiled or not legends else legends[0]
+            right = self._answer_blocks(state, explained, legend, old)
             if self.refusal and state.with_figures:
                 right.append((Paragraph("", self.refusal),))
             if state.request.probe and not self.further:
@@ -178,15 +182,19 @@ class NetworkView:
         self.left, self.right, self._legends = tuple(left), tuple(right), legends
 
     def _answer_blocks(
-        self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None = None
+        self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None, old: str
     ) -> list[Block]:
-        """The answer and what explains it; with the legend of a map that stands alone."""
+        """The answer and what explains it; with the legend of a map that stands alone.
+
+        `old` says that it is the answer to an earlier picture, "" where it is not.
+        """
         blocks = list[Block]()
         if state.text == "presenter":
-            blocks += figures.presented(explained, legend, self.problem)
+            blocks += figures.presented(explained, legend, self.problem or old)
         elif state.text == "figures":
             setting = figures.setting_rows(explained, self.name, self.problem)
-            blocks.append(figures.answer_bars(explained))
+            marks = [Row("old", old, warn=True)] if old else []
+            blocks.append((*marks, *figures.answer_bars(explained)))
             blocks.append((*setting, legend) if legend else setting)
         empty = [] if self.problem else figures.empty_maps(explained)[: None if state.tiled else 1]
         if blocks:
@@ -306,10 +314,11 @@ def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
     return text
 
 
-def _age_rows(rates: figures.Rates) -> list[Row]:
-    age = rates.map_ms or 0
-    text = f"of a picture {age / 1000:.1f} s ago"
-    return [Row("old", text, warn=True)] if age >= OLD_ANSWER_MS else []
+def _old(age_ms: float, elsewhere: bool) -> str:
+    """Says that an answer is to an earlier picture; "" while that one is much like this one."""
+    if age_ms >= OLD_ANSWER_MS:
+        return f"of a picture {age_ms / 1000:.1f} s ago"
+    return "of the picture before" if elsewhere else ""
 
 
 def _awaited(

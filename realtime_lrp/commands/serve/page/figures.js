@@ -34,7 +34,7 @@ const ENTRIES = {
     bar.replaceChildren(bar.lastChild);
     return made("div", { className: "headline" }, [kept(entry.name, entry.longest), percent, bar]);
   },
-  line: ({ text, longest }) => made("div", { className: "line" }, [kept(text, longest)]),
+  line: ({ text, longest, warn }) => made("div", { className: warn ? "line warn" : "line" }, [kept(text, longest)]),
   legend: ({ low, high, colours }) => {
     const colour = made("span", { className: "colours" });
     colour.style.background = `linear-gradient(to right, ${colours.join(", ")})`;

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
 
 OLD_ANSWER_MS = 1000
-"""An answer is marked as old when its picture reaches this age, or is another one than the shown."""
+"""An answer is marked as old from this age of its picture on, or where another picture is shown."""
 
 
 class NetworkView:
@@ -66,7 +66,7 @@ class NetworkView:
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
-        # which boxes of the map are not in the picture any more, and whether it shows something else
+        # boxes of the map that are gone from the picture, and whether that shows something else
         self.lost = frozenset[int](), False
         self.ready = False  # whether the newest map is as chosen, or as it stays
 

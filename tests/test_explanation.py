@@ -12,8 +12,10 @@ from keras import layers
 from test_relevance import largest_difference
 
 from realtime_lrp import COLORMAPS, Epsilon, Explainer, Network, load_network
+from realtime_lrp.engine.result import MapKind, ResultMap
+from realtime_lrp.engine.wording import map_note
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.account import Account
+from realtime_lrp.relevance.maps.account import Account, State
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.rules.rules import LayerContext
 
@@ -100,7 +102,10 @@ def test_a_map_that_lost_almost_everything_says_so(explanation, vanishing_model,
     assert gone.accounts["zplus"].vanished.tolist() == [True, True]
     assert not any(one.vanished.any() for one in explanation.accounts.values())
     texts = [[axes.get_title() for axes in one.plot().axes] for one in (gone, explanation)]
-    assert ["almost nothing is left in zplus" in " ".join(one) for one in texts] == [True, False]
+    assert ["zplus lost the relevance" in " ".join(one) for one in texts] == [
+        True,
+        False,
+    ]
 
 
 def test_plain_results_say_what_the_arrays_say(explanation):
@@ -176,9 +181,31 @@ def test_a_map_has_vanished_where_neither_pixels_nor_biases_received_a_hundredth
     started, reached, biases = np.array(
         [[1, 1, 1, 1, 1], [0.5, 0, 0.004, -0.02, 0.5], [0, 0.5, 0.004, 0, -0.5]], np.float32
     )
-    account = Account(started, reached, biases)
+    account = Account(started, reached, biases, started, np.abs(reached))
     np.testing.assert_allclose(account.lost, [0.5, 0.5, 0.992, 1.02, 1], rtol=1e-6)
     assert account.vanished.tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("started", "reached", "biases", "state", "said"),
+    [
+        (0.8, 0.5, 0.3, State.FULL, ""),
+        (0.8, 4e-6, 0.799996, State.FULL, "biases took 99.9995 % of the score"),
+        (0.8, 0.0008, 0.0, State.VANISHED, "99.9 % of the relevance was lost"),
+        (5e-5, 5e-5, 0.0, State.FAINT, "about 0"),
+        (0.8, 900.0, 0.0, State.FLOODED, "explains nothing"),
+        (0.8, 0.0, 0.8, State.ZERO, "zero everywhere"),
+    ],
+)
+def test_each_state_of_a_map_has_one_sentence(started, reached, biases, state, said):
+    """However much biases took, a map is drawn at full strength if its score is not about 0."""
+    strength = np.zeros((2, 2), np.int8)
+    figures = (1.0, reached, abs(reached), lambda: strength)
+    of_lrp = ResultMap(strength, *figures, MapKind("zplus", tolerance=0.01), False, started,
+                       started, biases)  # fmt: skip
+    assert of_lrp.state is state
+    assert of_lrp.fade == (0.5 if state is State.FAINT else 1)
+    assert said in map_note(of_lrp) and bool(map_note(of_lrp)) == bool(said)
 
 
 def small(name="small"):

@@ -303,9 +303,9 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
     """Reached and taken make what started, of either sign; else the layer that loses most."""
     rows = setting_of(total=0.5, taken=0.2)
     assert rows["relevance"] == Row("relevance", "0.5 of 0.7 (71 %)")
-    assert rows["biases took"] == Row("biases took", "0.2")
+    assert rows["biases took"] == Row("biases took", "0.2 (29 %)")
     rows = setting_of(total=-0.5, taken=-0.2, score=(-0.7, 0.7))
-    assert not rows["relevance"].warn and rows["biases took"].value == "-0.2"
+    assert not rows["relevance"].warn and rows["biases took"].value == "-0.2 (29 %)"
     rows = setting_of(total=0.5, loss=Loss("fc1", 0.29))
     assert rows["relevance"].warn and "biases took" not in rows
     assert rows["lost in"] == Row("lost in", "fc1: 29 %", warn=True)

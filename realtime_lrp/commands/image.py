@@ -15,11 +15,13 @@ from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
     Losses,
+    map_note,
     nothing_found,
     passes_note,
     score_list,
 )
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
+from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.results.companions import (
     Companions,
     check_companions,
@@ -210,11 +212,12 @@ class Job:
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
         lost_in = self._losses.add(result.region.extract(picture), result)
-        if not result.maps[0].scale:
-            why = "the map is zero everywhere"
+        note = map_note(result.maps[0])
+        if result.maps[0].state is State.ZERO:
             if result.found == ():
-                why = nothing_found(result.target, self._engine.label)
-            log.warning("%s: %s; nothing is drawn", target.name, why)
+                note = nothing_found(result.target, self._engine.label)
+            log.warning("%s: %s; nothing is drawn", target.name, note)
+            note = ""
         self._write(part, target.suffix.lower(), picture, result)
         if self._companions.parts:
             record = map_record(self._engine, self._config.lrp.target, result)
@@ -222,11 +225,7 @@ class Job:
             self._companions.write({"file": str(source), **record})
             self._companions.keep(result, record, str(source))
         best = score_list(self._engine, result)
-        note = passes_note(self._engine, result)
-        if result.maps[0].flooded:
-            note = "(explains nothing: relevance grew without limit)"
-        elif result.maps[0].vanished:
-            note = "(shows almost nothing: relevance was lost)"
+        note = f"({note})" if note else passes_note(self._engine, result)
         return f"{source.name}: {best} -> {target} {note}".rstrip()
 
     def finish(self) -> None:

@@ -22,8 +22,9 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import KEY
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.tensorflow import tf
-from realtime_lrp.engine.wording import Losses, score_list
+from realtime_lrp.engine.wording import Losses, map_note, score_list
 from realtime_lrp.errors import TransferError, first_line
+from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.system.files import atomic_folder
 from realtime_lrp.system.terminal import rendered
@@ -73,11 +74,13 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         provenance = engine.provenance().as_json()
         write_run(part, records, x, relevance, conserving, provenance)
-    if result.maps[0].vanished:
+    if result.maps[0].state is State.VANISHED:
         losses = Losses(engine)
         losses.add(seen, result)
         log.warning("%s", *losses.notes)
     best = score_list(engine, result)
+    if note := map_note(result.maps[0]):
+        best += f" ({note})"
     if engine.detects:
         best += "; the layers are those of the surest box"
     return [

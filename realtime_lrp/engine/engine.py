@@ -33,7 +33,7 @@ from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.maps.account import flood_text
+from realtime_lrp.relevance.maps.account import State, flood_text
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.relevance.maps.methods import composite_for
 from realtime_lrp.relevance.maps.strength import strength
@@ -364,7 +364,7 @@ class Engine:
             raise self.explainer.not_finite(self.network.prepare(batch.pictures), batch.targets)
         for picture, result in zip(batch.pictures, results, strict=True):
             for index, one in enumerate(result.maps):
-                if one.flooded and one.name not in self._flooded:
+                if one.state is State.FLOODED and one.name not in self._flooded:
                     self._flooded.add(one.name)
                     log.warning("%s: %s", one.name, self._describe_flood(picture, result, index))
         return results

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from realtime_lrp.relevance.maps.account import FLOOD, VANISHED
+from realtime_lrp.relevance.maps.account import Account, State
 from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.video.region import Region
 
@@ -28,11 +28,6 @@ TOP = 4
 
 NOTHING = 0.01
 """A picture has nothing of a channel whose map has less of the largest map's relevance."""
-
-TINY = 1e-4  # a smaller score counts as about 0: what relevance it has, or loses, is rounding
-
-ROUNDING = 1e-6
-"""A smaller difference is rounding, however little started."""
 
 NO_SHARES = np.zeros(0, np.float32)
 
@@ -137,9 +132,16 @@ class ResultMap(DrawnMap):
         return self.kind.name
 
     @property
+    def account(self) -> Account:
+        """Where the relevance went."""
+        return Account(
+            self.started, self.total, self.taken_by_biases, self.started_magnitude, self.magnitude
+        )
+
+    @property
     def lost(self) -> float:
-        """What neither the pixels nor biases received of what started; below 0 it was gained."""
-        return self.started - self.total - self.taken_by_biases
+        """The relevance that neither the pixels nor biases received; below 0 it was gained."""
+        return self.account.lost
 
     @property
     def accounted(self) -> bool:
@@ -149,30 +151,20 @@ class ResultMap(DrawnMap):
     @property
     def closes(self) -> bool:
         """Whether pixels and biases received what started; True without an account."""
-        share = self.kind.tolerance
-        return share is None or abs(self.lost) <= max(share * self.started_magnitude, ROUNDING)
+        return self.kind.tolerance is None or self.account.closes(self.kind.tolerance)
 
     @property
-    def flooded(self) -> bool:
-        """Whether relevance grew so much on its way that the map explains nothing."""
-        return self.kind.by_rules and self.magnitude > FLOOD * self.started_magnitude > 0
-
-    @property
-    def vanished(self) -> bool:
-        """Whether so much was lost that the map shows almost nothing of what started."""
-        received = self.magnitude + abs(self.taken_by_biases)
-        lost = not (self.closes or self.kind.difference)
-        return lost and received < VANISHED * self.started_magnitude
+    def state(self) -> State:
+        """How much it shows of the score that it explains; gradients are full, or zero."""
+        if not self.kind.by_rules:
+            return State.FULL if self.magnitude else State.ZERO
+        state = self.account.state
+        return State.FULL if state is State.FAINT and not self.kind.of_scores else state
 
     @property
     def fade(self) -> float:
-        """How strongly it is drawn, from 0 to 1: less where the explained score is about 0.
-
-        How little relevance reaches the pixels is no reason: in a trained MobileNetV2 biases take
-        all but 5e-6 of the score, and the rest points as well as that of any method.
-        """
-        explains_scores = self.kind.by_rules and self.kind.of_scores
-        return min(1.0, self.started_magnitude / TINY) if explains_scores else 1.0
+        """How strongly it is drawn, see `Account.fade`."""
+        return self.account.fade if self.kind.by_rules and self.kind.of_scores else 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,15 +5,18 @@ Must not import TensorFlow: files of results are written without it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from realtime_lrp.relevance.maps.account import State
+
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import FoundBox, Result
+    from realtime_lrp.engine.result import FoundBox, Result, ResultMap
 
 TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 
@@ -101,6 +104,36 @@ def name_classes(target: str | int, classes: int, label: Callable[[int], str]) -
     return " - ".join(label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides)
 
 
+MOSTLY = 0.9  # biases that took this share of the score, or more, are spoken of
+
+STATES = {
+    State.ZERO: "the map of {name} is zero everywhere",
+    State.FAINT: "the explained score is about 0, so there is nothing to explain",
+    State.VANISHED: "{lost} of the relevance was lost on its way; the map shows how the rest is "
+    "spread",
+    State.FLOODED: "the map of {name} explains nothing: relevance grew without limit",
+}
+"""A sentence for each map that does not show its whole score."""
+
+
+def map_note(one: ResultMap) -> str:
+    """A sentence on what a map shows of the score that it explains; "" where it shows most."""
+    if one.state in STATES:
+        share = one.lost / one.started if one.started else 0.0
+        return STATES[one.state].format(name=one.name, lost=share_text(share))
+    biases = one.taken_by_biases / one.started if one.accounted and one.started else 0.0
+    if biases < MOSTLY:
+        return ""
+    return f"biases took {share_text(biases)} of the score; the map shows how the rest is spread"
+
+
+def share_text(share: float) -> str:
+    """A share in percent: two digits of a small one, and of what one near 1 leaves: "99.9995 %"."""
+    rest = min(abs(share), abs(1 - abs(share)))
+    digits = math.ceil(-math.log10(rest)) - 2 if 1e-12 < rest < 0.005 else 0
+    return f"{100 * share:.{digits}f} %"
+
+
 LOSS_EVERY = 100
 """The layer that lost most is looked for in every hundredth map that lost relevance: the search
 costs as much as a map."""
@@ -172,7 +205,7 @@ class Losses:
         one = result.maps[0]
         if one.closes:
             return None
-        group = self._groups[not one.vanished]
+        group = self._groups[one.state is not State.VANISHED]
         if group.count % LOSS_EVERY == 0:
             group.loss = find_loss(self._engine, picture, result)
         group.count += 1
@@ -185,18 +218,20 @@ class Losses:
         return [
             loss_text(
                 f"{one.count} of {self._maps} maps" if self._maps > 1 else THE_MAP,
-                one.loss, one.missing, one.vanished,
+                one.loss, one.missing, one.vanished, self._engine.explainer.gives_biases_nothing,
             )
             for one in self._groups
             if one.count
         ]  # fmt: skip
 
 
-def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
+def loss_text(
+    maps: str, loss: Loss, missing: float, vanished: bool, by_weights_alone: bool = False
+) -> str:
     """Says what is missing from maps, in which layer it was lost, and what to do.
 
     `missing` is how much, at most, as a share of what started; below 0 it is too much. `vanished`:
-    almost everything is missing.
+    almost everything is missing. `by_weights_alone`: the composite gives biases nothing.
     """
     up_to = "" if maps == THE_MAP else "up to "
     if loss.layer is None:
@@ -206,15 +241,18 @@ def loss_text(maps: str, loss: Loss, missing: float, vanished: bool) -> str:
         )
     verb = "lost" if loss.share >= 0 else "added"
     where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
-    if vanished:
-        return (
-            f"almost nothing is left in {maps}: less than 1% of the relevance that started reached "
-            f"pixels and biases{where}. The colours show that rest, enlarged. Check the weights "
-            f"and --preprocess, or choose another --composite; {INSPECT}."
+    advice = "If that is too much, choose another --composite"
+    if by_weights_alone and missing > 0:
+        advice = (
+            "Where only its bias drives a neuron, this composite loses the neuron's relevance; "
+            "--composite epsilon_plus_flat accounts for it"
         )
     share = f"{up_to}{abs(missing):.0%}"
-    if missing >= 0:
+    if vanished:
+        what = f"less than 1% of the relevance that started is left in {maps}"
+        where += ". The map shows how the rest is spread"
+    elif missing >= 0:
         what = f"{share} of the relevance that started is missing from {maps}"
     else:
         what = f"{share} of the relevance that started was added to {maps}"
-    return f"{what}{where}. If that is too much, choose another --composite; {INSPECT}."
+    return f"{what}{where}. {advice}; {INSPECT}."

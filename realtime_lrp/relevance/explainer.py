@@ -321,6 +321,11 @@ class Explainer(ConceptViews):
         """How often the compiled function was traced that was traced most: 1 after any calls."""
         return max(one.traces for one in (self._run, *self._pipelines))
 
+    @property
+    def gives_biases_nothing(self) -> bool:
+        """Whether no layer's bias takes a share of the relevance of the first map, as in zplus."""
+        return not self._plans[0].absorbing
+
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
         """What to do where relevance of the map grows without limit, most of it in a layer.
 

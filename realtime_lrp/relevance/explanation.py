@@ -215,7 +215,7 @@ class Explanation:
             )
         answers = [
             f"{best.label}: {best.score:.3g}\nexplained: {target_words(target, self.labels)}"
-            + (f"\nalmost nothing is left in {', '.join(gone)}" if gone else "")
+            + (f"\n{', '.join(gone)} lost the relevance on its way" if gone else "")
             for target, (best,), gone in zip(
                 self.targets, self.top(1), self._vanished(), strict=True
             )
@@ -269,7 +269,9 @@ def explanation_of(
     map has an account. `about` are further attributes of `Explanation`.
     """
     by_name = {
-        name: Account(one[:, 0], map_.sum((1, 2, 3)), one[:, 2])
+        name: Account(
+            one[:, 0], map_.sum((1, 2, 3)), one[:, 2], one[:, 1], np.abs(map_).sum((1, 2, 3))
+        )
         for name, map_, one, known in zip(names, found.maps, found.accounts, accounted, strict=True)
         if known
     }

@@ -30,7 +30,7 @@ from realtime_lrp.engine.tensorflow import keras
 from realtime_lrp.errors import DamagedInputError, Error, UsageError
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
-from realtime_lrp.relevance.maps.account import FLOOD
+from realtime_lrp.relevance.maps.account import has_flooded
 from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.system.progress import Progress
@@ -201,7 +201,7 @@ class AnswerEvaluation(Evaluation):
             floods = np.zeros(len(samples), int)
             for classes, one in zip(targets, both, strict=True):
                 magnitude = np.abs(one.relevance).sum((1, 2, 3), dtype=np.float64)
-                floods += magnitude > FLOOD * one.scores[range(len(samples)), classes]
+                floods += has_flooded(magnitude, one.scores[range(len(samples)), classes])
             maps, others = (measures.supporting_relevance(one.relevance, name) for one in both)
             return maps, others, floods
 

@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.engine.boxes import colour_of
-from realtime_lrp.engine.result import TINY, ResultMap
-from realtime_lrp.engine.wording import EACH_BOX, describe_target, nothing_found
+from realtime_lrp.engine.result import ResultMap
+from realtime_lrp.engine.wording import (
+    EACH_BOX,
+    STATES,
+    describe_target,
+    map_note,
+    nothing_found,
+    share_text,
+)
 from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.view.hud import (
     PRESENTED_SCALE,
     Bar,
@@ -102,18 +110,16 @@ def _why(explained: ExplainedFrame) -> str:
 
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
-    """A sentence for each map that is zero or explains a score of about 0; "" for other maps."""
+    """A sentence for each map that does not show its whole score; "" for other maps."""
     if explained.result.found == ():
         return []  # a notice says so
     classes = (f"“{explained.engine.label(index)}”" for index in target_classes(explained))
     named = " or ".join(classes).replace("_", " ")
 
     def sentence(one: ResultMap) -> str:
-        if one.magnitude and one.fade == 1:
-            return ""
-        if named and one.started_magnitude < TINY:
+        if named and one.kind.by_rules and one.account.fade < 1:
             return f"no part of this picture speaks for {named}"
-        return f"the map of {one.name} is zero everywhere"
+        return map_note(one) if one.state in STATES else ""
 
     return [sentence(one) for one in explained.maps]
 
@@ -215,9 +221,9 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     rows, accounted = [], [one for one in explained.maps if one.accounted]
     for one in accounted:
         name = one.name if len(accounted) > 1 else "relevance"
-        rows.append(Row(name, _sum_text(one.total, one.started), warn=not one.closes))
+        rows.append(Row(name, _sum_text(one), warn=not one.closes))
         if abs(one.taken_by_biases) > BIASES_SHOWN * one.started_magnitude:
-            rows.append(Row("biases took", _short(one.taken_by_biases)))
+            rows.append(Row("biases took", _share_of(one.taken_by_biases, one.started)))
     if loss := explained.loss:
         name = "lost in" if loss.share > 0 else "gained in"
         rows.append(
@@ -226,14 +232,16 @@ def _sum_rows(explained: ExplainedFrame) -> list[Row]:
     return rows
 
 
-def _sum_text(total: float, started: float) -> str:
-    if abs(started) > TINY:
-        return f"{_short(total)} of {_short(started)} ({100 * total / started:.0f} %)"
-    return "about 0" if abs(total) <= TINY else f"{_short(total)} of {_short(started)}"
+def _sum_text(one: ResultMap) -> str:
+    if one.state in (State.ZERO, State.FAINT):
+        return "about 0"
+    share = share_text(one.total / one.started) if one.started else "-"
+    return f"{one.total:.3g} of {one.started:.3g} ({share})"
 
 
-def _short(value: float) -> str:
-    return f"{value:.3g}" if abs(value) > TINY else "about 0"
+def _share_of(value: float, started: float) -> str:
+    """A value, and its share of what started."""
+    return f"{value:.3g} ({share_text(value / started)})" if started else f"{value:.3g}"
 
 
 def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | None:

@@ -1,13 +1,13 @@
 """The account of relevance: what started, what reached the pixels, what biases took, what was lost.
 
-LRP has one; that of integrated gradients compares the map's sum with the difference of the scores.
-The numbers of other methods mean nothing. Sums are those of a picture.
+LRP has one; the one of integrated gradients compares the map's sum with the difference of the
+scores. The numbers of other methods mean nothing.
 Must not import TensorFlow: results are drawn and written without it.
 """
 
 from dataclasses import dataclass
-
-import numpy as np
+from enum import Enum
+from typing import Any
 
 FLOOD = 1e3
 """A layer, or a whole network, that makes the sum of magnitudes larger by more than this factor
@@ -16,32 +16,87 @@ computes a map that explains nothing."""
 VANISHED = 0.01
 """Where pixels and biases received less than this share of what started, a map shows nothing."""
 
+TINY = 1e-4  # a smaller score counts as 0: its relevance is rounding
+
+ROUNDING = 1e-6
+"""A smaller difference is rounding, however little started."""
+
+
+class State(Enum):
+    """How much a map shows of the score that it explains."""
+
+    FULL = "full"
+    FAINT = "faint"  # the score is about 0: there is nothing to explain
+    VANISHED = "vanished"  # pixels and biases received next to nothing
+    FLOODED = "flooded"  # relevance grew so much on its way that the map explains nothing
+    ZERO = "zero"  # the map is 0 everywhere
+
 
 @dataclass(frozen=True)
 class Account:
-    """Where the relevance of each picture went: started = reached + biases + lost.
+    """Where relevance went: started = reached + biases + lost.
 
     Attributes:
-      started: float32 [B], the relevance at the network's output; for integrated gradients by how
-        much the explained scores differ from those of a picture of zeros.
-      reached: float32 [B], the sum of the map.
-      biases: float32 [B], what biases took.
+      started: the relevance at the network's output; for integrated gradients the difference of the
+        explained scores from those of a picture of zeros.
+      reached: the sum of the map.
+      biases: the relevance that biases took.
+      started_magnitude: the sum of magnitudes at the output.
+      reached_magnitude: the sum of magnitudes of the map.
+
+    Each is float32 [B], or a number for a single picture.
     """
 
-    started: np.ndarray
-    reached: np.ndarray
-    biases: np.ndarray
+    started: Any
+    reached: Any
+    biases: Any
+    started_magnitude: Any
+    reached_magnitude: Any
 
     @property
-    def lost(self) -> np.ndarray:
-        """float32 [B], what neither the pixels nor biases received; below 0 it was gained."""
+    def lost(self) -> Any:
+        """The relevance that neither the pixels nor biases received; below 0 it was gained."""
         return self.started - self.reached - self.biases
 
     @property
-    def vanished(self) -> np.ndarray:
-        """Whether the pixels and biases received less than 1 % of what started: bool [B]."""
-        received: np.ndarray = np.abs(self.reached) + np.abs(self.biases)
-        return received < VANISHED * np.abs(self.started)
+    def vanished(self) -> Any:
+        """Whether more than 1 % was lost, and pixels and biases received less than 1 %."""
+        least = VANISHED * self.started_magnitude
+        return (abs(self.lost) > least) & (self.reached_magnitude + abs(self.biases) < least)
+
+    @property
+    def flooded(self) -> Any:
+        """Whether relevance grew so much on its way that the map explains nothing."""
+        return has_flooded(self.reached_magnitude, self.started_magnitude)
+
+    @property
+    def state(self) -> State:
+        """How much the map of a single picture shows."""
+        if not self.reached_magnitude:
+            return State.ZERO
+        if self.flooded:
+            return State.FLOODED
+        if self.started_magnitude < TINY:
+            return State.FAINT
+        return State.VANISHED if self.vanished else State.FULL
+
+    @property
+    def fade(self) -> float:
+        """How strongly the map of a single picture is drawn, 0 to 1: less for a score of about 0.
+
+        How little relevance reaches the pixels is no reason: in a trained MobileNetV2 biases take
+        all but 5e-6 of the score, and the rest points as well as the map of any method.
+        """
+        return min(1.0, self.started_magnitude / TINY)
+
+    def closes(self, tolerance: float) -> bool:
+        """Whether at most this share of what started is missing from a single picture's map."""
+        return bool(abs(self.lost) <= max(tolerance * self.started_magnitude, ROUNDING))
+
+
+def has_flooded(reached_magnitude: Any, started_magnitude: Any) -> Any:
+    """Whether relevance grew so much on its way that a map explains nothing."""
+    return (reached_magnitude > FLOOD * started_magnitude) & (started_magnitude > 0)
 
 
 def flood_advice(absorb_bias: bool | None, drowns: bool = False) -> str:

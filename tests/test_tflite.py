@@ -127,7 +127,7 @@ def quantised(tmp_path_factory, pictures):
     return converted(path, network(5, "softmax"), "uint8", pictures)
 
 
-HEADS = [(2, "softmax"), (5, "sigmoid"), (5, None)]
+HEADS = [(1, "sigmoid"), (2, "softmax"), (5, "sigmoid"), (5, None)]
 
 
 @pytest.mark.parametrize(("classes", "activation"), HEADS)

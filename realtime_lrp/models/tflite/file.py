@@ -190,7 +190,7 @@ class TfliteFile:
         return None
 
     def labels(self, classes: int) -> list[str] | None:
-        """The class names in a text file that is packed behind the network."""
+        """The class names in a text file that is packed behind the network; one output has two."""
         if not zipfile.is_zipfile(io.BytesIO(self.data)):
             return None
         with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
@@ -198,7 +198,7 @@ class TfliteFile:
                 stored = one.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
                 if stored and one.filename.endswith(".txt") and one.file_size <= MAX_TEXT_BYTES:
                     text = archive.open(one).read(one.file_size).decode("utf-8-sig", "replace")
-                    if len(names := names_in(text)) == classes:
+                    if len(names := names_in(text)) == max(classes, 2):
                         return names
         return None
 

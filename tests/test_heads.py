@@ -245,3 +245,29 @@ def test_a_network_is_the_same_through_every_door(units, activation, tmp_path):
             np.testing.assert_allclose(
                 found.relevance, wanted.relevance, atol=1e-4 * largest, err_msg=door
             )
+
+
+RELUS = {
+    "maximum": lambda a: ops.maximum(a, 0.0),
+    "where": lambda a: ops.where(a > 0, a, 0.0),
+    "product": lambda a: a * ops.cast(a > 0, "float32"),
+    "in one layer": layers.Lambda(lambda a: tf.where(a > 0, a, 0.0)),
+    "clip": layers.Lambda(lambda a: tf.minimum(tf.maximum(a, 0.0), 6.0)),
+}
+
+
+@pytest.mark.parametrize("name", RELUS)
+def test_guided_backprop_finds_relus_in_operations_of_their_own(name):
+    """The map is that of the network with ReLU layers; a leaky one is none."""
+
+    def guided(relu):
+        x = keras.Input((12, 12, 3))
+        a = relu(layers.Conv2D(5, 3)(layers.ReLU()(layers.Conv2D(4, 3)(x))))
+        model = randomise(keras.Model(x, layers.Dense(3, "softmax")(layers.Flatten()(a))))
+        return Explainer(model, "guided_backprop", target=1)(X).relevance
+
+    ours = guided(RELUS[name])
+    wanted = guided(layers.ReLU(6) if name == "clip" else layers.ReLU())
+    np.testing.assert_allclose(ours, wanted, atol=1e-5 * np.abs(wanted).max())
+    leaky = guided(layers.Lambda(lambda a: tf.maximum(a, 0.1 * a)))
+    assert np.abs(leaky - wanted).max() > 0.1 * np.abs(wanted).max()

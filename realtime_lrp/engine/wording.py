@@ -41,8 +41,10 @@ def best_answer(engine: Engine, result: Result) -> str:
     Boxes keep their order from picture to picture.
     """
     if result.found is None:
-        (best,) = top_scores(engine, result.scores, 1)
-        return _label_and_score(*best)
+        ((name, score),) = top_scores(engine, result.scores, 1)
+        if engine.explainer.classes == 1:  # a value, which is no share of anything
+            return f"{name.replace('_', ' ')}  {score:.4g}"
+        return _label_and_score(name, score)
     boxes = sorted(result.found, key=lambda one: one.number)
     texts = (_label_and_score(engine.label(one.label), one.score) for one in boxes)
     return ", ".join(texts) or nothing_found(result.target, engine.label)

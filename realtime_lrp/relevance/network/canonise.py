@@ -8,6 +8,8 @@ import functools
 import logging
 from dataclasses import replace
 
+import tensorflow as tf
+
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import (
@@ -22,7 +24,7 @@ from realtime_lrp.relevance.network.steps import (
     Product,
     Sum,
 )
-from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct
+from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct, rectifier_of
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -34,10 +36,39 @@ def canonise(graph: Graph) -> list[Node]:
     """
     before = list(graph.nodes)
     for node in before:
+        _as_rectifier(graph, node)
+    for node in before:
         if isinstance(node.step, Affine):
             _fold_backwards(graph, node, node.step) or _fold_forwards(graph, node, node.step)
     mark_gates(graph)
     return [node for node in before if node is not graph.producer(node.output)]
+
+
+def _as_rectifier(graph: Graph, node: Node) -> None:
+    """Makes a ReLU of a node that reads a tensor and comparisons of that tensor, if it is one."""
+    reads = set(node.inputs)
+    shapes: list[list[int]] = []
+    while choices := [p for n in reads if (p := graph.producer(n)) and isinstance(p.step, Choice)]:
+        shapes += [shape for p in choices if isinstance(p.step, Choice) for shape in p.step.shapes]
+        reads = reads.difference(p.output for p in choices).union(*(p.inputs for p in choices))
+    changes = any(shape != shapes[0] for shape in shapes)
+    if not shapes or changes or len(reads) != 1 or isinstance(node.step, Choice):
+        return
+    (number,) = reads
+
+    def compute(a: tf.Tensor) -> tf.Tensor:
+        known = {number: a}
+
+        def value(of: int) -> tf.Tensor:
+            if of not in known:
+                one = graph.nodes[of - 1]
+                known[of] = one.step.forward(*map(value, one.inputs))
+            return known[of]
+
+        return value(node.output)
+
+    if step := rectifier_of(compute, shapes[0]):
+        graph.replace(replace(node, step=step, inputs=(number,)))
 
 
 def mark_gates(graph: Graph) -> None:

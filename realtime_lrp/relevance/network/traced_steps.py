@@ -4,11 +4,14 @@ A step runs its operation on the tensors as they were traced. Where an operation
 the pictures with another one, [B * k, ...], the graph holds [B, k, ...].
 """
 
+import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import (
+    Activation,
     Elementwise,
     Move,
     Step,
@@ -34,6 +37,30 @@ def kept_shape(shape: Sequence[int]) -> list[int]:
         raise ValueError("mixes the pictures of a batch")
     joined = shape[0] // BATCH
     return [*([joined] if joined > 1 else []), *shape[1:]]
+
+
+def rectifier_of(compute: Compute, shape: Sequence[int]) -> Activation | None:
+    """The ReLU that a function of a tensor of this traced shape is, by what it computes; or None.
+
+    It may have an upper limit below `PROBED`.
+    """
+    entries = max(math.prod(shape[1:]), 1)
+    pictures = MAX_PROBES // entries + 1
+    values = np.linspace(-PROBED, PROBED, MAX_PROBES + 1, dtype=np.float32)
+    probes = np.resize(values, (pictures * shape[0] // BATCH, *shape[1:]))
+    found = tf.convert_to_tensor(compute(tf.constant(probes))).numpy()
+    limit = float(found.max(initial=0))
+    if found.shape != probes.shape or not np.allclose(found, np.clip(probes, 0, limit), atol=1e-6):
+        return None
+    if limit > PROBED - 0.1:
+        return Activation("relu", tf.nn.relu, nonnegative=True)
+    if abs(limit - 6) < 1e-2:
+        return Activation("relu6", tf.nn.relu6, nonnegative=True)
+    return Activation("clipped_relu", lambda a: tf.clip_by_value(a, 0, limit), nonnegative=True)
+
+
+PROBED, MAX_PROBES = 9.0, 4096
+"""How far from 0, and at how many values, it is tried whether a function is a ReLU."""
 
 
 class Operation(Step):

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import Activation, Deviation, Elementwise
-from realtime_lrp.relevance.network.traced_steps import BATCH, Scaling, kept_shape
+from realtime_lrp.relevance.network.traced_steps import BATCH, Scaling, kept_shape, rectifier_of
 from realtime_lrp.system.program import TRACING
 
 
@@ -329,6 +329,10 @@ DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}
 """What normalisations divide by, or multiply with."""
 
 
+COMPARISONS = {"ClipByValue", "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum"}
+"""What a ReLU in operations of its own compares with."""
+
+
 def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
     """An operation as a part of a chain; None if it has several roots or changes the shape."""
     shape = tuple(operation.outputs[0].shape)
@@ -379,6 +383,9 @@ def step_of(chain: Chain) -> Elementwise:
     if chain.types in [(one,) for one in AS_ACTIVATION] and not chain.constants:
         name, nonnegative = AS_ACTIVATION[chain.types[0]]
         return Activation(name, chain.compute, nonnegative)
+    compares = COMPARISONS.intersection(chain.types)
+    if compares and (rectifier := rectifier_of(chain.compute, chain.shape)):
+        return rectifier
     traced, kept = [-1, *chain.shape[1:]], [-1, *kept_shape(chain.shape)]
 
     def function(a: tf.Tensor) -> tf.Tensor:

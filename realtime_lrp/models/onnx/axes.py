@@ -146,10 +146,14 @@ def elementwise(
     `keep` makes a TensorFlow constant of an array.
     """
     tensors = aligned(values)
-    operands = (
-        one.held
-        if tf.is_tensor(one.held)
-        else keep(one.held.reshape(()) if one.held.size == 1 else one.held)
-        for one in tensors
-    )
-    return tensors[0].holding(compute(*operands))
+    whole = [max(sizes) for sizes in zip(*(one.held.shape[1:] for one in tensors), strict=True)]
+
+    def operand(held: tf.Tensor | np.ndarray) -> tf.Tensor:
+        if tf.is_tensor(held):
+            return held
+        if held.size == 1:
+            return keep(held.reshape(()))
+        # TensorFlow broadcasts along few axes by turns
+        return keep(np.broadcast_to(held, [1, *whole]) if len(whole) > 4 else held)
+
+    return tensors[0].holding(compute(*(operand(one.held) for one in tensors)))

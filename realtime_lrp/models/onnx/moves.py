@@ -103,6 +103,8 @@ def taken(x: Tensor, axis: int, indices: np.ndarray) -> Tensor:
 
 def gather(node: Node, inputs: Inputs) -> Value:
     """Entries by their numbers along an axis."""
+    if isinstance(inputs[1], Tensor):
+        return _chosen(node, inputs[0], node.get("axis", 0), inputs[1])
     x, axis = tensor(inputs), tensor(inputs).axis(node.get("axis", 0))
     indices = given(inputs, 1, "indices").astype(np.int64)
     indices = indices % x.shape[axis]
@@ -115,6 +117,22 @@ def gather(node: Node, inputs: Inputs) -> Value:
         return found
     shape = list(x.shape)
     return found.reshaped(shape[:axis] + list(indices.shape) + shape[axis + 1 :])
+
+
+def _chosen(node: Node, x: Value | None, axis: int, indices: Tensor) -> Tensor:
+    """Entries along an axis by numbers that depend on the picture, such as those of queries."""
+    rank = len(indices.axes)
+    numbers = indices.held_as(*range(rank)).held
+    if isinstance(x, Tensor):
+        axis = x.axis(axis)
+        others = [n for n in range(len(x.axes)) if n != axis]
+        held = tf.gather(x.held_as(axis, *others).held, numbers, axis=1, batch_dims=1)
+    else:
+        array = given([x], 0)
+        axis %= array.ndim
+        held = tf.gather(node.keep(np.moveaxis(array, axis, 0)), numbers)
+    behind = (*range(rank + 1, len(held.shape)),)
+    return Tensor(held, (*behind[:axis], *range(1, rank + 1), *behind[axis:]))
 
 
 def _numbered(shape: Sequence[int]) -> np.ndarray:
@@ -147,7 +165,14 @@ def gather_elements(node: Node, inputs: Inputs) -> Value:
 
 def gather_nd(node: Node, inputs: Inputs) -> Value:
     """Parts of a tensor by their numbers along its first axes."""
-    x, indices, shared = tensor(inputs), given(inputs, 1, "indices"), node.get("batch_dims", 0)
+    x, shared = tensor(inputs), node.get("batch_dims", 0)
+    if isinstance(last := inputs[1], Tensor):
+        rank, count = len(last.axes) - 1, last.shape[-1]
+        if shared or any(size != 1 for size in x.shape[: count - 1]):
+            raise CannotReadError("reads numbers along several axes that depend on the picture")
+        x = x.reshaped(x.shape[count - 1 :])
+        return _chosen(node, x, 0, picked(last, rank, count - 1, count).reshaped(last.shape[:rank]))
+    indices = given(inputs, 1, "indices")
     first = np.ogrid[tuple(map(slice, indices.shape[:shared]))] if shared else ()
     own = (one.reshape(one.shape + (1,) * (indices.ndim - 1 - shared)) for one in first)
     return _by_number(x, _numbered(x.shape)[(*own, *np.moveaxis(indices, -1, 0))])

@@ -12,7 +12,9 @@ from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.boxes import COLOURS, Outline, draw_outlines
-from realtime_lrp.view.overlay import Follower, Overlay
+from realtime_lrp.view.motion import Follower
+from realtime_lrp.view.overlay import Overlay
+from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE
 
 
@@ -121,8 +123,9 @@ def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
     np.testing.assert_allclose(drawn[0, 1], np.maximum(100 * first, 40 * second), atol=0.5)
     np.testing.assert_allclose(drawn[0, 2], 127 * second, atol=0.5)
     assert not drawn[3, 3].any()
-    assert drawn_map(result, LOOK, alone=1).strength is other
-    assert drawn_map(result, replace(LOOK, colormap="fire")).strength is one  # of the whole result
+    np.testing.assert_array_equal(drawn_map(result, LOOK, alone=1).strength, other)
+    of_all = drawn_map(result, replace(LOOK, colormap="fire")).strength
+    np.testing.assert_array_equal(of_all, one, "of the whole result")
     texts = outlines_of(SimpleNamespace(label="abc".__getitem__), result, alone=1)
     assert [(text.above, text.below) for text in texts] == [("", ""), ("b 90 %", "71 % inside")]
 
@@ -138,12 +141,11 @@ def test_boxes_move_with_the_picture():
         return result
 
     blank = Overlay(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
-    follower = Follower(picture(100, 80), [blank])
     outline = Outline((100, 80, 160, 140), "star", "", WHITE)
-    assert follower.moved(outline) == outline
-    follower(picture(114, 89))
-    moved = follower.moved(outline)
-    assert moved.above == "star"
+    follower = Follower(Painted(picture(100, 80), (blank,), (outline,)))
+    assert follower(picture(100, 80)).outlines == (outline,)
+    (moved,) = follower(picture(114, 89)).outlines
+    assert moved.above == "star" and not follower.lost
     np.testing.assert_allclose(moved.box, (114, 89, 174, 149), atol=2)
-    follower(rng.integers(0, 256, (240, 320, 3), np.uint8))
-    assert follower.moved(outline) is None
+    assert follower(rng.integers(0, 256, (240, 320, 3), np.uint8)).outlines == ()
+    assert follower.lost == {0}

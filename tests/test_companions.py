@@ -15,7 +15,9 @@ from realtime_lrp.models.networks import load_network
 from realtime_lrp.results.companions import TOP_CONCEPTS, concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
-from realtime_lrp.view.overlay import Follower, Overlay
+from realtime_lrp.view.motion import Follower
+from realtime_lrp.view.overlay import Overlay
+from realtime_lrp.view.painting import Painted
 
 
 def test_maps_in_between_are_carried_along(run, words, tmp_path):
@@ -53,16 +55,17 @@ def test_a_carried_map_lies_on_what_moved():
     alpha, colour = np.zeros((200, 240), np.float32), np.zeros((200, 240, 3), np.uint8)
     alpha[60:120, 60:120] = 1  # over the square at x = 100, y = 80
     colour[60:120, 60:120] = (255, 90, 0)
-    follower = Follower(picture(100, 80), [Overlay(colour, alpha, (40, 20, 280, 220), LOOK)])
-    before = centre(*follower(picture(100, 80)))
+    overlay = Overlay(colour, alpha, (40, 20, 280, 220), LOOK)
+    follower = Follower(Painted(picture(100, 80), (overlay,)))
+    before = centre(*follower(picture(100, 80)).overlays)
     np.testing.assert_allclose(before, [129.5, 109.5], atol=1)
     for dx, dy in ((24, 0), (-12, 15), (3, -2)):
-        (overlay,) = follower(picture(100 + dx, 80 + dy))
+        (overlay,) = follower(picture(100 + dx, 80 + dy)).overlays
         np.testing.assert_allclose(centre(overlay) - before, [dx, dy], atol=2)
         x, y = np.round(centre(overlay)).astype(int) - (40, 20)
         assert tuple(overlay.colour[y, x]) == (255, 90, 0)
     for shift in range(14, 100, 14):  # too far for one step
-        (overlay,) = follower(picture(100 + shift, 80))
+        (overlay,) = follower(picture(100 + shift, 80)).overlays
     np.testing.assert_allclose(centre(overlay) - before, [98, 0], atol=2)
 
 

@@ -10,6 +10,7 @@ from viewer import LOOK, Viewer, answer, engine_of, event_named, explained_frame
 
 from realtime_lrp import config
 from realtime_lrp.engine import engine as engines
+from realtime_lrp.engine.boxes import drawable
 from realtime_lrp.engine.concept_pipelines import (
     NO_LAYERS,
     NOT_LRP,
@@ -30,7 +31,7 @@ from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.maps import (
     UNPICTURED,
-    MapScaler,
+    MapPainter,
     followed_caption,
     name_of,
     sorted_rows,
@@ -41,7 +42,7 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view import hud
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel
-from realtime_lrp.view.overlay import intensity
+from realtime_lrp.view.painting import intensity
 from realtime_lrp.view.window import Mouse
 
 LAYER = "block5_conv2"
@@ -312,16 +313,17 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     """Exactly that map, scaled by itself, named above the picture; the other panels stay."""
     state = handle(showing(), events.Chosen("channel", 17, time=6.0))
     explained = frame_with(found_of(5, 17), state.request)
-    drawn = MapScaler()(explained, LOOK)
-    (panel,) = drawn.panels
+    drawn = MapPainter()(explained, LOOK)
+    (panel,) = drawn.overlays
     own = explained.result.concepts.of(17)
-    np.testing.assert_array_equal(panel.intensity, intensity(own.strength, (0, 0, 8, 8)))
+    shown = np.maximum(intensity(drawable(own, explained.result)), 0)
+    np.testing.assert_array_equal(panel.alpha, np.float32(LOOK.opacity) * shown)
     assert panel.name == "channel 17 of conv2"
     assert followed_caption(explained) == panel.name
     whole = frame_with(found_of(5, 17), showing().request)
-    assert MapScaler()(whole, LOOK).panels[0].name == "epsilon_plus_flat"
+    assert MapPainter()(whole, LOOK).overlays[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)
-    assert MapScaler()(gone, LOOK).panels[0].name == "epsilon_plus_flat", "not in this answer"
+    assert MapPainter()(gone, LOOK).overlays[0].name == "epsilon_plus_flat", "not in this answer"
 
 
 def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():
@@ -381,7 +383,7 @@ def test_of_a_long_layer_name_the_end_stays(monkeypatch):
     """Layers often differ there alone; without a gallery a line says what makes one."""
     said, layer = [], "stage_3_block_12_concatenate"
     monkeypatch.setattr(hud, "draw_text", lambda canvas, text, *how: said.append(text))
-    panel = ConceptPanel(layer, np.zeros((9, 9, 3), np.uint8), (), LOOK, True, warning=UNPICTURED)
+    panel = ConceptPanel(layer, np.zeros((9, 9, 3), np.uint8), (), LOOK, warning=UNPICTURED)
     panel = replace(panel, with_pictures=False, answer=("star", "62 %"))
     canvas = np.zeros((720, 1280, 3), np.uint8)
     ConceptArtist().draw(canvas, panel, panel.place((720, 1280), 18), 18)

@@ -15,6 +15,7 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.config.names import COMPOSITES, VIEWER_COMPOSITE
 from realtime_lrp.engine import engine as engines
 from realtime_lrp.engine import loading
+from realtime_lrp.engine.boxes import drawn_map
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.realtime import engine_cache as engine_caches
 from realtime_lrp.realtime import explaining as relevance_thread
@@ -22,9 +23,9 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.faithfulness import Mask, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.maps import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view.overlay import intensity
+from realtime_lrp.view.painting import intensity
 
 SETTINGS = {"--model": "shapes", "--target": "top1", "--precision": "float32"}
 
@@ -300,7 +301,7 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames, engine):
 def test_scale_and_average_follow_the_maps_before(engine, frames):
     """By hand: the peak keeps 0.9, the map 0.8 of what was; raw maps keep nothing."""
     request = first_request(settings())
-    explained, drawer = [], MapScaler()
+    explained, drawer = [], MapPainter()
     look = replace(LOOK, average=0.8)
     for picture in (frames[0], frames[14]):
         (result,) = engine.explain([picture])
@@ -309,11 +310,12 @@ def test_scale_and_average_follow_the_maps_before(engine, frames):
     drawn = [drawer(one, look) for one in explained]
     assert drawer(explained[1], look) is drawn[1], "asked again it is the same"
     maps = [one.result.maps[0] for one in explained]
-    inner = explained[0].result.region.inner
+    ready = [drawn_map(one.result, look) for one in explained]
     peak = 0.9 * maps[0].peak + 0.1 * maps[1].peak
-    first = intensity(maps[0].strength, inner)
-    expected = 0.8 * first + 0.2 * intensity(maps[1].strength, inner, maps[1].peak / peak)
-    np.testing.assert_allclose(drawn[1].panels[0].intensity, expected, atol=1e-6)
+    first = intensity(ready[0])
+    expected = 0.8 * first + 0.2 * intensity(ready[1], maps[1].peak / peak)
+    alpha = LOOK.opacity * np.abs(expected)
+    np.testing.assert_allclose(drawn[1].overlays[0].alpha, alpha, atol=1e-6)
 
 
 def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
@@ -321,19 +323,19 @@ def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
     request = first_request(settings())
     (first,), (second,) = engine.explain([frames[0]]), engine.explain([frames[14]])
     frame = Item(frames[0], 1, 0.0)
-    own = intensity(second.maps[0].strength, second.region.inner)
+    own = np.float32(LOOK.opacity) * np.maximum(intensity(drawn_map(second, LOOK)), 0)
     other = engine.with_config(settings(**{"--composite": "epsilon"}))
     for change, another in (
         ({"request": replace(request, target=3)}, {}), ({"engine": other}, {}),
         ({"frame": replace(frame, source="another file")}, {}),
         ({}, {"average": 0.0}),
     ):  # fmt: skip
-        drawer, look = MapScaler(), replace(LOOK, average=0.5)
+        drawer, look = MapPainter(), replace(LOOK, average=0.5)
         before = ExplainedFrame(frame, frames[0], request, engine, first)
         drawer(before, look)
         after = replace(replace(before, result=second), **change)
         np.testing.assert_array_equal(
-            drawer(after, replace(look, **another)).panels[0].intensity, own
+            drawer(after, replace(look, **another)).overlays[0].alpha, own
         )
 
 

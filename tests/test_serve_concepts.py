@@ -13,6 +13,7 @@ from viewer import LOOK
 from realtime_lrp.commands.serve.messages import Choice, concepts_message, event_of, read_message
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
+from realtime_lrp.view.painting import FULL, Drawn
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +28,21 @@ def panel_of(*rows, note=""):
     """A panel over a grey picture; rows are (channel, share, column that the map looks at)."""
     made = []
     for channel, share, column in rows:
-        intensity = np.zeros((12, 16), np.float32)
-        intensity[:, column] = 1.0
+        strength = np.zeros((12, 16), np.int8)
+        strength[:, column] = FULL
         made.append(
-            ConceptRow(channel, f"channel {channel}", share, f"{share:.0%}", intensity, (), False)
+            ConceptRow(
+                channel,
+                f"channel {channel}",
+                share,
+                f"{share:.0%}",
+                Drawn(strength, 1.0),
+                (),
+                False,
+            )
         )
     picture = np.full((60, 80, 3), 90, np.uint8)
-    return ConceptPanel("conv", picture, tuple(made), LOOK, False, note)
+    return ConceptPanel("conv", picture, tuple(made), LOOK, note)
 
 
 def parts_of(message):

@@ -31,7 +31,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.child import Channel, module_command
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video import reader
-from realtime_lrp.view.overlay import Drawn
+from realtime_lrp.view.painting import Drawn
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 

@@ -16,7 +16,8 @@ from realtime_lrp.config.keys import SECTIONS, legal_keys
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
-from realtime_lrp.view.overlay import FULL, GREY, MUTED, SOFTNESS, Drawn, Painter, Scale, lay_over
+from realtime_lrp.view.overlay import GREY, MUTED, lay_over
+from realtime_lrp.view.painting import FULL, SOFTNESS, Drawn, Scale, Series, paint
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 
@@ -43,8 +44,9 @@ def test_signed_maps_have_zero_in_the_middle(name):
 def painted(relevance, colormap, opacity, box, inner, by_channel=False):
     """A map as an overlay, by its strengths."""
     drawn, scale = (part.numpy()[0] for part in strength(relevance[None], by_channel))
-    look = replace(LOOK, colormap=colormap, opacity=opacity)
-    return Painter(False, look)(Drawn(drawn, float(scale)), box, inner)
+    look, (x0, y0, x1, y1) = replace(LOOK, colormap=colormap, opacity=opacity), inner
+    one = Drawn(drawn[y0:y1, x0:x1], float(scale))
+    return paint(np.zeros((60, 140, 3), np.uint8), [one], look, box).overlays[0]
 
 
 @pytest.mark.parametrize("style", ["grey", "rgb"])
@@ -113,13 +115,18 @@ def test_one_map_with_a_far_larger_peak_does_not_blank_those_after_it():
 
 def test_a_map_is_drawn_at_the_peak_of_the_maps_before_it():
     """After a peak of 1, 0.8 is drawn as 0.8 of 0.98, 0.1 as half, 100 at full strength."""
-    painter = Painter(False, replace(LOOK, colormap="hot"))
+    series, picture = Series(), np.zeros((60, 140, 3), np.uint8)
+
+    def alpha(one, look, series=None):
+        return paint(picture, [one], look, BOX, series=series).overlays[0].alpha
+
     half = np.full((30, 30), round(FULL * 0.5**SOFTNESS), np.int8)
     for peak, share in ((1.0, 0.5), (0.8, 0.4 / 0.98), (0.1, 0.25), (100.0, 1.0)):
-        drawn = painter(Drawn(half, peak), BOX, INNER).alpha
+        drawn = alpha(Drawn(half, peak), replace(LOOK, opacity=1.0), series)
         np.testing.assert_allclose(drawn, share**SOFTNESS, atol=0.005)
-    faint = Painter(False, LOOK)(Drawn(half, 1.0, fade=0.1), BOX, INNER).alpha
-    np.testing.assert_allclose(faint, LOOK.opacity * 0.05**SOFTNESS, atol=0.005)
+    np.testing.assert_allclose(
+        alpha(Drawn(half, 1.0, fade=0.1), LOOK), LOOK.opacity * 0.05**SOFTNESS, atol=0.005
+    )
 
 
 def test_strengths_by_hand():

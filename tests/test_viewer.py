@@ -12,7 +12,7 @@ from realtime_lrp.engine.result import FoundBox
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
-from realtime_lrp.realtime.viewer.maps import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls, hud
 from realtime_lrp.view.boxes import COLOURS
@@ -248,7 +248,8 @@ def test_a_map_is_faint_where_there_is_nothing_to_explain(score, total, stronges
     """At a tenth of the least score; however little of a score reaches the pixels, it glows."""
     frame = Viewer().frame(GREY)
     faint = explained_frame(frame, drawn_at(30, 30), BOX, score=(score, score), total=total)
-    assert MapScaler()(faint, LOOK).panels[0].intensity.max() == pytest.approx(strongest, rel=1e-3)
+    alpha = MapPainter()(faint, LOOK).overlays[0].alpha
+    assert alpha.max() == pytest.approx(LOOK.opacity * strongest, rel=1e-3)
 
 
 def test_figures_and_legends_are_of_the_map_that_is_drawn(monkeypatch):

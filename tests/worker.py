@@ -8,7 +8,7 @@ import numpy as np
 from realtime_lrp.commands.video.recoding import DrawableMap, Job, PictureBatch, Recoder
 from realtime_lrp.config import Config
 from realtime_lrp.view.look import Look, colormap_named
-from realtime_lrp.view.overlay import Drawn
+from realtime_lrp.view.painting import Drawn
 
 SIZE = (32, 32)
 

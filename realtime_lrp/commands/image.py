@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.boxes import outlines_of
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.pictures import painted
 from realtime_lrp.engine.result import Result
@@ -35,8 +34,7 @@ from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, inputs_of, outputs_for, skipped_in
 from realtime_lrp.video.pictures import encode_picture, first_pages, mirrored
 from realtime_lrp.video.untrusted import read_pictures
-from realtime_lrp.view.boxes import draw_outlines
-from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.tiles import lay_out
 
 log = logging.getLogger(__name__)
 
@@ -235,8 +233,7 @@ class Job:
 
     def _write(self, part: Path, suffix: str, picture: np.ndarray, result: Result) -> None:
         if suffix != ".npz":
-            overlaid = lay_over(picture, painted(self._engine, result))
-            draw_outlines(overlaid, outlines_of(self._engine, result))
+            overlaid = lay_out(painted(self._engine, picture, result))
             part.write_bytes(encode_picture(suffix, overlaid, self._provenance.as_json()))
             return
         made = raw_map_arrays(self._engine, self._config.lrp.target, result, self._provenance)

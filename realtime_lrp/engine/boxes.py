@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.engine.result import FoundBox, Result
+from realtime_lrp.engine.result import DrawnMap, FoundBox, Result
 from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
 from realtime_lrp.view.hud import Colour
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Drawn
+from realtime_lrp.view.painting import Drawn
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -117,16 +117,29 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
 
 
 def drawn_map(result: Result, look: Look, index: int = 0, alone: int | None = None) -> Drawn:
-    """A map of a result as it is drawn.
+    """A map of a result, ready to be painted.
 
     With several boxes the relevance of each has its colour, unless a colour map is chosen or
     classes are set against each other; a box alone is drawn as any other map.
     """
     single = box_numbered(result, alone)
     one = single.maps[index] if single else result.maps[index]
-    if single or not result.found or look.colormap is not None:
-        return Drawn(one.strength, one.peak, one.fade)
-    if " - " in str(result.target) or one.strength.ndim == 3:
-        return Drawn(one.strength, one.peak, one.fade)
-    strengths = [box.maps[index].strength for box in result.found]
-    return Drawn(tinted(strengths, list(map(colour_of, result.found))), 1.0)
+    plain = single or not result.found or look.colormap is not None or one.strength.ndim == 3
+    if plain or " - " in str(result.target):
+        return drawable(one, result, one.fade, one.signed, one.name)
+    strengths = [box.maps[index].strength for box in result.found or ()]
+    strength = cropped(tinted(strengths, list(map(colour_of, result.found or ()))), result)
+    return Drawn(strength, 1.0, 1.0, one.signed, one.name)
+
+
+def drawable(
+    one: DrawnMap, result: Result, fade: float = 1.0, signed: bool = False, name: str = ""
+) -> Drawn:
+    """A map of the result's picture or of one of its channels, ready to be painted."""
+    return Drawn(cropped(one.strength, result), one.peak, fade, signed, name)
+
+
+def cropped(strength: np.ndarray, result: Result) -> np.ndarray:
+    """The part of a map that lies on the picture, without borders."""
+    x0, y0, x1, y1 = result.region.inner
+    return strength[y0:y1, x0:x1]

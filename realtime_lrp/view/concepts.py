@@ -13,7 +13,8 @@ import numpy as np
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.hud import BAR, DIM, STEP, WARNING, Bar, draw_parts, line, strip
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import lay_over, make_overlay
+from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.painting import Drawn, paint
 from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width, wrapped
 
 ROWS = 4  # how many channels have a row
@@ -55,8 +56,7 @@ class ConceptRow:
     name: str  # what it is called; "channel 17" without a name
     share: float  # -1 to 1, of the magnitude of the relevance at the layer; the length of the bar
     figure: str  # the same in words
-    # float32 [h, w] or [h, w, 3] in [-1, 1], its map; drawn with one scale in all rows
-    intensity: np.ndarray
+    drawn: Drawn  # its map; fades so that all rows have one scale
     # what the channel answers to, uint8 [S, S, 3] RGB each; possibly none
     pictures: Sequence[np.ndarray]
     followed: bool = False  # whether its map lies over the picture alone
@@ -70,7 +70,6 @@ class ConceptPanel:
     picture: np.ndarray  # uint8 [h, w, 3] RGB, the explained region
     rows: tuple[ConceptRow, ...]  # the channels, `ROWS` at most
     look: Look
-    signed: bool  # whether maps can be negative
     note: str = ""  # what stands in place of the rows, or ""
     with_pictures: bool = True  # whether rows have room for pictures of the gallery
     network: str = ""  # whose channels they are, or "" where there is one network only
@@ -213,7 +212,7 @@ class ConceptArtist:
         if min(size) < 4:
             return
         picture = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
-        _paste(image, map_over(picture, row.intensity, panel), x0, y)
+        _paste(image, map_over(picture, row.drawn, panel.look), x0, y)
         if place.shown:
             gap = max(1, letters // 8)
             side = min((x1 - x + gap) // place.shown - gap, y1 - y)
@@ -231,13 +230,11 @@ class ConceptArtist:
         return self._sheets[key][1]
 
 
-def map_over(picture: np.ndarray, intensity: np.ndarray, panel: ConceptPanel) -> np.ndarray:
+def map_over(picture: np.ndarray, drawn: Drawn, look: Look) -> np.ndarray:
     """The explained region at any size, uint8 [h, w, 3], with a channel's map over it."""
-    size = picture.shape[1], picture.shape[0]
-    if intensity.shape[1] > size[0]:
-        intensity = cv2.resize(intensity, size, interpolation=cv2.INTER_AREA)
-    look = replace(panel.look, style="heat")
-    return lay_over(picture, make_overlay(intensity, panel.signed, look, (0, 0, *size)))
+    look = replace(look, style="heat")
+    box = (0, 0, *picture.shape[1::-1])
+    return lay_over(picture, paint(picture, [drawn], look, box).overlays[0])
 
 
 def _gallery(

@@ -13,11 +13,13 @@ import numpy as np
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view import hud
 from realtime_lrp.view.arrangement import CAPTION, GAP, Arrangement, arrange, scaled_box, split
-from realtime_lrp.view.boxes import Outline, draw_outlines
+from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Buffers, Decals
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Follower, Overlay, lay_into, make_overlay
+from realtime_lrp.view.motion import Follower
+from realtime_lrp.view.overlay import Overlay, lay_into
+from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40
@@ -27,25 +29,6 @@ DASH = 0.3  # a dashed side is drawn for this share of its length at either end
 
 WHOLE_MAP = "the whole map"
 """What stands above the map where the line for the title of another one is kept."""
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """A map that is ready to be coloured."""
-
-    name: str  # the method or composite that it comes from
-    intensity: np.ndarray  # float32 [h, w] or [h, w, 3] in [-1, 1], see `overlay.intensity`
-    signed: bool  # whether it can be negative
-
-
-@dataclass(frozen=True, eq=False)
-class ExplainedPicture:
-    """A picture with its maps."""
-
-    picture: np.ndarray  # uint8 [H, W, 3] RGB, the one that was explained
-    box: Box  # the explained region in it
-    panels: tuple[Panel, ...]  # the maps, the chosen one first
-    outlines: tuple[Outline, ...] = ()  # a detector's boxes; on each picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +48,7 @@ class Scene:
     size: tuple[int, int]  # rows and columns of the canvas
     picture: np.ndarray  # uint8 [H, W, 3] RGB
     # made for this picture or an earlier one of its size
-    explained: ExplainedPicture | None
+    explained: Painted | None
     tiled: bool  # picture and maps stand side by side; else the first map lies over the picture
     look: Look
     left: tuple[hud.Block, ...] = ()  # figures for the left side, where both sides have room
@@ -84,9 +67,9 @@ class Scene:
     titled: bool = False  # whether a line above the picture is kept for the title
 
     @property
-    def panels(self) -> tuple[Panel, ...]:
+    def panels(self) -> tuple[Overlay, ...]:
         """The maps that stand beside the picture; none where the picture stands alone."""
-        return self.explained.panels if self.tiled and self.explained else ()
+        return self.explained.overlays if self.tiled and self.explained else ()
 
     @property
     def letters(self) -> int:
@@ -103,7 +86,7 @@ class Scene:
             self.with_figures, self.letters,
         ).moved_down(above)  # fmt: skip
 
-    def caption(self, panel: Panel | None) -> str:
+    def caption(self, panel: Overlay | None) -> str:
         """The name of a panel: "shapes:zplus" where there are several networks."""
         return ":".join(filter(None, (self.network, panel.name if panel else "")))
 
@@ -219,9 +202,7 @@ class Artist:
     def __init__(self) -> None:
         self.decals = Decals()
         self._buffers = Buffers()
-        self._explained: ExplainedPicture | None = None
-        self._look: Look | None = None
-        self._overlays: list[Overlay] = []
+        self._explained: Painted | None = None
         self._follower: Follower | None = None
         self._lost = frozenset[int]()
         self.elsewhere = False  # whether the last scene's picture shows something else than the map
@@ -242,8 +223,9 @@ class Artist:
         boxes = scene.arrangement.pictures
         if boxes != ((0, 0, *scene.size[::-1]),):
             canvas.fill(BACKGROUND)
-        overlays, outlines = self._drawn_for(scene)
-        overlays = overlays if scene.look.style != "off" else []
+        painted = self._drawn_for(scene)
+        outlines = painted.outlines if painted else ()
+        overlays = painted.overlays if painted and scene.look.style != "off" else ()
         picture = self._working_picture(scene, overlays, boxes[0])
         shown: list[Overlay | None] = [
             _scaled_overlay(one, scene.picture.shape, picture.shape) for one in overlays
@@ -257,7 +239,7 @@ class Artist:
         for number, (x0, y0, x1, y1) in enumerate(boxes[: len(shown)]):
             draw_outlines(canvas[y0:y1, x0:x1], outlines, scene.picture.shape)
             if number == len(scene.panels[:1]):  # the shares are those of the first map
-                outlines = [one._replace(below="") for one in outlines]
+                outlines = tuple(one._replace(below="") for one in outlines)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
         if scene.patches:
@@ -305,7 +287,7 @@ class Artist:
             for name, box in zip(captions, boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
         elif scene.network or scene.title:
-            name = scene.caption(scene.explained.panels[0] if scene.explained else None)
+            name = scene.caption(scene.explained.overlays[0] if scene.explained else None)
             draw(canvas, _draw_caption, name, boxes[0], scene.letters)
         elif scene.titled and scene.explained:
             draw(canvas, _draw_caption, WHOLE_MAP, boxes[0], scene.letters)
@@ -319,26 +301,20 @@ class Artist:
             area = scene.notice_area(scene.notice)
             draw(canvas, hud.draw_notice, scene.notice, area, scene.letters)
 
-    def _drawn_for(self, scene: Scene) -> tuple[list[Overlay], Sequence[Outline]]:
-        """The coloured maps and the boxes, moved to where they belong on the scene's picture."""
+    def _drawn_for(self, scene: Scene) -> Painted | None:
+        """The maps and boxes, moved to where they belong on the scene's picture."""
         explained, look = scene.explained, scene.look
         self._lost, self.elsewhere = frozenset(), False
         if explained is None or (look.style == "off" and not explained.outlines):
-            return [], ()
-        if explained is not self._explained or look != self._look:
-            self._explained, self._look, self._follower = explained, look, None
-            self._overlays = [
-                make_overlay(panel.intensity, panel.signed, look, explained.box)
-                for panel in explained.panels
-            ]
+            return None
+        if explained is not self._explained:
+            self._explained, self._follower = explained, None
         if look.follow != "flow" or scene.picture is explained.picture:
-            return self._overlays, explained.outlines
-        self._follower = follower = self._follower or Follower(explained.picture, self._overlays)
-        overlays = follower(scene.picture)
-        moved = list(map(follower.moved, explained.outlines))
-        self._lost = frozenset(n for n, one in enumerate(moved) if one is None)
-        self.elsewhere = follower.elsewhere
-        return overlays, list(filter(None, moved))
+            return explained
+        self._follower = follower = self._follower or Follower(explained)
+        moved = follower(scene.picture)
+        self._lost, self.elsewhere = follower.lost, follower.elsewhere
+        return moved
 
 
 class SplitArtist:

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from realtime_lrp.view.boxes import Outline, draw_outlines
+from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.look import colormap_named
-from realtime_lrp.view.overlay import SOFTNESS, Overlay, lay_over
+from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.painting import SOFTNESS, Painted
 from realtime_lrp.view.text import draw_lines, text_size
 
 PERCENTILE = 99.5
@@ -115,18 +116,17 @@ def contact_sheet(pictures: Sequence[np.ndarray], columns: int = 4) -> np.ndarra
     return sheet
 
 
-def lay_out(
-    picture: np.ndarray, overlay: Overlay, line: str, layout: str, outlines: Sequence[Outline] = ()
-) -> np.ndarray:
-    """A picture with its map and the line that names its best label: uint8 [H, W or 2 W, 3] RGB.
+def lay_out(painted: Painted, line: str = "", layout: str = "overlay") -> np.ndarray:
+    """A picture with its first map and a line of text: uint8 [H, W or 2 W, 3] RGB.
 
     Layouts: "overlay"; "side-by-side", the picture and the overlay; "map", on black, without the
     line; "original+map", the picture and that map.
     """
+    picture, overlay = painted.picture, painted.overlays[0]
     if layout in ("map", "original+map"):
         drawn = lay_over(np.zeros_like(picture), overlay)
     else:
         drawn = lay_over(picture, overlay)
-        draw_lines(drawn, [line], overlay.box, bottom=True)
-    draw_outlines(drawn, outlines)
+        draw_lines(drawn, [line] if line else [], overlay.box, bottom=True)
+    draw_outlines(drawn, painted.outlines)
     return drawn if layout in ("overlay", "map") else np.hstack([picture, drawn])

@@ -27,8 +27,9 @@ from realtime_lrp.relevance.rules.sharing import positive
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Follower, intensity, lay_over
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Panel, Scene
+from realtime_lrp.view.motion import Follower
+from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.scene import Artist, Scene
 from realtime_lrp.view.window import Window, display_reachable
 
 Row = dict[str, Any]
@@ -155,10 +156,11 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
         region = engine.region(size)
         picture, *later = [moving_picture(number, size, 30) for number in range(11)]
         result = replace(result, region=region)
-        overlay = painted(engine, result)
-        follower, coming = Follower(picture, [overlay]), itertools.cycle(later)
+        shown = painted(engine, picture, result)
+        overlay = shown.overlays[0]
+        follower, coming = Follower(shown), itertools.cycle(later)
         actions: dict[str, Action] = {
-            "colour": partial(painted, engine, result),
+            "colour": partial(painted, engine, picture, result),
             # a new overlay each time, because one remembers its stretched copy
             "overlay": partial(
                 lambda picture, one: lay_over(picture, replace(one)), picture, overlay
@@ -181,9 +183,7 @@ def time_window(bench: Bench) -> dict[str, dict[str, Times]]:
     pictures = [moving_picture(number, SIZES["720p"], 30) for number in range(10)]
     engine, coming = bench.engine, itertools.cycle(pictures[1:])
     (result,) = engine.explain(pictures[:1])
-    shown = intensity(result.maps[0].strength, result.region.inner)
-    panel = Panel(engine.name, shown, engine.explainer.signed)
-    explained = ExplainedPicture(pictures[0], result.region.box, (panel,))
+    explained = painted(engine, pictures[0], result)
     look = Look.of(engine.config.overlay)
     artist, times = Artist(), {}
     with Window() as window:

@@ -19,7 +19,8 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Drawn, Painter, lay_over
+from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.painting import Drawn, paint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,7 +114,7 @@ def map_sheet(
 
     Pictures are uint8 [N, h, w, 3] RGB, maps float32 [N, h, w]; for the stride see `strength`.
     """
-    painter = Painter(False, replace(Look.of(config.overlay), style="heat"), 0.0)
+    look = replace(Look.of(config.overlay), style="heat")
     share = TILE / max(pictures.shape[1:3])
     size = round(share * pictures.shape[1]), round(share * pictures.shape[2])
     thumbnails = [resize(picture, size) for picture in pictures]
@@ -129,7 +130,7 @@ def map_sheet(
         for column, name in enumerate((PICTURE, *band)):
             shown = thumbnails
             if name != PICTURE:
-                shown = _overlaid(painter, thumbnails, maps[name], stride)
+                shown = _overlaid(look, thumbnails, maps[name], stride)
             grid[first, column].set_title(name, fontsize=6)
             for number, picture in enumerate(shown):
                 axes = grid[first + number, column]
@@ -143,12 +144,11 @@ def map_sheet(
 
 
 def _overlaid(
-    painter: Painter, thumbnails: Sequence[np.ndarray], maps: np.ndarray, stride: tuple[int, int]
+    look: Look, thumbnails: Sequence[np.ndarray], maps: np.ndarray, stride: tuple[int, int]
 ) -> list[np.ndarray]:
-    inner = (0, 0, maps.shape[2], maps.shape[1])
-    compressed = strength(np.maximum(maps[..., None], 0), stride=stride)
-    strengths, scales = (tensor.numpy() for tensor in compressed)
+    strengths, scales = strength(np.maximum(maps[..., None], 0), stride=stride)
+    drawn = map(Drawn, strengths.numpy(), scales.numpy())
     return [
-        lay_over(thumbnail, painter(Drawn(one, scale), (0, 0, *thumbnail.shape[1::-1]), inner))
-        for thumbnail, one, scale in zip(thumbnails, strengths, scales, strict=True)
+        lay_over(one, paint(one, [shown], look, (0, 0, *one.shape[1::-1])).overlays[0])
+        for one, shown in zip(thumbnails, drawn, strict=True)
     ]

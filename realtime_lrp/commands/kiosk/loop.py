@@ -23,7 +23,7 @@ from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.maps import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.system import machine
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
@@ -82,7 +82,7 @@ class Kiosk:
         open_clips = functools.partial(ClipSource, kiosk.clips)
         self._clip = SourcePart("clip", open_clips, lambda picture: picture)
         self._look = Look.of(config.overlay)
-        self._artist, self._scale_maps = ScreenArtist(self._look), MapScaler()
+        self._artist, self._paint = ScreenArtist(self._look), MapPainter()
         self._pages = pages_of(config)
         self.page, self.screen = self._pages[-1], Screen()
         self.state, self.card = self._machine.state, "starting"
@@ -302,7 +302,7 @@ class Kiosk:
         page, lock, words = self.page, self._lock, moment.captions["leave"]
         kept = page.kept()
         explained = kept or moment.explained
-        maps = self._scale_maps(explained, self._look)
+        maps = self._paint(explained, self._look)
         if maps and explained and explained.result.found:
             maps = with_captions(maps, explained, moment.captions)
         # A clip's pictures are too far apart for a map to follow the motion between them.

@@ -18,7 +18,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, Page, TextBlock
 from realtime_lrp.view.hud import Bar, Legend, percent
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.scene import ExplainedPicture
+from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE
 
 NAMED = 4  # of so many boxes of a detector the classes are named
@@ -151,9 +151,7 @@ def drawn_page(
     return Page(tuple(page.elements(moment)), bottom)
 
 
-def with_captions(
-    drawn: ExplainedPicture, explained: ExplainedFrame, captions: Captions
-) -> ExplainedPicture:
+def with_captions(drawn: Painted, explained: ExplainedFrame, captions: Captions) -> Painted:
     """A detector's boxes with texts in the language of the captions."""
     texts = (
         (f"{label(captions, explained.engine.label(one.label))} {percent(one.score)}",

@@ -25,7 +25,8 @@ from realtime_lrp.view.exhibit import (
     visible_part,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.scene import Artist, ExplainedPicture, Scene
+from realtime_lrp.view.painting import Painted
+from realtime_lrp.view.scene import Artist, Scene
 
 MAX_ROWS = 1080  # pixels of the canvas's shorter side, at most; it is stretched to larger screens
 
@@ -49,7 +50,7 @@ class Screen:
     """
 
     picture: np.ndarray | None = None
-    explained: ExplainedPicture | None = None
+    explained: Painted | None = None
     page: Page | None = None
     card: tuple[str, str] | None = None
     pad: tuple[str, str, int] | None = None
@@ -94,7 +95,7 @@ class ScreenArtist:
         return canvas
 
     def _draw_picture(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: ExplainedPicture | None
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: Painted | None
     ) -> None:
         if explained and explained.picture.shape != picture.shape:
             explained = None

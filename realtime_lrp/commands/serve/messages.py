@@ -316,7 +316,7 @@ def _drawn_map(panel: ConceptPanel, row: ConceptRow) -> np.ndarray:
     rows, columns = panel.picture.shape[:2]
     size = max(1, round(MAP_ROWS * columns / rows)), MAP_ROWS
     return map_over(
-        cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA), row.intensity, panel
+        cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA), row.drawn, panel.look
     )
 
 

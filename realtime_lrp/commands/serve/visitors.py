@@ -22,11 +22,10 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.figures import legend_of, presented
-from realtime_lrp.realtime.viewer.maps import MapScaler
+from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.untrusted import ChildDecoder
-from realtime_lrp.view.overlay import Overlay, make_overlay
 
 BATCH = 8  # pictures that are explained at once, at most
 
@@ -38,9 +37,6 @@ UNWATCHED = 4  # if nobody watches the view, its share is divided by this
 GATHER_S = 0.01  # how long a batch waits for a second picture
 ACTIVE_S = 2.0  # a visitor who has sent nothing for this long does not count
 IDLE_S = 0.2  # how often the thread looks whether it is to end
-
-DARKER = 0.7
-"""How dark the picture is under a map, where the window makes it grey: 0 not at all, 1 black."""
 
 PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
 """Of the maps: the quickest way, and smaller than with fast compression."""
@@ -57,7 +53,7 @@ class Visitor:
     """One visitor's camera."""
 
     answer: Answer
-    scaler: MapScaler
+    paint: MapPainter
     boxes: BoxNumbers  # of a detector, from picture to picture
     number: int = 0  # of the picture that came last; the first one is 1
     newest: float = -ACTIVE_S  # `time.monotonic()` when it came
@@ -100,7 +96,7 @@ class Visitors:
 
     def join(self, answer: Answer) -> Visitor:
         """A new visitor, whose maps `answer` takes; has to `leave`."""
-        visitor = Visitor(answer, MapScaler(), BoxNumbers())
+        visitor = Visitor(answer, MapPainter(), BoxNumbers())
         with self._changed:
             self._visitors.add(visitor)
         return visitor
@@ -219,7 +215,7 @@ def _answer_all(
 
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
     """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
-    drawn = visitor.scaler(explained, state.look)
+    drawn = visitor.paint(explained, state.look)
     rows, columns = explained.picture.shape[:2]
     legend = None
     box, layer = (0.0, 0.0, 1.0, 1.0), b""
@@ -233,26 +229,20 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
         for x0, y0, x1, y1 in [one.box]
     ]
     if drawn and state.look.style != "off":
-        panel = drawn.panels[0]
-        overlay = make_overlay(panel.intensity, panel.signed, state.look, drawn.box)
+        overlay = drawn.overlays[0]
         x0, y0, x1, y1 = overlay.box
-        box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), encode_layer(overlay)
-        legend = legend_of(panel, state.look, explained)
+        box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), _png(overlay.layer)
+        legend = legend_of(overlay, state.look, explained)
     figures = [[entry_fields(one) for one in block] for block in presented(explained, legend)]
     number = explained.frame.number
     fields = {"number": number, "box": box, "outlines": outlines, "blocks": figures}
     return join_message({"type": "map"} | fields, layer)
 
 
-def encode_layer(overlay: Overlay) -> bytes:
-    """A PNG that a page draws over the region of the picture: the map on a darker ground."""
-    alpha = overlay.alpha
-    covers = 1 - (1 - alpha) * (1 - DARKER * overlay.tone)
-    colour = overlay.colour * (alpha / np.maximum(covers, np.float32(1e-6)))[..., None]
-    layer = np.dstack([colour[..., ::-1], 255 * covers])
-    pixels = np.rint(layer).astype(np.uint8)
-    return cv2.imencode(".png", pixels, PNG)[1].tobytes()
-
-
 def _no_map(number: int, reason: str) -> bytes:
     return join_message({"type": "map", "number": number, "reason": reason}, b"")
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    """Colours and opacity, uint8 [h, w, 4] RGBA, as a file."""
+    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGBA2BGRA), PNG)[1].tobytes()

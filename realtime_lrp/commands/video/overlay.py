@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -40,7 +39,7 @@ from realtime_lrp.system.program import __version__
 from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Drawn
+from realtime_lrp.view.painting import Drawn
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +63,12 @@ def overlay_file(
         opened = Companions(film.companions, stack, replace_companions)
         opened.describe(provenance, concept_settings(engine))
         parts = {"film": part, **opened.parts}
-        look = look_of(engine)
         job = Job(
             source=film.source.resolve(), parts=tuple(parts.values()), span=film.span,
             container=film.target.suffix.lower(), comment=f"realtime_lrp {__version__}, {settings}",
             provenance=provenance.as_json(),
             size=engine.explainer.input_shape[:2], batch=_batch(config, engine),
-            look=replace(look, colormap=look.colours(engine.explainer.signed)),
+            look=look_of(engine),
             fit=engine.fit, mirror=config.input.mirror,
             sound=config.video.audio == "copy", layout=config.video.layout,
             stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,

@@ -33,7 +33,8 @@ from realtime_lrp.video.region import Region, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Drawn, Follower, Painter
+from realtime_lrp.view.motion import Follower
+from realtime_lrp.view.painting import Drawn, Series, paint
 from realtime_lrp.view.tiles import lay_out
 
 AHEAD = 3  # maximum number of batches that are decoded and not yet written
@@ -378,7 +379,7 @@ class _Drawer:
 
     def __init__(self, job: Job, maps: Maps):
         self._job, self._maps = job, maps
-        self._painter = Painter(False, job.look)
+        self._series = Series()
         self._follower: Follower | None = None
 
     def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
@@ -388,15 +389,14 @@ class _Drawer:
             if isinstance(newest, BaseException):
                 raise newest
             region = region_of(picture.shape[:2], job.size, job.fit)
-            overlay = self._painter(newest.drawn, region.box, region.inner)
-            self._line, self._outlines = newest.line, newest.outlines
-            self._follower = Follower(picture, [overlay]) if job.stride > 1 else None
+            self._line = newest.line
+            painted = paint(
+                picture, [newest.drawn], job.look, region.box, newest.outlines, self._series
+            )
+            self._follower = Follower(painted) if job.stride > 1 else None
         else:
-            (overlay,) = self._follower(picture)
-        outlines = self._outlines
-        if follower := self._follower:
-            outlines = tuple(filter(None, map(follower.moved, outlines)))
-        return lay_out(picture, overlay, self._line, job.layout, outlines)
+            painted = self._follower(picture)
+        return lay_out(painted, self._line, job.layout)
 
 
 class _Thumbnails:

@@ -34,7 +34,7 @@ from realtime_lrp.view.hud import (
     percent,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.scene import Panel
+from realtime_lrp.view.overlay import Overlay
 
 BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
 
@@ -244,12 +244,12 @@ def _share_of(value: float, started: float) -> str:
     return f"{value:.3g} ({share_text(value / started)})" if started else f"{value:.3g}"
 
 
-def legend_of(panel: Panel, look: Look, explained: ExplainedFrame) -> Legend | None:
+def legend_of(panel: Overlay, look: Look, explained: ExplainedFrame) -> Legend | None:
     """What the colours of a map mean; None where its channels are the colours.
 
     Where one class is set against another, both are named: warm colours are for the first.
     """
-    if panel.intensity.ndim == 3:
+    if panel.by_channel:
         return None
     colormap, sides = look.named(panel.signed), _sides(explained)
     if not look.colours(panel.signed).signed:

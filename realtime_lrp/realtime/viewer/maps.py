@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from realtime_lrp.engine.boxes import drawn_map, outlines_of
+from realtime_lrp.engine.boxes import drawable, drawn_map, outlines_of
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.engine.wording import nothing_found
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -17,8 +15,7 @@ from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Drawn, Scale, intensity
-from realtime_lrp.view.scene import ExplainedPicture, Panel
+from realtime_lrp.view.painting import Drawn, Painted, Series, paint
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -97,7 +94,6 @@ class ConceptView:
             picture=explained.picture[y0:y1, x0:x1],
             rows=(),
             look=look,
-            signed=explained.maps[0].signed,
             with_pictures=pictured,
             network=self._network,
             thing=name.replace("_", " ") if boxes and not answer[0] else "",
@@ -132,8 +128,8 @@ class ConceptView:
             for channel, share in shares.items()
         }
         self._channels = sorted_rows([] if frozen else self._channels, ranks)
-        inner = explained.result.region.inner
         followed = request.concepts and request.concepts.channel
+        signed = explained.maps[0].signed
 
         def row(channel: int) -> ConceptRow:
             one, name = maps[channel], name_of(engine, found.layer, channel)
@@ -142,7 +138,7 @@ class ConceptView:
                 name=NO_MAP + name if one.without_map else name,
                 share=shares[channel],
                 figure=self._figures[channel],
-                intensity=intensity(one.strength, inner, one.scale / (found.scale or 1.0)),
+                drawn=drawable(one, explained.result, one.scale / (found.scale or 1.0), signed),
                 pictures=gallery.pictures(found.layer, channel) if gallery else (),
                 followed=channel == followed,
             )
@@ -199,55 +195,50 @@ def followed_caption(explained: ExplainedFrame) -> str:
     return f"{title}: {ABSENT}" if found.lacks(one) else title
 
 
-class MapScaler:
-    """Scales the maps of one explained frame after the other, and averages them.
+class MapPainter:
+    """Paints the maps of one explained frame after the other.
 
     Scale and average follow the last maps of the same engine, target, file (or camera), followed
-    channel and box that is shown alone; a change starts anew. Of pairs of a picture and its map
-    each is scaled by itself.
+    channel and box that is shown alone; a change starts anew.
     """
 
     def __init__(self) -> None:
-        self._series: tuple[object, ...] | None = None
-        self._scales: list[Scale] = []
-        self._previous: list[np.ndarray] = []
-        self._last: tuple[ExplainedFrame, ExplainedPicture] | None = None
+        self._key: tuple[object, ...] | None = None
+        self._series = Series()
+        self._maps: tuple[ExplainedFrame, list[Drawn]] | None = None
+        self._last: tuple[Look, Painted] | None = None
 
-    def __call__(self, explained: ExplainedFrame | None, look: Look) -> ExplainedPicture | None:
-        """The maps to draw; the same object as long as the same frame is given."""
+    def __call__(self, explained: ExplainedFrame | None, look: Look) -> Painted | None:
+        """The maps to draw; the same object as long as the same frame and look are given."""
         if explained is None:
-            self._series = self._last = None  # so that the engine can be freed
+            self._key = self._maps = self._last = None  # so that the engine can be freed
             return None
         one = followed_map(explained)
-        series = (
+        key = (
             explained.engine, explained.request.target, explained.frame.source,
             one and (explained.request.concepts, one.channel), look.average,
             explained.request.box, look.colormap,
         )  # fmt: skip
-        if series != self._series:
-            self._series, self._last, self._previous = series, None, []
-            self._scales = [Scale() for _ in explained.result.maps]
-        if self._last is None or self._last[0] is not explained:
-            self._last = explained, self._scaled(explained, look)
+        if key != self._key:
+            self._key, self._maps, self._series = key, None, Series()
+        if self._maps is None or self._maps[0] is not explained:
+            self._maps, self._last = (explained, _drawn_maps(explained, look)), None
+        if self._last is None or self._last[0] != look:
+            result = explained.result
+            outlines = outlines_of(explained.engine, result, explained.request.box)
+            maps, box = self._maps[1], result.region.box
+            painted = paint(explained.picture, maps, look, box, outlines, self._series)
+            self._last = look, painted
         return self._last[1]
 
-    def _scaled(self, explained: ExplainedFrame, look: Look) -> ExplainedPicture:
-        result, names, alone = explained.result, explained.names, explained.request.box
-        average = look.average
-        maps = [drawn_map(result, look, n, alone) for n in range(len(result.maps))]
-        one, found = followed_map(explained), result.concepts
-        if one and found:
-            fade = one.scale / found.scale if found.lacks(one) else 1.0  # noise is no map
-            maps[0] = Drawn(one.strength, one.peak, fade)
-            names = followed_caption(explained), *names[1:]
-        new = [
-            intensity(drawn.strength, result.region.inner, drawn.fade * scale(drawn.peak))
-            for drawn, scale in zip(maps, self._scales, strict=True)
-        ]
-        if average and self._previous and self._previous[0].shape == new[0].shape:
-            pairs = zip(self._previous, new, strict=True)
-            new = [average * old + (1 - average) * now for old, now in pairs]
-        self._previous = new
-        panels = tuple(map(Panel, names, new, (one.signed for one in explained.maps)))
-        outlines = outlines_of(explained.engine, result, alone)
-        return ExplainedPicture(explained.picture, result.region.box, panels, outlines)
+
+def _drawn_maps(explained: ExplainedFrame, look: Look) -> list[Drawn]:
+    """The maps of a frame; in place of the first that of a channel, if one is followed."""
+    result, alone = explained.result, explained.request.box
+    maps = [drawn_map(result, look, n, alone) for n in range(len(result.maps))]
+    one, found = followed_map(explained), result.concepts
+    if one and found:
+        fade = one.scale / found.scale if found.lacks(one) else 1.0  # noise is no map
+        caption = followed_caption(explained)
+        maps[0] = drawable(one, result, fade, maps[0].signed, caption)
+    return maps

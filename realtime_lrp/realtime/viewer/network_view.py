@@ -25,14 +25,15 @@ from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.events import ChoiceRefused, Event, NoticeGiven
 from realtime_lrp.realtime.viewer.maps import (
     FIGURES_S,
-    MapScaler,
+    MapPainter,
     described_layers,
     followed_caption,
 )
 from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.scene import ExplainedPicture, Patches, Scene
+from realtime_lrp.view.painting import Painted
+from realtime_lrp.view.scene import Patches, Scene
 
 if TYPE_CHECKING:
     from realtime_lrp.realtime.engine_cache import EngineChoice
@@ -54,7 +55,7 @@ class NetworkView:
         self.newest: ExplainedFrame | None = None
         self.explained: ExplainedFrame | None = None  # drawn last
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
-        self.maps: ExplainedPicture | None = None  # those of `newest`, ready for drawing
+        self.maps: Painted | None = None  # those of `newest`, ready for drawing
         self.scene: Scene | None = None  # drawn last
         self.left: tuple[Block, ...] = ()  # the figures at the left
         self.right: tuple[Block, ...] = ()
@@ -62,7 +63,7 @@ class NetworkView:
         self.rates = figures.Rates(self.stats, relevance.waiting)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
-        self._scale_maps = MapScaler()
+        self._paint = MapPainter()
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
@@ -72,7 +73,7 @@ class NetworkView:
 
     def take(self, newest: ExplainedFrame | None, look: Look) -> None:
         """Makes the newest maps, if there are any, ready for drawing."""
-        self.newest, self.maps = newest, self._scale_maps(newest, look)
+        self.newest, self.maps = newest, self._paint(newest, look)
 
     def measure(self) -> None:
         """Notes how many maps there are, and since when the one shown is not as chosen."""
@@ -162,7 +163,7 @@ class NetworkView:
         legends: tuple[Legend | None, ...] = ()
         if explained and self.maps and not self.problem:
             legends = tuple(
-                figures.legend_of(one, state.look, explained) for one in self.maps.panels
+                figures.legend_of(one, state.look, explained) for one in self.maps.overlays
             )
         if explained and state.about:
             names = explained.names if state.tiled else explained.names[:1]
@@ -322,21 +323,21 @@ def _old(age_ms: float, elsewhere: bool) -> str:
 
 
 def _awaited(
-    state: ViewerState, drawn: ExplainedPicture | None, explained: ExplainedFrame | None
+    state: ViewerState, drawn: Painted | None, explained: ExplainedFrame | None
 ) -> tuple[str, ...]:
     if not state.tiled or drawn is None:
         return ()
     unsuited = explained.engine.explainer.unsuited if explained else state.unsuited
-    choice, shown = state.choice, [panel.name for panel in drawn.panels]
+    choice, shown = state.choice, [panel.name for panel in drawn.overlays]
     wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
     missing = [name for name in wanted if name not in shown]
     return tuple(missing[: max(0, len(wanted) - len(shown))])
 
 
-def _without_maps(drawn: ExplainedPicture, picture: np.ndarray) -> ExplainedPicture:
-    """The same panels, empty, on the first picture of another file: they get its maps soon."""
-    panels = (replace(one, intensity=np.zeros_like(one.intensity)) for one in drawn.panels)
-    return ExplainedPicture(picture, drawn.box, tuple(panels))  # and no boxes
+def _without_maps(drawn: Painted, picture: np.ndarray) -> Painted:
+    """The same maps, empty, on the first picture of another file: they get its maps soon."""
+    empty = (replace(one, alpha=np.zeros_like(one.alpha)) for one in drawn.overlays)
+    return Painted(picture, tuple(empty))  # and no boxes
 
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:

@@ -138,8 +138,9 @@ def test_logits_get_a_softmax_unless_the_user_says_otherwise():
     )
     with pytest.raises(UsageError, match="contradict"):
         Explainer(model, scores="probabilities", output_activation="softmax")
-    with pytest.raises(UsageError, match="ends in a softmax already"):
-        Explainer(network(layers.Softmax())[0], scores="logits")
+    for head in (layers.Softmax(), lambda z: layers.Reshape((1, 1, 4))(layers.Softmax()(z))):
+        with pytest.raises(UsageError, match="ends in a softmax already"):
+            Explainer(network(head)[0], scores="logits")
     with pytest.raises(UsageError, match="logits"):
         Explainer(model, scores="logit")
 

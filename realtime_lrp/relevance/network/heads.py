@@ -130,9 +130,12 @@ def _check_words(activation: str | None, scores: str | None) -> None:
 
 def _refuse_second(graph: Graph, activation: str | None, scores: str | None) -> None:
     """Refuses to make scores once more of those that a softmax or sigmoid computes."""
-    if graph.scoring() != {graph.output}:
+    node = graph.producer(graph.output)
+    while node is not None and isinstance(node.step, Identity | Reshape):
+        node = graph.producer(node.inputs[0])
+    if node is None or graph.scoring() != {node.output}:
         return
-    own = graph.nodes[graph.output - 1].step
+    own = node.step
     name = own.name if isinstance(own, Activation) else ""
     if activation not in (None, name) or scores == "logits":
         given = f"--output-activation {activation}" if activation else f"--scores {scores}"
@@ -162,10 +165,10 @@ def _make_scores(
             _say(graph, "its values are logarithms, whose exponentials add up to 1")
             return
         warn_once(
-            f"{graph.name} ends in values that are no probabilities, as nothing limits them: a "
-            "softmax is added to get its scores. If they are, say so: --scores probabilities. If "
-            "they are no classes that exclude each other, say what they are: --output-activation "
-            "sigmoid, or linear for values such as those of a regression"
+            f"{graph.name} ends in values that are no probabilities, as they can lie outside "
+            "0 to 1: a softmax is added to get its scores. If they are, say so: --scores "
+            "probabilities. If they are no classes that exclude each other, say what they are: "
+            "--output-activation sigmoid, or linear for values such as those of a regression"
         )
     kind = activation or ("softmax" if several else "sigmoid")
     graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))

@@ -27,7 +27,7 @@ from program import start
 from served import TOKEN, Role, StandIn, serving_pages
 
 from realtime_lrp import config
-from realtime_lrp.commands.serve.messages import Hold, join_message
+from realtime_lrp.commands.serve.messages import Hold, VisitorMap, join_message
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
 from realtime_lrp.view import keys
 
@@ -600,7 +600,7 @@ def test_a_camera_goes_on_when_answers_stop_and_when_the_server_is_started_again
     """A picture that gets no answer is replaced by a newer one; a new server gets a first one."""
 
     def reply(number, jpeg):
-        return join_message({"type": "map", "number": number, "reason": f"no map {number}"}, b"")
+        return join_message(VisitorMap(number, f"no map {number}"))
 
     with serving_pages(visitors=StandIn(reply)) as served:
         visitors, port = served.visitors, served.port

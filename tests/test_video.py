@@ -174,9 +174,10 @@ def test_outputs_are_checked_before_any_work(tmp_path):
         outputs_for([source], str(tmp_path / "none" / "x.png"), ".png", (".png",), False)
     with pytest.raises(UsageError, match="ending"):
         outputs_for([source], str(tmp_path / "x.gif"), ".png", (".png",), False)
-    folder = tmp_path / "out"
+    twins, folder = [source, tmp_path / "a.jpg"], tmp_path / "out"
+    with pytest.raises(OutputError, match="is the name of a file"):
+        outputs_for(twins, str(tmp_path / "x.png"), ".png", (".png",), False)
     folder.mkdir()
-    twins = [source, tmp_path / "a.jpg"]
     with pytest.raises(OutputError, match=r"a\.png', .*a\.jpg' would be written to"):
         outputs_for(twins, str(folder), ".png", (".png",), False)
     with pytest.raises(OutputError, match=r"Given twice: .*a\.png', .*b\.png'\. Give"):
@@ -185,6 +186,18 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     with pytest.raises(OutputError, match="--overwrite"):
         outputs_for([source], str(folder), ".png", (".png",), False)
     assert outputs_for([source], str(folder), ".png", (".png",), True) == [folder / "a.png"]
+
+
+def test_the_folder_of_several_outputs_is_made_with_its_parents(tmp_path):
+    """Also for one input where the name ends in a slash; not where a file is in the way."""
+    sources, deep = [tmp_path / "a.png", tmp_path / "b.png"], tmp_path / "in" / "deep"
+    made = outputs_for(sources, str(deep), ".png", (".png",), False)
+    assert made == [deep / "a.png", deep / "b.png"] and deep.is_dir()
+    outputs_for(sources[:1], f"{tmp_path}/one/", ".png", (".png",), False)
+    assert (tmp_path / "one").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be made"):
+        outputs_for(sources, str(tmp_path / "file" / "out"), ".png", (".png",), False)
 
 
 @pytest.mark.parametrize(

@@ -100,29 +100,39 @@ def _named(word: str, suffixes: Sequence[str]) -> list[Path]:
 def outputs_for(
     inputs: Sequence[Path], output: str, suffix: str, suffixes: Sequence[str], overwrite: bool
 ) -> list[Path]:
-    """One output for each input, all checked before any work is done.
+    """One output for each input, all checked before any work is done; makes their folder.
 
     One whose name is too long for a file is not checked: it fails alone, the others are made.
     """
-    target = Path(output)
-    if os.path.isdir(target):
+    target, known = Path(output), Path(output).suffix.lower() in suffixes
+    in_folder = os.path.isdir(target) or output.endswith(("/", os.sep))
+    if in_folder or (len(inputs) > 1 and not known):
         targets = [target / (source.stem + suffix) for source in inputs]
-        checked = [made for made in targets if len(os.fsencode(made.name)) <= MOST_NAME]
-        for made in checked:
-            refuse_link(made)
-    elif output.endswith(("/", os.sep)) or len(inputs) > 1:
-        raise OutputError(
-            f"There is no folder {output!r}. Several inputs go into a folder; make it first."
-        )
-    elif target.suffix.lower() not in suffixes:
+    elif len(inputs) > 1:
+        raise OutputError(f"Several inputs go into a folder, and {output!r} is the name of a file.")
+    elif not known:
         raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
     else:
-        targets = checked = [target]
+        targets = [target]
     refuse_collisions(inputs, targets)
+    checked = [made for made in targets if len(os.fsencode(made.name)) <= MOST_NAME]
     refuse_inputs(inputs, checked)
+    if targets != [target]:
+        _make_folder(target)
+        for made in checked:
+            refuse_link(made)
     for made in checked:
         check_output(made, overwrite)
     return targets
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"The folder {str(folder)!r} for several outputs cannot be made ({error.strerror})."
+        ) from None
 
 
 def refuse_inputs(inputs: Iterable[Path], targets: Iterable[Path]) -> None:

@@ -134,9 +134,15 @@ class LookSetting:
 
     def accepts(self, value: Any) -> bool:
         """Whether a page may choose this value."""
+        value = self.read(value)
         if self.values():
-            return value in self.values()
+            return any(type(value) is type(one) and value == one for one in self.values())
         return not isinstance(value, bool | str) and 0 <= value <= 1
+
+    def read(self, value: Any) -> Any:
+        """The value that a page means: its lists have text, "true" for True."""
+        booleans = {str(one).lower(): one for one in self.values() if isinstance(one, bool)}
+        return booleans.get(value, value) if isinstance(value, str) else value
 
     def moved(self, value: Any, by: int) -> Any:
         """The value after the present one, or before it (by = -1)."""

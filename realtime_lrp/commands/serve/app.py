@@ -24,6 +24,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Scope, Send
 from starlette.websockets import WebSocket
 
+from realtime_lrp.commands.serve import messages
 from realtime_lrp.commands.serve.access import Role, Tokens, qr_code
 from realtime_lrp.commands.serve.exchange import MOST_VIEWERS, Exchange, Viewer
 from realtime_lrp.commands.serve.messages import Shown, examples, read_message, view_message
@@ -159,15 +160,15 @@ class App:
 
     async def _send(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Sends what the viewer needs to know once, then news and pictures."""
-        own: dict[str, Any] = {"type": "role", "control": role is Role.CONTROL}
+        own = messages.Role(control=False)
         if role is Role.CONTROL:
-            own |= {"watch": self._tokens[Role.WATCH], "fingerprint": self._fingerprint}
-        await socket.send_json(own)
+            own = messages.Role(True, self._tokens[Role.WATCH], self._fingerprint)
+        await socket.send_text(msgspec.json.encode(own).decode())
         while True:
-            messages, picture = await viewer.next(self._exchange)
+            waiting, picture = await viewer.next(self._exchange)
             if picture:
-                messages.append(view_message(picture.value, viewer.latency_ms))
-            for message in messages:
+                waiting.append(view_message(picture.value, viewer.latency_ms))
+            for message in waiting:
                 send: Any = socket.send_text if isinstance(message, str) else socket.send_bytes
                 await send(message)
 

@@ -165,8 +165,8 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
         case "position", float():
             pass
         case _:
-            drawn = (one for one in LOOK_SETTINGS if one.name == what)
-            return value if any(one.accepts(value) for one in drawn) else None
+            drawn = (one for one in LOOK_SETTINGS if one.name == what and one.accepts(value))
+            return next((one.read(value) for one in drawn), None)
     return value
 
 
@@ -199,57 +199,114 @@ def view_message(jpeg: bytes, latency_ms: float) -> bytes:
     return VIEW + LATENCY.pack(min(round(10 * latency_ms), 2**32 - 1)) + jpeg
 
 
+class Role(msgspec.Struct, tag="role", frozen=True):
+    """What a page may do; who controls gets the token for watching."""
+
+    control: bool
+    watch: str = ""
+    fingerprint: str = ""
+
+
+class News(msgspec.Struct, tag="news", frozen=True):
+    """What the page shows at this moment."""
+
+    method: str
+    composite: str
+    target: str
+    look: dict[str, Any]
+    tiled: bool
+    concepts: bool
+    timeline: dict[str, Any] | None
+    text_size: str
+    frozen: bool
+    brush: float
+    covered: bool
+    left: list[list[dict[str, Any]]]
+    right: list[list[dict[str, Any]]]
+    notice: str
+    trouble: str
+    loading: str
+    lesson: dict[str, Any] | None
+    maps: float
+
+
+class Choices(msgspec.Struct, tag="choices", frozen=True):
+    """What the page offers for a network."""
+
+    methods: list[str]
+    composites: list[str]
+    look: list[tuple[str, str, Sequence[Any]]]
+    targets: list[str]
+    commands: list[tuple[str, str, str, list[str]]]
+
+
+class Concepts(msgspec.Struct, tag="concepts", frozen=True):
+    """The channels of a layer; their maps follow as one JPEG."""
+
+    shown: bool
+    layer: str = ""
+    layers: Sequence[str] = ()
+    without_pictures: Sequence[str] = ()
+    with_pictures: bool = False
+    why: str = ""
+    rows: Sequence[dict[str, Any]] = ()
+
+
+class VisitorMap(msgspec.Struct, tag="map", frozen=True):
+    """The answer to a picture of a visitor's camera; the map follows as PNG, if there is one."""
+
+    number: int  # of the picture
+    reason: str = ""  # why there is no map
+    box: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)  # in shares of the picture
+    outlines: Sequence[dict[str, Any]] = ()
+    blocks: list[list[dict[str, Any]]] | None = None
+
+
 def news(view: View, lesson: dict[str, Any] | None) -> str:
     """What the page shows at this moment; `lesson` is `Teacher.fields`, None without one."""
     state, choice, relevance = view.state, view.state.choice, view.first.relevance
     left, right = view.columns
-    return msgspec.json.encode(
-        {
-            "type": "news",
-            "method": choice.method,
-            "composite": choice.composite,
-            "target": _target_text(view),
-            "look": {one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
-            "tiled": state.tiled,
-            "concepts": state.request.concepts is not None,
-            "timeline": state.timeline and vars(progress(state.timeline)),
-            "text_size": state.text_size,
-            "frozen": state.frozen is not None,
-            "brush": state.brush,
-            "covered": state.mask is not None,
-            "left": [[entry_fields(one) for one in block] for block in left],
-            "right": [[entry_fields(one) for one in block] for block in right],
-            "notice": view.first.passing(state),
-            "trouble": view.capture.trouble,
-            "loading": relevance.doing if relevance.engine_cache is None else "",
-            "lesson": lesson,
-            "maps": round(view.first.rates.maps.rate(), 1),
-        }
-    ).decode()
+    said = News(
+        method=choice.method,
+        composite=choice.composite,
+        target=_target_text(view),
+        look={one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
+        tiled=state.tiled,
+        concepts=state.request.concepts is not None,
+        timeline=vars(progress(state.timeline)) if state.timeline else None,
+        text_size=state.text_size,
+        frozen=state.frozen is not None,
+        brush=state.brush,
+        covered=state.mask is not None,
+        left=[[entry_fields(one) for one in block] for block in left],
+        right=[[entry_fields(one) for one in block] for block in right],
+        notice=view.first.passing(state),
+        trouble=view.capture.trouble,
+        loading=relevance.doing if relevance.engine_cache is None else "",
+        lesson=lesson,
+        maps=round(view.first.rates.maps.rate(), 1),
+    )
+    return msgspec.json.encode(said).decode()
 
 
 def choices(state: ViewerState, answer: Answer) -> str:
     """What the page offers this network; it does not change."""
     known, unsuited = commands_for(state), answer.unsuited
-    return msgspec.json.encode(
-        {
-            "type": "choices",
-            "methods": [name for name in METHODS.known() if name not in unsuited],
-            "composites": [name for name in COMPOSITES.known() if name not in unsuited],
-            "look": [
-                (one.name, one.label.capitalize(), one.values())
-                for one in LOOK_SETTINGS
-                if one.on_page
-            ],
-            "targets": (*(one.value for one in known if one.action == "target"), *answer.labels),
-            "commands": [
-                (keys.key_text(pressed), one.meaning, one.name, pressed)
-                for one in known
-                if one.action not in WINDOW_ACTIONS
-                for pressed in [[key for key in one.keys if key not in OF_BROWSER]]
-            ],
-        }
-    ).decode()
+    offered = Choices(
+        methods=[name for name in METHODS.known() if name not in unsuited],
+        composites=[name for name in COMPOSITES.known() if name not in unsuited],
+        look=[
+            (one.name, one.label.capitalize(), one.values()) for one in LOOK_SETTINGS if one.on_page
+        ],
+        targets=[*(str(one.value) for one in known if one.action == "target"), *answer.labels],
+        commands=[
+            (keys.key_text(pressed), one.meaning, one.name, pressed)
+            for one in known
+            if one.action not in WINDOW_ACTIONS
+            for pressed in [[key for key in one.keys if key not in OF_BROWSER]]
+        ],
+    )
+    return msgspec.json.encode(offered).decode()
 
 
 def _target_text(view: View) -> str:
@@ -272,13 +329,13 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
     return fields
 
 
-def join_message(fields: dict[str, object], picture: bytes) -> bytes:
+def join_message(fields: VisitorMap | Concepts, picture: bytes = b"") -> bytes:
     """JSON and a picture as one message: "j", the JSON's length in 4 bytes, JSON, picture."""
     text = msgspec.json.encode(fields)
     return b"j" + len(text).to_bytes(4, "little") + text + picture
 
 
-NO_CONCEPTS = join_message({"type": "concepts", "shown": False}, b"")
+NO_CONCEPTS = join_message(Concepts(shown=False))
 """The message while no channels are shown."""
 
 
@@ -300,12 +357,15 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
         for one in rows
     ]
     with_pictures = gallery.layers if gallery else ()
-    fields = {
-        "type": "concepts", "shown": True, "layer": panel.title, "layers": layers,
-        "without_pictures": [one for one in layers if with_pictures and one not in with_pictures],
-        "with_pictures": panel.with_pictures, "why": panel.note or panel.warning,
-        "rows": entries,
-    }  # fmt: skip
+    fields = Concepts(
+        shown=True,
+        layer=panel.title,
+        layers=layers,
+        without_pictures=[one for one in layers if with_pictures and one not in with_pictures],
+        with_pictures=panel.with_pictures,
+        why=panel.note or panel.warning,
+        rows=entries,
+    )
     maps = [_drawn_map(panel, one) for one in rows]
     picture = encode_picture(".jpg", np.hstack(maps), quality=QUALITY) if maps else b""
     return join_message(fields, picture)

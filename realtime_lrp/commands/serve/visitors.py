@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.serve.messages import entry_fields, join_message
+from realtime_lrp.commands.serve.messages import VisitorMap, entry_fields, join_message
 from realtime_lrp.engine.boxes import BoxNumbers
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -235,12 +235,11 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
         legend = legend_of(overlay, state.look, explained)
     figures = [[entry_fields(one) for one in block] for block in presented(explained, legend)]
     number = explained.frame.number
-    fields = {"number": number, "box": box, "outlines": outlines, "blocks": figures}
-    return join_message({"type": "map"} | fields, layer)
+    return join_message(VisitorMap(number, "", box, outlines, figures), layer)
 
 
 def _no_map(number: int, reason: str) -> bytes:
-    return join_message({"type": "map", "number": number, "reason": reason}, b"")
+    return join_message(VisitorMap(number, reason))
 
 
 def _png(pixels: np.ndarray) -> bytes:

@@ -9,11 +9,12 @@ const RENEW_MS = 1000; // a picture that waits longer for its turn is replaced
 const OLD_MS = 5000; // a map is shown no longer than this, if no other one comes
 
 /** Shows the camera on a canvas until the returned camera is stopped; `sendPicture` says whether there
- * is a connection, `ended` is called if the camera goes by itself. `restart` is for a new connection,
- * `age` is the map's in milliseconds, null if there is none. */
-export async function openCamera(canvas, sendPicture, ended) {
+ * is a connection, `ended` is called if the camera goes by itself; `facing` is "environment" for what
+ * is before a phone, "user" for who holds it. `restart` is for a new connection,
+ * `age` is the map's in milliseconds, null if there is none; `gone` says that the scene is another one. */
+export async function openCamera(canvas, sendPicture, ended, facing) {
   const stream = await navigator.mediaDevices.getUserMedia({
-    video: { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: { ideal: "environment" } },
+    video: { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: { ideal: facing } },
     audio: false,
   });
   const video = Object.assign(document.createElement("video"), {
@@ -26,6 +27,7 @@ export async function openCamera(canvas, sendPicture, ended) {
   let sent = new Map(); // number of a picture -> when it was taken, and its brightness
   let count = 0; // pictures that this connection has sent
   let sentAt = -Infinity; // when the last one was taken
+  let gone = false; // whether the scene is another one than the map's
   let map = null; // {picture, whole, outlines, then, at, until}
 
   async function sendNext() {
@@ -48,9 +50,11 @@ export async function openCamera(canvas, sendPicture, ended) {
     const now = performance.now();
     if (map && now < map.until) {
       const seen = greyOf(video);
-      follow(map.whole, map.then, seen);
-      const [x0, y0, x1, y1] = placeOf(map.whole);
-      context.drawImage(map.picture, x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
+      gone = !follow(map.whole, map.then, seen);
+      if (!gone) {
+        const [x0, y0, x1, y1] = placeOf(map.whole);
+        context.drawImage(map.picture, x0 * width, y0 * height, (x1 - x0) * width, (y1 - y0) * height);
+      }
       for (const outline of map.outlines) {
         if (follow(outline, map.then, seen)) drawOutline(outline, width, height);
       }
@@ -104,7 +108,7 @@ export async function openCamera(canvas, sendPicture, ended) {
 
   stream.getVideoTracks()[0].addEventListener("ended", ended);
   requestAnimationFrame(draw);
-  return { take, restart, stop, age: () => map && performance.now() - map.at };
+  return { take, restart, stop, age: () => map && performance.now() - map.at, gone: () => gone };
 }
 
 /** Where a part that is followed is now. */

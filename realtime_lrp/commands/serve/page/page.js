@@ -26,6 +26,7 @@ let latest = null; // the newest news of this connection
 const pressable = document.querySelectorAll("[data-state]");
 const own = new Map([...document.querySelectorAll("[data-own]")].map((one) => [one.dataset.own, one]));
 let camera = null; // this device's own, while it is used
+let facing = "environment";
 let concepts = null; // the newest message about channels
 let timeline = null; // where the film is; null for a camera
 let brush = 0; // radius of the brush, as a share of the picture's shorter side; 0 for no circle
@@ -218,6 +219,7 @@ function showFigures() {
   const { dataset } = at("figures");
   const rate = ratePerS(shownAt);
   dataset[camera ? "maps" : "shown"] = rate;
+  at("answers").classList.toggle("old", camera?.gone() ?? false);
   if (camera) {
     const age = camera.age();
     dataset.latency = Math.round(age ?? 0);
@@ -256,22 +258,27 @@ setInterval(showFigures, FIGURES_MS);
 
 // This device's camera
 
-at("camera").addEventListener("click", async () => {
-  if (camera) {
-    closeCamera();
-    return;
-  }
+at("camera").addEventListener("click", () => camera ? closeCamera() : useCamera());
+at("turn").addEventListener("click", () => {
+  facing = facing === "user" ? "environment" : "user";
+  closeCamera();
+  useCamera();
+});
+
+async function useCamera() {
   at("camera").disabled = true;
   hold(true);
   try {
-    camera = await openCamera(canvas, sendPicture, closeCamera);
+    camera = await openCamera(canvas, sendPicture, closeCamera, facing);
     changeCamera();
+    const devices = await navigator.mediaDevices.enumerateDevices();
+    at("turn").hidden = devices.filter(({ kind }) => kind === "videoinput").length < 2;
   } catch (error) {
     hold(false);
     say("camera-notice", whyNoCamera(error));
   }
   at("camera").disabled = false;
-});
+}
 
 function closeCamera() {
   camera?.stop();
@@ -282,6 +289,7 @@ function closeCamera() {
 
 function changeCamera() {
   at("camera").setAttribute("aria-pressed", String(camera !== null));
+  at("turn").hidden = true;
   at("camera").textContent = camera ? "Stop this device's camera" : "Use this device's camera";
   say("camera-notice", "");
   shownAt.length = 0;

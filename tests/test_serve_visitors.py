@@ -243,7 +243,7 @@ def test_an_answer_says_which_picture_it_is_for(relevance):
                 shared.put(one.visitor, jpeg(120))
         until(lambda: one.answers)
         assert [one.last[0]["number"], len(one.answers)] == [5, 1]
-        one.visitor.scaler = None
+        one.visitor.paint = None
         shared.put(one.visitor, jpeg(120))
         until(lambda: len(one.answers) == 2)
         fields, png = one.last

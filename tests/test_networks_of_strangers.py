@@ -19,7 +19,9 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.files import kind_of
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.models.preparing import prepares_pictures
+from realtime_lrp.realtime.viewer.view import canvas_size
 from realtime_lrp.relevance.network import onednn
+from realtime_lrp.view.text import draw_lines
 
 
 @pytest.fixture(autouse=True)
@@ -263,3 +265,22 @@ def test_functions_that_run_eagerly_change_nothing(rng):
     finally:
         tf.config.run_functions_eagerly(False)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("side", [40, 64, 96, 126])
+@pytest.mark.parametrize("line", ["cat 25%", "Egyptian cat 36%", "black-footed ferret 100%"])
+def test_the_line_under_a_small_picture_ends_within_it(side, line):
+    """Small letters, and what is too long is cut with a margin left; never the number alone."""
+    picture = np.zeros((side, side, 3), np.uint8)
+    draw_lines(picture, [line], (0, 0, side, side), bottom=True)
+    lit = np.flatnonzero(picture.max((0, 2)) > 60)
+    assert lit.size and lit[0] >= 3 and lit[-1] <= side - 4
+    numbered = np.zeros_like(picture)
+    draw_lines(numbered, [line.replace("%", "")], (0, 0, side, side), bottom=True)
+    assert side == 40 or not np.array_equal(picture, numbered)
+
+
+def test_the_canvas_of_small_pictures_is_readable():
+    """By a whole number; that of others has the size of the picture."""
+    for shape, size in (((40, 40), (320, 320)), ((96, 126), (288, 378)), ((128, 9), (128, 9))):
+        assert canvas_size(np.zeros((*shape, 3), np.uint8)) == size

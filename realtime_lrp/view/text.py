@@ -12,6 +12,8 @@ _CLOSING = "\\u3001\\u3002\\u300d\\u300f\\uff01\\uff09\\uff0c\\uff1a\\uff1b\\uff
 _PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\uffff]|\xa0)+")
 """What is never broken: words, and East Asian letters with the punctuation after them."""
 
+LEAST = 8  # pixels; smaller letters cannot be read
+
 SHADE = 0.45  # brightness of the picture under text
 
 
@@ -23,11 +25,18 @@ def text_size(rows: int) -> int:
 def draw_lines(
     picture: np.ndarray, lines: Sequence[str], box: tuple[int, int, int, int], bottom: bool
 ) -> None:
-    """Draws white lines on a dark strip at the top or bottom of a box, in place."""
+    """Draws white lines on a dark strip at the top or bottom of a box, in place.
+
+    Letters shrink until the lines fit; a name that is still too long is cut before its number.
+    """
     if not lines:
         return
     x0, y0, x1, y1 = box
-    size = text_size(y1 - y0)
+    size = shrunk(
+        text_size(y1 - y0), LEAST,
+        lambda size: all(text_width(line, size) <= x1 - x0 - size for line in lines),
+    )  # fmt: skip
+    lines = [_cut(line, x1 - x0 - size, size) for line in lines]
     step = round(size * 1.35)
     height = min(step * len(lines) + size // 2, y1 - y0)
     top = y1 - height if bottom else y0
@@ -90,6 +99,15 @@ def fitted(text: str, width: int, size: int) -> str:
         else:
             too_long = half
     return text[:fits].rstrip() + "…"
+
+
+def _cut(line: str, width: int, size: int) -> str:
+    """A line of at most `width` pixels; what is cut is its beginning, the name before a number."""
+    name, _, number = line.rpartition(" ")
+    left = width - text_width(f" {number}", size)
+    if not name or text_width(line, size) <= width or left < 2 * size:
+        return fitted(line, width, size)
+    return f"{fitted(name, left, size)} {number}"
 
 
 def unbroken_width(text: str, size: int) -> int:

@@ -219,7 +219,7 @@ class View:
         return at_once, (newest, now // FIGURES_S, self._moves)
 
     def _draw(self, frame: Item[np.ndarray]) -> None:
-        size = self._size() if self._size else frame.value.shape[:2]
+        size = self._size() if self._size else canvas_size(frame.value)
         if size != self.state.size:
             self.send(events.CanvasResized(size))
         self.split = split = self._scenes(frame, size)
@@ -315,3 +315,15 @@ class View:
 def _block_of(said: str) -> list[Block]:
     """A sentence of a lecture as a block of figures; none for ""."""
     return [(Paragraph(said, "", NOTICE_SCALE),)] if said else []
+
+
+SMALL, READABLE = 128, 320
+"""Pixels. The canvas of pictures with a longer side below the first has one of the second."""
+
+
+def canvas_size(picture: np.ndarray) -> tuple[int, int]:
+    """Rows and columns of the canvas for a picture, where no window says it: small ones grow."""
+    rows, columns = picture.shape[:2]
+    longer = max(rows, columns)
+    factor = -(-READABLE // longer) if longer < SMALL else 1
+    return rows * factor, columns * factor

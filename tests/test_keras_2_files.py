@@ -62,6 +62,21 @@ def test_a_functional_network_of_keras_2_with_functions_of_tensorflow_computes_t
     np.testing.assert_allclose(Explainer(network)(x).scores, wanted, atol=1e-5)
 
 
+def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
+    """As TensorFlow 2.0 to 2.3 wrote it, with its constant at its place."""
+    kernel = values(12, 2)
+    described = functional(
+        pictures(2, 2, 3),
+        layer("TensorFlowOpLayer", "less", read("pictures"), node_def='{"op": "Sub"}',
+              constants={"0": 1.0}),
+        layer("Flatten", "flat", read("less")),
+        layer("Dense", "top", read("flat"), units=2, use_bias=False),
+    )  # fmt: skip
+    model = load_model(hdf5(tmp_path / "a.h5", described, {"top": {"top/kernel:0": kernel}}))
+    x = values(2, 2, 2, 3)
+    np.testing.assert_allclose(model(x), (1 - x).reshape(2, 12) @ kernel, atol=1e-5)
+
+
 def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(tmp_path):
     """Keras 2 lists what was trained first, by another rule than Keras 3."""
     first, second = norm("first", 3), norm("second", 3)
@@ -181,6 +196,7 @@ def test_what_is_not_on_the_list_is_never_built_from_these_files_either(
         ),
         (functional(pictures(2, 2, 3), function("py_function", "f", "pictures")), TOP, "tf.py_fu"),
         ([], TOP, "not a Keras model"),
+        (sequential(layer("Dense", "top", units=2)), TOP, "the shape of its pictures"),
     ],
 )
 def test_hdf5_files_that_are_refused_say_why(tmp_path, described, weights, why):

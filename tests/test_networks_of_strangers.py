@@ -220,6 +220,38 @@ def test_what_is_no_network_is_named_by_what_it_is(tmp_path, name):
     assert len(str(refusal.value).splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["keras_model.h5", "labels.txt"], "--model .*keras_model.h5"),
+        (["config.json", "metadata.json", "model.weights.h5"], "an unpacked .keras file"),
+        (["model.json", "group1-shard1of1.bin"], "TensorFlow.js"),
+        (["metadata.json", "config.json"], "hub:"),
+    ],
+)
+def test_a_folder_that_is_no_savedmodel_is_named_by_what_it_holds(tmp_path, files, expected):
+    """With what to give instead."""
+    for name in files:
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=expected):
+        load_network(str(tmp_path))
+
+
+def test_augmentations_change_nothing_and_channels_first_is_said(tmp_path, rng):
+    """Every layer that works in training alone may be in a file."""
+    kinds = [getattr(layers, name) for name in ("RandomErasing", "RandomSharpness", "RandomHue")]
+    model = keras.Sequential([keras.Input((8, 8, 3)), *(kind(0.2) for kind in kinds)])
+    model.add(layers.Flatten())
+    model.add(layers.Dense(2, "softmax"))
+    model.save(tmp_path / "a.keras")
+    x = rng.normal(size=(1, 8, 8, 3)).astype(np.float32)
+    found = Explainer(load_network(str(tmp_path / "a.keras"), preprocess="none"))(x)
+    np.testing.assert_allclose(found.scores, model(x, training=False), atol=1e-6)
+    first = keras.Sequential([keras.Input((3, 8, 8)), layers.Flatten(), layers.Dense(2)])
+    with pytest.raises(UsageError, match="channels first"):
+        Network("first", first).prepare(np.zeros((1, 8, 8, 3), np.uint8))
+
+
 def test_an_archive_of_keras_is_read_whatever_its_name(tmp_path):
     """It is told by its members."""
     path = tmp_path / "renamed.zip"

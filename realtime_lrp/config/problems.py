@@ -285,12 +285,21 @@ def check_model_name(name: str) -> None:
 
 
 def _check_saved_model(folder: str) -> None:
-    """Refuses a preset of KerasHub without hub:; the files are checked when they are loaded."""
-    found = [os.path.isfile(f"{folder}/{name}") for name in ("saved_model.pb", "metadata.json")]
-    if found == [False, True]:
+    """Refuses a folder that is no SavedModel but holds another network; says what to give."""
+    held = set(os.listdir(folder))
+    endings = (".keras", ".h5", ".hdf5", ".onnx", ".tflite")
+    files = sorted(name for name in held - {"model.weights.h5"} if name.endswith(endings))
+    if "saved_model.pb" in held:
+        return
+    if {"config.json", "model.weights.h5"} <= held and "task.json" not in held:
+        what = "an unpacked .keras file. Pack its files into one: zip -0 -r name.keras ."
+    elif "metadata.json" in held:
         prefix = "" if os.sep in folder else f".{os.sep}"
-        raise UsageError(
-            f"{folder!r} is no SavedModel. If it is a preset of KerasHub: --model "
-            f"{HUB}{prefix}{folder}",
-            MODELS.kind,
-        )
+        what = f"no SavedModel. If it is a preset of KerasHub: --model {HUB}{prefix}{folder}"
+    elif files:
+        what = f"a folder. Give the file of the network: --model {os.path.join(folder, files[0])}"
+    elif "model.json" in held:
+        what = "TensorFlow.js's. Give the Keras file or the SavedModel that it was made of."
+    else:
+        return
+    raise UsageError(f"{folder!r} is {what}", MODELS.kind)

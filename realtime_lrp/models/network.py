@@ -166,6 +166,13 @@ class Network:
             colours alone.
         """
         if self.channels not in (1, 3):
+            inputs = getattr(self.model, "inputs", None)
+            shape: tuple[int, ...] = inputs[0].shape if inputs else ()
+            if len(shape) == 4 and shape[1] in (1, 3):
+                raise UsageError(
+                    f"The model {self.name!r} reads pictures with their channels first, {shape[1]} "
+                    "x height x width, not last. Export it as ONNX, which is read either way."
+                )
             raise UsageError(
                 f"The model {self.name!r} reads {self.channels} channels, which no picture has. "
                 "Prepare its input yourself, and give the model alone: Explainer(network.model)."

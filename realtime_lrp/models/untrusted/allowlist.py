@@ -21,7 +21,8 @@ from realtime_lrp.relevance.reading.layers import NONNEGATIVE, OURS, SIGNED
 LAYERS = (*OURS, "InputLayer")
 
 TRACED = (
-    "Attention", "AveragePooling1D", "CenterCrop", "Conv1DTranspose", "Cropping1D",
+    "AdaptiveAveragePooling2D", "AdaptiveMaxPooling2D", "Attention", "AveragePooling1D",
+    "CenterCrop", "Conv1DTranspose", "Cropping1D",
     "DepthwiseConv1D", "Dot", "EinsumDense", "GlobalAveragePooling1D", "GlobalMaxPooling1D",
     "GroupQueryAttention", "MaxPooling1D", "Maximum", "Minimum", "MultiHeadAttention",
     "RMSNormalization", "RandomCrop", "RepeatVector", "Resizing", "SeparableConv1D",

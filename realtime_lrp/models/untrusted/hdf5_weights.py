@@ -41,6 +41,11 @@ def load_hdf5_weights(model: keras.Model, file: h5py.File) -> None:
     stored = [(group[name], _names(group[name], "weight_names"))
               for name in _names(group, "layer_names")]  # fmt: skip
     stored = [(of_layer, names) for of_layer, names in stored if names]
+    if not model.built:
+        raise ValueError(
+            "it does not say the shape of its pictures; load it in Python, call it on a batch, and "
+            "save it again"
+        )
     if len(stored) != len(layers):
         raise ValueError(f"it holds weights of {len(stored)} layers instead of {len(layers)}")
     for layer, (of_layer, names) in zip(layers, stored, strict=True):

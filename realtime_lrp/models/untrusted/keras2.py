@@ -4,6 +4,7 @@ Nothing is built here. The result is checked like every other description (allow
 has no translation is refused there by its name.
 """
 
+import json
 from typing import Any
 
 from realtime_lrp.models.untrusted.allowlist import ALLOWED_CLASSES, parts_of
@@ -14,7 +15,9 @@ NAMES = {
 }  # fmt: skip
 """Class of Keras 2 -> class of Keras 3 that computes the same in inference."""
 
-OPERATION_LAYERS = ("TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod")
+OPERATION_LAYERS = (
+    "TFOpLambda", "SlicingOpLambda", "ClassMethod", "InstanceMethod", "TensorFlowOpLayer",
+)  # fmt: skip
 """Layers that Keras 2 makes of TensorFlow's functions."""
 
 OBSOLETE = {
@@ -76,6 +79,12 @@ OPERATIONS: dict[str, tuple[str, str, dict[str, str]]] = {
     "reshape": (_NUMPY, "Reshape", {"shape": "newshape"}),
 }
 """Function of TensorFlow -> module and class of Keras 3's operation, and its arguments' names."""
+
+OLD_OPERATIONS = {
+    "Add": "math.add", "AddV2": "math.add", "Maximum": "math.maximum", "Mul": "math.multiply",
+    "RealDiv": "math.truediv", "Relu": "nn.relu", "Relu6": "nn.relu6", "Sub": "math.subtract",
+}  # fmt: skip
+"""Operation of a TensorFlowOpLayer (TensorFlow 2.0 to 2.3) -> function of TensorFlow."""
 
 IGNORED = ("name", "data_format", "conjugate", "training", "mask")
 """Arguments of calls that change nothing here: feature maps have their channels last."""
@@ -221,7 +230,7 @@ def _number_calls(config: dict[str, Any]) -> None:
 
 def _operation(part: dict[str, Any]) -> dict[str, Any]:
     """A function of TensorFlow as an operation of Keras 3; its arguments are those of its call."""
-    function = part["config"]["function"]
+    function = _function(part)
     if function not in OPERATIONS:
         raise ValueError(
             f"it calls tf.{str(function)[:100]}, which has no translation from Keras 2; load the "
@@ -236,6 +245,15 @@ def _operation(part: dict[str, Any]) -> dict[str, Any]:
         "module": module, "class_name": kind, "config": config, "registered_name": kind,
         "name": part["name"],
     }  # fmt: skip
+
+
+def _function(part: dict[str, Any]) -> str:
+    """The function of TensorFlow that a layer stands for."""
+    config = part["config"]
+    if part["class_name"] != "TensorFlowOpLayer":
+        return str(config["function"])
+    operation = str(json.loads(config["node_def"])["op"])
+    return OLD_OPERATIONS.get(operation, f"raw_ops.{operation}")
 
 
 def _arguments(node: Any) -> dict[str, Any]:
@@ -255,7 +273,11 @@ def _call(node: Any, part: dict[str, Any]) -> Any:
     args: list[Any] = [tensors[0] if len(tensors) == 1 else tensors]
     kwargs = {key: value for key, value in _arguments(node).items() if key not in IGNORED}
     if part["class_name"] in OPERATION_LAYERS:
-        names = OPERATIONS[part["config"]["function"]][2]
+        if part["class_name"] == "TensorFlowOpLayer":
+            args = [*tensors]
+            for position, constant in sorted(part["config"].get("constants", {}).items()):
+                args.insert(int(position), _value(constant))
+        names = OPERATIONS[_function(part)][2]
         args += [_value(value) for key, value in kwargs.items() if key not in names]
         kwargs = {}
     return {"args": args, "kwargs": {key: _value(value) for key, value in kwargs.items()}}

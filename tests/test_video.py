@@ -178,8 +178,11 @@ def test_outputs_are_checked_before_any_work(tmp_path):
     with pytest.raises(OutputError, match="is the name of a file"):
         outputs_for(twins, str(tmp_path / "x.png"), ".png", (".png",), False)
     folder.mkdir()
-    with pytest.raises(OutputError, match=r"a\.png', .*a\.jpg' would be written to"):
-        outputs_for(twins, str(folder), ".png", (".png",), False)
+    made = outputs_for([*twins, folder / "b.png"], str(folder), ".png", (".png",), False)
+    assert [path.name for path in made] == ["a.png.png", "a.jpg.png", "b.png"]
+    others = [tmp_path / "x" / "a.jpg", tmp_path / "y" / "x" / "a.jpg", tmp_path / "z" / "a.jpg"]
+    made = outputs_for([*twins, *others], str(folder), ".png", (".png",), False)
+    assert len({path.name for path in made}) == 5 and made[-1].name == "z_a.jpg.png"
     with pytest.raises(OutputError, match=r"Given twice: .*a\.png', .*b\.png'\. Give"):
         outputs_for(2 * [source, tmp_path / "b.png"], str(folder), ".png", (".png",), False)
     (folder / "a.png").touch()

@@ -139,7 +139,7 @@ import os, signal, time
 from realtime_lrp.video import reader
 frames = reader.VideoReader._items
 def faulty(self, sound):
-    globals().get(self._path.stem, int)()
+    globals().get(os.path.basename(self._path)[:-4], int)()
     return frames(self, sound)
 reader.VideoReader._items = faulty
 """

@@ -26,7 +26,7 @@ from realtime_lrp.realtime.stats import write_figures
 from realtime_lrp.realtime.teacher import Teacher
 from realtime_lrp.system.files import atomic_file, check_output
 from realtime_lrp.system.progress import Progress
-from realtime_lrp.video.files import VIDEOS, refuse_collisions, same_file
+from realtime_lrp.video.files import VIDEOS, refuse_repeated, same_file
 from realtime_lrp.video.pictures import write_picture
 
 BATCH = 8  # pictures whose features are computed together
@@ -105,7 +105,7 @@ def from_folder(
     check_output(output, overwrite)
     if json:
         check_output(json, overwrite)
-        refuse_collisions([output, json], [output, json])
+        refuse_repeated([output, json])
     classes = _classes(folder, every)
     engine = Engine(config, keep_model=True, otherwise=VIEWER_COMPOSITE)
     features = Features(replace(engine.network, model=engine.model))

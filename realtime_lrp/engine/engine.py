@@ -208,9 +208,9 @@ class Engine:
         labels = self.network.labels
         return labels[index] if labels else f"class {index}"
 
-    def region(self, size: tuple[int, int]) -> Region:
-        """The region that the network sees of a picture of (rows, columns)."""
-        return region_of(size, self.explainer.input_shape[:2], self.fit)
+    def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
+        """The region that the network sees of a picture of (rows, columns), see `region_of`."""
+        return region_of(size, self.explainer.input_shape[:2], self.fit, aspect)
 
     @property
     def fit(self) -> str:

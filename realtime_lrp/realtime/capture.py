@@ -11,8 +11,9 @@ import re
 import threading
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,6 +29,8 @@ FIRST_FRAME_S = 12.0  # maximum wait for the first frame at the start
 STALLED_S = 1.5  # a steady source that gives no picture for this long counts as lost
 GIVEN_UP_S = 3.0  # after this long its reader is left behind and the source is opened again
 OPENING_S = 15.0  # maximum time for opening a source
+PAUSES = 8  # so many of the last pauses between pictures tell the rhythm of a source
+TIMES_LATE = 2.5  # a source is late after this many of its usual pauses, lost after twice as many
 STILL_S = 5.0  # after this long the user is told that the picture stands still, or is black
 BLACK = 2.0  # pictures whose mean is not above this are black
 WATCH_S = 0.05  # how often the supervisor looks at the reader
@@ -112,7 +115,9 @@ class Capture:
         """Raises what ended the supervisor."""
         if self._error is not None:
             raise self._error
-        if self._starting and self._clock.now() - self._started > FIRST_FRAME_S:
+        now, reader = self._clock.now(), self._reader
+        hears = reader and reader.source and now - reader.heard < GIVEN_UP_S
+        if self._starting and now - self._started > FIRST_FRAME_S and not hears:
             raise UnavailableError(
                 f"The source gave no picture within {FIRST_FRAME_S:.0f} seconds. "
                 "Check it, or choose another with --source."
@@ -177,23 +182,27 @@ class Capture:
         now, source, history = self._clock.now(), reader.source, reader.history
         if reader.count:
             self._starting, history.missing = False, LOST
-        if not source or not reader.count or source.steady:
-            silent = now - reader.newest
-            if silent > STALLED_S and not self._starting:
+        late_s, lost_s = reader.limits()
+        watched = not source or not reader.count or source.steady
+        if watched and now - reader.newest > late_s and not self._starting:
+            if source and reader.count and source.patience_s and not history.pauses:
+                self._set_trouble(WAITING)
+            else:
                 self._set_missing(history)
-                return silent <= (GIVEN_UP_S if source else OPENING_S)
+            return now - reader.heard <= lost_s
         if not source or not reader.count:
             return True
         first = not history.lost and self.trouble.startswith((WAITING, NO_PICTURE))
         good = "pictures come" if first else "the picture is back"
         self.reconnects += history.lost
         history.lost = False
+        still_s = max(STILL_S, late_s)
         black = reader.bright < reader.newest  # a black picture does not count as still
-        if source.alive and not black and now - reader.changed > STILL_S:
+        if source.alive and not black and reader.newest - reader.changed > still_s:
             self._set_trouble(FROZEN)
             known, history.reopened = history.reopened == reader.changed, reader.changed
             return known
-        dark = source.alive and now - reader.bright > STILL_S
+        dark = source.alive and reader.newest - reader.bright > still_s
         self._set_trouble(DARK if dark else "", good)
         return True
 
@@ -208,6 +217,8 @@ class Capture:
                 self._error, self._stopped = error, True
                 return 0.0
             if not reader.ended.is_set():
+                if reader.source and reader.source.patience_s:
+                    history.pauses.append(self._clock.now() - reader.newest)  # it may be so slow
                 log.warning("the source hangs: its reader is left behind")
             if reader.lost:
                 log.info("%s", reader.error or "the source ended")
@@ -235,6 +246,8 @@ class SourceHistory:
     open: OpenSource  # opens it
     missing: str = WAITING  # what `trouble` says while it gives no picture
     lost: bool = False  # it gave pictures, and gives none now
+    # the last pauses between its pictures
+    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES))
     tries: int = 0  # how often it was opened since it was last healthy
     reopened: float | None = None  # start of the freeze that caused the last reopening
     # checksum of its last picture, and when the first picture with that checksum came
@@ -262,6 +275,7 @@ class _Reader(threading.Thread):
         self.count = 0
         self.since = clock.now()  # when opening began; once the source is open, when it was
         self.newest = self.since  # when the last frame came
+        self.heard = self.since  # when the last frame or sign of life came
         self.changed = self.since  # when the first frame like the last one came, of any reader
         self.bright = self.since  # when the last frame came that is not black
         self.error: Exception | None = None
@@ -270,8 +284,9 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             with self.history.open(self._stopping) as source:
-                self.since = self.newest = self.bright = self._clock.now()
+                self.since = self.newest = self.heard = self.bright = self._clock.now()
                 self.source = source
+                source.on_wait = self._hear
                 while (picture := source.read()) is not None:
                     self._hand_over(picture, self._clock.now(), source.described)
                     if self._stopping.is_set():
@@ -285,6 +300,17 @@ class _Reader(threading.Thread):
         """Asks it to end; what it still reads is thrown away."""
         with self._lock:
             self._stopping.set()
+
+    def limits(self) -> tuple[float, float]:
+        """After how many seconds without a picture it is late, without a sign of life lost."""
+        if self.source is None:
+            return STALLED_S, OPENING_S
+        late_s = max(STALLED_S, TIMES_LATE * max(self.history.pauses, default=0.0))
+        patience_s = 0.0 if self.history.pauses else self.source.patience_s
+        return late_s, max(GIVEN_UP_S, 2 * late_s, patience_s)
+
+    def _hear(self) -> None:
+        self.heard = self._clock.now()
 
     def _hand_over(self, picture: np.ndarray, captured: float, source: str) -> None:
         transformed = self._transform(picture)
@@ -302,7 +328,9 @@ class _Reader(threading.Thread):
         self.changed = self.history.last[1]
         if small.mean() > BLACK:
             self.bright = now
-        self.newest = now
+        if self.count:
+            self.history.pauses.append(now - self.newest)
+        self.newest = self.heard = now
         self.count += 1
 
 

@@ -16,7 +16,12 @@ PICTURES = (
 )  # fmt: skip
 """Endings of pictures that OpenCV's wheel reads."""
 MOST_NAMED = 4  # how many inputs or outputs are named that collide
-VIDEOS = (".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv")
+VIDEOS = (
+    ".mp4", ".mkv", ".mov", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".ts", ".wmv", ".m2ts",
+    ".mts", ".m2t", ".m2v", ".mpe", ".vob", ".mod", ".tod", ".trp", ".3gp", ".3g2", ".flv", ".f4v",
+    ".asf", ".ogv", ".mxf", ".gxf", ".dv", ".dav", ".divx", ".qt", ".nut", ".rm", ".rmvb", ".wtv",
+    ".mjpg", ".mjpeg", ".h264", ".264", ".h265", ".265", ".hevc", ".ivf", ".y4m",
+)  # fmt: skip
 
 
 KNOWN = (
@@ -107,14 +112,14 @@ def outputs_for(
     target, known = Path(output), Path(output).suffix.lower() in suffixes
     in_folder = os.path.isdir(target) or output.endswith(("/", os.sep))
     if in_folder or (len(inputs) > 1 and not known):
-        targets = [target / (source.stem + suffix) for source in inputs]
+        targets = [target / name for name in output_names(inputs, suffix)]
     elif len(inputs) > 1:
         raise OutputError(f"Several inputs go into a folder, and {output!r} is the name of a file.")
     elif not known:
         raise UsageError(f"{output!r} has no known ending. Expected one of {', '.join(suffixes)}.")
     else:
         targets = [target]
-    refuse_collisions(inputs, targets)
+    refuse_repeated(inputs)
     checked = [made for made in targets if len(os.fsencode(made.name)) <= MOST_NAME]
     refuse_inputs(inputs, checked)
     if targets != [target]:
@@ -133,6 +138,22 @@ def _make_folder(folder: Path) -> None:
         raise OutputError(
             f"The folder {str(folder)!r} for several outputs cannot be made ({error.strerror})."
         ) from None
+
+
+def output_names(inputs: Sequence[Path], suffix: str) -> list[str]:
+    """One name for each input, "a.mp4" for "a.mov".
+
+    Inputs whose outputs would have the same name keep their ending in it ("a.mov.mp4"), if need be
+    with the folder's name before it, or their number.
+    """
+    names = [path.stem for path in inputs]
+    for form in ("{0.name}", "{0.parent.name}_{0.name}", "{1}_{0.name}"):
+        counts = Counter(names)
+        names = [
+            form.format(path, number) if counts[name] > 1 else name
+            for number, (path, name) in enumerate(zip(inputs, names, strict=True), 1)
+        ]
+    return [name + suffix for name in names]
 
 
 def refuse_inputs(inputs: Iterable[Path], targets: Iterable[Path]) -> None:
@@ -160,19 +181,10 @@ def _file_number(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def refuse_collisions(inputs: Sequence[Path], targets: Sequence[Path]) -> None:
-    """Refuses inputs that are given twice, and different ones with the same output."""
+def refuse_repeated(inputs: Sequence[Path]) -> None:
+    """Refuses inputs that are given twice."""
     if twice := [repr(str(path)) for path, count in Counter(inputs).items() if count > 1]:
         raise OutputError(f"Given twice: {listed(twice)}. Give each input once.")
-    sources: dict[Path, list[str]] = {}
-    for source, made in zip(inputs, targets, strict=True):
-        sources.setdefault(made, []).append(repr(str(source)))
-    for made, names in sources.items():
-        if len(names) > 1:
-            raise OutputError(
-                f"{listed(names)} would be written to {str(made)!r}. Rename one of them, or write "
-                "them into different folders."
-            )
 
 
 def listed(texts: Sequence[str], most: int = MOST_NAMED) -> str:

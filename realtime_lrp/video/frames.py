@@ -5,12 +5,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from typing import Any
 
 from realtime_lrp.video.libraries import av
 
+MOST_PIXELS = 8192**2  # of a picture; larger ones are refused
+
 UNSPECIFIED = 2
+PQ, HLG = 16, 18
+"""Transfer characteristics of HDR (ITU-T H.273): SMPTE ST 2084, ARIB STD-B67."""
+
 LIMITED, FULL = 1, 2
 HIGH_DEFINITION_ROWS = 720
+
+CLOCK_RESTART_S = 1  # times that fall back by more are those of another clock
+STREAMS_APART_S = 10  # how far sound and picture may be apart in the file
 _MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
 """Matrix coefficients (ITU-T H.273) -> swscale's table for them."""
 
@@ -36,6 +45,8 @@ def colour_of(frame: "av.VideoFrame") -> Colour:
         return Colour()
     matrix = frame.colorspace
     untagged = 1 if frame.height >= HIGH_DEFINITION_ROWS else 5
+    if frame.color_trc in (PQ, HLG):
+        untagged = 9
     return Colour(
         primaries=frame.color_primaries,
         transfer=frame.color_trc,
@@ -49,6 +60,21 @@ def range_read(frame: "av.VideoFrame", colour: Colour) -> int:
     """The range of a frame's numbers; untagged grey has full range, as in FFmpeg."""
     grey = frame.format.name.startswith("gray") and frame.color_range != LIMITED
     return FULL if grey or frame.format.is_rgb else colour.range
+
+
+def graph_of(
+    frame: "av.VideoFrame", time_base: Fraction, *filters: tuple[str, str]
+) -> "av.filter.Graph":
+    """A graph of FFmpeg's filters, (name, arguments), in a row, for frames like this one."""
+    graph = av.filter.Graph()
+    begin = graph.add_buffer(
+        width=frame.width, height=frame.height, format=frame.format, time_base=time_base
+    )
+    chain = [begin, *(graph.add(*each) for each in filters), graph.add("buffersink")]
+    for source, sink in pairwise(chain):
+        source.link_to(sink)
+    graph.configure()
+    return graph
 
 
 class Deinterlacer:
@@ -69,7 +95,9 @@ class Deinterlacer:
             return
         if self._made_for != (made_for := (frame.width, frame.height, frame.format.name)):
             yield from self.rest()
-            self._graph, self._made_for = self._made(frame), made_for
+            deinterlace = "bwdif", "mode=send_frame:deint=interlaced"
+            self._graph = graph_of(frame, self._time_base, deinterlace)
+            self._made_for = made_for
         graph = self._graph
         assert graph
         frame.time_base = self._time_base
@@ -83,23 +111,6 @@ class Deinterlacer:
             yield from self._ready(self._graph)
             self._graph = self._made_for = None
 
-    def _made(self, frame: "av.VideoFrame") -> "av.filter.Graph":
-        graph = av.filter.Graph()
-        chain = [
-            graph.add_buffer(
-                width=frame.width,
-                height=frame.height,
-                format=frame.format,
-                time_base=self._time_base,
-            ),
-            graph.add("bwdif", "mode=send_frame:deint=interlaced"),
-            graph.add("buffersink"),
-        ]
-        for source, sink in pairwise(chain):
-            source.link_to(sink)
-        graph.configure()
-        return graph
-
     def _ready(self, graph: "av.filter.Graph") -> Iterator["av.VideoFrame"]:
         while True:
             try:
@@ -112,6 +123,39 @@ class Deinterlacer:
             frame.duration = round((frame.duration or 0) * unit)
             frame.time_base = self._time_base
             yield frame
+
+
+class Clock:
+    """Lets the times of packets go on where the clock of a recording wraps or was set anew.
+
+    All streams are shifted alike, so that sound stays in step.
+    """
+
+    def __init__(self, most_gap_s: float):
+        self._most_gap_s = most_gap_s  # a longer gap is taken for a clock that was set
+        self._shifts = [Fraction(0)]
+        self._streams: dict[int, tuple[Fraction, Fraction]] = {}
+        """Index of a stream -> its present shift, and when its last packet ended, in seconds."""
+
+    def correct(self, packet: "av.Packet[Any]") -> None:
+        """Changes the times of a packet, which come in the order of the file."""
+        stamp = packet.pts if packet.dts is None else packet.dts
+        if stamp is None:
+            return
+        time, duration = stamp * packet.time_base, (packet.duration or 0) * packet.time_base
+        shift, end = self._streams.get(packet.stream.index, (Fraction(0), None))
+        if end is not None and not -CLOCK_RESTART_S < time + shift - end < self._most_gap_s:
+            # another stream may have gone over already
+            gaps = ((time + known - end, known) for known in self._shifts)
+            fits = (known for gap, known in gaps if -CLOCK_RESTART_S < gap < STREAMS_APART_S)
+            newest = max(ended for _, ended in self._streams.values())
+            shift = next(fits, newest - time)
+            if shift not in self._shifts:
+                self._shifts.insert(0, shift)
+        self._streams[packet.stream.index] = shift, time + shift + duration
+        steps = round(shift / packet.time_base)
+        packet.dts = None if packet.dts is None else packet.dts + steps
+        packet.pts = None if packet.pts is None else packet.pts + steps
 
 
 def claimed_end(

@@ -25,7 +25,7 @@ import numpy as np
 from realtime_lrp.errors import DamagedInputError, Error, UnavailableError
 from realtime_lrp.system.child import Channel, Child, Failed, module_command, parent_channel
 from realtime_lrp.system.shared import SharedPicture
-from realtime_lrp.video.reader import MOST_PIXELS
+from realtime_lrp.video.frames import MOST_PIXELS
 from realtime_lrp.video.source import Action, Source, Timeline
 
 MOST_LOG_LINES = 1000
@@ -68,6 +68,7 @@ class Facts(msgspec.Struct, frozen=True, tag=True):
     steady: bool
     alive: bool
     files: int
+    patience_s: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0.0
     timeline: Timeline | None = None
 
     @classmethod
@@ -105,18 +106,18 @@ FROM_CHILD = Facts | Given | Ended | Alive | Logged | Failed
 class PictureProcess:
     """A `child` process that opens sources and gives their pictures.
 
-    A source that `waits` may show that it does. Where the child has ended, or had to be killed, the
-    next `open` starts another one.
+    A source may wait if `on_wait`, which is called for its signs of life, is given. Where the child
+    has ended, or had to be killed, the next `open` starts another one.
     """
 
     def __init__(
         self,
         log_lines: int = MOST_LOG_LINES,
         variables: Mapping[str, str] | None = None,
-        waits: bool = False,
+        on_wait: Callable[[], None] | None = None,
     ):
         self._memory = SharedPicture.create(MOST_PIXELS * 3)
-        self._log_lines, self._variables, self._waits = log_lines, variables, waits
+        self._log_lines, self._variables, self._on_wait = log_lines, variables, on_wait
         self._start()
 
     def _start(self) -> None:
@@ -177,8 +178,9 @@ class PictureProcess:
             self._memory.close()
 
     def _aside(self, message: Any) -> bool:
-        if isinstance(message, Alive) and self._waits:
+        if isinstance(message, Alive) and self._on_wait:
             self.child.shows_life()
+            self._on_wait()
         if isinstance(message, Logged) and self._log_lines > 0:
             self._log_lines -= 1
             log.log(message.level, "%s", message.text)
@@ -202,7 +204,7 @@ class ChildSource(Source):
         self, opener: Callable[..., Source], arguments: Sequence[Any], stop: threading.Event
     ):
         super().__init__(stop)
-        self._process = PictureProcess(waits=True)
+        self._process = PictureProcess(on_wait=lambda: self.on_wait())
         self._hangs_s, self._closed = inf, False
         try:
             self._process.open(opener, arguments)
@@ -221,7 +223,7 @@ class ChildSource(Source):
         if picture is None:
             raise UnavailableError(f"The process that reads {self._name} sent an invalid picture.")
         self._take(message.facts)
-        self._hangs_s = inf if self.steady else HANGS_S
+        self._hangs_s = inf if self.steady else max(HANGS_S, self.patience_s)
         return picture
 
     def close(self) -> None:
@@ -245,7 +247,7 @@ class ChildSource(Source):
             raise UnavailableError(f"Reading {self._name} failed ({error}).")
         how = f"ended ({self._process.child.death()})"
         if self._process.child.hung:
-            how = f"hung for {HANGS_S:g} seconds and was killed"
+            how = f"hung for {self._hangs_s:g} seconds and was killed"
         raise UnavailableError(f"The process that reads {self._name} {how}.")
 
     def _take(self, message: object) -> None:

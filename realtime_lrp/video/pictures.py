@@ -1,9 +1,10 @@
 """Reads and writes still pictures."""
 
+import itertools
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +21,7 @@ MOST_BYTES = 2**30
 JPEG = (".jpg", ".jpeg")
 JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"  # how a segment of a JPEG begins that holds XMP
 MAX_SEGMENT = 65_533  # maximum number of bytes in it
+EXTRA_SAMPLES = 338  # the tag of a TIFF that says what the alpha of its pixels is
 WRONG_COLOURS = (b"P7", b"PF", b"Pf")
 """How files begin (PAM, PFM) that OpenCV reads with red and blue swapped, or nearly black."""
 
@@ -54,7 +56,7 @@ def first_pages(path: Path, most: int = 2) -> list[np.ndarray]:
 
 def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
     """What one of OpenCV's decoders makes of a file; raises what `read_picture` raises."""
-    data = np.frombuffer(read_limited(path, MOST_BYTES, "a picture"), np.uint8)
+    data = np.frombuffer(_with_plain_alpha(read_limited(path, MOST_BYTES, "a picture")), np.uint8)
     try:
         with captured_stderr() as printed:
             fit = data.size and bytes(data[:2]) not in WRONG_COLOURS and _chunks_fit(data)
@@ -73,6 +75,23 @@ def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
     if printed:
         log.warning("%s: %s", path, printed[0])
     return decoded
+
+
+def _with_plain_alpha(data: bytes) -> bytes:
+    """The bytes of a picture; libtiff multiplies colours by an alpha that is said to be plain (2).
+
+    A TIFF gets another value there: they are multiplied already (1).
+    """
+    order: Literal["little", "big"] = "big" if data[:2] == b"MM" else "little"
+    if data[:4] not in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        return data
+    for width, size in itertools.product((4, 8), (2, 4)):  # of TIFF and BigTIFF, of the value
+        kind = 3 if size == 2 else 4
+        parts = ((EXTRA_SAMPLES, 2), (kind, 2), (1, width))
+        entry = b"".join(number.to_bytes(count, order) for number, count in parts)
+        plain, multiplied = (entry + value.to_bytes(size, order) for value in (2, 1))
+        data = data.replace(plain, multiplied)
+    return data
 
 
 def _chunks_fit(data: np.ndarray) -> bool:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError, Error
+from realtime_lrp.errors import DamagedInputError, Error, masked
+from realtime_lrp.video.containers import is_address
 from realtime_lrp.video.files import PICTURES
 from realtime_lrp.video.pictures import first_pages, read_picture
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
-from realtime_lrp.video.source import MOST_SECONDS, Action, Source, Timeline
+from realtime_lrp.video.source import MOST_SECONDS, PATIENCE_S, Action, Source, Timeline
 
 PICTURE_S = 3.0  # how long a picture is shown
 ANIMATIONS = (".gif", ".apng")
@@ -32,8 +33,9 @@ class Playback(Source):
     def __init__(self, files: Sequence[str], stop: threading.Event):
         super().__init__(stop)
         self.files = len(files)
-        self._frames = self._played(list(map(Path, files)))
-        self.described = Path(files[0]).name
+        self._frames = self._played(files)
+        self.described = _name(files[0])
+        self.patience_s = PATIENCE_S if any(map(is_address, files)) else 0.0
         self._due: float | None = None  # when the present frame ends
         self._changed = threading.Condition()
         self._paused, self._steps, self._skipped = False, 0, 0
@@ -59,12 +61,12 @@ class Playback(Source):
                     self._sought = max(0.0, value)
             self._changed.notify()
 
-    def _played(self, files: Sequence[Path]) -> Generator[np.ndarray, None, None]:
+    def _played(self, files: Sequence[str]) -> Generator[np.ndarray, None, None]:
         playable, index, by, start = list(files), 0, 1, 0.0
         while playable and not self.stop.is_set():
             index %= len(playable)
             file = playable[index]
-            self.described = file.name
+            self.described = _name(file)
             if len(playable) > 1:
                 self.described += f" ({index + 1} of {len(playable)})"
             self._began = time.monotonic()
@@ -146,18 +148,22 @@ class Playback(Source):
         return index, sought
 
 
+def _name(file: str) -> str:
+    return masked(file) if is_address(file) else Path(file).name
+
+
 def _timed(
-    file: Path, start: float, go_on: Callable[[], bool]
+    file: str, start: float, go_on: Callable[[], bool]
 ) -> Iterator[tuple[np.ndarray, float, tuple[float, float | None]]]:
     """Yields (picture, seconds until the next one, (its time, length of the recording or None)).
 
     The last one has the average duration. A recording begins with the frame that is shown at
     `start` seconds. A picture is no recording.
     """
-    suffix = file.suffix.lower()
-    animated = suffix in ANIMATIONS and len(first_pages(file)) > 1
+    suffix = "" if is_address(file) else Path(file).suffix.lower()
+    animated = suffix in ANIMATIONS and len(first_pages(Path(file))) > 1
     if suffix in PICTURES and not animated:
-        yield read_picture(file), PICTURE_S, (0.0, None)
+        yield read_picture(Path(file)), PICTURE_S, (0.0, None)
         return
     with VideoReader(file, Span(start, with_shown=True)) as reader:
         reader.go_on = go_on

@@ -1,8 +1,8 @@
 """Reads recordings: every frame of a video with its time, and the packets of its sound."""
 
 import logging
-import os
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf
@@ -11,27 +11,26 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from realtime_lrp.errors import DamagedInputError, MissingInputError
-from realtime_lrp.video.files import why_unreadable
-from realtime_lrp.video.frames import Colour, Deinterlacer, claimed_end, colour_of, range_read
+from realtime_lrp.errors import DamagedInputError, masked
+from realtime_lrp.video.containers import is_address, open_address, open_recording
+from realtime_lrp.video.conversion import FrameConverter
+from realtime_lrp.video.frames import MOST_PIXELS, Clock, Colour, Deinterlacer, claimed_end
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
 
+MOST_LEADING = 16  # packets before the first frame, shown before it, that are no damage
 MOST_FAILED_READS = 50  # in a row; of packets that arrive any number may be damaged
-MOST_PIXELS = 8192**2
 MOST_STREAMS = 16
-FORMATS = (
-    "mov,matroska,avi,mpeg,mpegts,asf,flv,ogg,mxf,mxf_opatom,gxf,dv,nut,rm,wtv,gif,apng,ivf,obu,"
-    "h264,hevc,vvc,m4v,mpegvideo,mjpeg,mpjpeg,yuv4mpegpipe,dhav,mlv,nsv,nuv,swf"
-)
-"""Container formats of recordings, by FFmpeg's names; no playlists, which name other files."""
-
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
 
-FORGETFUL = ("mpeg1video", "mpeg2video")
 SEQUENCE = b"\0\0\1\xb3"  # stands before the size of the pictures, twice 12 bits
+
+LATE_STARTS = ("mov", "matroska")
+"""Formats whose times count from the start of the film; the clocks of others start anywhere."""
+
+MOST_GAP_S = 3600.0  # in those others; a longer gap is a clock that was set
 
 NO_TIMES = 0x80  # FFmpeg's flag of formats that have no times
 SOUND_BEHIND_S = 2.0  # how far after the last frame of a span its sound may be in the file
@@ -69,18 +68,19 @@ class TimedFrame:
 
 
 class VideoReader:
-    """Reads the frames of a video file in order.
+    """Reads the frames of a video in order: of a file, or of a film with an address.
 
     `fps` and `time_base`, the unit of times in seconds, are fractions. `frames` says about how many
-    the span has, `claimed` how many the whole file claims to have; 0 if the file does not say. The
-    colour tags, and the aspect of a pixel as it is shown, are known once the first frame was read.
+    the span has, `claimed` how many the whole file claims to have; 0 if the file does not say.
+    Pixels are `square`, or their aspect is the file's. The colour tags of the pictures, and the
+    aspect of a pixel as it is shown, are known once the first frame was read.
     `go_on` is called for each frame that is skipped before a span; where it gives False, reading
     begins.
     """
 
-    def __init__(self, path: Path, span: Span | None = None):
-        self._path = path
-        self.container = _open(path)
+    def __init__(self, path: Path | str, span: Span | None = None, square: bool = True):
+        self._path, self._square = masked(str(path)), square
+        self.container = open_address(str(path)) if is_address(path) else open_recording(Path(path))
         try:
             self.stream = self._chosen_stream()
         except DamagedInputError:
@@ -104,8 +104,7 @@ class VideoReader:
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
         self._deinterlaced = Deinterlacer(self.time_base)
         self._coded_size = b""  # of MPEG-1 and 2
-        self._decodes = False  # whether there was a frame
-        self._to_rgb = av.video.reformatter.VideoReformatter()
+        self._decodes, self._early = False, list[int]()  # whether a frame came; pts before it
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
         self._over = False
@@ -130,6 +129,7 @@ class VideoReader:
 
     def _items(self, sound: "list[av.AudioStream]") -> Iterator["TimedFrame | av.Packet[Any]"]:
         self._over = False
+        convert: FrameConverter | None = None
         count, since, until = 0, Fraction(0), Fraction(0)
         items = self._from_start(sound)
         if self._span.with_shown:
@@ -149,27 +149,36 @@ class VideoReader:
                 if not sound:
                     break
                 continue
-            if not count:
+            if convert is None:
                 since = time
-                self._look_at(item)
+                aspect = self.stream.sample_aspect_ratio
+                convert = FrameConverter(item, aspect, self._square)
+                self.colour, self.aspect = convert.colour, convert.aspect
             count += 1
             duration = item.duration or 0
             until = time + duration * self.time_base
-            yield TimedFrame(self._picture(item), pts - self._zero, duration)
+            yield TimedFrame(convert(item), pts - self._zero, duration)
         self._shown = count, since, until
         if not count:
             start = f" from {self._span.start:g} s on" if self._span.start else ""
-            raise DamagedInputError(f"Nothing in {str(self._path)!r} can be decoded{start}.")
+            raise DamagedInputError(f"Nothing in {self._path!r} can be decoded{start}.")
         if self.bad_packets:
             log.warning("%s: skipped %d damaged packets", self._path, self.bad_packets)
 
     def _set_limits(self) -> None:
-        """The span in seconds of the stream; `_zero`, in units of its time base, becomes 0."""
+        """The span in seconds of the stream; `_zero`, in units of its time base, becomes 0.
+
+        Without a span that is the start of the file, except where the container means a late start.
+        """
         self._start: Fraction | float = -inf
         self._end: Fraction | float = inf
-        self._zero = self._first = (self.stream.start_time or 0) if self._trimmed else 0
+        start = Fraction(self.container.start_time or 0, av.time_base)
+        if self.container.format.name.startswith(LATE_STARTS):
+            start = min(start, Fraction(0))
+        self._zero = self._first = round(start / self.time_base)
         if not self._trimmed:
             return
+        self._zero = self._first = self.stream.start_time or 0
 
         def exact(seconds: float) -> Fraction:
             """The fraction that a user meant, 1 / 10 for 0.1, after the first frame."""
@@ -195,22 +204,6 @@ class VideoReader:
                     before = item.pts
                 item.pts = before
             yield item
-
-    def _picture(self, frame: "av.VideoFrame") -> np.ndarray:
-        picture = self._to_rgb.reformat(
-            frame, format="rgb24", width=self._size[0], height=self._size[1],
-            src_colorspace=self.colour.table, src_color_range=range_read(frame, self.colour),
-            dst_color_range=2,
-        ).to_ndarray()  # fmt: skip
-        turned = np.rot90(picture, self._rotation // 90 % 4)  # counter-clockwise
-        return np.ascontiguousarray(turned) if self._rotation else picture
-
-    def _look_at(self, frame: "av.VideoFrame") -> None:
-        self.colour = colour_of(frame)
-        self._size = frame.width, frame.height
-        self._rotation = frame.rotation
-        aspect = Fraction(self.stream.sample_aspect_ratio or 1) or Fraction(1)
-        self.aspect = 1 / aspect if self._rotation % 180 else aspect
 
     @property
     def length(self) -> Fraction | None:
@@ -244,7 +237,8 @@ class VideoReader:
         """Decodes from a key frame before the span."""
         kind, items = self.container.format, self._decoded(sound)
         if self._span.start and kind.name not in NO_INDEX and not kind.flags & NO_TIMES:
-            self.container.seek(int(self._start * av.time_base))
+            with suppress(av.FFmpegError):  # a server may send from the start alone
+                self.container.seek(int(self._start * av.time_base))
             early: list[Decoded] = []
             for item in items:
                 early.append(item)
@@ -253,7 +247,8 @@ class VideoReader:
             if early and self._is_early(early[-1]):
                 yield from early
             else:
-                self.container.seek(0)
+                with suppress(av.FFmpegError):
+                    self.container.seek(0)
                 items = self._decoded(sound)
         yield from items
 
@@ -281,7 +276,7 @@ class VideoReader:
 
     def _shifted(self, packet: "av.Packet[Any]") -> "av.Packet[Any]":
         """The packet with times that count like those of the frames."""
-        if self._trimmed and packet.pts is not None:
+        if self._zero and packet.pts is not None:
             shift = round(self._zero * self.time_base / packet.time_base)
             packet.pts -= shift
             packet.dts = packet.pts if packet.dts is None else packet.dts - shift
@@ -315,11 +310,15 @@ class VideoReader:
 
     def _packets(self) -> "Iterator[av.Packet[Any]]":
         """Yields all packets; reading goes on after errors unless nothing else comes."""
-        packets = self.container.demux()
+        packets, clock = self.container.demux(), Clock(MOST_GAP_S)
+        if self.container.format.name.startswith(LATE_STARTS):
+            clock = Clock(inf)
         failed_in_a_row = 0
         while failed_in_a_row < MOST_FAILED_READS:
             try:
                 packet = next(packets, None)
+            except av.ExitError:  # a server is silent
+                return
             except av.FFmpegError:  # which ends the iterator
                 packets = self.container.demux()
                 self.bad_packets += 1
@@ -328,6 +327,7 @@ class VideoReader:
             if packet is None:
                 return
             failed_in_a_row = 0
+            clock.correct(packet)
             yield packet
 
     def _is_resized(self, packet: "av.Packet[Any]") -> bool:
@@ -335,9 +335,10 @@ class VideoReader:
 
         FFmpeg's decoders of MPEG-1 and 2 forget the last frame of the old size.
         """
-        data = bytes(packet) if self.stream.codec_context.name in FORGETFUL else b""
-        at = data.find(SEQUENCE) + len(SEQUENCE)
-        if at < len(SEQUENCE):
+        if self.stream.codec_context.name not in ("mpeg1video", "mpeg2video"):
+            return False
+        data = bytes(packet)
+        if (at := data.find(SEQUENCE) + len(SEQUENCE)) < len(SEQUENCE):
             return False
         before, self._coded_size = self._coded_size, data[at : at + 3]
         return before not in (b"", self._coded_size)
@@ -349,13 +350,19 @@ class VideoReader:
         except av.FFmpegError:
             self.bad_packets += 1
             return
+        if packet and not self._decodes:
+            self._early.append(packet.pts or 0)
         for frame in frames:
             if frame.width * frame.height > MOST_PIXELS:
                 if not self._decodes:
                     raise self._too_large(frame.width, frame.height)
                 self.bad_packets += 1
                 continue
-            self._decodes = True
+            if not self._decodes:
+                # what came before its key frame; some B-frames there are usual
+                lost = sum(pts < (frame.pts or 0) for pts in self._early)
+                self.bad_packets = max(self.bad_packets, lost if lost > MOST_LEADING else 0)
+                self._decodes = True
             if self.container.format.name == "avi" and frame.dts is not None:
                 frame.pts = frame.dts  # the only times of this format
             yield from self._undamaged(self._deinterlaced(frame))
@@ -368,10 +375,12 @@ class VideoReader:
             self.bad_packets += 1
 
     def _chosen_stream(self) -> "av.VideoStream":
-        streams, name = self.container.streams, str(self._path)
-        if len(streams) > MOST_STREAMS:
+        streams, name = self.container.streams, self._path
+        count = len(streams.video) + len(streams.audio)  # the others are not looked at
+        if count > MOST_STREAMS:
             raise DamagedInputError(
-                f"{name!r} has {len(streams)} streams. Expected at most {MOST_STREAMS}."
+                f"{name!r} has {count} streams of picture and sound. Expected at most "
+                f"{MOST_STREAMS}."
             )
         if not streams.video:
             raise DamagedInputError(f"{name!r} has no video stream. Expected a video file.")
@@ -386,28 +395,6 @@ class VideoReader:
 
     def _too_large(self, width: int, height: int) -> DamagedInputError:
         return DamagedInputError(
-            f"{str(self._path)!r} has pictures of {width} x {height}. Expected at most "
+            f"{self._path!r} has pictures of {width} x {height}. Expected at most "
             f"{MOST_PIXELS / 1e6:.0f} million pixels."
         )
-
-
-def _open(path: Path) -> "av.container.InputContainer":
-    if path.is_dir():
-        raise MissingInputError(f"{str(path)!r} is a folder. Expected a video file.")
-    try:
-        if path.exists() and not path.is_file():
-            raise MissingInputError(f"{str(path)!r} is a device or a pipe. Expected a video file.")
-        return av.open(
-            os.path.abspath(path),  # FFmpeg takes "12:30.mp4" for a URL
-            options={"format_whitelist": FORMATS},
-            metadata_errors="replace",
-        )
-    except FileNotFoundError:
-        raise MissingInputError(f"There is no video {str(path)!r}.") from None
-    except PermissionError as error:
-        raise MissingInputError(f"{str(path)!r} cannot be read ({error.strerror}).") from None
-    except (av.FFmpegError, ValueError, OSError):
-        raise DamagedInputError(
-            f"{str(path)!r} is no video that can be read{why_unreadable(path, 'video')}. "
-            "Expected MP4, MOV, MKV, WebM or AVI."
-        ) from None

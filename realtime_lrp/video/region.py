@@ -54,11 +54,14 @@ class Region:
         )  # fmt: skip
 
 
-def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) -> Region:
+def region_of(
+    picture_size: tuple[int, int], size: tuple[int, int], fit: str, aspect: float = 1.0
+) -> Region:
     """The region of a picture of a given size; both sizes are (rows, columns).
 
     "crop" is the largest centred region of the network's proportions, "squash" all of the picture,
-    stretched, and "letterbox" all of it, with borders.
+    stretched, and "letterbox" all of it, with borders. Proportions are those in which it is shown:
+    `aspect` is the width of a pixel divided by its height.
     """
     height, width = picture_size
     rows, columns = size
@@ -66,10 +69,12 @@ def region_of(picture_size: tuple[int, int], size: tuple[int, int], fit: str) ->
     if fit == "squash":
         return Region(whole_picture, whole_input, size)
     if fit == "letterbox":
-        scale = min(rows / height, columns / width)
-        return Region(whole_picture, _centred(height * scale, width * scale, rows, columns), size)
-    scale = min(height / rows, width / columns)
-    return Region(_centred(rows * scale, columns * scale, height, width), whole_input, size)
+        scale = min(rows / height, columns / (width * aspect))
+        inner = _centred(height * scale, width * aspect * scale, rows, columns)
+        return Region(whole_picture, inner, size)
+    scale = min(height / rows, width * aspect / columns)
+    box = _centred(rows * scale, columns * scale / aspect, height, width)
+    return Region(box, whole_input, size)
 
 
 def resize(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -13,6 +13,9 @@ import numpy as np
 
 from realtime_lrp.errors import MissingInputError, masked
 
+PATIENCE_S = 60.0
+"""How long what comes over a network may be silent while its rhythm is not known."""
+
 MOST_SECONDS = 1e9  # limit of a timeline: what claims to last longer has none
 
 
@@ -39,8 +42,10 @@ class Source:
       timeline: where the picture read last stands; None for one file without a length and for
         sources without files.
       described: what it is, in a few words and without secrets.
-      on_wait: a source that is not steady calls this at least once a second while it is paused or
-        the next frame is not due, so that such a wait can be told from a hang.
+      patience_s: how long it may be silent before its rhythm is known; 0 if its pictures are
+        never far apart.
+      on_wait: tells a wait from a hang. A source that is not steady calls this each second while
+        it is paused or no frame is due, a steady one when data comes that makes no picture yet.
     """
 
     steady = False
@@ -48,6 +53,7 @@ class Source:
     files = 0
     timeline: Timeline | None = None
     described = ""
+    patience_s = 0.0
 
     def __init__(self, stop: threading.Event):
         self.stop = stop

@@ -8,29 +8,26 @@ import functools
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from realtime_lrp.errors import MissingInputError, UnavailableError, first_line, masked
+from realtime_lrp.system.object_store import local_path
 from realtime_lrp.video import cameras
 from realtime_lrp.video.cameras import CameraSettings
+from realtime_lrp.video.containers import asks_for_playlist, is_address
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
-from realtime_lrp.video.libraries import av, cv2
+from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.picture_process import ChildSource
 from realtime_lrp.video.playback import Playback
-from realtime_lrp.video.reader import FORMATS, MOST_FAILED_READS, MOST_PIXELS
 from realtime_lrp.video.source import Source, number_in
+from realtime_lrp.video.streams import open_stream
 
 SCREEN_FPS = 30
-OPEN_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 5.0
-STREAMS = f"{FORMATS},rtsp,rtp,jpeg_pipe,png_pipe"
-"""Container formats of streams, by FFmpeg's names."""
 
 
 class Synthetic(Source):
@@ -109,72 +106,6 @@ class Screen(Source):
         self._grabber.close()
 
 
-class Stream(Source):
-    """A network stream; a read returns after `READ_TIMEOUT_S` at the latest."""
-
-    steady = alive = True
-
-    def __init__(self, url: str, stop: threading.Event):
-        super().__init__(stop)
-        self.described = masked(url)
-        # a playlist names other addresses: it is accepted only if the URL asks for one
-        asks = urlsplit(url).path.lower().endswith((".m3u8", ".m3u", ".mpd"))
-        formats = {} if asks else {"format_whitelist": STREAMS}
-        try:
-            self._container = av.open(
-                url,
-                timeout=(OPEN_TIMEOUT_S, READ_TIMEOUT_S),
-                options={
-                    "fflags": "nobuffer",
-                    "fpsprobesize": "0",
-                    "analyzeduration": "0",
-                    "max_redirects": "0",
-                    **formats,
-                },
-            )
-            stream = self._container.streams.video[0]
-            if stream.codec_context is None:
-                raise ValueError("a codec that nothing here decodes")
-            stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}
-            self._frames = self._decoded(stream)
-        except (av.FFmpegError, OSError, ValueError, IndexError) as error:
-            reason = getattr(error, "strerror", None) or "no video in it"
-            if isinstance(error, av.ExitError):  # how FFmpeg reports our timeout
-                reason = "no answer"
-            raise UnavailableError(
-                f"The stream {masked(url)} cannot be opened ({reason}). "
-                "Check that its server runs, and the address: playlists must end in .m3u8, .m3u or "
-                ".mpd, and redirections are not followed."
-            ) from None
-        self._to_rgb = av.video.reformatter.VideoReformatter()
-
-    def read(self) -> np.ndarray | None:
-        try:
-            frame = next(self._frames, None)
-        except (av.FFmpegError, OSError):
-            return None
-        if frame is None:
-            return None
-        return self._to_rgb.reformat(frame, format="rgb24").to_ndarray()
-
-    def close(self) -> None:
-        self._container.close()
-
-    def _decoded(self, stream: "av.VideoStream") -> Iterator["av.VideoFrame"]:
-        """Yields frames, skipping damaged ones; ends after many of them in a row."""
-        bad_in_a_row = 0
-        for packet in self._container.demux(stream):
-            try:
-                frames = packet.decode()
-            except av.FFmpegError:
-                bad_in_a_row += 1
-                if bad_in_a_row > MOST_FAILED_READS:
-                    return
-                continue
-            bad_in_a_row = 0
-            yield from frames
-
-
 def open_source(words: str, stop: threading.Event, camera: CameraSettings | None = None) -> Source:
     """Opens what `words` name, as `--source` does, until `stop` is set.
 
@@ -212,8 +143,9 @@ def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source]
         return SOURCES[named[1]], [named[2] or ""]
     if words.isdecimal() or words.startswith("/dev/"):
         return _camera(int(words) if words.isdecimal() else words, camera)
-    if "://" in words:
-        return Stream, [words]
+    if is_address(words) and (asks_for_playlist(words) or not words.startswith("file://")):
+        return open_stream, [words]
+    words = local_path(words)
     try:
         return Playback, [list(map(str, inputs_of([words], PICTURES + VIDEOS, "source")))]
     except MissingInputError:

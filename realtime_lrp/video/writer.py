@@ -36,10 +36,6 @@ key frame plays. Once closed, it is an ordinary file."""
 DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)
 """Exceptions of a muxer for packets that it cannot write."""
 
-CLOCK_RESTART_S = 1.0
-"""If the times of sound fall back by this much, its clock was restarted; the sound continues after
-what came before, as pictures do."""
-
 MOST_TICKS = 2**31 - 1
 """How long a frame can be shown in MP4 and MOV, in units of the film's time base."""
 
@@ -166,8 +162,9 @@ class VideoWriter:
             if name in self._container.supported_codecs and not unplayable_pcm:
                 self._sound[stream.index] = _Copied(self._container, stream)
             elif name:
-                self._sound[stream.index] = _Reencoded(self._container, stream)
-                notes.append(f"the sound is {name}, which this container does not keep: now AAC")
+                self._sound[stream.index] = sound = _Reencoded(self._container, stream)
+                to = f"AAC of {sound.rate} Hz"
+                notes.append(f"the sound is {name}, which this container does not keep: now {to}")
             else:
                 notes.append("a sound stream of an unsupported codec is left out")
         return notes
@@ -252,7 +249,7 @@ class _Copied:
         self._from_zero = container.format.name == "matroska"
         self._stream = container.add_stream_from_template(stream)
         self._last: int | None = None
-        self._shift, self.lost = 0, 0
+        self.lost = 0
 
     def __call__(self, packet: "av.Packet[Any]") -> None:
         before_zero = (
@@ -264,13 +261,10 @@ class _Copied:
         if packet.dts is None:
             self.lost += 1
             return
-        if self._last is not None and packet.dts + self._shift <= self._last:
-            if (self._last - packet.dts - self._shift) * packet.time_base < CLOCK_RESTART_S:
-                self.lost += 1  # muxers refuse times that do not rise
-                return
-            self._shift = self._last + (packet.duration or 1) - packet.dts
-        packet.dts += self._shift
-        packet.pts = packet.dts if packet.pts is None else packet.pts + self._shift
+        if self._last is not None and packet.dts <= self._last:
+            self.lost += 1  # muxers refuse times that do not rise
+            return
+        packet.pts = packet.dts if packet.pts is None else packet.pts
         self._last = packet.dts
         packet.stream = self._stream
         try:
@@ -283,17 +277,19 @@ class _Copied:
 
 
 class _Reencoded:
-    """A stream that is decoded and encoded as AAC."""
+    """A stream that is decoded and encoded as AAC, at the nearest rate that AAC has."""
 
     def __init__(self, container: "av.container.OutputContainer", stream: "av.AudioStream"):
         self._container = container
         self._decoder = context = stream.codec_context
-        self._stream = container.add_stream(REENCODED, rate=context.sample_rate)
+        rates = av.Codec(REENCODED, "w").audio_rates or [context.sample_rate]
+        self.rate = min(rates, key=lambda rate: abs(rate - context.sample_rate))
+        self._stream = container.add_stream(REENCODED, rate=self.rate)
         layout = context.layout.name
         if layout.endswith("channels"):
             layout = LAYOUTS.get(context.layout.nb_channels, "stereo")
         self._stream.codec_context.layout = layout
-        self._resampler = av.AudioResampler("fltp", layout, context.sample_rate)
+        self._resampler = av.AudioResampler("fltp", layout, self.rate)
         self.lost = 0
 
     def __call__(self, packet: "av.Packet[Any]") -> None:
@@ -325,7 +321,8 @@ def verify(path: Path, frames: int, last: float | None = None) -> None:
             stream = container.streams.video[0]
             next(container.decode(stream))
             container.seek(round((last or 0) * av.time_base))
-            times = [packet.pts for packet in container.demux(stream) if packet.size]
+            packets = (packet for packet in container.demux(stream) if packet.size)
+            times = [packet.pts for packet in packets if (packet.pts or 0) >= 0]  # those shown
             found = len(times) if last is None else stream.frames or frames
             end = float((times[-1] or 0) * (stream.time_base or 0)) if last else 0.0
     except (av.FFmpegError, StopIteration, IndexError) as error:

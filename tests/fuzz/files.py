@@ -30,7 +30,7 @@ from realtime_lrp.models.labels import read_labels
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import read_picture
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.sources import Stream
+from realtime_lrp.video.streams import Stream
 
 HANGS_S = 20.0
 """How long a file may take."""

@@ -22,7 +22,8 @@ import media
 from faults.server import MIXED, OK, Server, part
 
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.video.sources import OPEN_TIMEOUT_S, open_source
+from realtime_lrp.video.containers import OPEN_TIMEOUT_S
+from realtime_lrp.video.sources import open_source
 
 TOLD_S, BACK_S, CLOSED_S = 2.0, 5.0, 2.5
 """A loss is told, pictures are back, and a capture is closed within so long."""

@@ -101,7 +101,7 @@ def _explain(
 
     `records` gets every frame but those after the last explained batch.
     """
-    region, look = engine.region(recoding.opened.size), look_of(engine)
+    region, look = engine.region(recoding.opened.size, recoding.opened.aspect), look_of(engine)
     number_boxes = BoxNumbers()
     begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
 

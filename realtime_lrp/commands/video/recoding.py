@@ -92,10 +92,14 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
-    """The first frame was decoded: (rows, columns) upright, about how many frames or 0."""
+    """The first frame was decoded: (rows, columns) upright, about how many frames or 0.
+
+    `aspect` is the width of a pixel divided by its height.
+    """
 
     size: tuple[Side, Side]
     frames: Count
+    aspect: Annotated[float, msgspec.Meta(gt=0, lt=1e9)] = 1.0
 
 
 class PictureBatch(msgspec.Struct, frozen=True, tag=True):
@@ -255,7 +259,7 @@ class Recoder:
         threading.Thread(target=self._tell_progress, daemon=True).start()
         try:
             # Not closed: that may hang while a decoder is at work, and the process ends anyway.
-            self._reader = reader = VideoReader(job.source, job.span)
+            self._reader = reader = VideoReader(job.source, job.span, square=False)
             threading.Thread(target=self._decode, args=(reader,), daemon=True).start()
             lost, notes = self._encode(reader)
             verify(job.film, self._frames)
@@ -312,8 +316,8 @@ class Recoder:
         # A batch must fill before the room does, or all would wait for each other.
         self._batch = min(job.batch, max(1, room // (2 * job.stride)))
         self._room.release(room)
-        self._channel.send(Opened(size, reader.frames))
-        return region_of(size, job.size, job.fit)
+        self._channel.send(Opened(size, reader.frames, float(reader.aspect)))
+        return region_of(size, job.size, job.fit, float(reader.aspect))
 
     def _send(self, batch: list[np.ndarray]) -> None:
         times, self._times = self._times, []
@@ -326,6 +330,7 @@ class Recoder:
         Returns how many packets of sound are lost, and what was not kept as it was.
         """
         job, draw, early = self._job, _Drawer(self._job, self.maps), []
+        aspect = 1.0
         with ExitStack() as stack:
             writer, notes = None, []
             while (item := self._pending.get()) is not None:
@@ -337,14 +342,15 @@ class Recoder:
                 if writer is None:
                     writer = stack.enter_context(self._writer(reader))
                     notes = writer.add_sound(reader.sound) if job.sound else []
-                result = draw(self._frames, item.picture)
+                    aspect = float(reader.aspect)
+                result = draw(self._frames, item.picture, aspect)
                 writer.write(result, item.pts, item.duration)
                 for packet in early:
                     writer.sound(packet)
                 early = []
                 self._room.release()
                 self._frames += 1
-                self._thumbnails.add(float(item.pts * reader.time_base), result)
+                self._thumbnails.add(float(item.pts * reader.time_base), result, aspect)
                 check_room(job.film.parent)
         return writer.lost_sound if writer else 0, notes
 
@@ -382,13 +388,13 @@ class _Drawer:
         self._series = Series()
         self._follower: Follower | None = None
 
-    def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
+    def __call__(self, number: int, picture: np.ndarray, aspect: float) -> np.ndarray:
         job = self._job
         if self._follower is None or number % job.stride == 0:
             newest = self._maps.get()
             if isinstance(newest, BaseException):
                 raise newest
-            region = region_of(picture.shape[:2], job.size, job.fit)
+            region = region_of(picture.shape[:2], job.size, job.fit, aspect)
             self._line = newest.line
             painted = paint(
                 picture, [newest.drawn], job.look, region.box, newest.outlines, self._series
@@ -406,9 +412,9 @@ class _Thumbnails:
         self._step, self._count = 1, 0
         self.kept: list[tuple[float, np.ndarray]] = []
 
-    def add(self, seconds: float, picture: np.ndarray) -> None:
+    def add(self, seconds: float, picture: np.ndarray, aspect: float) -> None:
         if self._count % self._step == 0:
-            rows = round(picture.shape[0] * THUMBNAIL_WIDTH / picture.shape[1])
+            rows = round(picture.shape[0] * THUMBNAIL_WIDTH / (picture.shape[1] * aspect))
             self.kept.append((seconds, resize(picture, (max(1, rows), THUMBNAIL_WIDTH))))
             if len(self.kept) == 2 * THUMBNAILS:
                 self.kept, self._step = self.kept[::2], 2 * self._step

@@ -29,7 +29,14 @@ from realtime_lrp.results.companions import check_companions, companions_of
 from realtime_lrp.system import files
 from realtime_lrp.system.child import Failed
 from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
-from realtime_lrp.video.files import VIDEOS, inputs_of, outputs_for, refuse_collisions, skipped_in
+from realtime_lrp.video.files import (
+    VIDEOS,
+    inputs_of,
+    output_names,
+    outputs_for,
+    refuse_repeated,
+    skipped_in,
+)
 from realtime_lrp.video.reader import Span
 from realtime_lrp.video.untrusted import read_frames
 from realtime_lrp.video.writer import CONTAINERS
@@ -363,8 +370,8 @@ def tasks_of(config: Config, options: VideoOptions) -> list[Task]:
         log.warning("%s", skipped)
     paths = [path for path, _ in sources]
     if folder:
-        names = [f"{path.stem}.mp4" for path in paths]
-        refuse_collisions(paths, list(map(Path, names)))
+        names = output_names(paths, ".mp4")
+        refuse_repeated(paths)
         if options.resume:
             folder.read_manifests(names)
         targets = [folder.root / name for name in names]

@@ -156,6 +156,7 @@ NO_CAMERA = ("--source", "synthetic", "--display", "none", "--duration", "0.2")
 INSTEAD = {
     "bench": (*TINY[:2], "--quick"),
     "concepts": (),
+    "export": TINY,
     "config": (),
     "demo": ("-o", "film.mp4"),
     "doctor": NO_CAMERA[:4],

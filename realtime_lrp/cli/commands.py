@@ -188,6 +188,22 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 
 
 @cli.command()
+@option("-o FILE", "the ONNX file", name="output", kind=PATH, required=True)
+@OVERWRITE
+@configured(*NETWORK, "--method", "--composite", "--target", "--pool", "--precision")
+def export(settings: config.Settings, output: Path, overwrite: bool) -> None:
+    """Write forward pass and map of a network as one ONNX file.
+
+    The file needs onnxruntime alone, in any language. The commands live, image, video, serve and
+    kiosk run it without TensorFlow: --model FILE.onnx. With --target it explains this target only,
+    else it has an input for the weight of each class.
+    """
+    from realtime_lrp.commands.export.run import run
+
+    print_lines(run(settings.config, output, settings.is_set("lrp.target"), overwrite))
+
+
+@cli.command()
 @option("--quick", "take half a minute: fewer batches and tables")
 @option("--json FILE", "write every figure as JSON", name="json_file")
 @OVERWRITE

@@ -40,6 +40,7 @@ COMMAND_DEFAULTS: dict[str, dict[str, Any]] = {
     "kiosk": {"lrp.target": "top1", "model.name": "shapes", "input.mirror": True},
     "evaluate": {"model.name": "shapes"},
     "concepts": {"lrp.target": "top1"},
+    "export": {"lrp.target": "top1"},
     "teach": {"lrp.target": "top1"},
 }
 """Command -> key "section.key" -> its default there. `evaluate` on photos has none."""

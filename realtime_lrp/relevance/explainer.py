@@ -409,6 +409,21 @@ class Explainer(ConceptViews):
             self._names[1:], self._resolve.labels, self.provenance(),
         )  # fmt: skip
 
+    def of_one_picture(
+        self, before: Callable[[tf.Tensor], tf.Tensor], fixed: bool
+    ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """The function that a file for other programs computes, see `export.of_one_picture`.
+
+        `before` is picture, uint8 [1, H, W, 3], -> x. With a `fixed` target it explains the
+        explainer's present one.
+        """
+        return export.of_one_picture(self._plans[0], before, self._default if fixed else None)
+
+    @property
+    def starts_with_scores(self) -> bool:
+        """Whether relevance starts with scores, as in LRP, rather than with 1."""
+        return self._plans[0].method.starts_with_scores
+
     def provenance(self) -> Provenance:
         """How its maps are made, without what a network's files say."""
         return export.explainer_provenance(

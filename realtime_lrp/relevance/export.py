@@ -21,6 +21,7 @@ from realtime_lrp.config import Config
 from realtime_lrp.config.provenance import ModelProvenance, Provenance
 from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance.maps.compiled import Explained
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
@@ -92,6 +93,37 @@ def save(
                 f"{folder!r} cannot be written ({first_line(error)}). Nothing is left "
                 "of it; make room and start again."
             ) from error
+
+
+def of_one_picture(
+    plan: Plan, before: Callable[[tf.Tensor], tf.Tensor], fixed: Target | None
+) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+    """Makes (picture, target) -> scores [1, classes], relevance [1, H, W] and account [3].
+
+    `before` is picture, uint8 [1, H, W, 3], -> x. The target is float32 [classes], the weight of
+    each class; zeros stand for the most probable class. With a `fixed` target there is no such
+    input. Relevance is summed over the channels. The account: what started, what reached the
+    pixels, what biases took.
+    """
+    graph = plan.graph
+
+    def explain(picture: tf.Tensor, *weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        x = before(picture)
+        tensors = graph.forward(x)
+        result = plan(x, tensors, fixed or _weighed(*weights))
+        relevance = tf.reduce_sum(tf.cast(result.relevance, tf.float32), -1)
+        started, _, taken = tf.unstack(result.account[0])
+        account = tf.stack([started, tf.reduce_sum(relevance), taken])
+        return graph.scores(tensors), relevance, account
+
+    return explain
+
+
+def _weighed(weights: tf.Tensor) -> Target:
+    """The target of weights [classes]; of zeros the most probable class."""
+    given, no = tf.reduce_any(weights != 0), tf.constant([[False]])
+    top = tf.where(given, weights.shape[0], 1)
+    return Target(tf.where(given, weights, 1.0)[None], top[None, None], no, no)
 
 
 def output_names(also: Sequence[str]) -> list[str]:

@@ -1,0 +1,48 @@
+"""`export`: writes the explanation of one network and method as an ONNX file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from realtime_lrp.config import Config
+from realtime_lrp.config.names import VIEWER_COMPOSITE
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import UnavailableError
+from realtime_lrp.models.exported import Exported
+from realtime_lrp.system.files import atomic_file, check_output
+
+SUFFIX = ".onnx"
+
+
+def run(config: Config, target: Path, fixed: bool, overwrite: bool) -> Iterator[str]:
+    """Writes the file; yields a line that names it.
+
+    With a `fixed` target the file explains nothing else. Raises what `make` raises.
+    """
+    check_output(target, overwrite)
+    data, about = make(config, fixed)
+    with atomic_file(target, overwrite) as part:
+        part.write_bytes(data)
+    yield f"{described(data, about)} -> {target}"
+
+
+def make(config: Config, fixed: bool) -> tuple[bytes, Exported]:
+    """The ONNX file of the configured explanation, and its metadata.
+
+    Raises:
+      Error: what `Engine` and `exported` raise; UnavailableError where ONNX is not installed.
+    """
+    try:
+        from realtime_lrp.export.file import exported
+    except ImportError as error:
+        raise UnavailableError(
+            f"Exporting needs {error.name}: pip install 'realtime-lrp[export]'"
+        ) from None
+    return exported(Engine(config, otherwise=VIEWER_COMPOSITE), fixed)
+
+
+def described(data: bytes, about: Exported) -> str:
+    """What was made, for a line of the report."""
+    return (
+        f"{about.name}, {about.composite or about.method}, {len(data) / 1e6:.1f} MB, differs by "
+        f"{about.largest_difference:.0e} of a map's largest entry"
+    )

@@ -1,0 +1,239 @@
+"""Makes the ONNX file of an engine's explanation, and compares it with the explainer."""
+
+import collections
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import tensorflow as tf
+from onnx import helper
+
+from realtime_lrp.config import ASSETS
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
+from realtime_lrp.export.frozen import frozen
+from realtime_lrp.export.rows import ROWS, TYPES
+from realtime_lrp.export.writer import OPSET, Tensors, Writer
+from realtime_lrp.models.exported import PRODUCER, Drawn, Exported
+from realtime_lrp.relevance.network import onednn
+from realtime_lrp.system.program import __version__
+from realtime_lrp.video.reader import VideoReader
+
+IR_VERSION = 9
+MOST_BYTES = (1 << 31) - (1 << 20)
+"""The largest message of Protocol Buffers, with room for the metadata."""
+
+LEAST_CORRELATION = 0.999
+COMPARED = 3  # pictures
+NOISE = 6.0  # the deviation of a grey value, in steps of 255
+
+Computed = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""scores [1, classes], relevance [1, H, W], account [3]."""
+
+
+def exported(engine: Engine, fixed: bool) -> tuple[bytes, Exported]:
+    """The file of an engine's explanation and its metadata; `fixed`: of its own target alone.
+
+    Raises:
+      UsageError: the method computes several passes, or the network finds boxes.
+      DamagedInputError: an operation has no row, or the file computes another map.
+    """
+    _check(engine)
+    model = model_of(graph_of(engine, fixed))
+    if model.ByteSize() > MOST_BYTES:
+        raise UsageError(
+            f"The weights take {model.ByteSize() / 1e9:.1f} GB, and an ONNX file holds 2 GB at "
+            "most. Choose a smaller --model."
+        )
+    difference = compare(engine, model.SerializeToString(), fixed)
+    said = about(engine, fixed, difference)
+    helper.set_model_props(model, said.metadata())
+    return model.SerializeToString(), said
+
+
+def _check(engine: Engine) -> None:
+    method = engine.config.lrp.method
+    if engine.explainer.passes:
+        raise UsageError(
+            f"{method} computes the mean of many passes, which a file of fixed operations cannot "
+            "repeat. Choose another --method, such as lrp or gradient.",
+            "method",
+        )
+    if engine.detects:
+        raise UsageError(
+            f"The network {engine.network.name!r} finds boxes, which are explained one by one. "
+            "Expected a network that names the whole picture.",
+            "model",
+        )
+    if engine.precision != "float32":
+        raise UsageError(
+            "The file computes in float32. Leave --precision out, or use --precision float32.",
+            "precision",
+        )
+
+
+def graph_of(engine: Engine, fixed: bool) -> Any:
+    """The ONNX graph: of `picture` and `target` to `scores`, `relevance` and `account`."""
+    rows, columns, _ = engine.explainer.input_shape
+    compute = engine.explainer.of_one_picture(engine.network.prepare, fixed)
+    inputs = [tf.TensorSpec([1, rows, columns, 3], tf.uint8, name="picture")]
+    if not fixed:
+        inputs.append(tf.TensorSpec([engine.explainer.classes], tf.float32, name="target"))
+    with onednn.disabled():
+        return written(compute, inputs, ("scores", "relevance", "account"))
+
+
+def written(
+    function: Callable[..., Sequence[tf.Tensor]],
+    inputs: Sequence[tf.TensorSpec],
+    outputs: Sequence[str],
+) -> Any:
+    """The ONNX graph of a function of named tensors of fixed shapes; names its outputs.
+
+    Raises:
+      DamagedInputError: an operation has no row.
+    """
+    graph, results = frozen(function, *inputs)
+    writer = Writer()
+    here = Tensors(writer)
+    for op in graph.get_operations():
+        if op.type == "Placeholder":
+            here.put(op.outputs[0], op.name)
+        elif op.type != "NoOp":
+            _write(here, op)
+    tensors = [graph.get_tensor_by_name(one) for one in results]
+    for name, tensor in zip(outputs, tensors, strict=True):
+        writer.nodes.append(helper.make_node("Identity", [here.get(tensor)], [name]))
+    writer.nodes = _needed(writer.nodes, outputs)
+    described = [
+        [
+            helper.make_tensor_value_info(name, TYPES[one.dtype], one.shape.as_list())
+            for name, one in zip(names, ends, strict=True)
+        ]
+        for names, ends in (([one.name for one in inputs], inputs), (outputs, tensors))
+    ]
+    return helper.make_graph(writer.nodes, "explanation", *described, writer.initialisers())
+
+
+def model_of(graph: Any) -> Any:
+    """The file of an ONNX graph, without metadata."""
+    return helper.make_model(
+        graph, producer_name=PRODUCER, producer_version=__version__, ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+    )  # fmt: skip
+
+
+def _write(here: Tensors, op: tf.Operation) -> None:
+    row = ROWS.get(op.type)
+    problem = ""
+    if row is not None:
+        try:
+            row(here, op, *op.inputs)
+            return
+        except NotImplementedError as error:
+            problem = f" {error}"
+    raise DamagedInputError(
+        f"TensorFlow's operation {op.type}{problem} ({op.name[:100]!r}) has no row.\nChoose "
+        "another --method or --composite, or add a row to ROWS in realtime_lrp/export/rows.py."
+    )
+
+
+def _needed(nodes: list[Any], outputs: Sequence[str]) -> list[Any]:
+    """The nodes that outputs depend on."""
+    wanted, kept = set(outputs), collections.deque[Any]()
+    for node in reversed(nodes):
+        if wanted.intersection(node.output):
+            wanted.update(node.input)
+            kept.appendleft(node)
+    return list(kept)
+
+
+def about(engine: Engine, fixed: bool, difference: float) -> Exported:
+    """What the file says of itself."""
+    explainer, network, lrp = engine.explainer, engine.network, engine.config.lrp
+    kind = engine.kinds[0]
+    return Exported(
+        name=network.name,
+        labels=network.labels,
+        classes=explainer.classes,
+        method=lrp.method,
+        composite=engine.composite if lrp.method == "lrp" else "",
+        target=str(explainer.target) if fixed else "",
+        precision=explainer.precision,
+        size=explainer.input_shape[:2],
+        fit=engine.fit,
+        preprocess=network.preprocess,
+        warning=network.warning,
+        largest_difference=difference,
+        map=Drawn(
+            stride=explainer.stride,
+            signed=explainer.signs_for("top1")[0],
+            by_rules=kind.by_rules,
+            difference=kind.difference,
+            accounted=kind.tolerance is not None,
+            from_scores=explainer.starts_with_scores,
+        ),
+        provenance=engine.provenance(),
+    )
+
+
+def compare(engine: Engine, file: bytes, fixed: bool) -> float:
+    """The largest difference from the explainer's map, as a share of the map's largest entry.
+
+    Three frames of the included clip are explained.
+
+    Raises:
+      NotFiniteError: the file computes NaN or Inf.
+      DamagedInputError: a map correlates less than `LEAST_CORRELATION` with the explainer's.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    largest = 0.0
+    for picture in pictures():
+        seen = engine.region(picture.shape[:2]).extract(picture)[None]
+        inputs = {"picture": seen}
+        target: Any = engine.explainer.target
+        if not fixed:
+            inputs["target"] = np.zeros(engine.explainer.classes, np.float32)
+            target = "top1"
+        scores, relevance, account = session.run(None, inputs)
+        found = engine.explainer(engine.network.prepare(seen), target)
+        if not all(np.isfinite(one).all() for one in (scores, relevance, account)):
+            raise NotFiniteError("The file computes NaN or Inf. Choose another --composite.")
+        largest = max(largest, difference_of(relevance, found.relevance.sum(-1)))
+        if not agrees(relevance, found.relevance.sum(-1)) or not agrees(scores, found.scores):
+            raise DamagedInputError(
+                f"The file's map is not the explainer's (difference {largest:.1e} of the largest "
+                "entry). Nothing was written. Choose another --composite or --method."
+            )
+    return largest
+
+
+def difference_of(one: np.ndarray, other: np.ndarray) -> float:
+    """The largest difference between two maps, as a share of the other's largest entry."""
+    return float(np.abs(one - other).max() / max(float(np.abs(other).max()), 1e-30))
+
+
+def agrees(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two maps are the same but for rounding: by correlation."""
+    if difference_of(one, other) < 1e-4:
+        return True
+    correlation: float = np.corrcoef(one.ravel(), other.ravel())[0, 1]
+    return correlation >= LEAST_CORRELATION
+
+
+def pictures() -> list[np.ndarray]:
+    """Frames from all over the included clip, uint8 [H, W, 3] RGB, with the noise of a camera.
+
+    Without it areas of one colour would be the same to the last bit, and which of equal entries a
+    max pool takes is a matter of rounding.
+    """
+    rng = np.random.default_rng(0)
+    with VideoReader(ASSETS / "demo.mp4") as reader:
+        frames = [one.picture for one in islice(reader, 20, None, 60)][:COMPARED]
+    return [
+        np.clip(one + rng.normal(0, NOISE, one.shape), 0, 255).astype(np.uint8) for one in frames
+    ]

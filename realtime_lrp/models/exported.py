@@ -1,0 +1,115 @@
+"""What an exported explanation says of itself: the metadata of its ONNX file.
+
+Must not import TensorFlow: the file runs without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from realtime_lrp.config.provenance import Provenance
+from realtime_lrp.errors import DamagedInputError
+
+PRODUCER = "realtime-lrp"
+"""The file's first words say so, which is how it is told from other ONNX files."""
+
+MARK = b"\x12\x0c" + PRODUCER.encode()  # field 2 of the message ModelProto, 12 letters
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the map before it is computed, for whoever draws or checks it.
+
+    Attributes:
+      stride: (rows, columns) of the grid that is smoothed away where the map is drawn.
+      signed: whether the map of classes that do not count against others can have negative entries.
+      by_rules: whether it follows the rules of a composite.
+      difference: whether it adds up to a difference of scores.
+      accounted: whether its sum is a share of what started.
+      from_scores: whether what starts is a class's weight times its score, rather than its weight.
+    """
+
+    stride: tuple[int, int]
+    signed: bool
+    by_rules: bool
+    difference: bool
+    accounted: bool
+    from_scores: bool
+
+
+class Exported(msgspec.Struct, frozen=True, kw_only=True):
+    """The metadata; each field is an entry of the file, as text or as JSON.
+
+    Attributes:
+      name: the network.
+      labels: class names in order, or None.
+      classes: the number of scores.
+      method, composite: what made the map; the composite is "" for other methods than LRP.
+      target: what is explained, where it is fixed; "" where the input `target` says it.
+      precision: the type of the file's numbers.
+      size: (H, W) of the input `picture`.
+      fit: which part of a picture belongs there: "crop", "squash" or "letterbox".
+      preprocess: how the file prepares the picture inside.
+      warning: why the answers may be wrong, or "".
+      largest_difference: between its map and the explainer's, as a share of the map's largest
+        entry, on three pictures.
+      map: see `Drawn`.
+      provenance: how it was made.
+    """
+
+    name: str
+    labels: list[str] | None
+    classes: int
+    method: str
+    composite: str
+    target: str
+    precision: str
+    size: tuple[int, int]
+    fit: str
+    preprocess: str
+    warning: str
+    largest_difference: float
+    map: Drawn
+    provenance: Provenance
+
+    def metadata(self) -> dict[str, str]:
+        """The entries of the file."""
+        fields = msgspec.to_builtins(self)
+        return {
+            name: one if isinstance(one, str) else msgspec.json.encode(one).decode()
+            for name, one in fields.items()
+        }
+
+    @classmethod
+    def of(cls, entries: Mapping[str, str], file: str) -> Exported:
+        """Reads the entries of a file.
+
+        Raises:
+          DamagedInputError: one of them is missing or damaged.
+        """
+        try:
+            fields = {
+                field.name: entries[field.name]
+                if field.type is str
+                else msgspec.json.decode(entries[field.name])
+                for field in msgspec.structs.fields(cls)
+            }
+            return msgspec.convert(fields, cls)
+        except (KeyError, msgspec.MsgspecError) as error:
+            raise DamagedInputError(
+                f"The metadata of {file!r} is damaged, or of another version ({error}). Export it "
+                "again: realtime-lrp export."
+            ) from None
+
+
+def is_exported(path: str | Path) -> bool:
+    """Whether a file is an explanation that `export` wrote."""
+    if Path(path).suffix.lower() != ".onnx":
+        return False
+    try:
+        with open(path, "rb") as file:
+            return MARK in file.read(32)
+    except OSError:
+        return False

@@ -13,7 +13,7 @@ from realtime_lrp import Explainer, load_network
 from realtime_lrp.config import load
 from realtime_lrp.engine.boxes import outlines_of
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.pictures import painted
+from realtime_lrp.engine.painted import painted
 from realtime_lrp.models.drawings import NOTHING
 from realtime_lrp.relevance.maps.detections import best_boxes, intersection_over_union
 from realtime_lrp.video.pictures import write_picture

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.pictures import painted
+from realtime_lrp.engine.opening import engine_for
+from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
     Losses,
@@ -197,7 +197,7 @@ class Job:
 
     def __init__(self, config: Config, companions: Companions):
         self._config, self._companions = config, companions
-        self._engine = Engine(config)
+        self._engine = engine_for(config)
         self._provenance = self._engine.provenance()
         companions.describe(self._provenance)
         self._losses = Losses(self._engine)

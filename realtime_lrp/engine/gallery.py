@@ -1,14 +1,19 @@
 """The gallery of an engine's network, after checking that it belongs to it."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.models.gallery import ChannelNames, Gallery, load_gallery, read_names
 from realtime_lrp.models.names import Files, hashes
 from realtime_lrp.system.terminal import plain
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config import Config
-from realtime_lrp.engine.boxes import drawn_map, outlines_of
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.look import Colormap, Look
 from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.painting import Drawn, Painted, paint
+from realtime_lrp.view.painting import Drawn, paint
 
 if TYPE_CHECKING:
-    from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import Result
+    pass
 
 FITS = ("crop", "squash", "letterbox")
 
@@ -121,23 +119,6 @@ def overlay(
     drawn = Drawn(shown, 1.0, signed=bool(shown.min() < 0))
     look = replace(LOOK, colormap=colormap, opacity=opacity)
     return lay_over(picture, paint(picture, [drawn], look, region.box).overlays[0])
-
-
-def look_of(engine: Engine) -> Look:
-    """How maps are drawn in files: as configured, always as heat."""
-    return replace(Look.of(engine.config.overlay), style="heat", average=0.0)
-
-
-def painted(
-    engine: Engine, picture: np.ndarray, result: Result, alone: int | None = None
-) -> Painted:
-    """The first map of a result, scaled by itself, and its boxes.
-
-    `alone` is the number of a detector's box whose map is wanted alone.
-    """
-    look, outlines = look_of(engine), outlines_of(engine, result, alone)
-    drawn = drawn_map(result, look, alone=alone)
-    return paint(picture, [drawn], look, result.region.box, outlines)
 
 
 def _check_picture(picture: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from realtime_lrp.config.names import HUB
 from realtime_lrp.config.preprocessing import ABOUT, EXAMPLE, NAMED
 from realtime_lrp.config.problems import check_model_name
 from realtime_lrp.errors import UsageError
+from realtime_lrp.models.exported import is_exported
 from realtime_lrp.models.files import ONNX, TFLITE, kind_of
 from realtime_lrp.models.included import with_weights
 from realtime_lrp.models.labels import class_names, labels_beside
@@ -90,6 +91,12 @@ def _from_elsewhere(
     name: str, weights: str | None, size: tuple[int, int] | None, output: str | None, said: bool
 ) -> Network:
     """A network that comes from a file, or from KerasHub."""
+    if is_exported(name):
+        raise UsageError(
+            f"{name!r} is an explanation that export wrote, without the network's layers: live, "
+            "image, video, serve and kiosk show it. Here the network itself is needed: --model.",
+            "model",
+        )
     if name.startswith(HUB):
         from realtime_lrp.models.hub import load_preset  # KerasHub may not be installed
 

@@ -170,9 +170,9 @@ class EngineCache:
         if choice.random == self._first_random:
             engine = self._first.with_config(config, choice.also)
         else:
-            from realtime_lrp.engine.engine import Engine
+            from realtime_lrp.engine.opening import engine_for
 
-            engine = Engine(config, moving=True, also=choice.also, otherwise=VIEWER_COMPOSITE)
+            engine = engine_for(config, moving=True, also=choice.also, otherwise=VIEWER_COMPOSITE)
         engine.warm_up()
         return engine
 

@@ -248,12 +248,12 @@ class RelevanceThread:
     def _explain_frames(self) -> None:
         if not self.config.live.also_models:  # several networks share all threads
             share_cores(self.config.model.name)
-        from realtime_lrp.engine.engine import Engine
         from realtime_lrp.engine.gallery import gallery_of
+        from realtime_lrp.engine.opening import engine_for
 
         first, begin = self.request.choice, time.monotonic()
         machine.free_all_cycles()  # such as the network of an earlier try
-        engine = self.engine or Engine(
+        engine = self.engine or engine_for(
             self.config, moving=True, keep_model=self._changeable, also=first.also,
             otherwise=VIEWER_COMPOSITE,
         )  # fmt: skip

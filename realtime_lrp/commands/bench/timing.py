@@ -13,7 +13,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.pictures import painted
+from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network import onednn

@@ -3,12 +3,14 @@
 What the child process decodes is explained here, and what is asked for besides the film is kept.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -24,9 +26,9 @@ from realtime_lrp.commands.video.recoding import (
 from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions, at_hand
 from realtime_lrp.config import Config
 from realtime_lrp.engine.boxes import BoxNumbers, drawn_map, outlines_of
-from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import channel_names, concept_settings
-from realtime_lrp.engine.pictures import look_of
+from realtime_lrp.engine.opening import engine_for
+from realtime_lrp.engine.painted import look_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import Losses, answer_line, best_answer
 from realtime_lrp.errors import NotFiniteError
@@ -40,6 +42,9 @@ from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import Drawn
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +100,7 @@ def overlay_file(
 
 
 def _explain(
-    engine: Engine, recoding: Recoding, stats: Stats, records: "Records", progress: Progress | None
+    engine: Engine, recoding: Recoding, stats: Stats, records: Records, progress: Progress | None
 ) -> None:
     """Explains what the child process decodes, while that draws and encodes.
 
@@ -128,7 +133,7 @@ def _finite(
     region: Region,
     batch: PictureBatch,
     results: Callable[[], list[Result]],
-    records: "Records",
+    records: Records,
 ) -> list[Result | None]:
     """Waits for the results of a batch; None for pictures with NaN or Inf in their maps.
 
@@ -150,7 +155,7 @@ def _finite(
         return done
 
 
-def _notes(report: Report, records: "Records") -> Iterator[str]:
+def _notes(report: Report, records: Records) -> Iterator[str]:
     yield from dict.fromkeys(report.notes)
     if records.missing:
         yield f"{records.missing} frames have no map: the network computes NaN or Inf for them"
@@ -263,7 +268,7 @@ class Films:
     def _engine(self) -> Engine:
         if self._loaded is None:
             options = self._options
-            engine = Engine(self._config, moving=not options.exact, by_channel=options.sidecar)
+            engine = engine_for(self._config, moving=not options.exact, by_channel=options.sidecar)
             channel_names(engine)  # wrong names would be wrong for every file
             begin_hashing(engine.files)  # not before: loading refuses files that are too large
             self._loaded = engine

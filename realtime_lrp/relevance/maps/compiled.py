@@ -22,7 +22,8 @@ from realtime_lrp.relevance.maps.detections import (
     target_of_drawn,
 )
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.targets import Target, start_of_relevance
+from realtime_lrp.relevance.maps.starts import start_of_relevance
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.system.machine import available_bytes, gib
 

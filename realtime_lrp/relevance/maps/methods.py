@@ -16,7 +16,7 @@ from realtime_lrp.config.names import ATTENTION_COMPOSITE, AUTO, COMPOSITE, DETE
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.maps.perturbed import noisy, on_path
 from realtime_lrp.relevance.maps.plan import Method, Numbered, Options, Plan
-from realtime_lrp.relevance.maps.targets import start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.maps.starts import start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.network.canonise import mark_gates
 from realtime_lrp.relevance.network.graph import Arrival, Back, Graph, Parts, total
 from realtime_lrp.relevance.network.linear import Linear

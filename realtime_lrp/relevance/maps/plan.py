@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_linear
-from realtime_lrp.relevance.maps.targets import Target, start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.maps.starts import start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule

@@ -12,14 +12,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-PERCENTILE = 99.5
-"""The percentile that gets full strength, so that single pixels do not darken the rest."""
-
-SOFTNESS = 0.75
-"""Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
-
-FULL = 127
-"""Full strength."""
+from realtime_lrp.relevance.maps.scale import FULL, PERCENTILE, SOFTNESS, centred_window
 
 
 def strength(
@@ -53,7 +46,7 @@ def smoothed(relevance: tf.Tensor, stride: tuple[int, int]) -> tf.Tensor:
     """
     for axis, period in enumerate(stride, start=1):
         if period > 1:
-            relevance = weighed_along(axis, relevance, _centred_window(period))
+            relevance = weighed_along(axis, relevance, centred_window(period))
     return relevance
 
 
@@ -71,12 +64,3 @@ def weighed_along(axis: int, pictures: tf.Tensor, window: np.ndarray) -> tf.Tens
         strides=[1, 1, 1, 1],
         padding="VALID",
     )
-
-
-def _centred_window(period: int) -> np.ndarray:
-    """Weights of an average over one period: 1 2 1 (divided by 4) for 2, 1 1 1 (by 3) for 3."""
-    if period % 2:
-        return np.full(period, 1 / period, np.float32)
-    ends_halved = np.ones(period + 1, np.float32)
-    ends_halved[[0, -1]] = 0.5
-    return ends_halved / np.float32(period)

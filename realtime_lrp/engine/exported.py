@@ -1,0 +1,365 @@
+"""The engine of an exported explanation: an ONNX file that onnxruntime runs, without TensorFlow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from realtime_lrp.config import Config, check_names
+from realtime_lrp.config.names import AUTO
+from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
+from realtime_lrp.engine.result import (
+    Begun,
+    ConceptRequest,
+    ConceptResult,
+    MapKind,
+    Result,
+    ResultMap,
+)
+from realtime_lrp.errors import (
+    DamagedInputError,
+    NotFiniteError,
+    UnavailableError,
+    UsageError,
+    first_line,
+)
+from realtime_lrp.models.exported import Exported
+from realtime_lrp.models.gallery import Gallery
+from realtime_lrp.models.names import hashes, network_files
+from realtime_lrp.relevance.maps.scale import strength_of
+from realtime_lrp.relevance.maps.targets import Target, TargetResolver
+from realtime_lrp.system.machine import core_count
+from realtime_lrp.video.region import Region, region_of
+
+NO_CHANNELS = "an exported explanation has no channels: give the network itself"
+
+
+@dataclass(frozen=True)
+class ExportedNetwork:
+    """What is known of the network of a file, as `Network` has it."""
+
+    name: str
+    labels: list[str] | None
+    warning: str
+    preprocess: str
+    model: None = None
+    channels: int = 3
+
+
+class ExportedExplainer:
+    """What is known of the explainer of a file, as `Explainer` has it.
+
+    Attributes:
+      input_shape, stride, classes, passes, target, unsuited, advice: as of `Explainer`.
+      fixed: the target where the file has no other, or None.
+    """
+
+    passes, flops, weights, traces = 0, 0, 0, 1
+    unsuited: tuple[str, ...] = ()
+    concept_layers: tuple[str, ...] = ()
+    advice = ""
+    gives_biases_nothing = False
+
+    def __init__(self, about: Exported, target: str | int) -> None:
+        self.input_shape = (*about.size, 3)
+        self.stride, self.classes = about.map.stride, about.classes
+        self.resolve = TargetResolver(about.classes, about.labels)
+        self.fixed = self.resolve.canonical(about.target) if about.target else None
+        self._signed = about.map.signed
+        self.target = self.canonical(target)
+
+    def canonical(self, target: str | int) -> str | int:
+        """A target with its classes by index; the only one of a file with a fixed target.
+
+        Raises:
+          UsageError: there is no such target.
+        """
+        return self.resolve.canonical(target) if self.fixed is None else self.fixed
+
+    def signs_for(self, target: str | int) -> tuple[bool, ...]:
+        """Whether the map can have negative entries for a target."""
+        return (self._signed or self.resolve(self.canonical(target)).contrasts,)
+
+    @property
+    def signed(self) -> bool:
+        """Whether the map can have negative entries for its own target."""
+        return self.signs_for(self.target)[0]
+
+    def channel_counts(self) -> dict[str, int]:
+        """Layers with channels: none."""
+        return {}
+
+
+class NoConcepts:
+    """The channels of a file: none, as `ConceptPipelines` says it."""
+
+    layers: tuple[str, ...] = ()
+
+    def is_ready(self, wanted: ConceptRequest) -> bool:
+        """Whether a request can be answered at once: by a refusal."""
+        return True
+
+    def compile(self, wanted: ConceptRequest) -> None:
+        """Does nothing."""
+
+    def refusal(self, wanted: ConceptRequest | None = None) -> ConceptResult:
+        """Says why there are no channels."""
+        return ConceptResult("", problem=NO_CHANNELS)
+
+
+class ExportedEngine:
+    """An exported explanation, ready for pictures; it has the attributes of `Engine`.
+
+    Raises:
+      UsageError: another method, composite, map or size is asked for than the file has.
+      DamagedInputError: the file is damaged.
+      UnavailableError: onnxruntime is not installed.
+    """
+
+    detects, in_flight, also, device = False, 1, (), "CPU"
+    concept_layer: str | None = None
+
+    def __init__(self, config: Config, also: Sequence[str] = ()) -> None:
+        check_names(config)
+        self._file = config.model.name
+        self._session, self._about = _opened(self._file)
+        self.files = network_files(config)
+        self.gallery: Gallery | None = None
+        self.concepts = NoConcepts()
+        self._set(config, also)
+
+    def _set(self, config: Config, also: Sequence[str]) -> None:
+        about = self._about
+        self._check(config, also)
+        self.auto_composite = about.composite or config.lrp.composite
+        known = {"method": about.method, "composite": self.auto_composite, "precision": "float32"}
+        self.config = config.changed(lrp=known)
+        self.network = ExportedNetwork(
+            about.name, config_labels(config, about), about.warning, about.preprocess
+        )
+        self.explainer = ExportedExplainer(
+            msgspec.structs.replace(about, labels=self.network.labels), config.lrp.target
+        )
+        self.precision = about.precision
+        tolerance = math.inf if about.map.accounted else None  # which layer lost is not known
+        self.kinds = (
+            MapKind(
+                self.name, about.map.by_rules, about.map.difference, about.classes > 1, tolerance
+            ),
+        )
+
+    def _check(self, config: Config, also: Sequence[str]) -> None:
+        about, lrp, model = self._about, config.lrp, config.model
+        own = about.composite or about.method
+        wrong = (
+            (lrp.method not in ("lrp", about.method), f"The method {lrp.method}"),
+            (
+                lrp.method == "lrp" and lrp.composite not in (AUTO, about.composite),
+                f"The composite {lrp.composite}",
+            ),
+            (bool(also), "Another map beside it"),
+            (bool(lrp.layers), "Rules for layers"),
+            (lrp.precision == "bfloat16", "Another precision"),
+            (model.size not in (None, about.size), "Another size"),
+            (model.weights is not None, "Other weights"),
+            (config.overlay.map == "rgb", "A map by colours"),
+        )
+        for is_wrong, what in wrong:
+            if is_wrong:
+                raise UsageError(
+                    f"{self._file!r} holds one explanation, {own} of {about.name}. {what} needs "
+                    "the network itself: --model NAME, or another export."
+                )
+
+    def with_config(self, config: Config, also: Sequence[str] = ()) -> ExportedEngine:
+        """The engine for other settings of `overlay`; refuses others of `lrp`."""
+        other = copy(self)
+        other._set(config, also)
+        return other
+
+    @property
+    def composite(self) -> str:
+        """The composite that LRP uses."""
+        return self.config.lrp.composite
+
+    @property
+    def computed(self) -> str:
+        """Precision and device."""
+        return f"{self.precision} on {self.device}, onnxruntime"
+
+    @property
+    def name(self) -> str:
+        """The name of the map: its composite, or its method where that is not LRP."""
+        return self._about.composite or self._about.method
+
+    @property
+    def fit(self) -> str:
+        """How pictures are fitted to the input."""
+        chosen = self.config.input.fit
+        return self._about.fit if chosen == "auto" else chosen
+
+    def label(self, index: int) -> str:
+        """The name of a class."""
+        labels = self.network.labels
+        return labels[index] if labels else f"class {index}"
+
+    def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
+        """The region that the network sees of a picture of (rows, columns), see `region_of`."""
+        return region_of(size, self._about.size, self.fit, aspect)
+
+    def warm_up(self) -> None:
+        """Computes one map, which takes longer than others."""
+        self._run(np.zeros((*self._about.size, 3), np.uint8), None)
+
+    def leave_gpu(self, reason: str) -> None:
+        """Does nothing: it computes on the CPU."""
+
+    def for_each_part(self, function: Callable[[np.ndarray], Any], batch: np.ndarray) -> list[Any]:
+        """A function of a batch."""
+        return [function(batch)]
+
+    def scores(self, pictures: np.ndarray, place: int | None = None) -> np.ndarray:
+        """The scores, float32 [B, classes], of extracted regions, uint8 [B, h, w, 3]."""
+        return np.array([self._run(one, None)[0] for one in pictures])
+
+    def layers(self, *_: Any) -> list[Any]:
+        """Refuses: single layers need the network itself."""
+        raise UsageError(f"{self._file!r} holds no layers. Give the network itself: --model NAME.")
+
+    def explain(
+        self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
+    ) -> list[Result]:
+        """Explains pictures, uint8 [H, W, 3] RGB each."""
+        return self.begin(pictures, targets)()
+
+    def begin(
+        self,
+        pictures: Sequence[np.ndarray] | np.ndarray,
+        targets: Sequence[str | int] | None = None,
+        concepts: ConceptRequest | None = None,
+        prior: np.ndarray | None = None,
+        regions: Sequence[Region] | None = None,
+    ) -> Begun:
+        """Explains pictures, see `Engine.begin`."""
+        if regions is None:
+            regions = [self.region(picture.shape[:2]) for picture in pictures]
+            pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
+        if targets is None:
+            targets = [self.explainer.target] * len(pictures)
+        refusal = self.concepts.refusal() if concepts else None
+        results = [
+            self._result(*each, refusal) for each in zip(pictures, regions, targets, strict=True)
+        ]
+        return Begun(lambda: results)
+
+    def _result(
+        self, picture: np.ndarray, region: Region, target: str | int, refusal: ConceptResult | None
+    ) -> Result:
+        target = self.explainer.canonical(target)
+        resolved, drawn = self.explainer.resolve(target), self._about.map
+        weights = _plain(resolved, drawn.from_scores)
+        if weights is None and self.explainer.fixed is None:
+            weights = _weights(resolved, self._run(picture, None)[0], drawn.from_scores)
+        scores, relevance, account = self._run(picture, weights)
+        if not all(np.isfinite(one).all() for one in (scores, relevance, account)):
+            raise NotFiniteError(f"{self._file!r} computes NaN or Inf of this picture.")
+        start = scores * _weights(resolved, scores, True)
+        begun = start if drawn.from_scores else _weights(resolved, scores, False)
+        strength, scale = strength_of(relevance, self._about.map.stride)
+        one = ResultMap(
+            strength, scale, float(account[1]), float(np.abs(relevance).sum()),
+            lambda: relevance[..., None], self.kinds[0], self.explainer.signs_for(target)[0],
+            float(account[0]), float(np.abs(begun).sum()), float(account[2]),
+        )  # fmt: skip
+        explained = float(start.sum()), float(np.abs(start).sum())
+        return Result(scores, explained, region, (one,), target, concepts=refusal)
+
+    def _run(self, picture: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        """Scores [classes], relevance [H, W] and account [3]; None is the best class."""
+        inputs = {"picture": picture[None]}
+        if self.explainer.fixed is None:
+            zeros = np.zeros(self._about.classes, np.float32)
+            inputs["target"] = zeros if weights is None else weights
+        scores, relevance, account = self._session.run(None, inputs)
+        return scores[0], relevance[0], account
+
+    def provenance(self, config: Config | None = None, *further: str) -> Provenance:
+        """How the maps are made."""
+        config = config or self.config
+        return msgspec.structs.replace(
+            self._about.provenance,
+            model=ModelProvenance(
+                name=config.model.name,
+                labels=config.model.labels,
+                preprocess=self._about.preprocess,
+                sha256=hashes(self.files),
+            ),
+            target=str(config.lrp.target),
+            device=self.device,
+            settings=recorded_settings(config, *further),
+        )
+
+
+def config_labels(config: Config, about: Exported) -> list[str] | None:
+    """The class names that the user gave, else those of the file."""
+    if config.model.labels is None:
+        return about.labels
+    from realtime_lrp.models.labels import class_names
+
+    return class_names(config.model.labels)
+
+
+def _opened(file: str) -> tuple[Any, Exported]:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise UnavailableError(
+            "Exported explanations need onnxruntime: pip install onnxruntime"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = core_count()
+    try:
+        session = onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
+    except Exception as error:  # what onnxruntime raises has no common base
+        raise DamagedInputError(
+            f"The file {file!r} is damaged ({first_line(error)[:200]}). Export it again."
+        ) from None
+    return session, Exported.of(session.get_modelmeta().custom_metadata_map, file)
+
+
+def _plain(target: Target, from_scores: bool) -> np.ndarray | None:
+    """The weights of a target that does not depend on the scores; zeros for the best class.
+
+    None where they do.
+    """
+    count = target.weights.shape[1]
+    if target.top[0, 0] == 1 and target.weights.all():
+        return np.zeros(count, np.float32)
+    if target.top[0, 0] < count or target.rest.any():
+        return None
+    return None if target.by_probability.any() and not from_scores else target.weights[0]
+
+
+def _weights(target: Target, scores: np.ndarray, from_scores: bool) -> np.ndarray:
+    """The weight of each class, float32 [classes], given the scores.
+
+    With `from_scores` it is multiplied by the score where relevance starts.
+    """
+    weights: np.ndarray = target.weights[0]
+    if target.rest.any():
+        others = float((scores * (1 - weights)).sum())
+        share = (1 - weights) / others if others else 0 * weights
+        chosen = float((scores * weights).sum())
+        against = chosen * share if from_scores else scores * share
+        return np.asarray(weights - against, np.float32)
+    best = np.argsort(-scores, kind="stable")[: int(target.top[0, 0])]
+    t = np.zeros_like(weights)
+    t[best] = weights[best]
+    return t * scores if target.by_probability.any() and not from_scores else t

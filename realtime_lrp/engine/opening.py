@@ -1,0 +1,29 @@
+"""The engine of a configuration: of a network, or of an exported explanation.
+
+Must not import TensorFlow with the module: an exported explanation needs none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from realtime_lrp.config import Config
+from realtime_lrp.models.exported import is_exported
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+
+def engine_for(config: Config, **options: Any) -> Engine:
+    """The engine that a configuration asks for; the options are those of `Engine`.
+
+    Of an exported explanation only its own map is there, by an engine with the same attributes.
+    """
+    if is_exported(config.model.name):
+        from realtime_lrp.engine.exported import ExportedEngine
+
+        exported: Any = ExportedEngine(config, options.get("also", ()))
+        return exported
+    from realtime_lrp.engine.engine import Engine
+
+    return Engine(config, **options)

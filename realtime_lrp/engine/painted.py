@@ -1,0 +1,36 @@
+"""How results are drawn in files: the look, and the painted map.
+
+Must not import TensorFlow: exported explanations need none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from realtime_lrp.engine.boxes import drawn_map, outlines_of
+from realtime_lrp.engine.result import Result
+from realtime_lrp.view.look import Look
+from realtime_lrp.view.painting import Painted, paint
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
+
+
+def look_of(engine: Engine) -> Look:
+    """How maps are drawn in files: as configured, always as heat."""
+    return replace(Look.of(engine.config.overlay), style="heat", average=0.0)
+
+
+def painted(
+    engine: Engine, picture: np.ndarray, result: Result, alone: int | None = None
+) -> Painted:
+    """The first map of a result, scaled by itself, and its boxes.
+
+    `alone` is the number of a detector's box whose map is wanted alone.
+    """
+    look, outlines = look_of(engine), outlines_of(engine, result, alone)
+    drawn = drawn_map(result, look, alone=alone)
+    return paint(picture, [drawn], look, result.region.box, outlines)

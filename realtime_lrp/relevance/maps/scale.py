@@ -1,0 +1,52 @@
+"""How strongly a map is drawn, of arrays alone: what is shown of an exported explanation.
+
+`strength.py` says why; there the same is compiled. Must not import TensorFlow.
+"""
+
+import math
+
+import numpy as np
+
+PERCENTILE = 99.5
+"""The percentile that gets full strength, so that single pixels do not darken the rest."""
+
+SOFTNESS = 0.75
+"""Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
+
+FULL = 127
+"""Full strength."""
+
+
+def strength_of(
+    relevance: np.ndarray, stride: tuple[int, int] = (1, 1)
+) -> tuple[np.ndarray, float]:
+    """The strength, int8 [H, W], of one map, float32 [H, W], and its scale; see `strength`."""
+    values = relevance
+    for axis, period in enumerate(stride):
+        if period > 1:
+            values = _smoothed(values, axis, centred_window(period))
+    magnitude = np.abs(values)
+    last = math.floor(PERCENTILE / 100 * (magnitude.size - 1))
+    scale = float(np.partition(magnitude, last, None)[last]) or float(magnitude.max())
+    share = np.minimum(magnitude / (scale or 1.0), 1.0)
+    return (np.rint(FULL * share**SOFTNESS) * np.sign(values)).astype(np.int8), scale
+
+
+def _smoothed(values: np.ndarray, axis: int, window: np.ndarray) -> np.ndarray:
+    """Weighted sums over an odd window along an axis, with mirrored edges."""
+    reach, size = len(window) // 2, values.shape[axis]
+    padded = np.pad(values, [(reach, reach) if axis == n else (0, 0) for n in (0, 1)], "symmetric")
+    parts = (
+        weight * np.take(padded, range(first, first + size), axis)
+        for first, weight in enumerate(window)
+    )
+    return sum(parts, np.zeros_like(values))
+
+
+def centred_window(period: int) -> np.ndarray:
+    """Weights of an average over one period: 1 2 1 (divided by 4) for 2, 1 1 1 (by 3) for 3."""
+    if period % 2:
+        return np.full(period, 1 / period, np.float32)
+    ends_halved = np.ones(period + 1, np.float32)
+    ends_halved[[0, -1]] = 0.5
+    return ends_halved / np.float32(period)

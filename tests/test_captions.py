@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
-from realtime_lrp.config import Config
+from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
 from realtime_lrp.models.drawings import CLASSES
+from realtime_lrp.realtime.viewer.words import words_for
 from realtime_lrp.view.text import undrawable
 
 LANGUAGES = ("en", "de", "fr", "es", "zh")
@@ -85,3 +86,18 @@ def test_a_mistake_is_reported_with_its_line_and_key(tmp_path, old, new, message
     line = line_of("heart: heart" if "twice" in message else old)
     (told,) = told_of(tmp_path)
     assert told.startswith(f"en.yaml:{line}: {message}")
+
+
+def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_language():
+    """Each translation has the places of the English text and can be drawn."""
+    assets = INCLUDED.parent
+    named = read_file(assets / "shapes.names.yaml", texts=True).values
+    for file in (assets / "words").glob("*.yaml"):
+        table = read_file(file, texts=True).values
+        channels = {name for layer in named.values() for name in layer.values()}
+        assert not channels - set(table)
+        assert all(english.count("{}") == text.count("{}") for english, text in table.items())
+        assert not undrawable("".join(table.values()))
+        words = words_for(file.stem)
+        known = {words(name) for name in CLASSES}
+        assert known == set(load_captions([file.stem])[0]["labels"].values()) | {words("nothing")}

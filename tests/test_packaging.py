@@ -22,7 +22,7 @@ READ = {  # what the program reads of assets
     "shapes.concepts", "shapes.keras", "shapes.names.yaml",
     "shapes_detector.keras", "shapes_vit.concepts", "shapes_vit.keras",
     *(f"captions/{code}.yaml" for code in ("de", "en", "es", "fr", "zh")),
-    "lecture/de.yaml", "lecture/en.yaml",
+    "lecture/de.yaml", "lecture/en.yaml", "words/de.yaml",
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.maps import MapPainter
+from realtime_lrp.realtime.viewer.words import words_for
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls, hud
 from realtime_lrp.view.boxes import COLOURS
@@ -447,6 +448,19 @@ def test_in_a_narrow_column_the_answer_is_whole(monkeypatch):
     canvas, answer = np.zeros((900, 200, 3), np.uint8), hud.Headline("star", 1.0, "star")
     hud.draw_blocks(canvas, [(answer,)], (0, 0, 200, 900), 20)
     assert [*filter(None, said)] == ["star", "100 %"]
+
+
+def test_a_lecture_in_german_speaks_german_beside_the_picture():
+    """Class names, words and notices of the presenter view; its own sentence stays as it is."""
+    viewer = seen(Viewer(size=(720, 1280), figures=True, **{"--lecture": "de"}))
+    (headline,), (why, *others), (say,) = viewer.view.split.scenes[0].right
+    labels = viewer.state.answer.labels
+    german = {"heart": "Herz", "star": "Stern", "cup": "Tasse"}
+    best = german.get(labels[int(np.argmax(viewer.state.answer.scores))])
+    assert headline.name == best and why.text == f"warum: „{best}“"
+    assert others[-1].name == "Methode" and say.head == viewer.state.lecture[0].say
+    assert words_for("mine.de.yaml")("frozen\npreparing lrp") == "angehalten\nlrp wird vorbereitet"
+    assert words_for("mine.yaml") is words_for("en")
 
 
 def test_a_lecture_says_its_sentence_where_it_covers_no_picture():

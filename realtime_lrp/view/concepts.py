@@ -4,7 +4,7 @@
 not drawn twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -77,12 +77,13 @@ class ConceptPanel:
     warning: str = ""  # what is wrong with the pictures of the gallery, or ""
     # the answer in large letters above them, and its share, where it stands nowhere else
     answer: tuple[str, str] = "", ""
+    words: Callable[[str], str] = str  # translates the captions
 
     @property
     def heading(self) -> str:
         if self.thing:
-            return f"“{self.thing}”: {self.title}"
-        return f"{self.network or 'What it'} found: {self.title}"
+            return self.words(f"“{self.thing}”: {self.title}")
+        return self.words(f"{self.network or 'What it'} found: {self.title}")
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
         """Where there is room for it: at the right, on tall canvases at the bottom."""
@@ -204,11 +205,12 @@ class ConceptArtist:
         x = x0 + size[0] + pad  # of the pictures of the gallery
         if box[1] == place.header[3]:
             small = _caption_size(letters)
-            across = x1 - text_width(OF_WHAT, small), base - round(1.3 * small)
-            draw_text(image, OF_WHAT, across, small, DIM)
-            draw_text(image, OWN_MAP, (x0, base), small, DIM)
+            of_what, own_map, examples = map(panel.words, (OF_WHAT, OWN_MAP, EXAMPLES))
+            across = x1 - text_width(of_what, small), base - round(1.3 * small)
+            draw_text(image, of_what, across, small, DIM)
+            draw_text(image, own_map, (x0, base), small, DIM)
             if place.shown:
-                draw_text(image, EXAMPLES, (x, base), small, DIM)
+                draw_text(image, examples, (x, base), small, DIM)
         if min(size) < 4:
             return
         picture = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
@@ -217,7 +219,7 @@ class ConceptArtist:
             gap = max(1, letters // 8)
             side = min((x1 - x + gap) // place.shown - gap, y1 - y)
             if not row.pictures:
-                draw_text(image, NO_PICTURES, (x, y + letters), letters, DIM)
+                draw_text(image, panel.words(NO_PICTURES), (x, y + letters), letters, DIM)
             elif side >= LEAST_PICTURE:
                 _paste(image, self._sheet(row.pictures, place.shown, side, gap, ground), x, y)
 

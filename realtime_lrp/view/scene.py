@@ -27,9 +27,6 @@ BACKGROUND, EMPTY = 24, 40
 
 DASH = 0.3  # a dashed side is drawn for this share of its length at either end
 
-WHOLE_MAP = "the whole map"
-"""What stands above the map where the line for the title of another one is kept."""
-
 
 @dataclass(frozen=True, eq=False)
 class Patches:
@@ -64,7 +61,7 @@ class Scene:
     patches: Patches | None = None
     network: str = ""  # the name that stands above the map where there are several networks, or ""
     title: str = ""  # what stands above the map where it is not the whole one, or ""
-    titled: bool = False  # whether a line above the picture is kept for the title
+    untitled: str = ""  # what stands there else, where a line is kept for the title; or ""
 
     @property
     def panels(self) -> tuple[Overlay, ...]:
@@ -79,7 +76,7 @@ class Scene:
     def arrangement(self) -> Arrangement:
         region = self.explained.box if self.explained else None
         panels = len(self.panels) + len(self.awaited)
-        titled = (self.network or self.title or self.titled) and not panels
+        titled = (self.network or self.title or self.untitled) and not panels
         above = round(CAPTION * self.letters) if titled else 0
         return arrange(
             (self.size[0] - above, self.size[1]), self.picture.shape, region, panels,
@@ -171,7 +168,7 @@ class SplitScene:
         shape, text_size = self.scenes[0].picture.shape, self.scenes[0].text_size
         boxes = boxes_of(size, shape, len(self.scenes), hud.figure_size(*size, text_size))
         scenes = (
-            replace(scene, size=(y1 - y0, x1 - x0), with_figures=False, titled=False)
+            replace(scene, size=(y1 - y0, x1 - x0), with_figures=False, untitled="")
             for scene, (x0, y0, x1, y1) in zip(self.scenes, boxes, strict=True)
         )
         return SplitScene(size, tuple(scenes), boxes)
@@ -287,10 +284,10 @@ class Artist:
             for name, box in zip(captions, boxes, strict=True):
                 draw(canvas, _draw_caption, name, box, scene.letters)
         elif scene.network or scene.title:
-            name = scene.caption(scene.explained.overlays[0] if scene.explained else None)
+            name = ":".join(filter(None, (scene.network, scene.title)))
             draw(canvas, _draw_caption, name, boxes[0], scene.letters)
-        elif scene.titled and scene.explained:
-            draw(canvas, _draw_caption, WHOLE_MAP, boxes[0], scene.letters)
+        elif scene.untitled and scene.explained:
+            draw(canvas, _draw_caption, scene.untitled, boxes[0], scene.letters)
         for legend, box in zip(scene.legends, boxes[1:], strict=False):
             if legend:
                 draw(canvas, _draw_legend, legend, box, scene.letters)

@@ -233,7 +233,8 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
         x0, y0, x1, y1 = overlay.box
         box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), _png(overlay.layer)
         legend = legend_of(overlay, state.look, explained)
-    figures = [[entry_fields(one) for one in block] for block in presented(explained, legend)]
+    blocks = state.words.blocks(presented(explained, legend))
+    figures = [[entry_fields(one) for one in block] for block in blocks]
     number = explained.frame.number
     return join_message(VisitorMap(number, "", box, outlines, figures), layer)
 

@@ -88,7 +88,7 @@ class ConceptView:
         if self._holds_answer(state):
             single = explained.engine.explainer.classes == 1
             figure = "" if nothing else f"{share:.4g}" if single else percent(share)
-            answer = name.replace("_", " "), figure
+            answer = state.words(name.replace("_", " ")), figure
         panel = ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
@@ -99,14 +99,16 @@ class ConceptView:
             thing=name.replace("_", " ") if boxes and not answer[0] else "",
             warning=MADE_WITH.format(other) if other else "" if pictured else UNPICTURED,
             answer=answer,
+            words=state.words,
         )
         if nothing:
-            return replace(panel, note=nothing)
+            return replace(panel, note=state.words(nothing))
         if found is None or found.layer not in ("", layer):
-            return replace(panel, note=f"preparing {layer or 'channels'}")
+            return replace(panel, note=state.words(f"preparing {layer or 'channels'}"))
         if found.problem:
             return replace(panel, note=found.problem)
-        return replace(panel, rows=self._rows(explained, found))
+        rows = self._rows(explained, found)
+        return replace(panel, rows=tuple(replace(one, name=state.words(one.name)) for one in rows))
 
     def _rows(self, explained: ExplainedFrame, found: ConceptResult) -> tuple[ConceptRow, ...]:
         request, engine = explained.request, explained.engine

@@ -92,10 +92,10 @@ class NetworkView:
         now, doing = time.monotonic(), self.relevance.doing
         notice = state.notice.text if now < state.notice.until else ""
         if doing or not self.newest:
-            return notice or doing or "preparing the first map"
+            return state.words(notice or doing or "preparing the first map")
         if self._old_since is not None and now - self._old_since > OLD_MAP_S:
-            return _lines(notice, _preparing(self._named(state).choice, self.newest.names))
-        return notice
+            notice = _lines(notice, _preparing(self._named(state).choice, self.newest.names))
+        return state.words(notice)
 
     def compose(
         self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
@@ -121,13 +121,13 @@ class NetworkView:
             left=self.left,
             right=self.right,
             legends=self._legends if state.tiled and drawn else (),
-            notice=self._notice(explained if drawn else None),
+            notice=state.words(self._notice(explained if drawn else None)),
             with_figures=state.with_figures,
             text_size=state.text_size,
             awaited=_awaited(state, drawn, explained),
             patches=_flipped_patches(state, explained),
             network="" if state.alone else self.name,
-            title=followed_caption(explained) if explained and drawn else "",
+            title=state.words(followed_caption(explained)) if explained and drawn else "",
         )
         self.explained = self.newest
         self.has_map = bool(self.newest) and drawn is self.maps
@@ -180,7 +180,8 @@ class NetworkView:
         if state.text == "figures":
             source = self._capture.source.described or "..."
             left.append(figures.rate_rows(self.rates, state, source, explained, self.further))
-        self.left, self.right, self._legends = tuple(left), tuple(right), legends
+        self.left, self.right = state.words.blocks(left), state.words.blocks(right)
+        self._legends = tuple(map(state.words.entry, legends))
 
     def _answer_blocks(
         self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None, old: str

@@ -13,6 +13,7 @@ from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.lecture import Step
+from realtime_lrp.realtime.viewer.words import Words, words_for
 from realtime_lrp.system.geometry import SURE, Box
 from realtime_lrp.video.source import Action, Timeline
 from realtime_lrp.view.controls import Controls, Menu, arrange_controls
@@ -122,6 +123,11 @@ class ViewerState:
     following: bool = False  # whether the best class takes the place of the first of two
     # what has to be done outside, oldest first
     orders: tuple[Order, ...] = ()
+
+    @property
+    def words(self) -> Words:
+        """The language of the lecture, if there is one."""
+        return words_for(self.config.live.lecture)
 
     @property
     def frozen(self) -> Item[np.ndarray] | None:

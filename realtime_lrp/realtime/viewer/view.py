@@ -35,6 +35,7 @@ from realtime_lrp.view.hud import (
 from realtime_lrp.view.scene import SplitArtist, SplitScene, boxes_of, room_above
 
 POLL_S = 0.01  # maximum wait for a frame, before keys and mouse are read again
+WHOLE_MAP = "the whole map"  # what is said where the map of a channel would be named
 SOON_S = 0.05  # how long a new map or figure waits for the next frame, to be drawn with it
 
 
@@ -239,7 +240,7 @@ class View:
     def _drawn_over(self, canvas: np.ndarray, split: SplitScene) -> np.ndarray:
         """The canvas, or a copy of it with menus, controls and notices: what the screen shows."""
         state, status, now = self.state, self._status(), time.monotonic()
-        frozen = "frozen" if status else "frozen: Space goes on"
+        frozen = state.words("frozen" if status else "frozen: Space goes on")
         marks = status if not state.frozen or state.list_froze else f"{status}   {frozen}".strip()
         pairs = zip(self._passing(), split.scenes, strict=True)
         notices = ["" if one.notice else text for text, one in pairs]
@@ -292,7 +293,7 @@ class View:
             elif beside:
                 right = (*scene.right, *_block_of(beside))
                 scene = replace(scene, right=right, with_figures=True)
-            network.scene = replace(scene, titled=concepts is not None)
+            network.scene = replace(scene, untitled=state.words(WHOLE_MAP) if concepts else "")
             scenes.append(network.scene)
         return SplitScene(size, tuple(scenes), boxes, concepts, below)
 

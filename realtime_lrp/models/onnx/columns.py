@@ -24,28 +24,22 @@ Spans = list[tuple[int, str]]
 
 def spans(tensor: tf.Tensor, axis: int) -> Spans:
     """The operations behind the columns along an axis, from the first column on."""
-    operation = tensor.op
-    if operation.type == "ConcatV2" and int(_known(operation.inputs[-1])) != axis:
-        parts = [spans(one, axis) for one in operation.inputs[:-1]]
-        alike = all(one == parts[0] for one in parts)
-        return parts[0] if alike else [(tensor.shape[axis], "ConcatV2")]
+    operation, size = tensor.op, tensor.shape[axis]
     if operation.type == "ConcatV2":
-        joined = [one for part in operation.inputs[:-1] for one in spans(part, axis)]
-        return _merged(joined)
+        parts = [spans(one, axis) for one in operation.inputs[:-1]]
+        if int(_known(operation.inputs[-1])) == axis:
+            return _merged([*itertools.chain(*parts)])
+        return parts[0] if all(one == parts[0] for one in parts) else [(size, "ConcatV2")]
     if (place := _place(tensor, axis)) is not None:
         before, own, first = place
-        return _cut(spans(before, own), first, tensor.shape[axis])
-    return [(tensor.shape[axis], operation.type)]
+        kinds = [kind for count, kind in spans(before, own) for _ in range(count)]
+        return _merged([(1, kind) for kind in kinds[first : first + size]])
+    return [(size, operation.type)]
 
 
 def _merged(parts: Spans) -> Spans:
     groups = itertools.groupby(parts, lambda one: one[1])
     return [(sum(size for size, _ in group), kind) for kind, group in groups]
-
-
-def _cut(parts: Spans, first: int, count: int) -> Spans:
-    kinds = [kind for size, kind in parts for _ in range(size)][first : first + count]
-    return _merged([(1, kind) for kind in kinds])
 
 
 def columns(tensor: tf.Tensor, axis: int, first: int, stop: int) -> tf.Tensor:

@@ -19,12 +19,13 @@ from realtime_lrp.models.onnx.columns import before_activation, columns, spans
 OF_CLASSES = re.compile("logit|score|class|label|prob|conf|cls", re.IGNORECASE)
 OF_BOXES = re.compile("box|loc|coord|dets", re.IGNORECASE)
 OF_PLACES = re.compile("obj|iou|center", re.IGNORECASE)
-ASIDE = re.compile("aux|feat|embed|hidden|mask|proto", re.IGNORECASE)
+ASIDE = re.compile("aux|feat|embed|hidden|proto", re.IGNORECASE)
 """How exporters call outputs with a value for each class, boxes, one score for each place, and what
 is no answer."""
 
 COARSE = 16
-"""A map of at least this many pixels to a cell may be a detector's grid as well as classes."""
+"""A map of at least this many pixels to a cell may be a detector's grid as well as classes; so may
+rows for at least this many places."""
 
 Compute = Callable[[Sequence[tf.Tensor]], list[np.ndarray]]
 """Computes tensors for test pictures, of which the first is black or grey."""
@@ -119,14 +120,11 @@ def _joined(x: Tensor, classes: int | None, compute: Compute) -> Head | None:
     for channel in (1, 2):
         rows = x.held_as(3 - channel, channel).held
         parts = spans(rows, 2) if x.shape[0] == 1 else []
-        before, at, count = 0, 0, 0
-        for size, kind in parts:
-            if kind == "Sigmoid":
-                at, count = before, size
-                break
-            before += size
-        if at != 4:
+        kinds = [kind for size, kind in parts for _ in range(size)]
+        first = kinds.index("Sigmoid") if "Sigmoid" in kinds else 0
+        if first != 4:
             continue
+        count = next(size for size, kind in parts if kind == "Sigmoid")
         boxes, values = columns(rows, 2, 0, 4), columns(rows, 2, 4, 4 + count)
         if count > 1 and (channel == 2 if classes is None else count == classes + 1):
             return _with_objects(boxes, values, compute)
@@ -230,7 +228,7 @@ def _refuse_grids(outputs: Outputs, size: tuple[int, int]) -> None:
     """Refuses what has values for places, and no form of a detector that is known."""
     why, places = "", [_places(x) for x in outputs.values()]
     listed = ", ".join(f"{name!r} {list(x.shape)}" for name, x in [*outputs.items()][:6])
-    shared = [one for one in places if one > 1 and places.count(one) > 1]
+    shared = [one for one in places if one and places.count(one) > 1]
     if shared:
         why = f"several outputs have values for the same {shared[0]} places"
     maps = [x for x in outputs.values() if len(x.axes) == 4 and min(x.shape[2:]) > 1]
@@ -253,7 +251,7 @@ def _refuse_grids(outputs: Outputs, size: tuple[int, int]) -> None:
 def _places(x: Tensor) -> int:
     """How many places a tensor [1, places, n] may have values for; 0 if it is none."""
     wide = [one for one in x.shape if one > 1]
-    return wide[0] if len(x.axes) > 2 and 1 <= len(wide) <= 2 else 0
+    return wide[0] if len(x.axes) == 3 and 1 <= len(wide) <= 2 and wide[0] >= COARSE else 0
 
 
 def answer_of(outputs: Outputs) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from realtime_lrp.engine.boxes import drawn_map, outlines_of
 from realtime_lrp.engine.result import Result
-from realtime_lrp.view.look import Look
+from realtime_lrp.view.look import Look, colormap_named
 from realtime_lrp.view.painting import Painted, paint
 
 if TYPE_CHECKING:
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
 
 
 def look_of(engine: Engine) -> Look:
-    """How maps are drawn in files: as configured, always as heat."""
-    return replace(Look.of(engine.config.overlay), style="heat", average=0.0)
+    """How maps are drawn in files: as configured, always as heat.
+
+    It has a chosen colour map itself: a process that draws need not know the name.
+    """
+    look = replace(Look.of(engine.config.overlay), style="heat", average=0.0)
+    return replace(look, colormap=colormap_named(look.colormap)) if look.colormap else look
 
 
 def painted(

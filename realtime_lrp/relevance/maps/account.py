@@ -90,7 +90,7 @@ class Account:
         return min(1.0, self.started_magnitude / TINY)
 
     def closes(self, tolerance: float) -> bool:
-        """Whether at most this share of what started is missing from a single picture's map."""
+        """Whether at most a share `tolerance` of what started is missing from a picture's map."""
         return bool(abs(self.lost) <= max(tolerance * self.started_magnitude, ROUNDING))
 
 

@@ -23,6 +23,7 @@ from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.faithfulness import Mask, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.realtime.viewer import figures
 from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.painting import intensity
@@ -290,12 +291,33 @@ def test_patches_change_the_score_and_what_it_was_is_told(frames, engine):
     with Running(settings(), engine) as running:
         clear = running.explain(frames[0])
         running.ask(mask=Mask(mask))
-        made = running.explain(frames[0])
+        running.explain(frames[0])
+        running.wait(lambda: running.thread.maps.newest().value.uncovered is not None)
+        made = running.thread.maps.newest().value
         (right,) = engine.explain([covered(frames[0], Mask(mask))])
         np.testing.assert_allclose(made.result.scores, right.scores, atol=1e-5)
         assert made.answers[0][1] < clear.answers[0][1] or made.answers[0] != clear.answers[0]
         np.testing.assert_allclose(made.uncovered, clear.result.scores, atol=1e-5)
         assert clear.uncovered is None
+
+
+def test_answers_go_on_while_a_test_of_them_is_prepared(frames, engine, monkeypatch):
+    """They come before it, with what was found before; a picture that stays gets its own."""
+    go_on = threading.Event()
+    scores = engine.scores
+    monkeypatch.setattr(engine, "scores_ready", False)
+    monkeypatch.setattr(engine, "scores", lambda *more: go_on.wait(60) and scores(*more))
+    with Running(settings(), engine) as running:
+        running.ask(probe=True)
+        waiting = [running.explain(picture) for picture in frames[:3]]
+        assert [one.probed for one in waiting] == [None] * 3
+        assert figures.probe_rows(waiting[-1])[0].value == "preparing the test"
+        go_on.set()
+        running.wait(lambda: running.thread.maps.newest().value.probed)
+        tested = running.thread.maps.newest().value
+        assert tested.frame is waiting[-1].frame
+        assert tested.probed.whole == pytest.approx(float(tested.result.scores.max()), abs=1e-5)
+        assert tested.probed.relevant < tested.probed.at_random
 
 
 def test_scale_and_average_follow_the_maps_before(engine, frames):

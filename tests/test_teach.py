@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 
 import keras
 import msgspec
@@ -17,6 +18,7 @@ from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.engine.learnt import Focus, differs, looks
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.drawings import CLASSES, drawings
+from realtime_lrp.models.names import NETWORKS, Named
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.taught_file import VECTORS, About, write_taught
@@ -103,6 +105,20 @@ def test_a_folder_is_learnt_and_every_command_takes_the_file(teach, run, drawn, 
     code, printed, _ = run("show", file)
     assert code == 0
     assert "shapes, preprocessing none" in printed
+
+
+def test_names_of_the_network_that_nobody_needs_are_not_asked_for(teach, two, monkeypatch):
+    """A network of keras.applications would download them."""
+    asked = []
+
+    def load(weights, labels):
+        asked.append(labels)
+        return replace(NETWORKS["shapes"].load(None, None), labels=labels or None)
+
+    monkeypatch.setitem(NETWORKS, "mobilenet", Named("", load))
+    code, _, _, file = teach("--model", "mobilenet", folder=two)
+    assert code == 0 and asked == [[]]
+    assert load_network(str(file)).labels == sorted(TAUGHT)
 
 
 def test_the_same_seed_writes_the_same_file(teach, two):

@@ -154,6 +154,7 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
         ),
         config=chosen,
         name=name,
+        scores_ready=True,
         also=(),
         precision=precision,
         device="CPU",

@@ -107,7 +107,7 @@ def from_folder(
         check_output(json, overwrite)
         refuse_repeated([output, json])
     classes = _classes(folder, every)
-    engine = Engine(config, keep_model=True, otherwise=VIEWER_COMPOSITE)
+    engine = Engine(config, keep_model=True, otherwise=VIEWER_COMPOSITE, named=False)
     features = Features(replace(engine.network, model=engine.model))
     lesson = Lesson([*classes])
     rng = np.random.default_rng(seed)

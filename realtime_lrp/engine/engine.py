@@ -58,6 +58,7 @@ class Engine:
         Otherwise these load it once more.
       also: methods or composites whose maps are computed as well.
       otherwise: what `lrp.composite: auto` is for networks without attention.
+      named: whether somebody needs class names; else none are downloaded.
       by_channel: whether results hold the relevance of each channel of the concept layer, if there
         is one.
 
@@ -66,6 +67,7 @@ class Engine:
       detects: whether the network is a detector, which explains each box by itself.
       auto_composite: what `lrp.composite: auto` is here.
       files: what the network was read from.
+      scores_ready: whether `prepare_scores` is done.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
         copies one batch while it computes the next. A CPU is done when `begin` returns, unless it
@@ -83,12 +85,13 @@ class Engine:
         also: Sequence[str] = (),
         by_channel: bool = False,
         otherwise: str = COMPOSITE,
+        named: bool = True,
     ):
         check_names(config)
         self.config = config
         self.gallery: Gallery | None = None
         self._moving, self._by_channel = moving, by_channel
-        self._keep_model, self._otherwise = keep_model, otherwise
+        self._keep_model, self._otherwise, self._named = keep_model, otherwise, named
         self.also = tuple(also)
         self._load(device())
 
@@ -119,7 +122,7 @@ class Engine:
         )
 
     def _load(self, on: Device) -> None:
-        self.network, graph = load(self.config, self._keep_model)
+        self.network, graph = load(self.config, self._keep_model, self._named)
         self.files = network_files(self.config)
         self._prepare(graph, on)
 
@@ -128,6 +131,7 @@ class Engine:
         self.auto_composite = str(composite_for(AUTO, graph, self._otherwise))
         if self.config.lrp.composite == AUTO:
             self.config = self.config.changed(lrp={"composite": self.auto_composite})
+        self.scores_ready = False
         config = self.config
         self.device, self._device, self._pool = on.name, on, None if on.is_gpu else pool()
         self.in_flight = 2 if on.is_gpu else core_count() if self._pool else 1
@@ -173,7 +177,8 @@ class Engine:
     def model(self) -> keras.Model:
         """The Keras model; loaded once more, and kept, where it was not kept."""
         if self.network.model is None:
-            self.network = load_configured(self.config)
+            model = load_configured(self.config, named=False).model
+            self.network = replace(self.network, model=model)
         return self.network.model
 
     @property
@@ -229,6 +234,14 @@ class Engine:
         """`Explainer.scores` of extracted regions, uint8 [B, h, w, 3]."""
         of_part = partial(self.on_device, self.explainer.scores, place=place)
         return np.concatenate(self.for_each_part(of_part, pictures))
+
+    def prepare_scores(self) -> None:
+        """Compiles `scores`, which takes seconds; where that fails, `scores` fails again."""
+        black = np.zeros((1, *self.explainer.input_shape[:2], 3), np.uint8)
+        with suppress(Exception):
+            for place in (None, 0) if self.detects else (None,):
+                self.scores(black, place)
+        self.scores_ready = True
 
     def for_each_part(self, function: Callable[[np.ndarray], Any], batch: np.ndarray) -> list[Any]:
         """A function of each core's part of a batch, in order; of all where cores share a map."""

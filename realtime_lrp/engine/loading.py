@@ -34,13 +34,14 @@ COMPARED = Kept("compared.json", bool)
 log = logging.getLogger(__name__)
 
 
-def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
+def load(config: Config, keep_model: bool, named: bool = True) -> tuple[Network, Graph]:
     """Loads the configured network and turns its model into a graph.
 
+    Unless it is `named`, no class names are downloaded.
     With `keep_model` the Keras model stays in memory, as a second copy of the weights, if it is not
     too large; else `Network.model` is None.
     """
-    network = load_configured(config)
+    network = load_configured(config, named)
     model: keras.Model = network.model
     graph = build_graph(model, config.lrp.pool, size=config.model.size)
     if (what := _named_by_keras(config)) and not COMPARED.get(what):
@@ -56,11 +57,12 @@ def load(config: Config, keep_model: bool) -> tuple[Network, Graph]:
     return network, graph
 
 
-def load_configured(config: Config) -> Network:
+def load_configured(config: Config, named: bool = True) -> Network:
     """Loads the configured network with its Keras model; raises what `load` raises."""
     wanted = config.model
+    labels: str | list[str] | None = wanted.labels if named else []
     network = load_network(
-        wanted.name, wanted.weights, wanted.labels, wanted.preprocess,
+        wanted.name, wanted.weights, labels, wanted.preprocess,
         size=wanted.size, output=wanted.output,
     )  # fmt: skip
     if (what := _named_by_keras(config)) and COMPARED.get(what):
@@ -113,7 +115,7 @@ def quickest_explainer(
     known = times or not timed or explainer.precision == "float32"
     if known or explainer.weights > MAX_KEPT_WEIGHTS:
         return explainer
-    model = network.model or load_configured(config).model
+    model = network.model or load_configured(config, named=False).model
     exact = build_explainer(model, network, config, on, **settings, precision="float32")
     black = network.prepare(np.zeros((1, *explainer.input_shape[:2], 3), np.uint8))
     at_once = [black] * (core_count() if pool() else 1)  # cores share the way to the memory

@@ -75,7 +75,9 @@ MAX_PROBE = 64  # Rows and columns of the largest picture with which a preset's 
 log = logging.getLogger(__name__)
 
 
-def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) -> Network:
+def load_preset(
+    preset: str, weights: str | None, labels: list[str] | None, size: tuple[int, int] | None
+) -> Network:
     """Loads an image classifier or an object detector of KerasHub."""
     hub = _keras_hub()
     source, about = _source(preset, hub)
@@ -91,7 +93,9 @@ def load_preset(preset: str, weights: str | None, size: tuple[int, int] | None) 
         scaling = _scaling(model, shown)
     if weights not in (None, "random"):
         model = with_weights(model, weights)
-    labels = _labels(about, model.num_classes, weights, hub)
+    if labels is None:
+        labels = _labels(about, model.num_classes, weights, hub)
+    labels = labels or None
     if isinstance(model, hub.models.ObjectDetector):
         with naming_the_file(repr(preset), f"The boxes of {preset!r} cannot be computed", EXPECTED):
             model = _with_boxes(model, shown)

@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 def load_application(name: str, weights: str | None, labels: list[str] | None) -> Network:
     """Loads a network of keras.applications that was trained on ImageNet.
 
-    `weights` is "imagenet", "random", the path of a file, or None for "imagenet"; without labels of
-    the user's it has ImageNet's.
+    `weights` is "imagenet", "random", the path of a file, or None for "imagenet"; `labels`
+    are class names, None is for ImageNet's, [] for none.
     """
     application = APPLICATIONS[name]
     downloads: list[Download] = []
@@ -57,7 +57,7 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
         labels = imagenet_labels(download=weights != "random")
         if labels is None and weights == "random":
             log.warning("Classes are shown by number: random weights come without class names")
-    return Network(name, model, application.preprocess, labels)
+    return Network(name, model, application.preprocess, labels or None)
 
 
 @contextmanager

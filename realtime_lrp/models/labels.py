@@ -34,7 +34,7 @@ def class_names(labels: str | os.PathLike[str] | Sequence[str]) -> list[str]:
     if isinstance(labels, str | os.PathLike):
         return read_labels(Path(labels))
     names = list(labels)
-    if not names or not all(isinstance(name, str) for name in names):
+    if not all(isinstance(name, str) for name in names):
         raise UsageError(
             f"Expected labels as a list of names, or the path of a file. Received {labels!r:.80}.",
             "labels",

@@ -47,7 +47,8 @@ def load_network(
         file, the folder of a SavedModel, or a classifier or detector of KerasHub: "hub:NAME" for a
         preset, "hub:FOLDER" for one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
-      labels: class names in order, or the path of a file of them.
+      labels: class names in order, or the path of a file of them; [] if nobody needs any, so that
+        none are downloaded.
       preprocess: a way to prepare pictures, see `Network`.
       size: (H, W) of the input of a preset, SavedModel or ONNX file without a fixed one.
       output: the name of the output that is explained, of a network with several. Where it is no
@@ -65,7 +66,7 @@ def load_network(
         name = name.lower()
         network = _with_output(NETWORKS[name].load(weights, given), output)
     else:
-        network = _from_elsewhere(name, weights, size, output, preprocess is not None)
+        network = _from_elsewhere(name, weights, given, size, output, preprocess is not None)
         path = Path(name.removeprefix(HUB)).resolve()
         name = path.name if path.is_dir() else path.stem
         if preprocess is None:
@@ -88,8 +89,9 @@ def _classes(network: Network) -> tuple[int, ...]:
 
 
 def _from_elsewhere(
-    name: str, weights: str | None, size: tuple[int, int] | None, output: str | None, said: bool
-) -> Network:
+    name: str, weights: str | None, given: list[str] | None, size: tuple[int, int] | None,
+    output: str | None, said: bool,
+) -> Network:  # fmt: skip
     """A network that comes from a file, or from KerasHub."""
     if is_exported(name):
         raise UsageError(
@@ -100,7 +102,7 @@ def _from_elsewhere(
     if name.startswith(HUB):
         from realtime_lrp.models.hub import load_preset  # KerasHub may not be installed
 
-        return _with_output(load_preset(name.removeprefix(HUB), weights, size), output)
+        return _with_output(load_preset(name.removeprefix(HUB), weights, given, size), output)
     if Path(name).is_dir():
         return load_saved_model(Path(name), weights, size, output)
     kind = kind_of(Path(name))

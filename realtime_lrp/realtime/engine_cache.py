@@ -72,7 +72,7 @@ class EngineCache:
     """Prepares engines and keeps the last ones."""
 
     def __init__(self, config: Config, first: Engine, choice: EngineChoice):
-        self.preparing: object = None  # the choice of an engine, or a request for channels
+        self.preparing: object = None  # the choice of an engine, a request for channels, or scores
         self._config = config
         self._first, self._first_random = first, choice.random
         self._ready: OrderedDict[EngineChoice, Engine] = OrderedDict()
@@ -122,14 +122,23 @@ class EngineCache:
 
     def has_concepts(self, engine: Engine, wanted: ConceptRequest) -> bool:
         """Whether an engine can answer a request now; if not, that is prepared."""
-        if engine.concepts.is_ready(wanted):
-            return True
+        if not (ready := engine.concepts.is_ready(wanted)):
+            self._begin(wanted, partial(engine.concepts.compile, wanted))
+        return ready
+
+    def has_scores(self, engine: Engine) -> bool:
+        """Whether an engine can compute scores alone now; if not, that is prepared."""
+        if not engine.scores_ready:
+            self._begin((engine, "scores"), engine.prepare_scores)
+        return engine.scores_ready
+
+    def _begin(self, wanted: object, prepare: Callable[[], None]) -> None:
+        """Prepares something for a present engine, unless another engine is waited for."""
         with self._changed:
             waits_for_engine = self._next and isinstance(self._next[0], EngineChoice)
             if self.preparing != wanted and not waits_for_engine:
-                self._next = wanted, partial(engine.concepts.compile, wanted)
+                self._next = wanted, prepare
                 self._changed.notify()
-        return False
 
     def refused(self) -> tuple[EngineChoice, str] | None:
         """A choice that could not be prepared, and why; each is returned once."""

@@ -78,11 +78,17 @@ class ExplainedFrame:
     request: MapRequest  # without concepts while these are being prepared
     engine: Engine
     result: Result
-    uncovered: np.ndarray | None = None  # as `Result.scores`, without patches; None where none are
+    # as `Result.scores`, without patches; None where none are, or while that is prepared
+    uncovered: np.ndarray | None = None
     probed: ProbeResult | None = None
     shares: np.ndarray | None = None  # float32 [channels], steady ones of `result.concepts`
     loss: Loss | None = None  # where relevance went that is missing; None where nothing is missing
     lost: frozenset[int] = frozenset()  # which of the boxes are not in the picture any more
+
+    @property
+    def lacks_uncovered(self) -> bool:
+        """Whether patches are painted, and the scores without them are not known yet."""
+        return self.picture is not self.frame.value and self.uncovered is None
 
     @property
     def box(self) -> FoundBox | None:
@@ -196,6 +202,8 @@ class RelevanceThread:
         self.failing, self.waiting = "", Meter()  # seconds that it waits for frames
         self.others: Callable[[], float] = lambda: 0  # how many others compute: each gets its time
         self._probe = Probe()
+        self._untested: ExplainedFrame | None = None  # the newest answer, if a test is wanted
+        self._tested: ExplainedFrame | None = None
         self._loss: tuple[float, tuple[Engine, int | None], Loss] | None = None
         self._thread = threading.Thread(target=self._run, name="relevance", daemon=True)
 
@@ -278,7 +286,7 @@ class RelevanceThread:
                 self.failing = f"no map, trying again: {first_line(error)}"
                 self._failures += 1
                 self._in_flight.clear()
-                self._last = None
+                self._last = self._untested = None
                 self._stop.wait(RETRY_S)
                 if self._failures == TRIES and not isinstance(error, NotFiniteError):
                     engine.leave_gpu(f"{TRIES} failures in a row")
@@ -311,6 +319,7 @@ class RelevanceThread:
                 while in_flight:  # else these maps would be old ones after the rest
                     in_flight.popleft()[1]()
                 self._stop.wait(min(others * seconds, REST_S))
+        self._test()
 
     def _done(self) -> bool:
         return bool(self._in_flight) and self._in_flight[0][0]()
@@ -342,20 +351,20 @@ class RelevanceThread:
         def finish() -> float:
             (result,) = begun()
             result = self._number_boxes(result, frame.source)
-            found, uncovered = result.concepts, None
-            if picture is not frame.value:
-                (uncovered,) = engine.scores(result.region.extract(frame.value)[None])
+            found, tested = result.concepts, self._tested
+            follows = tested and tested.engine is engine and tested.request == request
             explained = ExplainedFrame(
                 frame=frame,
                 picture=picture,
                 request=request,
                 engine=engine,
                 result=result,
-                uncovered=uncovered,
-                probed=self._probed(engine, picture, result, request),
+                probed=tested.probed if tested and follows else None,
                 shares=None if found is None else self._shares.add(series, found, start),
                 loss=self._loss_of(engine, picture, result, request.box),
             )
+            if engine.scores_ready:
+                explained = _with_uncovered(explained)
             now = time.monotonic()
             if not self.stats.maps:
                 log.info("first map, %.2f s after its picture", now - frame.time)
@@ -363,19 +372,30 @@ class RelevanceThread:
             self.failing, self._failures = "", 0
             self.stats.map_made(1, now - start)
             self.maps.put(explained, frame.time)
+            self._untested = explained if request.probe or explained.lacks_uncovered else None
             return now - start
 
         return begun.done, finish
 
-    def _probed(
-        self, engine: Engine, picture: np.ndarray, result: Result, request: MapRequest
-    ) -> ProbeResult | None:
-        if not request.probe:
-            return None
-        still = request.frame is not None
-        return self._probe.of_map(
-            engine, picture, result, request.target, request.mask, still, request.box
-        )
+    def _test(self) -> None:
+        """Tests the newest answer, once that is prepared; answers go on meanwhile.
+
+        What was found comes with the next answer, or with this one again where none follows.
+        """
+        explained, cache = self._untested, self.engine_cache
+        if explained is None or cache is None or not cache.has_scores(explained.engine):
+            return
+        self._untested = None
+        engine, request, frame = explained.engine, explained.request, explained.frame
+        explained = _with_uncovered(explained)
+        if request.probe:
+            probed = self._probe.of_map(
+                engine, explained.picture, explained.result, request.target, request.mask,
+                request.frame is not None, request.box,
+            )  # fmt: skip
+            explained = self._tested = replace(explained, probed=probed)
+        if request.frame or frame.number == self._frames.count:
+            self.maps.put(explained, frame.time)
 
     def _loss_of(
         self, engine: Engine, picture: np.ndarray, result: Result, alone: int | None
@@ -392,6 +412,15 @@ class RelevanceThread:
             loss = find_loss(engine, result.region.extract(picture), result, index, box)
             self._loss = now, asked, loss
         return loss
+
+
+def _with_uncovered(explained: ExplainedFrame) -> ExplainedFrame:
+    """The answer with the scores of its picture without patches, where some are painted."""
+    if not explained.lacks_uncovered:
+        return explained
+    region = explained.result.region
+    (scores,) = explained.engine.scores(region.extract(explained.frame.value)[None])
+    return replace(explained, uncovered=scores)
 
 
 def _named(error: Error, network: str) -> Error:

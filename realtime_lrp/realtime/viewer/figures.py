@@ -187,7 +187,8 @@ def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
     """What the faithfulness probe found; marks stand at the class's score without blurring."""
     probed = explained.probed
     if probed is None:
-        return (Row("faithfulness", "..."),)
+        ready = explained.engine.scores_ready
+        return (Row("faithfulness", "..." if ready else "preparing the test"),)
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
     named = Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole))
     scale = PRESENTED_SCALE if presenting else 1.0

@@ -18,6 +18,8 @@ from realtime_lrp.video.reader import VideoReader
 
 pytestmark = pytest.mark.skipif(not shutil.which("ffmpeg"), reason="needs ffmpeg")
 
+LONG = pytest.mark.release  # further examples of a kind
+
 CLIP = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=1")
 TONE = ("-f", "lavfi", "-i", "sine=440:d=1", "-c:a", "aac", "-bf", "2")
 WRAP_S = 2**33 / 90000  # when the clock of a transport stream begins again
@@ -55,11 +57,23 @@ def frames_of(path):
     [
         ("late.ts", ("-output_ts_offset", 36000)),
         ("wraps.ts", ("-output_ts_offset", WRAP_S - 0.5, "-muxdelay", 0)),
-        ("wraps later.ts", ("-r", 1, "-output_ts_offset", WRAP_S - 70, "-muxdelay", 0)),
-        ("wraps.vob", ("-output_ts_offset", WRAP_S - 0.5, "-c:v", "mpeg2video", "-c:a", "mp2")),
-        ("late.flv", ("-output_ts_offset", 5000, "-c:v", "flv1", "-bf", 0, "-pix_fmt", "yuv420p")),
+        pytest.param(
+            "wraps later.ts",
+            ("-r", 1, "-output_ts_offset", WRAP_S - 70, "-muxdelay", 0),
+            marks=LONG,
+        ),
+        pytest.param(
+            "wraps.vob",
+            ("-output_ts_offset", WRAP_S - 0.5, "-c:v", "mpeg2video", "-c:a", "mp2"),
+            marks=LONG,
+        ),
+        pytest.param(
+            "late.flv",
+            ("-output_ts_offset", 5000, "-c:v", "flv1", "-bf", 0, "-pix_fmt", "yuv420p"),
+            marks=LONG,
+        ),
         ("late.mkv", ("-output_ts_offset", 5)),
-        ("late.mp4", ("-output_ts_offset", 5)),
+        pytest.param("late.mp4", ("-output_ts_offset", 5), marks=LONG),
     ],
 )
 def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, words, tmp_path):
@@ -142,7 +156,11 @@ MATRICES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("matrix", MATRICES.values(), ids=str)
+@pytest.mark.parametrize(
+    "matrix",
+    [pytest.param(one, marks=LONG if sum(one) < 0 else ()) for one in MATRICES.values()],
+    ids=str,
+)
 def test_every_display_matrix_is_carried_out(matrix, tmp_path):
     """Turned by quarters, mirrored, or both: as ffmpeg shows it."""
     source = tmp_path / "in.mp4"
@@ -157,7 +175,9 @@ def test_every_display_matrix_is_carried_out(matrix, tmp_path):
     assert np.abs(pictures[0] - first_picture(source, "null", size)).mean() < 3
 
 
-@pytest.mark.parametrize("aspect", [Fraction(64, 45), Fraction(8, 9), Fraction(16, 11)])
+@pytest.mark.parametrize(
+    "aspect", [Fraction(64, 45), *(pytest.param(Fraction(n, n + 1), marks=LONG) for n in (8, 10))]
+)
 def test_pictures_are_seen_with_square_pixels(aspect, tmp_path):
     """By the network too; the film keeps the pixels, and says how wide they are."""
     ffmpeg(*CLIP, "-frames:v", 2, "-vf", f"gblur=4,setsar={aspect}", "-crf", 8, tmp_path / "in.mp4")
@@ -193,10 +213,10 @@ TO_SDR = "zscale=t=linear:npl=203,format=gbrpf32le,zscale=p=bt709{},zscale=t=bt7
 @pytest.mark.parametrize(
     ("transfer", "number", "nits"),
     [
-        ("smpte2084", 16, 203),
+        pytest.param("smpte2084", 16, 203, marks=LONG),
         ("smpte2084", 16, 600),
         ("arib-std-b67", 18, 203),
-        ("2020_10", 14, 100),
+        pytest.param("2020_10", 14, 100, marks=LONG),
     ],
 )
 def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tmp_path):
@@ -219,7 +239,13 @@ def test_hdr_and_wide_colours_are_those_of_the_screen(transfer, number, nits, tm
 
 @pytest.mark.parametrize(
     ("rate", "nearest"),
-    [(192000, 96000), (384000, 96000), (176400, 96000), (4000, 7350), (48000, 48000)],
+    [
+        (192000, 96000),
+        pytest.param(384000, 96000, marks=LONG),
+        pytest.param(176400, 96000, marks=LONG),
+        (4000, 7350),
+        pytest.param(48000, 48000, marks=LONG),
+    ],
 )
 def test_sound_gets_the_nearest_rate_that_aac_has(rate, nearest, tmp_path):
     """As long as it was."""

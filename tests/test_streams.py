@@ -49,7 +49,17 @@ def pictures_of(path):
         return [frame.picture for frame in reader]
 
 
-@pytest.mark.parametrize("name", ["film.mp4", "film.webm", "film.ts", "live.webm", "film.m3u8"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "film.mp4",
+        "film.m3u8",
+        *(
+            pytest.param(one, marks=pytest.mark.release)
+            for one in ("film.webm", "film.ts", "live.webm")
+        ),
+    ],
+)
 def test_a_film_with_an_address_is_played_as_from_a_file(name, address, tmp_path):
     """From its first picture to its last, at its own speed, then again; also without a length."""
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=0.8", "-pix_fmt", "yuv420p")

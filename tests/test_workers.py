@@ -178,7 +178,7 @@ def test_what_a_lost_worker_has_made_is_replaced(job, clips, tmp_path):
     ("where", "error", "code", "made"),
     [
         ("overlay.overlay_file", FullDiskError("The disk is full."), 74, 1),
-        ("overlay.Engine", UnavailableError("The weights are missing."), 69, 1),
+        ("overlay.engine_for", UnavailableError("The weights are missing."), 69, 1),
         ("overlay.overlay_file", ValueError("an accident"), 70, 2),
         ("overlay.overlay_file", OutputError("There is no folder."), 73, 2),
     ],

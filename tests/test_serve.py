@@ -360,7 +360,10 @@ def test_who_only_watches_changes_nothing_and_takes_no_files(served):
     served.messages.clear()
     with served.socket(role=Role.WATCH) as watcher, served.socket() as other:
         assert json.loads(watcher.recv(timeout=300)) == {
-            "type": "role", "control": False, "watch": "", "fingerprint": ""
+            "type": "role",
+            "control": False,
+            "watch": "",
+            "fingerprint": "",
         }
         watcher.send('{"type": "do", "name": "freeze"}')
         time.sleep(0.1)

@@ -412,7 +412,8 @@ class TestTheAudience:
         )  # at once: bars are replaced with each answer
         edges = [edge for box in boxes for edge in (box["top"], box["bottom"])]
         assert edges == sorted(edges) and edges[0] >= 0 and edges[-1] <= 844
-        assert boxes[0]["height"] > 400 and boxes[1]["height"] > 44
+        assert (boxes[0]["width"], boxes[0]["height"]) == (390, 390), "what the network sees"
+        assert boxes[1]["height"] > 44
         assert watching.evaluate("document.documentElement.scrollHeight") == 844
         assert watching.locator("button:visible").count() == 1
 
@@ -434,6 +435,10 @@ class TestTheAudience:
         before = pixel(phone, 320, 240)
         until(phone, lambda: np.abs(pixel(phone, 320, 240) - before).max() > 3)
         expect(phone.locator("#concept-rows")).to_be_hidden()
+        phone.tap("#camera")
+        phone.tap("#camera")  # its first pictures are not the first of this connection
+        expect(phone.locator("#figures")).to_contain_text("no map yet")
+        expect(phone.locator("#figures")).to_contain_text(re.compile(r"the map is [\d.]+ m?s old"))
         page.click("#freeze")
         pressed(page, "freeze").to_have_count(1)
         phone.tap("#camera")
@@ -500,6 +505,15 @@ def test_beside_the_channels_the_picture_keeps_65_percent_of_the_width(page, scr
     expect(page.locator("#concept-rows")).to_be_hidden()
 
 
+def test_a_small_laptop_shows_all_controls_without_scrolling(visit, address):
+    """With picture, film and answer, at the size that a browser leaves of 1280 by 800."""
+    laptop = visit(address, viewport={"width": 1280, "height": 657})
+    ready(laptop)
+    overflow = "(one => one.scrollHeight - one.clientHeight)(document.getElementById('side'))"
+    assert laptop.evaluate(overflow) <= 0
+    assert laptop.evaluate("document.documentElement.scrollHeight") == 657
+
+
 def test_on_a_phone_everything_is_within_reach_of_a_thumb(visit, address):
     """Nothing is wider than the screen, buttons are 44 pixels high, and a finger paints."""
     phone = visit(address, **PHONE)
@@ -526,7 +540,7 @@ def test_controls_wait_for_the_network_and_the_page_comes_back_with_the_server(v
     news = {
         "type": "news", "left": [], "right": [], "panels": [], "trouble": "", "notice": "",
         "frozen": False, "loading": "loading vgg16", "maps": 0.0, "timeline": None, "brush": 0.1,
-        "look": {},
+        "look": {}, "region": [0, 0, 1, 1],
     }  # fmt: skip
     offered = {kind: [] for kind in ("methods", "composites", "look", "targets")}
     offered["commands"] = [("Space", "freeze the picture", "freeze", ["space"])]
@@ -629,6 +643,7 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
     news = {
         "type": "news", "look": {}, "text_size": "medium", "right": [], "left": [], "maps": 1,
         "notice": "", "timeline": None, "frozen": False, "loading": "", "lesson": lesson,
+        "region": [0, 0, 1, 1],
     }  # fmt: skip
     with serving_pages() as served:
         served.exchange.say("news", json.dumps(news))

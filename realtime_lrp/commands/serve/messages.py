@@ -228,6 +228,7 @@ class News(msgspec.Struct, tag="news", frozen=True):
     loading: str
     lesson: dict[str, Any] | None
     maps: float
+    region: tuple[float, float, float, float]  # what the network sees, in shares of the picture
 
 
 class Choices(msgspec.Struct, tag="choices", frozen=True):
@@ -285,8 +286,24 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
         loading=relevance.doing if relevance.engine_cache is None else "",
         lesson=lesson,
         maps=round(view.first.rates.maps.rate(), 1),
+        region=_region(view),
     )
     return msgspec.json.encode(said).decode()
+
+
+def _region(view: View) -> tuple[float, float, float, float]:
+    """What the network sees; everything where several pictures stand side by side."""
+    newest = view.first.newest
+    if newest is None or view.state.tiled or len(view.networks) > 1:
+        return 0.0, 0.0, 1.0, 1.0
+    return in_shares(newest.result.region.box, newest.picture)
+
+
+def in_shares(box: Sequence[float], picture: np.ndarray) -> tuple[float, float, float, float]:
+    """A box x0, y0, x1, y1 in shares of the width and height of a picture, [H, W, 3]."""
+    rows, columns = picture.shape[:2]
+    x0, y0, x1, y1 = box
+    return x0 / columns, y0 / rows, x1 / columns, y1 / rows
 
 
 def choices(state: ViewerState, answer: Answer) -> str:

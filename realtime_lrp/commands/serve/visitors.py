@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.serve.messages import VisitorMap, entry_fields, join_message
+from realtime_lrp.commands.serve.messages import VisitorMap, entry_fields, in_shares, join_message
 from realtime_lrp.engine.boxes import BoxNumbers
 from realtime_lrp.errors import first_line
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -216,22 +216,19 @@ def _answer_all(
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
     """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
     drawn = visitor.paint(explained, state.look)
-    rows, columns = explained.picture.shape[:2]
     legend = None
     box, layer = (0.0, 0.0, 1.0, 1.0), b""
     outlines = [
         {
-            "box": (x0 / columns, y0 / rows, x1 / columns, y1 / rows),
+            "box": in_shares(one.box, explained.picture),
             "texts": (one.above, one.below),
             "colour": f"rgb{one.colour}",
         }
         for one in (drawn.outlines if drawn else ())
-        for x0, y0, x1, y1 in [one.box]
     ]
     if drawn and state.look.style != "off":
         overlay = drawn.overlays[0]
-        x0, y0, x1, y1 = overlay.box
-        box, layer = (x0 / columns, y0 / rows, x1 / columns, y1 / rows), _png(overlay.layer)
+        box, layer = in_shares(overlay.box, explained.picture), _png(overlay.layer)
         legend = legend_of(overlay, state.look, explained)
     blocks = state.words.blocks(presented(explained, legend))
     figures = [[entry_fields(one) for one in block] for block in blocks]

@@ -8,9 +8,9 @@ const QUALITY = 0.8;
 const RENEW_MS = 1000; // a picture that waits longer for its turn is replaced
 const OLD_MS = 5000; // a map is shown no longer than this, if no other one comes
 
-/** Shows the camera on a canvas until the returned camera is stopped; `sendPicture` says whether there
- * is a connection, `ended` is called if the camera goes by itself; `facing` is "environment" for what
- * is before a phone, "user" for who holds it. `restart` is for a new connection,
+/** Shows the camera on a canvas until the returned camera is stopped; `sendPicture` returns the
+ * picture's number, 0 without a connection, `ended` is called if the camera goes by itself; `facing` is
+ * "environment" for what is before a phone, "user" for who holds it. `restart` is for a new connection,
  * `age` is the map's in milliseconds, null if there is none; `gone` says that the scene is another one. */
 export async function openCamera(canvas, sendPicture, ended, facing) {
   const stream = await navigator.mediaDevices.getUserMedia({
@@ -25,7 +25,6 @@ export async function openCamera(canvas, sendPicture, ended, facing) {
   const small = document.createElement("canvas");
   let stopped = false;
   let sent = new Map(); // number of a picture -> when it was taken, and its brightness
-  let count = 0; // pictures that this connection has sent
   let sentAt = -Infinity; // when the last one was taken
   let gone = false; // whether the scene is another one than the map's
   let map = null; // {picture, whole, outlines, then, at, until}
@@ -40,7 +39,8 @@ export async function openCamera(canvas, sendPicture, ended, facing) {
     const taken = { at: sentAt, then: greyOf(video) };
     const blob = await new Promise((done) => small.toBlob(done, "image/jpeg", QUALITY));
     const jpeg = await blob?.arrayBuffer();
-    if (jpeg && !stopped && connection === sent && sendPicture(jpeg)) sent.set(++count, taken);
+    const number = jpeg && !stopped && connection === sent && sendPicture(jpeg);
+    if (number) sent.set(number, taken);
   }
 
   function draw() {
@@ -84,6 +84,7 @@ export async function openCamera(canvas, sendPicture, ended, facing) {
 
   async function take(fields, png) {
     const taken = sent.get(fields.number);
+    if (!taken) return; // another camera's, from before this one
     for (const number of sent.keys()) if (number <= fields.number) sent.delete(number);
     if (!sent.size) sendNext(); // else a newer picture waits there already
     const picture = png.byteLength ? await createImageBitmap(new Blob([png])) : null;
@@ -96,7 +97,6 @@ export async function openCamera(canvas, sendPicture, ended, facing) {
 
   function restart() {
     sent = new Map();
-    count = 0;
     sentAt = -Infinity;
   }
 

@@ -12,11 +12,12 @@ const HEAD_BYTES = 5; // what it is, and the latency or the length of the JSON
 
 /** Shows the pictures on a canvas. `heard` has a function for each type of message; `lost` gets a
  * sentence about the connection, "" once it stands, `shown` the latency in milliseconds. `sendPicture`
- * says whether there is a connection; `hold(true)` keeps pictures of the view from the canvas. */
+ * returns the picture's number in this connection, 0 without one; `hold(true)` keeps pictures of the view from the canvas. */
 export function connect(canvas, heard) {
   let socket = null;
   let tries = 0;
   let ended = false; // whether the server said that it ends
+  let pictures = 0; // that this connection has sent
   let holds = false;
   let newest = null; // the last picture of the view
 
@@ -57,6 +58,7 @@ export function connect(canvas, heard) {
     address.protocol = address.protocol.replace("http", "ws");
     const opened = new WebSocket(address);
     socket = opened;
+    pictures = 0;
     opened.binaryType = "arraybuffer";
     opened.onmessage = ({ data }) => {
       tries = 0;
@@ -87,8 +89,9 @@ export function connect(canvas, heard) {
       if (stands()) socket.send(JSON.stringify(message));
     },
     sendPicture(jpeg) {
-      if (stands()) socket.send(jpeg);
-      return stands();
+      if (!stands()) return 0;
+      socket.send(jpeg);
+      return ++pictures;
     },
     hold(on) {
       holds = on;

@@ -14,6 +14,7 @@ const METER_MS = 2000;
 const FIGURES_MS = 250; // how often the line of figures is renewed
 const SEEK_MS = 100; // at least between two positions, while the bar is dragged
 const SEEK_SHOWN_MS = 1000; // how long the bar stays where it was put
+const LEAST_SHAPE = 2 / 3; // width by height of upright pictures, of which less is cut off
 const CHOSEN = ["method", "composite", "target"];
 const CONTROLS_OF_VIEW = "The controls change the view for everybody. This camera follows its method, " +
   "class and colours alone; Snapshot and Record take what you see here.";
@@ -153,12 +154,21 @@ function onNews(news) {
   ({ timeline } = news);
   brush = news.tiled ? 0 : news.brush;
   showOutline();
+  if (!camera) shapeFor(news.region);
   document.documentElement.dataset.text = news.text_size;
   if (!camera) {
     showBlocks(at("answers"), [...news.right, ...news.left]);
     at("figures").dataset.maps = news.maps;
   }
   refresh();
+}
+
+/** Lets an upright screen cut off what is beside `region`, which the network sees, in shares of the
+ * picture; of an upright picture as little as possible. */
+function shapeFor([x0, y0, x1, y1]) {
+  const picture = canvas.width / canvas.height;
+  const shape = Math.min(picture * (x1 - x0) / (y1 - y0), Math.max(picture, LEAST_SHAPE));
+  document.documentElement.style.setProperty("--shape", shape.toFixed(3));
 }
 
 /** Shows what follows from the news, the connection and this device's camera. */
@@ -327,7 +337,10 @@ function onMap(fields, png) {
   const why = fields.reason ?? "";
   say("camera-notice", at("notice").textContent.includes(why) ? "" : why);
   if (fields.blocks) showBlocks(at("answers"), fields.blocks);
-  if (png.byteLength) shownAt.push(performance.now());
+  if (png.byteLength) {
+    shownAt.push(performance.now());
+    shapeFor(fields.box);
+  }
   camera.take(fields, png);
 }
 

@@ -79,10 +79,12 @@ export function paintOn(canvas, allowed, outline, radius, send) {
   /** How large a pixel of the canvas is on the page. */
   function drawnScale() {
     const { width, height } = canvas.getBoundingClientRect();
-    return Math.min(width / canvas.width, height / canvas.height);
+    const fit = getComputedStyle(canvas).objectFit === "cover" ? Math.max : Math.min;
+    return fit(width / canvas.width, height / canvas.height);
   }
 
-  /** Column and row of the picture's canvas, which may be drawn larger or smaller, with margins. */
+  /** Column and row of the picture's canvas, which may be drawn larger or smaller, with margins
+   * or cut off. */
   function position(event) {
     const { left, top, width, height } = canvas.getBoundingClientRect();
     const scale = drawnScale();

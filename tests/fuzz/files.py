@@ -109,7 +109,6 @@ def network(folder: Path):
         ],
         name="tiny",
     )
-    model.save_weights(folder / "tiny.weights.h5")
     model.save(folder / "tiny.h5")
     model.save(folder / "tiny.hdf5")
     described = sequential(
@@ -118,6 +117,7 @@ def network(folder: Path):
     weights = {f"layers/conv2d/vars/{n}": np.zeros(s) for n, s in enumerate([(3, 3, 3, 2), (2,)])}
     archive(folder / "tiny.keras", described, weights).rename(folder / "tiny.keras2")
     model.save(folder / "tiny.keras")
+    model.save_weights(folder / "tiny.weights.h5")  # the archive above has used this name
     return model
 
 

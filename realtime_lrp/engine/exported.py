@@ -124,6 +124,7 @@ class ExportedEngine:
 
     detects, in_flight, also, device = False, 1, (), "CPU"
     concept_layer: str | None = None
+    scores_ready = True  # nothing is compiled for them
 
     def __init__(self, config: Config, also: Sequence[str] = ()) -> None:
         check_names(config)

@@ -56,7 +56,7 @@ from realtime_lrp.system.program import print_lines, set_verbosity
 def video(settings: config.Settings, **options: Any) -> None:
     """Write recordings with the relevance over them.
 
-    Times and sound stay as they are. With --workers or --ray, inputs and output may be addresses of
+    Times and sound are kept. With --workers or --ray, inputs and output may be addresses of
     object stores, such as s3://BUCKET/FOLDER.
     """
     from realtime_lrp.engine.measured import share_cores

@@ -29,7 +29,7 @@ PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 """The options of the web page."""
 
 CONCEPTS = "--gallery", "--names"
-"""What is known of the channels of a network."""
+"""Options about the channels of a network."""
 
 _MAY_BE_FILES = (
     "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",
@@ -40,7 +40,7 @@ Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 ConfigFile = str | config.Tree | None
-"""What --config names: a YAML file, or the settings of an output."""
+"""The value of --config: a YAML file, or the settings of an output."""
 Load = Callable[..., config.Settings]
 """Takes file, assignments, options, and the name of the `command`, as `config.load` does."""
 

@@ -39,7 +39,7 @@ from realtime_lrp.view.tiles import lay_out
 log = logging.getLogger(__name__)
 
 OUTPUTS = (".png", ".jpg", ".jpeg", ".npz")
-COMPANION_NAME = "pictures"  # of the files beside several pictures, without ending
+COMPANION_NAME = "pictures"  # name of the files beside several pictures, without ending
 
 
 @dataclass(frozen=True)

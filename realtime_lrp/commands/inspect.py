@@ -33,7 +33,7 @@ from realtime_lrp.view import tiles
 
 FILE_MARK = "tfevents"  # part of the name of every file that TensorBoard reads
 POOL_CHANNELS = 16  # channels of a max pool that are shown side by side
-BUCKETS = 30  # of a histogram
+BUCKETS = 30  # a histogram's bars
 
 MAX_POOLS = ("MaxPooling2D", "GlobalMaxPooling2D")
 
@@ -43,7 +43,7 @@ LEGEND = (
     f"! This layer lost (below 0: added) more than {MARKED_LOSS:.1%} of the relevance at the "
     "output. Causes: neurons without inputs to share it among, the epsilon of a rule."
 )
-TEXT_COLUMNS = 4  # of the table; numbers follow
+TEXT_COLUMNS = 4  # the table's first columns; numbers follow
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
         (result,) = engine.explain([picture])
         records = [one for one in engine.explainer.layers(x) if one.output.size]
         relevance = result.relevance[None]
-        if engine.detects:  # the layers are those of one box
+        if engine.detects:  # the layers belong to the surest box
             relevance = engine.explainer(x).relevance
         conserving = any(record.rule for record in records)  # otherwise gradients are handed down
         provenance = engine.provenance().as_json()
@@ -82,7 +82,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     if note := map_note(result.maps[0]):
         best += f" ({note})"
     if engine.detects:
-        best += "; the layers are those of the surest box"
+        best += "; the layers show the surest box"
     return [
         *layer_table(records, conserving),
         *max_pool_lines(records, conserving, config.lrp.pool == "average"),
@@ -276,7 +276,7 @@ def total(*tensors: np.ndarray) -> float:
 
 
 def lost(record: LayerRecord) -> float:
-    """What arrived at a layer less what it handed down and what its biases took."""
+    """The relevance that arrived at a layer, less its output and its biases' share."""
     return total(record.arrived) - total(*record.handed_down) - total(record.taken_by_biases)
 
 

@@ -30,7 +30,7 @@ from realtime_lrp.video.files import VIDEOS, refuse_repeated, same_file
 from realtime_lrp.video.pictures import write_picture
 
 BATCH = 8  # pictures whose features are computed together
-MOST_CLASSES = 9  # to be shown live: each has a key, and the empty scene has another one
+MOST_CLASSES = 9  # most classes in live: each has a key, and so has the empty scene
 
 log = logging.getLogger(__name__)
 

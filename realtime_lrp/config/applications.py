@@ -7,7 +7,7 @@ from typing import Any
 
 
 def cache_folder() -> Path:
-    """Where Keras keeps what it downloads."""
+    """The folder of Keras's downloads."""
     return Path(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras")) / "models"
 
 
@@ -33,7 +33,7 @@ class Application:
 
     @property
     def weights(self) -> Path:
-        """Where Keras keeps its weights once they are downloaded."""
+        """The path of its weights once Keras has downloaded them."""
         return cache_folder() / self.file
 
 

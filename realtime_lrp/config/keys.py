@@ -1,4 +1,4 @@
-"""What is known about each key of the schema: description, type, legal words, option, and default.
+"""Facts about each key of the schema: description, type, legal words, option, and default.
 
 Here are the defaults that depend on the command; the schema has those that hold everywhere else.
 They are applied once, in `load`: a command gets a configuration in which every value is decided.

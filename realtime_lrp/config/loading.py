@@ -93,8 +93,8 @@ def load(
       file: a YAML file, what `settings_tree` returns, or None.
       sets: assignments "section.key=value".
       options: option such as "--opacity" -> value.
-      check: looks at the values once the schema has; what the schema refuses is at its default.
-      command: whose defaults hold; "" is for those of the schema.
+      check: looks at the values after the schema; refused values have their default.
+      command: its defaults hold; "" for the schema's own.
 
     Raises:
       Error: see `as_error` for its kind.
@@ -136,8 +136,8 @@ def read_as(
 ) -> tuple[Any, Mapping[KeyPath, str]]:
     """The content of a YAML file as a type that pydantic checks, and where each key stands.
 
-    `expected` is told where the content as a whole is something else, `schema` has the keys of its
-    sections; further arguments are those of `read_file`. Raises whatever is wrong, see `as_error`.
+    The error quotes `expected` if the file is not a mapping. `schema` has the keys of its sections;
+    further arguments go to `read_file`. Raises the problems, see `as_error`.
     """
     tree = read_file(file, **how)
     problems = tree.problems
@@ -155,7 +155,7 @@ def read_as(
 
 
 def _sections(file: str | Path | Tree | None) -> Tree:
-    """What a file says; its values are always sections."""
+    """The contents of a file, whose values are always sections."""
     if isinstance(file, Tree):
         return file
     tree = Tree() if file is None else read_file(Path(file))

@@ -98,7 +98,7 @@ _COMPOSITES = {
     "attend to which; noisy. Without attention it is nearly epsilon.",
     "attnlrp_gamma": "As attnlrp, with evidence against the class weakened in layers with weights; "
     "steadier, and takes longer.",
-    "cp_lrp": "For transformers: what speaks for and against the class, with attention as it is; "
+    "cp_lrp": "For transformers: what speaks for and against the class, with unchanged attention; "
     "says nothing about why a patch attends to another.",
 }
 """Composite -> its sentence, as of methods."""
@@ -126,30 +126,30 @@ COMPOSITES = Names(
         "AttnLRP": "attnlrp", "attn_lrp": "attnlrp", "CP-LRP": "cp_lrp", "cplrp": "cp_lrp",
     },
 )  # fmt: skip
-"""Names are zennit's and LXT's; the aliases are those of iNNvestigate and of this project's first
+"""The names come from zennit and LXT, the aliases from iNNvestigate and this project's first
 version."""
 
 AUTO = "auto"
-"""As composite: what suits the network."""
+"""The composite that suits the network."""
 
 COMPOSITE, VIEWER_COMPOSITE, ATTENTION_COMPOSITE = "zplus", "epsilon_plus_flat", "attnlrp_gamma"
-"""What `lrp.composite: auto` is: elsewhere, in viewers, and everywhere for networks with attention.
+"""`lrp.composite: auto` stands for these: outside viewers, in viewers, and for attention.
 
-In `evaluate` the second cannot be told from the first in pointing. It takes as long, depends on the
-class, which the first does not, and is steadier from frame to frame than any other composite. The
-third points best of what depends on the class, on the one transformer that was measured."""
+In `evaluate` the second points as well as the first and takes as long. It depends on the class,
+which the first does not, and is steadier from frame to frame than any other composite. The third
+points best of those that depend on the class, on the one transformer that was measured."""
 
 DETECTOR_COMPOSITE = "cp_lrp"
 """The same for detectors with attention. Of a D-FINE-nano of random weights it accounts for all
 relevance but 1 %; under `attnlrp_gamma` more is lost than started."""
 
 COMPOSITE_OR_AUTO = Names("composite", (AUTO,), aliases=COMPOSITES.aliases, others=(COMPOSITES,))
-"""What may be configured as composite."""
+"""Legal values of `lrp.composite`."""
 
 PANELS = Names(
     "panel", (), aliases={**METHODS.aliases, **COMPOSITES.aliases}, others=(COMPOSITES, METHODS)
 )
-"""What a panel of the live viewer may show."""
+"""Legal contents of a panel of the live viewer."""
 
 ABOUT = _COMPOSITES | {name: text for name, text in _METHODS.items() if text}
 """The sentences of all composites and methods."""

@@ -87,7 +87,7 @@ def schema_problem(
 
 
 def _expectation(detail: Mapping[str, Any]) -> str:
-    """What was expected, what was received, and the nearest legal value."""
+    """The expected and the received value, and the nearest legal value."""
     kind, received, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "missing":
         return "is missing"
@@ -126,7 +126,7 @@ def _unknown_key(path: KeyPath, schema: type[BaseModel]) -> str:
 
 
 def as_error(problems: list[Problem]) -> Error:
-    """All problems as one error with a line for each, those of files by file and line.
+    """All problems as one error with a line for each; problems of files name file and line.
 
     Its kind decides the exit code: MissingInputError or UnavailableError where only files are
     missing, UsageError where only options are wrong, else ConfigError.

@@ -33,7 +33,7 @@ SECTIONS = ("model", "lrp", "input", "overlay")
 """The sections of the configuration that shape every output."""
 
 LIVE_KEYS = ("live.panels", "live.also_models", "live.text", "live.text_size")
-"""What shapes the live view. Addresses of cameras and folders of this machine are not recorded."""
+"""Settings that shape the live view; cameras' addresses and local folders are not recorded."""
 
 
 class ModelProvenance(msgspec.Struct, frozen=True, kw_only=True):

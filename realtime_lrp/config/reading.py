@@ -45,7 +45,7 @@ _TAGS = {*_SCALARS, f"{_TAG}str", f"{_TAG}seq", f"{_TAG}map"}
 
 @dataclass
 class Tree:
-    """What a YAML text says, None for an empty one, and where each key and list entry stands."""
+    """The contents of a YAML text (None if empty), and the line of each key and list entry."""
 
     values: Any = None
     locations: dict[KeyPath, str] = field(default_factory=dict)

@@ -96,12 +96,12 @@ class Model(Section):
 
 
 class AlsoModel(Model):
-    """A further network of the live viewer; its keys are those of the section model."""
+    """A further network of the live viewer, with the keys of the section model."""
 
     name: Text
 
     def setting(self) -> str | dict[str, Any]:
-        """What a configuration file says: the name, or keys with values."""
+        """The value in a configuration file: the name, or keys with values."""
         given = {key: as_setting(value) for key, value in self if value is not None}
         return self.name if len(given) == 1 else given
 
@@ -128,7 +128,7 @@ def as_setting(value: Any) -> Any:
 
 
 class Lrp(Section):
-    """What is computed."""
+    """The computation."""
 
     method: Option[Annotated[Text, METHODS]] = Field(default="lrp", description=METHODS.listed())
     composite: Option[Annotated[Text, COMPOSITE_OR_AUTO]] = Field(
@@ -168,7 +168,7 @@ class Lrp(Section):
 
 
 class Input(Section):
-    """What the network sees of a picture."""
+    """The network's input: the part of a picture that it sees."""
 
     fit: Literal["auto", "crop", "squash", "letterbox"] = "auto"
     """auto, crop (largest centred region), squash or letterbox. auto: letterbox for detectors, crop
@@ -328,8 +328,7 @@ class Serve(Section):
     key: Option[Text | None] = None
     """private key of serve.cert, without a password (PEM); null: none"""
     names: list[Text] = []
-    """further names of this machine in addresses, such as that of a reverse proxy,
-    [lrp.example.org]"""
+    """further names of this machine in addresses, such as a reverse proxy's, [lrp.example.org]"""
 
 
 class Concepts(Section):

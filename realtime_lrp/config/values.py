@@ -65,7 +65,7 @@ def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
 
 
 def _refuse(wrong: Callable[[Any], object], message: str) -> AfterValidator:
-    """Refuses values of which `wrong` is true."""
+    """Refuses values for which `wrong` returns true."""
 
     def check(value: Any) -> Any:
         if wrong(value):
@@ -148,7 +148,7 @@ Target = Annotated[
         {**_TEXT_OR_INTEGER, "minimum": 0, "not": {"type": "string", "pattern": _NO_TARGET}}
     ),
 ]
-"""What is explained: all, top5, a class, A - B."""
+"""The target: all, top5, a class, A - B."""
 
 CameraFormat = Annotated[
     str,
@@ -160,7 +160,7 @@ CameraFormat = Annotated[
     WithJsonSchema({"type": "string", "pattern": _CAMERA_FORMAT}),
 ]
 _IN_JSON = PlainSerializer(lambda value: value and "x".join(map(str, value)), when_used="json")
-"""Numbers as they are read again: an exhibit keeps the configuration that worked as JSON."""
+"""Accepts numbers as JSON writes them: an exhibit saves its last good configuration as JSON."""
 
 CameraSize = Annotated[
     tuple[int, int] | None,

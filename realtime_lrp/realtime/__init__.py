@@ -1,1 +1,1 @@
-"""What moving pictures need: capture, the newest frame and map, the relevance thread, figures."""
+"""Tools for moving pictures: capture, the newest frame and map, the relevance thread, figures."""

@@ -29,9 +29,9 @@ FIRST_FRAME_S = 12.0  # maximum wait for the first frame at the start
 STALLED_S = 1.5  # a steady source that gives no picture for this long counts as lost
 GIVEN_UP_S = 3.0  # after this long its reader is left behind and the source is opened again
 OPENING_S = 15.0  # maximum time for opening a source
-PAUSES = 8  # so many of the last pauses between pictures tell the rhythm of a source
+PAUSES = 8  # the last pauses between pictures that tell the rhythm of a source
 TIMES_LATE = 2.5  # a source is late after this many of its usual pauses, lost after twice as many
-STILL_S = 5.0  # after this long the user is told that the picture stands still, or is black
+STILL_S = 5.0  # after this long a notice says that the picture stands still, or is black
 BLACK = 2.0  # pictures whose mean is not above this are black
 WATCH_S = 0.05  # how often the supervisor looks at the reader
 CLOSING_S = 0.5  # how long the next reader waits for the previous one to end
@@ -49,11 +49,11 @@ OpenSource = Callable[[threading.Event], Source]
 """Opens a source; gets the event that ends its waits."""
 
 Transform = Callable[[np.ndarray], np.ndarray]
-"""What is done with each picture before it is handed over, for example mirroring."""
+"""Changes each picture before it is handed over, for example mirrors it."""
 
 
 class Clock:
-    """The clock of a capture; tests have one of their own."""
+    """The clock of a capture; tests have their own."""
 
     def now(self) -> float:
         """Monotonic time in seconds."""
@@ -241,7 +241,7 @@ class Capture:
 
 @dataclass
 class SourceHistory:
-    """What is known of a source over all its readers."""
+    """Knowledge of a source that outlives its readers."""
 
     open: OpenSource  # opens it
     missing: str = WAITING  # what `trouble` says while it gives no picture

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MapRequest:
-    """What the relevance thread is to explain, and how: equal requests are the same map."""
+    """The relevance thread's order: equal requests give the same map."""
 
     choice: EngineChoice
     target: str | int  # what is explained, see `TargetResolver`
@@ -148,7 +148,7 @@ class SteadyShares:
     def add(self, series: object, found: ConceptResult, now: float) -> np.ndarray:
         """Notes which channels were chosen; returns the average shares with those of a picture.
 
-        A picture by itself, of no series, has its own.
+        A picture outside a series gets its own shares.
         """
         new, before = found.by_channel, self._average
         if series is None:
@@ -185,7 +185,7 @@ class RelevanceThread:
         self._failures = 0
         self.engine_cache: EngineCache | None = None  # None while the first engine is loaded
         self.request = request  # set it to change what is explained
-        self.choice = request.choice  # of `engine`
+        self.choice = request.choice  # the choice behind `engine`
         self.config = config
         self._changeable = changeable
         self._after = after
@@ -400,7 +400,7 @@ class RelevanceThread:
     def _loss_of(
         self, engine: Engine, picture: np.ndarray, result: Result, alone: int | None
     ) -> Loss | None:
-        """Where a map loses most relevance, looked for every minute."""
+        """The place where a map loses most relevance, sought every minute."""
         box = box_numbered(result, alone)
         maps = (box or result).maps
         index = next((n for n, one in enumerate(maps) if not one.closes), None)
@@ -433,7 +433,7 @@ def _named(error: Error, network: str) -> Error:
 
 
 def first_request(config: Config) -> MapRequest:
-    """What the configuration requests."""
+    """The configuration's request."""
     lrp = config.lrp
     choice = EngineChoice(
         lrp.method,

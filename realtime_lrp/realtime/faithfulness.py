@@ -25,7 +25,7 @@ SHARE = 0.1  # the share of the patches that are flipped
 DRAWS = 3  # how many random choices of patches are tried on each picture
 
 KEPT = 30
-"""For so many pictures the first random choice stays the same, so that it can be looked at."""
+"""Keep the same random patches for 30 pictures so that people can see them."""
 
 BLUR = 0.12  # a flipped patch is blurred: the standard deviation, as a share of the longer side
 NEW_SHARE = 0.2  # the weight of each new picture in the means
@@ -47,7 +47,7 @@ class ProbeResult:
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Where pictures are covered; equal to itself alone."""
+    """The covered part of pictures; equal to itself alone."""
 
     pixels: np.ndarray  # bool [H, W]
 

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Item(Generic[T]):
-    """What a slot holds; equal to itself alone."""
+    """The contents of a slot; equal to itself alone."""
 
     value: T
     number: int  # 1 for the first item, then one more for each

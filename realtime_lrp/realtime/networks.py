@@ -34,7 +34,7 @@ TOP = re.compile(r"top(\d+)")
 
 
 def network_names(config: Config) -> tuple[str, ...]:
-    """What each network is called on the screen; a number follows a name that is there already."""
+    """Each network's name on screen; repeated names are numbered."""
     names: list[str] = []
     for model in (config.model, *config.live.also_models):
         known = model.name.lower() in MODELS.known()
@@ -60,7 +60,7 @@ def further_threads(
 
 
 class TimeForFirst:
-    """How much time a further network leaves to the first one; asked after each of its maps.
+    """The time that a further network leaves to the first one; asked after each of its maps.
 
     All networks compute with the same threads of TensorFlow, which take one operation after the
     other: a large network would make the maps of a small one several times slower. It rests longer
@@ -94,7 +94,7 @@ def config_of(config: Config, model: Model) -> Config:
 
 
 def request_for(own: Config, request: MapRequest, target: str | int) -> MapRequest:
-    """What a further network is asked for: what the first is, but for probes, concepts and boxes.
+    """The first network's request without probe, concepts and boxes, for a further network.
 
     One with random weights keeps them.
     """

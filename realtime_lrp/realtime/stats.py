@@ -20,7 +20,7 @@ OF_A_NETWORK = (
 )  # fmt: skip
 """The figures of a further network."""
 
-METERED_S = 3.0  # rates are those of the last seconds
+METERED_S = 3.0  # rates are counted over this many last seconds
 KEPT = 10_000  # p50 and p99 are computed from this many of the latest durations
 
 

@@ -121,7 +121,7 @@ class Teacher:
         self._shown, self._changed = "", True
 
     def status(self) -> str:
-        """What goes on."""
+        """The teacher's present work in words."""
         return f"taking {self._shown}" if self._shown else self._doing
 
     def panel(self) -> Block:

@@ -1,1 +1,1 @@
-"""What is written beside films and pictures: JSON lines, raw maps, summaries, snapshots."""
+"""The files beside films and pictures: JSON lines, raw maps, summaries, snapshots."""

@@ -1,4 +1,4 @@
-"""What is kept of maps as data: files beside films and pictures, lines of sidecars, arrays.
+"""Maps kept as data: files beside films and pictures, lines of sidecars, arrays.
 
 Must not import TensorFlow: the live view opens its window before.
 """
@@ -36,7 +36,7 @@ CHUNK = 256
 
 
 def companions_of(target: Path, sidecar: bool, summary: bool, maps: Path | None) -> dict[str, Path]:
-    """Where what is wanted beside an output goes: "sidecar", "summary", "maps" -> path.
+    """The paths of the wanted files beside an output: "sidecar", "summary", "maps" -> path.
 
     They are JSON lines, a picture, and a folder of raw maps, which is made in the folder `maps`.
     """
@@ -143,14 +143,14 @@ TOP_CONCEPTS = 4
 def map_record(
     engine: Engine, target: str, result: Result, names: Mapping[int, str] | None = None
 ) -> dict[str, Any]:
-    """What a sidecar says of a map.
+    """A sidecar's record of a map.
 
-    relevance_sum is that of the raw map, started the relevance at the output, taken_by_biases what
-    biases took of it, lost the rest (started and lost are None for maps without an account). centre
-    is the mean position [x, y] of absolute relevance, spread its root mean square distance from
-    there, in pixels of the picture; None if the map is zero everywhere. Of a detector there are the
-    boxes: where each is in the picture, and the share of its positive relevance inside. A box keeps
-    its number through a recording.
+    relevance_sum is the sum of the raw map, started the relevance at the output, taken_by_biases
+    the part that biases took, lost the rest (started and lost are None for maps without an
+    account). centre is the mean position [x, y] of absolute relevance, spread its root mean square
+    distance from there, in pixels of the picture; None if the map is zero everywhere. A detector
+    has boxes, each with its place in the picture and the share of its positive relevance inside. A
+    box keeps its number through a recording.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
@@ -176,7 +176,7 @@ def map_record(
 
 
 def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """What a sidecar says of a map's concepts: the channels with the largest shares, best first.
+    """A sidecar's records of a map's concepts: the channels with the largest shares, best first.
 
     A share is negative where the channel speaks against what is explained; a channel without a name
     has none. `by_channel` is float32 [channels].
@@ -219,7 +219,7 @@ def raw_map_arrays(
 def box_records(
     engine: Engine, found: Sequence[FoundBox], names: Mapping[int, str]
 ) -> list[dict[str, Any]]:
-    """What a sidecar says of the boxes that a detector found, the surest first."""
+    """A sidecar's records of a detector's boxes, the surest first."""
     rows = []
     for one in found:
         row: dict[str, Any] = {

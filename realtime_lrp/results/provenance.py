@@ -44,7 +44,7 @@ def provenance_of_file(path: Path) -> Provenance:
 
 
 def find_provenance(path: Path) -> Provenance | None:
-    """As `provenance_of_file`, but None for what does not say how it was made."""
+    """Like `provenance_of_file`, but None for a file that does not say how it was made."""
     folder = os.path.isdir(path)
     if not os.path.exists(path):
         raise MissingInputError(f"There is no file {str(path)!r}.")

@@ -2,7 +2,7 @@
 
 A file counts as unchanged while its size and the time of its last change are the same, as for make
 and rsync. A manifest is written when all is complete, before the first file gets its name. A film
-has one of its own, `.NAME.mp4.resume.json`; pictures in a folder share a `Journal`. What has no
+has its own, `.NAME.mp4.resume.json`; pictures in a folder share a `Journal`. A file without a
 manifest was not made by us, and is never replaced unasked.
 """
 
@@ -23,7 +23,7 @@ from realtime_lrp.system.program import __version__
 JOURNAL = ".pictures.resume.jsonl"
 
 SECTIONS = ("model", "lrp", "input", "overlay", "video")
-"""Sections of the configuration that shape an output, but for `WITHOUT_EFFECT`."""
+"""Sections of the configuration that shape an output, except for `WITHOUT_EFFECT`."""
 WITHOUT_EFFECT = {"video": ("batch",), "overlay": ("follow", "style", "average")}
 
 
@@ -52,7 +52,7 @@ def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any])
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """What was made, from what: a fingerprint, and states of files, see `state_of`."""
+    """Outputs and their sources: a fingerprint, and states of files, see `state_of`."""
 
     fingerprint: str
     states: dict[str, str]
@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return [kind for kind, state in states.items() if not state == self.states.get(kind) != ""]
 
     def owns(self, states: Mapping[str, str]) -> bool:
-        """Whether those of the files that are there are the ones that were made."""
+        """Whether every existing file is the one recorded here."""
         return all(state in ("", self.states.get(kind)) for kind, state in states.items())
 
 
@@ -71,7 +71,7 @@ def refuse_unknown(
 ) -> None:
     """Refuses to replace an output that was made otherwise, has changed, or is not ours.
 
-    The `state` is that of the output alone, by what it is.
+    The `state` describes the output alone, by its contents.
     """
     if manifest is None:
         what = "exists"
@@ -85,7 +85,7 @@ def refuse_unknown(
 
 
 def manifest_path(target: Path) -> Path:
-    """Where the manifest of an output lies."""
+    """The path of an output's manifest."""
     return target.with_name(f".{target.name}.resume.json")
 
 

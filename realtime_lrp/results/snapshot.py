@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """What is saved; pictures are uint8 [H, W, 3] RGB.
+    """A snapshot; pictures are uint8 [H, W, 3] RGB.
 
-    The canvas is the view as shown, without menus, the picture that of the camera in it.
+    The canvas is the view as shown, without menus; the picture is the camera's part of it.
     `explained_picture` is None where it is the same. `target` is in words. Further networks have
     numbers; the second one is number 2.
     """
@@ -66,7 +66,7 @@ def write_data(file: IO[bytes], snapshot: Snapshot) -> None:
 
 
 def encode_view(snapshot: Snapshot) -> bytes:
-    """What NAME.png holds, see `save_snapshot`."""
+    """The bytes of NAME.png, see `save_snapshot`."""
     return encode_picture(".png", snapshot.canvas, _provenance(snapshot).as_json())
 
 

@@ -1,1 +1,1 @@
-"""What the operating system is asked for: whole files, child processes, signals, memory."""
+"""Services of the operating system: whole files, child processes, signals, memory."""

@@ -30,7 +30,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
 
 
 class Result(msgspec.Struct, frozen=True, tag=True):
-    """What the function returned, in JSON."""
+    """The function's return value, in JSON."""
 
     value: str
 
@@ -38,10 +38,10 @@ class Result(msgspec.Struct, frozen=True, tag=True):
 def call_in_child(
     file: str, function: Callable[..., Any], *arguments: Any, cpu_s: float, memory: int = -1
 ) -> Any:
-    """What a function of a module returns: plain data, as its arguments are.
+    """Calls a function of a module in a child; arguments and return value are plain data.
 
-    It may use so much CPU time and address space; -1 is any amount. Its errors are raised here, and
-    others where it crashes or does not end, which name the `file`.
+    CPU time and address space are limited; -1 is any amount. Its errors are raised here. If it
+    crashes or does not end, the error names the `file`.
     """
     child = Child(module_command(__name__), Result | Failed)
     order = Call(

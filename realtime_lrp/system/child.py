@@ -180,7 +180,7 @@ POLL_S = 0.05
 """How often a wait for a message checks whether it has to end."""
 
 ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
-"""What the system or a person ends a process with; no library does."""
+"""Signals by which the system or a person ends a process; no library does."""
 
 
 class Child:

@@ -119,7 +119,7 @@ def atomic_file(target: Path, overwrite: bool = False) -> Iterator[Path]:
 
 
 def write_error(target: Path, error: OSError) -> OutputError | TransferError:
-    """What it means for an output that the system refused to make or to write a file."""
+    """The error for an output whose file the system refused to make or to write."""
     if error.errno in CANNOT_CREATE:
         return OutputError(f"{str(target)!r} cannot be written ({error.strerror}).")
     return TransferError(

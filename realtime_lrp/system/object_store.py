@@ -72,7 +72,7 @@ def is_stored(word: str) -> bool:
 
 
 def local_path(word: str) -> str:
-    """The path of a file:// address; any other word as it is."""
+    """The path of a file:// address; any other word unchanged."""
     if scheme_of(word) != "file":
         return word
     if not _path(word).startswith("/"):
@@ -143,7 +143,7 @@ class ObjectStore:
             self._files.put_file(str(file), _path(address))
 
     def _info(self, address: str) -> dict[str, Any] | None:
-        """What fsspec knows of an object; None for a folder, and if there is none."""
+        """The file system's record of an object; None for a folder, and if there is none."""
         try:
             found = self._files.info(_path(address))
         except FileNotFoundError:
@@ -211,7 +211,7 @@ def _translated(address: str, error: Exception, reading: bool, midway: bool) -> 
         return refused(f"There is no {shown}: no such bucket or object.")
     if kind.startswith(_CREDENTIALS):
         return refused(
-            f"There are no credentials for {shown}. Set those of the store, such as "
+            f"There are no credentials for {shown}. Set the store's credentials, such as "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
         )
     if isinstance(error, PermissionError):

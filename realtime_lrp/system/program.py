@@ -1,6 +1,6 @@
 """A run of the program: signals, verbosity, what is printed, and exceptions to exit codes.
 
-The codes are those of sysexits, see `errors`; tests/test_modes.py asserts each of them.
+The codes follow sysexits, see `errors`; tests/test_modes.py asserts each of them.
 """
 
 import errno

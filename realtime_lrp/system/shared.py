@@ -54,7 +54,7 @@ class SharedPicture:
         os.close(self.descriptor)
 
     def _view(self, shape: Sequence[int]) -> np.ndarray:
-        """An array in the memory, of which only as much is mapped as was needed so far."""
+        """An array in the memory; only the part needed so far is mapped."""
         count = math.prod(shape)
         if self._mapped is None or len(self._mapped) < count:
             self._mapped = mmap.mmap(self.descriptor, count)

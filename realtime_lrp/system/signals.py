@@ -72,7 +72,7 @@ _stops = _Stops()
 
 
 def raise_on_signals() -> None:
-    """From now on SIGTERM and SIGHUP raise SystemExit(128 + number), SIGINT KeyboardInterrupt.
+    """Makes SIGTERM and SIGHUP raise SystemExit(128 + number), SIGINT raise KeyboardInterrupt.
 
     A signal that is ignored stays so: `nohup` ignores SIGHUP, shells SIGINT for background jobs.
     """
@@ -83,7 +83,7 @@ def raise_on_signals() -> None:
 
 
 def ignore_stops() -> None:
-    """From now on SIGINT, SIGTERM and SIGHUP do nothing: the work is done, the process ends.
+    """Makes SIGINT, SIGTERM and SIGHUP do nothing: the work is done, the process ends.
 
     While the interpreter shuts down it restores the default of every signal that is not ignored,
     and the process would be killed by the signal instead of ending with its exit code.

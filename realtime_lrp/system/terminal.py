@@ -1,4 +1,4 @@
-"""What is shown on a terminal: plain text without secrets, tables, and nothing of libraries."""
+"""Output on a terminal: plain text without secrets, tables, and nothing from libraries."""
 
 import logging
 import os
@@ -70,8 +70,8 @@ def ensure_temporary_folder() -> None:
 def captured_stderr() -> Iterator[list[str]]:
     """Captures standard error, also that of C libraries; `write_error` gets through.
 
-    Lends a list that gets the lines at the end; none if there is no standard error, or no file to
-    capture it in.
+    Lends a list that gets the lines at the end. It stays empty without a standard error, or without
+    a file to capture it in.
     """
     lines: list[str] = []
     with _lock:
@@ -132,7 +132,7 @@ def new_table(first: str, *headings: str, gap: int = 2) -> "Table":
 
 
 def rendered(table: "Table", width: int = 140) -> list[str]:
-    """The lines of a table, at most `width` characters each; cells are shown as they are."""
+    """The lines of a table, at most `width` characters each; cells are shown unchanged."""
     from rich.console import Console
 
     text = StringIO()

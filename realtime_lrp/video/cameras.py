@@ -24,7 +24,7 @@ LINUX = sys.platform.startswith("linux")
 SYSTEM = Path("/sys/class/video4linux")  # where Linux lists its cameras
 
 BUFFERS = 2
-"""Of the driver: one is filled while the other is decoded. With one, every second frame is lost."""
+"""The driver's buffers: one fills while the other is decoded; one alone loses half the frames."""
 
 MOST_BAD_PICTURES = 50  # damaged pictures in a row after which a camera counts as lost
 
@@ -64,7 +64,7 @@ class CameraSettings:
 
 
 class Camera(Source):
-    """A camera; the settings are those of `CameraSettings`."""
+    """A camera with the settings of `CameraSettings`."""
 
     steady = alive = True
 

@@ -61,7 +61,7 @@ def open_address(url: str, **options: str) -> "av.container.InputContainer":
 
 
 def unavailable(url: str, error: Exception) -> UnavailableError:
-    """What is said of an address that gives no pictures."""
+    """The error for an address that gives no pictures."""
     reason: Any = getattr(error, "strerror", None) or "no video in it"
     if isinstance(error, av.ExitError):  # how FFmpeg reports our timeout
         reason = "no answer"

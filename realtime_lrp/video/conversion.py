@@ -1,4 +1,4 @@
-"""From decoded frames to pictures as players show them: upright, in the colours of the screen."""
+"""Turns decoded frames into pictures as players show them: upright, in the screen's colours."""
 
 import tempfile
 from fractions import Fraction
@@ -18,7 +18,7 @@ UPRIGHT = (1, 0, 0, 0, 1)  # the first numbers of the display matrix of such a p
 class FrameConverter:
     """Turns frames into pictures uint8 [H, W, 3] RGB, upright, all of the size of the first frame.
 
-    Mirrored and turned display matrices are carried out. HDR and wide colours become those of
+    Mirrored and turned display matrices are carried out. HDR and wide colours become
     BT.709; `colour` tells which ones the pictures hold. `square` makes the pixels square; else
     `aspect`, the width of a pixel divided by its height, is left to whoever shows the pictures.
     """

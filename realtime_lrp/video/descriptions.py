@@ -62,7 +62,7 @@ def description_tags(container: str, description: str) -> dict[str, str]:
 
 
 def film_metadata(source: Mapping[str, str], comment: str) -> dict[str, str]:
-    """The metadata of a film: what is kept of that of its source, and a comment added to it."""
+    """The metadata of a film: its source's, as far as it is kept, and a comment added to it."""
     kept = {key: value for key, value in source.items() if key.lower() in KEPT_METADATA}
     comments = "\n".join(filter(None, (source.get("comment"), comment)))
     return {**kept, "comment": comments, "encoder": f"realtime_lrp {__version__}"}

@@ -36,7 +36,7 @@ KNOWN = (
     (0, b"%PDF", "a PDF document", ""),
     (0, b"PK\x03\x04", "a ZIP archive", ""),
 )
-"""Where which bytes stand, what they say, and whether that is read: as a picture or a video."""
+"""Offset, bytes, what they mean, and whether that is read: as a picture or a video."""
 
 HEAD = 1024  # bytes that are looked at
 
@@ -66,7 +66,7 @@ def inputs_of(words: Sequence[str], suffixes: Sequence[str], kind: str) -> list[
 
 
 def skipped_in(words: Sequence[str], suffixes: Sequence[str]) -> str:
-    """What `inputs_of` leaves out of folders, in words; "" if nothing."""
+    """The files in folders that `inputs_of` omits, in words; "" if none."""
     folders = [Path(word) for word in words if word and os.path.isdir(word)]
     counts = Counter(
         reason
@@ -173,7 +173,7 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def _file_number(path: Path) -> tuple[int, int] | None:
-    """What all names of a file have in common, through links too; None if it is gone."""
+    """Device and number, which all names of a file share, links too; None if it is gone."""
     try:
         found = path.stat()
     except OSError:

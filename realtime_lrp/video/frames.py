@@ -1,4 +1,4 @@
-"""What FFmpeg's frames and streams say of a recording: colours, whole pictures, when it ends."""
+"""Reads from FFmpeg's frames and streams: colours, whole pictures, when a recording ends."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any
 
 from realtime_lrp.video.libraries import av
 
-MOST_PIXELS = 8192**2  # of a picture; larger ones are refused
+MOST_PIXELS = 8192**2  # pictures with more pixels are refused
 
 UNSPECIFIED = 2
 PQ, HLG = 16, 18
@@ -18,7 +18,7 @@ PQ, HLG = 16, 18
 LIMITED, FULL = 1, 2
 HIGH_DEFINITION_ROWS = 720
 
-CLOCK_RESTART_S = 1  # times that fall back by more are those of another clock
+CLOCK_RESTART_S = 1  # times that fall back by more belong to another clock
 STREAMS_APART_S = 10  # how far sound and picture may be apart in the file
 _MATRICES = {1: 1, 4: 4, 5: 5, 6: 5, 7: 7, 9: 9, 10: 9}
 """Matrix coefficients (ITU-T H.273) -> swscale's table for them."""
@@ -80,7 +80,7 @@ def graph_of(
 class Deinterlacer:
     """Turns interlaced frames into whole pictures, one for each, at its time.
 
-    Frames before the first interlaced one pass as they are. The filter is made again for frames of
+    Frames before the first interlaced one pass unchanged. The filter is made again for frames of
     another size or format, which it would refuse.
     """
 
@@ -176,7 +176,7 @@ def claimed_end(
     if not (base and stream.duration and (stream.frames or kind.startswith("mov"))):
         return None, None  # FFmpeg's estimate
     length = stream.duration * base
-    if kind == "avi":  # its duration is that of what is left; `length` comes from its header
+    if kind == "avi":  # where a cut file reports the remaining time; `length` comes from the header
         return None, max(length, stream.frames * base)
     return (stream.start_time or 0) * base + length, None
 

@@ -1,4 +1,4 @@
-"""From HDR and wide colours to those of an SDR screen, as a table for FFmpeg's filter `lut3d`.
+"""Maps HDR and wide colours to an SDR screen's, as a table for FFmpeg's filter `lut3d`.
 
 FFmpeg's own way needs its filter `zscale`, which PyAV's wheel does not have.
 """
@@ -13,12 +13,12 @@ WHITE_NITS = 203.0  # what white is in HDR (ITU-R BT.2408)
 PEAK = 1000 / WHITE_NITS  # the brightest light that stays below white; also HLG's peak
 KNEE = 0.8  # light up to this share of white stays as bright as it is
 SDR_GAMMA = 2.4  # ITU-R BT.1886
-NODES = 33  # of the table, along each colour
+NODES = 33  # the table's length along each colour
 
 _BT2020 = ((1.6605, -0.5876, -0.0728), (-0.1246, 1.1329, -0.0083), (-0.0182, -0.1006, 1.1187))
 _P3 = ((1.2249, -0.2247, 0.0), (-0.0420, 1.0419, 0.0), (-0.0197, -0.0786, 1.0979))
 _TO_BT709 = {9: _BT2020, 11: _P3, 12: _P3}
-"""Wide primaries of ITU-T H.273 -> matrix from their linear RGB to that of BT.709."""
+"""Wide primaries of ITU-T H.273 -> matrix from their linear RGB to BT.709's linear RGB."""
 
 
 def is_wide(colour: Colour) -> bool:

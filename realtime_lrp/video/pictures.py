@@ -55,7 +55,7 @@ def first_pages(path: Path, most: int = 2) -> list[np.ndarray]:
 
 
 def _decode(path: Path, decode: Callable[[np.ndarray, int], Any]) -> Any:
-    """What one of OpenCV's decoders makes of a file; raises what `read_picture` raises."""
+    """Decodes a file with one of OpenCV's decoders; raises what `read_picture` raises."""
     data = np.frombuffer(_with_plain_alpha(read_limited(path, MOST_BYTES, "a picture")), np.uint8)
     try:
         with captured_stderr() as printed:

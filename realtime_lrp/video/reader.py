@@ -20,7 +20,7 @@ from realtime_lrp.video.libraries import av
 log = logging.getLogger(__name__)
 
 MOST_LEADING = 16  # packets before the first frame, shown before it, that are no damage
-MOST_FAILED_READS = 50  # in a row; of packets that arrive any number may be damaged
+MOST_FAILED_READS = 50  # failed reads in a row; any number of packets that arrive may be damaged
 MOST_STREAMS = 16
 NO_INDEX = ("mpegts", "mpeg")
 """Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
@@ -30,7 +30,7 @@ SEQUENCE = b"\0\0\1\xb3"  # stands before the size of the pictures, twice 12 bit
 LATE_STARTS = ("mov", "matroska")
 """Formats whose times count from the start of the film; the clocks of others start anywhere."""
 
-MOST_GAP_S = 3600.0  # in those others; a longer gap is a clock that was set
+MOST_GAP_S = 3600.0  # longest gap in other formats; a longer one is a clock that was set
 
 NO_TIMES = 0x80  # FFmpeg's flag of formats that have no times
 SOUND_BEHIND_S = 2.0  # how far after the last frame of a span its sound may be in the file
@@ -72,8 +72,8 @@ class VideoReader:
 
     `fps` and `time_base`, the unit of times in seconds, are fractions. `frames` says about how many
     the span has, `claimed` how many the whole file claims to have; 0 if the file does not say.
-    Pixels are `square`, or their aspect is the file's. The colour tags of the pictures, and the
-    aspect of a pixel as it is shown, are known once the first frame was read.
+    Pixels are `square`, or their aspect is the file's. The colour tags of the pictures and the
+    aspect of a shown pixel are known once the first frame was read.
     `go_on` is called for each frame that is skipped before a span; where it gives False, reading
     begins.
     """
@@ -103,7 +103,7 @@ class VideoReader:
         self.claimed = 0 if self._trimmed else stream.frames
         self.frames = self.claimed or round(max(0.0, end - self._span.start) * self.fps)
         self._deinterlaced = Deinterlacer(self.time_base)
-        self._coded_size = b""  # of MPEG-1 and 2
+        self._coded_size = b""  # the size in the headers of MPEG-1 and 2
         self._decodes, self._early = False, list[int]()  # whether a frame came; pts before it
         self._shown: tuple[int, Fraction, Fraction] | None = None  # frames, from, to
         self._heard = Fraction(0)
@@ -122,7 +122,7 @@ class VideoReader:
     def with_sound(self) -> Iterator["TimedFrame | av.Packet[Any]"]:
         """Yields frames and the packets of all `sound` in the order of the file.
 
-        Times of packets count from the start of the span, like those of frames. A packet without
+        Times of packets count from the start of the span, as times of frames do. A packet without
         bytes ends each stream; it flushes the decoder.
         """
         return self._items(self.sound)
@@ -275,7 +275,7 @@ class VideoReader:
         yield from items
 
     def _shifted(self, packet: "av.Packet[Any]") -> "av.Packet[Any]":
-        """The packet with times that count like those of the frames."""
+        """The packet with times that count as the frames' times do."""
         if self._zero and packet.pts is not None:
             shift = round(self._zero * self.time_base / packet.time_base)
             packet.pts -= shift

@@ -38,7 +38,7 @@ from realtime_lrp.video.writer import CONTAINERS, VideoWriter, verify
 log = logging.getLogger(__name__)
 
 KEPT_FREE = 500 * 2**20  # bytes of the disk that stay free
-MOST_BYTES = 60 * 720 * 1280 * 3  # of pictures that wait for the encoder: two seconds at 720p
+MOST_BYTES = 60 * 720 * 1280 * 3  # pictures that wait for the encoder: two seconds at 720p
 
 QUALITY = 20
 NOMINAL_FPS = 30
@@ -57,7 +57,7 @@ class _Put(NamedTuple):
 
 
 class Recorder:
-    """Records pictures as they are shown; a context that finishes the file.
+    """Records the shown pictures; a context that finishes the file.
 
     The film has `size`, (rows, columns); pictures of other proportions get black borders. The
     thread of the recorder asks once for the provenance, which may take its time. `trouble` says in
@@ -111,7 +111,7 @@ class Recorder:
     def put(self, picture: np.ndarray, time: float, row: dict[str, Any] | None = None) -> None:
         """Records a picture uint8 [H, W, 3] RGB; never waits, and leaves it out if too many wait.
 
-        The time is that of `time.monotonic()`; the row is written after the frame's number and
+        The time comes from `time.monotonic()`; the row is written after the frame's number and
         time.
         """
         if self._ended.is_set():
@@ -184,7 +184,7 @@ class Recorder:
                 yield put
 
     def _write(self, writer: VideoWriter, put: _Put) -> bool:
-        """Writes a frame; returns whether it is a key frame, of which there is one a second."""
+        """Writes a frame; returns whether it is a key frame (one a second)."""
         pts = round((put.time - self._zero) * SECOND)
         step = pts - self._last if self.frames else SECOND // NOMINAL_FPS
         if step < LEAST_STEP:

@@ -20,7 +20,7 @@ MOST_SECONDS = 1e9  # limit of a timeline: what claims to last longer has none
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """Where a source of files stands: in a film in seconds, at a picture in files."""
+    """The position in a source of files: seconds in a film, the number of the file for pictures."""
 
     position: Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
     length: Annotated[float, msgspec.Meta(gt=0, le=MOST_SECONDS)]
@@ -28,7 +28,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 Action = Literal["pause", "step", "skip", "seek"]
-"""What changes how files are played: see `Source.control`."""
+"""Changes how files are played: see `Source.control`."""
 
 
 class Source:

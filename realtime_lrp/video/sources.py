@@ -137,7 +137,7 @@ The opener is called as `opener(MORE or "", stop)`; `stop` ends the source's wai
 
 
 def opener_of(words: str, camera: CameraSettings) -> tuple[Callable[..., Source], list[Any]]:
-    """What opens a source, and its arguments but for `stop`."""
+    """The function that opens a source, and its arguments without `stop`."""
     named = re.fullmatch(r"([^:]+)(?::(.+))?", words, re.DOTALL)
     if named and named[1] in SOURCES:
         return SOURCES[named[1]], [named[2] or ""]

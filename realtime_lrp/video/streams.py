@@ -15,7 +15,7 @@ from realtime_lrp.video.libraries import av
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.source import PATIENCE_S, Source
 
-UNDECODED_S = 90.0  # a stream of which nothing is decoded for this long counts as lost
+UNDECODED_S = 90.0  # a stream without a decoded picture for this long counts as lost
 TOLD_EVERY_S = 0.25  # how often a stream tells that data comes
 LEAST_PAUSE_S = 0.2  # after which a camera is asked again for its present picture
 MOST_PAUSE_S = 3.0  # the same while the picture does not change
@@ -64,7 +64,7 @@ class Stream(Source):
 
     @property
     def kind(self) -> Callable[[str, threading.Event], Source]:
-        """What it is: a film if it has an end, or comes in pieces and so has its own clock."""
+        """Its class: a film if it has an end, or comes in pieces with their own clock."""
         name = self._container.format.name
         if name.startswith(LISTS):
             return film

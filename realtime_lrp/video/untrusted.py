@@ -1,7 +1,7 @@
 """Reads files and pictures of strangers in a child process, which they may crash or hang.
 
-A progressive JPEG of 100 KB can have thousands of scans, each of which goes over the whole picture:
-decoding it takes seconds. Browsers send baseline JPEGs of one scan; no other gets to the child.
+A progressive JPEG of 100 KB can have thousands of scans, each over the whole picture: decoding it
+takes seconds. Browsers send baseline JPEGs of one scan; no other gets to the child.
 """
 
 import logging

@@ -26,7 +26,7 @@ CODECS: dict[str, tuple[Literal["libx264", "libx265", "libsvtav1"], int, dict[st
 """Name -> FFmpeg's encoder, its default constant rate factor, further options."""
 
 NARROW = 320
-"""Of narrower pictures (columns) x264 makes other bytes each time, unless its mbtree is off."""
+"""For pictures narrower than this, x264's bytes vary from run to run unless mbtree is off."""
 
 LIVE = {"preset": "ultrafast", "tune": "zerolatency"}
 LIVE_INDEX = "hybrid_fragmented+negative_cts_offsets"
@@ -117,9 +117,9 @@ class VideoWriter:
                 self._container.close()
 
     def _last_packets(self) -> "list[av.Packet[Any]]":
-        """What the encoder still holds.
+        """The packets that the encoder still holds.
 
-        In films of one or two frames x265 leaves decoding times as they happen to be in memory.
+        In films of one or two frames x265 leaves random decoding times from memory.
         """
         packets = self._stream.encode(None)
         if self._codec == "hevc" and self._frames <= 2:
@@ -149,7 +149,7 @@ class VideoWriter:
     def add_sound(self, streams: Sequence["av.AudioStream"]) -> list[str]:
         """Adds a file's sound before the first `write`; gives a line for each stream that changes.
 
-        It is kept as it is if the container can hold it, else it becomes AAC.
+        The sound is copied if the container can hold it; otherwise it becomes AAC.
         """
         notes = []
         for stream in streams:

@@ -1,6 +1,6 @@
 """`bench`: measures everything in turn and writes the report.
 
-The keys of the report are those of the JSON file: do not change them.
+The report's keys stand in the JSON file: do not change them.
 """
 
 import json
@@ -45,7 +45,7 @@ from realtime_lrp.view.window import display_reachable
 
 WIDTH = 120
 
-BUSY = 1.0  # above this load other programs slow down what is measured
+BUSY = 1.0  # load above which other programs slow the measurement down
 
 Report = Mapping[str, Any]
 """The figures of a measurement, by their names in the JSON file."""

@@ -1,4 +1,4 @@
-"""What `bench` times in its own process: maps, drawing and a window."""
+"""Timings in `bench`'s own process: maps, drawing and a window."""
 
 import itertools
 import statistics
@@ -101,7 +101,7 @@ def seconds(action: Action, clock: Callable[[], float] = time.perf_counter) -> f
 
 
 def precisions() -> list[str]:
-    """What this machine can compute in, float32 first."""
+    """The precisions of this machine, float32 first."""
     return ["float32", *(["bfloat16"] if computes_bfloat16() else [])]
 
 
@@ -223,7 +223,7 @@ class OriginalZPlus(Rule):
 
 
 def baseline(graph: Graph, **of_network: Any) -> Explainer:
-    """The explainer of z+ in plain TensorFlow, as it was first implemented. Do not make it faster.
+    """The explainer of z+ in plain TensorFlow, the first implementation. Do not make it faster.
 
     It computes in float32, takes max(w, 0) and z of the input layer again for each picture, and
     uses only plain TensorFlow operations. The graph cannot be used again.

@@ -1,4 +1,4 @@
-"""What `doctor` checks, group by group.
+"""The checks of `doctor`, group by group.
 
 Heavy libraries are imported inside a check: one that does not load is a finding.
 """
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
     mark: Mark
     found: str
     advice: str = ""
-    name: str = ""  # of the check, which the table of checks says
+    name: str = ""  # the check's name in the table of checks
 
 
 def finding(found: str, advice: str = "", mark: Mark = "warning") -> Row:
@@ -209,7 +209,7 @@ def measure(name: str, settings: Settings) -> Row:
 
 
 def _advice(picture: "np.ndarray", fps: float | None, settings: Settings) -> str:
-    """What to do if the pictures of a camera are not good."""
+    """Advice if the pictures of a camera are not good."""
     from realtime_lrp.realtime.capture import BLACK
 
     if picture.mean() <= BLACK:

@@ -1,7 +1,7 @@
 """`doctor`: checks what works on this machine, and says what to do about the rest.
 
 Each group of checks runs in a child process, so that one that hangs or crashes does not
-harm the others. Nothing heavy is imported here: a library that is missing is one of the findings.
+harm the others. Nothing heavy is imported here: a missing library is a finding.
 """
 
 import logging

@@ -21,7 +21,7 @@ from realtime_lrp.video.region import resize
 MOST = 6  # drawings in a scene
 SMALLEST = 0.8  # side of a drawing, as a share of the room that it has
 BLUR_SHARE = 1 / 12  # deviation of the blur behind the drawings, as a share of the scene's height
-RIGHT = 0.5  # intersection over union from which on a box is that of a drawing
+RIGHT = 0.5  # least intersection over union at which a box counts as the drawing's
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def _scene(drawn: Drawings, size: tuple[int, int], rng: np.random.Generator) -> 
 
 
 class Box(NamedTuple):
-    """What a detector found on a drawing."""
+    """A detector's box on a drawing."""
 
     scene: int
     number: int  # in the scene, the surest one first
@@ -87,7 +87,7 @@ class BoxSamples(Samples):
 
 
 def box_samples(engine: Engine, count: int, seed: int) -> BoxSamples:
-    """The boxes that a detector finds in scenes of so many drawings."""
+    """The boxes that a detector finds in scenes of `count` drawings."""
     rows, columns, _ = engine.explainer.input_shape
     scenes = drawn_scenes(count, seed, (rows, columns))
     parts = batches(np.arange(len(scenes)))
@@ -127,7 +127,7 @@ def _found(engine: Engine, scenes: Sequence[Scene], some: np.ndarray) -> Iterato
 class BoxEvaluation(Evaluation):
     """Measures the maps of a detector's boxes.
 
-    The curves are those of the score of a box's class at the place that made the box.
+    The curves follow the score of a box's class at the place that made the box.
     """
 
     def __init__(self, engine: Engine, samples: BoxSamples, seed: int):

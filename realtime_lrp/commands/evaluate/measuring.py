@@ -43,18 +43,18 @@ LEAST_PROBABILITY = 1e-20
 """Below this probability float32 cannot hold the relevance of a class."""
 
 GRID = 16  # patches per row and per column
-STEPS = 10  # of a curve; docs/evaluation.md says how exact the areas are
+STEPS = 10  # points of a curve; docs/evaluation.md says how exact the areas are
 
 REPLACED = np.rint(GRID**2 * (np.arange(STEPS + 1) / STEPS) ** 2).astype(int)
 """How many patches are replaced at each point of a curve; dense at the start."""
 
 AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])
-"""What each point of a curve contributes to the area; the same for every row and picture."""
+"""Weight of each point of a curve in the area; the same for every row and picture."""
 
 BLUR_SHARE = 1 / 16
 """Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
 
-MOST_HALVINGS = 64  # of the weights of a randomised output layer
+MOST_HALVINGS = 64  # most halvings of a randomised output layer's weights
 
 SEED_OFFSET = 90210
 """Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
@@ -67,8 +67,8 @@ log = logging.getLogger(__name__)
 class Evaluation:
     """Measures one network on one set of samples, row by row; subclasses say what is explained.
 
-    `scores` makes of pictures float32 [N, ...]; `classes`, int [N], says which of them is that of
-    each sample, and `labels` what it is called.
+    `scores` turns pictures into float32 [N, ...]; `classes`, int [N], is the class of each sample,
+    and `labels` its name.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Evaluation:
         return MeasuredRow(name, *self._measured(figures))
 
     def _maps(self, explainer: Explainer, name: str, samples: np.ndarray) -> np.ndarray:
-        """What counts of the maps of some samples, float32 [n, h, w]."""
+        """The measured part of the samples' maps, float32 [n, h, w]."""
         raise NotImplementedError
 
     def run(self, names: Sequence[str]) -> Measurement:
@@ -125,7 +125,7 @@ class Evaluation:
         return Measurement(network, self._seed, *described, REPLACED, rows, samples.counted)
 
     def chance(self) -> MeasuredRow:
-        """What noise would score: the object's share of the area, and a random patch order."""
+        """The scores of noise: the object's share of the area, and a random patch order."""
         rng = self._rng(CHANCE)
 
         def figures(samples: np.ndarray) -> Values:
@@ -138,7 +138,7 @@ class Evaluation:
         return self._maps(self._explainer(name), name, np.asarray(samples))
 
     def _figures(self, maps: np.ndarray, samples: np.ndarray, rng: np.random.Generator) -> Values:
-        """Where the maps of some samples lie, and their curves."""
+        """Values of the samples' maps: their places and their curves."""
         ranks = measures.patch_ranks(maps, GRID, rng)
         masks = self._samples.masks[samples]
         located = {key: measure(maps, masks) for key, measure in OF_MAPS}
@@ -175,7 +175,7 @@ class Evaluation:
 class AnswerEvaluation(Evaluation):
     """Measures the maps of a network's answers, or of the classes that samples name.
 
-    `forgetting`: maps are compared with those of randomised copies of the network.
+    `forgetting`: compare with the maps of randomised copies of the network.
     """
 
     def __init__(self, engine: Engine, samples: Samples, seed: int, forgetting: bool = True):
@@ -244,7 +244,7 @@ class AnswerEvaluation(Evaluation):
 def choose_classes(
     samples: Samples, scores: np.ndarray, names: list[str] | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What is explained, int [N] twice: the class of each sample, its most probable other class.
+    """The explained classes, int [N] twice: each sample's own, and its most probable other class.
 
     A sample without a label is explained for the network's answer. `scores` are float32
     [N, classes].
@@ -261,7 +261,7 @@ def choose_classes(
 
 
 def batches(array: np.ndarray) -> list[np.ndarray]:
-    """What is measured together."""
+    """Splits an array into the batches that are measured together."""
     return np.split(array, range(BATCH, len(array), BATCH))
 
 
@@ -354,7 +354,7 @@ def randomised(
 
 
 def layers_with_weights(model: keras.Model) -> Iterator[keras.Layer]:
-    """The layers with trained weights, from input to output, also those of nested models."""
+    """The layers with trained weights, from input to output, those in nested models too."""
     for layer in model.layers:
         if hasattr(layer, "layers"):
             yield from layers_with_weights(layer)

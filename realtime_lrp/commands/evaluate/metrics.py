@@ -1,7 +1,7 @@
-"""What `evaluate` measures: the metrics, the rows, the values of each row, and how sure they are.
+"""The metrics of `evaluate`, the rows, the values of each row, and how sure they are.
 
-`relevance/maps/measures.py` computes the metrics, docs/evaluation.md defines them. The keys are
-those of the JSON and CSV files, which others read: do not change them.
+`relevance/maps/measures.py` computes the metrics, docs/evaluation.md defines them. The keys
+stand in the JSON and CSV files, which others read: do not change them.
 """
 
 import warnings
@@ -36,8 +36,8 @@ class Metric:
     meaning: str
     high_is_good: bool
     of_maps: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """Maps and masks -> its values, of which chance gets the object's share of the area; None for
-    what needs more than these."""
+    """Maps and masks -> its values (chance gets the object's share of the area); None if it needs
+    more than these."""
 
     @property
     def label(self) -> str:
@@ -45,7 +45,7 @@ class Metric:
         return f"{self.name}, {'high' if self.high_is_good else 'low'} is good"
 
     def described(self) -> dict[str, Any]:
-        """What the JSON file says of it."""
+        """The metric's record in the JSON file."""
         return {key: value for key, value in vars(self).items() if key != "of_maps"}
 
 
@@ -174,7 +174,7 @@ FEWEST_PHOTOS = 6
 """With fewer photos nothing can be said: five that agree do so by chance in 1 of 16 cases
 (two-sided sign test)."""
 
-LEAST_PHOTOS = 3  # that have an interval: that of one or two means nothing
+LEAST_PHOTOS = 3  # fewest photos for an interval: with one or two it means nothing
 
 
 def intervals(values: np.ndarray, photos: Sequence[str] | None = None) -> np.ndarray:

@@ -55,7 +55,7 @@ def save_plot(figure: "Figure", stem: Path, description: str) -> None:
 
 
 def curves_plot(title: str, measurement: Measurement) -> "Figure":
-    """Draws the mean curves of every row with the band of their intervals, over those of chance."""
+    """Draws the mean curves of every row with the band of their intervals, over chance's curves."""
     *rows, chance = measurement.rows
     positions = measurement.patches_taken / measurement.patches_taken[-1]
     columns = min(4, len(rows))

@@ -114,7 +114,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def resampled(report: Mapping[str, Any]) -> str:
-    """What the bootstrap draws."""
+    """The bootstrap's unit in words."""
     what, of = report["counted"]
     if report["distinct_photos"] < report["pictures"]:
         return f"the {of}, {what} of one together"
@@ -160,7 +160,7 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
         half = f"half the 95 % interval, {RESAMPLES} bootstrap resamples of {resampled(report)}"
         explanations.append(f"±       {half}")
     explanations.append(
-        "*       the best of a column, and what cannot be told from it on these pictures (95 %)"
+        "*       the best of a column, and rows that equal it within the 95 % interval"
         if photos >= FEWEST_PHOTOS
         else f"        fewer than {FEWEST_PHOTOS} {of}: which row is the best cannot be said"
     )
@@ -175,7 +175,7 @@ def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> l
 
 
 def is_tied(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> bool:
-    """Whether a row is the best by a figure or cannot be told from the best."""
+    """Whether a row is the best by a figure, or not distinguishable from the best."""
     behind = row["from_best"].get(key)
     enough = report["distinct_photos"] >= FEWEST_PHOTOS
     return bool(enough and behind and behind["interval"][0] <= 0 <= behind["interval"][1])

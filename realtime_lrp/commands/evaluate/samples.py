@@ -28,7 +28,7 @@ Corners = tuple[float, float, float, float]
 Label = str | int | None
 """A class by its name or index; None: the network's answer."""
 
-NAMED = 5  # of the files that are left out
+NAMED = 5  # most omitted files that are named
 
 
 @dataclass(frozen=True)

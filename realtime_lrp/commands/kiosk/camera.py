@@ -117,7 +117,7 @@ class SourcePart:
             self._capture = None
 
     def fault(self, now: float) -> Fault | None:
-        """What is wrong with the picture, or None."""
+        """The picture's fault, or None."""
         capture = self._capture
         if capture is None:
             return None
@@ -135,7 +135,7 @@ class SourcePart:
 
     @property
     def described(self) -> str:
-        """What the source is, or what is wrong with it."""
+        """The source in words, or its fault."""
         capture = self._capture
         if capture is None:
             return "released"

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 THINGS = ("A", "B", "C")
 TAKEN, MOST_S = 15, 10.0
-"""A touch takes this many pictures, within so many seconds, and more while it is held."""
+"""A touch takes 15 pictures within 10 seconds, and more while it is held."""
 
 EMPTY = "0"  # the key of the scene without a thing, which is learnt first
-READ_S = 2.0  # until that begins, as people have to read what is said
+READ_S = 2.0  # time to read the instructions before the empty scene is learnt
 
 DRAW_S, TOLD_S = 45.0, 20.0  # how long there is to draw, and how long the result is shown
-JUDGED_S = 1.0  # the last seconds of the time, of which the answer decides
+JUDGED_S = 1.0  # the answer in these last seconds decides the game
 GAMES = ("teach", "game")  # the buttons of these pages; each closes the other page
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class TeachPage(Game):
         ]  # fmt: skip
 
     def shows_map(self, moment: Moment) -> bool:
-        """For one of the things."""
+        """True while a thing is shown."""
         return super().shows_map(moment) and self._names(moment.answer)
 
     def _names(self, answer: Answer | None) -> bool:
@@ -161,7 +161,7 @@ class GamePage(Game):
     setting = "game"
 
     _asked = ""
-    _last: Sequence[Moment] = ()  # of `JUDGED_S`
+    _last: Sequence[Moment] = ()  # the moments of the last `JUDGED_S`
     _decided: Moment | None = None
 
     def begin(self, moment: Moment) -> None:
@@ -191,7 +191,7 @@ class GamePage(Game):
             self._decided = next(one for one in reversed(self._last) if _seen(one) == name)
 
     def kept(self) -> ExplainedFrame | None:
-        """Of the moment that decided."""
+        """The frame of the deciding moment."""
         decided = self._decided
         return decided.explained if decided and decided.explains else None
 
@@ -204,7 +204,7 @@ class GamePage(Game):
         return super().button(moment) if known(self.config) == "drawing" else ""
 
     def elements(self, moment: Moment) -> list[Element]:
-        """What to draw and how long; then who has won, and why."""
+        """The thing to draw and the time left; then who has won, and why."""
         captions, texts = moment.captions, moment.captions["game"]
         seen, left = _seen(self._decided or moment), self._left(moment)
         named = label(captions, seen) if seen else captions["nothing"]

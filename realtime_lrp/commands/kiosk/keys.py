@@ -1,4 +1,4 @@
-"""What keys and touches do: visitors choose a language or the privacy card, staff leave.
+"""Keys and touches: visitors choose a language or the privacy card, staff leave.
 
 To leave, staff hold a key or a corner, then type a PIN if one is set.
 """

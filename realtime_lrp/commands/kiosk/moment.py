@@ -1,4 +1,4 @@
-"""What a page of the exhibit is, and what it depends on."""
+"""A page of the exhibit, and the moment that it shows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Moment:
-    """What a page depends on; times are seconds of a monotonic clock."""
+    """Everything that a page depends on; times are seconds of a monotonic clock."""
 
     now: float
     state: State
@@ -63,11 +63,11 @@ class ExhibitPage:
         raise NotImplementedError
 
     def elements(self, moment: Moment) -> list[Element]:
-        """What is on it, above the buttons."""
+        """The page's elements above the buttons."""
         raise NotImplementedError
 
     def kept(self) -> ExplainedFrame | None:
-        """What is shown instead of the present picture and map."""
+        """The frame to show instead of the present picture and map; None for the present one."""
         return None
 
     def shows_map(self, moment: Moment) -> bool:
@@ -80,5 +80,5 @@ class ExhibitPage:
 
 
 def known(config: Config) -> str:
-    """What the network knows: drawn symbols or everyday objects, as keys of captions say it."""
+    """The key of the caption for what the network knows: drawn symbols or everyday objects."""
     return "drawing" if config.model.name.lower() in EMBEDDED else "objects"

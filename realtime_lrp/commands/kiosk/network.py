@@ -47,7 +47,7 @@ PERMANENT = (UsageError, DamagedInputError, MissingInputError, ImportError)
 
 
 class RelevancePart:
-    """The relevance thread; `engine` is that of the newest map, None before the first one."""
+    """The relevance thread; `engine` made the newest map, None before the first one."""
 
     def __init__(self, config: Config, stats: Stats, now: float):
         self.engine: Engine | None = None
@@ -66,7 +66,7 @@ class RelevancePart:
         self._thread.start()
         self._started_at = self._updated_at = now
         self._restart_at: float | None = None
-        self._waiting_since: float | None = None  # for a map of a submitted picture
+        self._waiting_since: float | None = None  # when a picture without a map yet was submitted
         self._failing_since: float | None = None
         self._maps = 0
 
@@ -127,7 +127,7 @@ class RelevancePart:
             raise broken("network", why)
 
     def fault(self, now: float) -> Fault | None:
-        """What keeps maps from coming, or None."""
+        """The fault that keeps maps from coming, or None."""
         if self._restart_at is not None:
             return Fault("network", self._restart_at - now)
         if self._thread.failing:
@@ -216,7 +216,7 @@ LEAD = 1.5  # an unsure answer gives way to a class that is this many times as p
 
 @dataclass(frozen=True)
 class Answer:
-    """What the network sees: a class, its label and average probability, and whether it is sure."""
+    """The class that the network sees, its label, average probability, and whether it is sure."""
 
     index: int
     name: str
@@ -270,7 +270,7 @@ class SmoothedAnswer:
             self.answer = answer if answer and answer.name != NOTHING else None
 
     def _mean(self, explained: ExplainedFrame, constant_s: float) -> np.ndarray:
-        """The mean of the scores over time, of which older ones count less."""
+        """The mean of the scores over time; older scores count less."""
         scores, mean, last = explained.result.scores, self._means.get(constant_s), self._last
         if last and mean is not None and mean.shape == scores.shape:
             weight = np.exp(-max(0.0, explained.frame.time - last.frame.time) / constant_s)

@@ -21,7 +21,7 @@ from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE
 
-NAMED = 4  # of so many boxes of a detector the classes are named
+NAMED = 4  # most boxes of a detector whose classes are named
 SHORT_NAME = 12  # names of up to this many letters are set in the largest type
 CAPTION_S = 6.0  # seconds for which each caption is shown
 HINT_S = 12.0  # seconds for which each thing to try is shown
@@ -47,7 +47,7 @@ class IdlePage(ExhibitPage):
     """Asks whether anybody is still there."""
 
     def due(self, moment: Moment) -> bool:
-        """In its own state."""
+        """True in the page's own state."""
         return moment.state == State.IDLE
 
     def elements(self, moment: Moment) -> list[Element]:
@@ -138,7 +138,7 @@ def drawn_page(
 ) -> Page:  # fmt: skip
     """A page as `view.exhibit` draws it, with its buttons.
 
-    They are those of all `pages`, languages, if several, and privacy.
+    There is a button for each of `pages`, for languages if several, and for privacy.
     """
     games = {one.setting: text for one in pages if (text := one.button(moment))}
     choices = languages if len(languages) > 1 else ()

@@ -42,7 +42,7 @@ HOLD_SHOWN = 0.2  # the bar of a held key or corner appears after this share of 
 
 @dataclass(frozen=True, eq=False)
 class Screen:
-    """What is on the screen; without a page it is black.
+    """The screen's contents; without a page it is black.
 
     A picture, uint8 [H, W, 3] RGB, with its map, and the page beside it. Over both lies a card, its
     title and text; over that the PIN pad, its title, message and number of typed digits, and a line

@@ -90,7 +90,7 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
 
 
 def label(captions: Captions, name: str) -> str:
-    """A class name in this language; untranslated ones as they are, underscores as spaces."""
+    """A class name in this language, or the untranslated name with spaces for underscores."""
     return captions["labels"].get(name, name.replace("_", " "))
 
 
@@ -266,7 +266,7 @@ def keep(settings: Settings, captions: Sequence[Captions]) -> None:
 
 
 def restore(given: Given, complaint: str) -> Settings | None:
-    """What worked with the same file, assignments and options; None if nothing still does.
+    """The last settings that worked with the same file, assignments and options, or None.
 
     Keys that an earlier version had are left out.
     """

@@ -228,7 +228,7 @@ class Report:
                 self._socket.sendto(message.encode("utf-8", "replace"), self._address)
 
     def write(self, facts: Mapping[str, Any]) -> None:
-        """Replaces the health file; if that fails, it stays as it is and the log says so once."""
+        """Replaces the health file; if that fails, the old file stays and the log says so once."""
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with atomic_file(self._file, overwrite=True) as part:
@@ -237,7 +237,7 @@ class Report:
         except (Error, OSError) as error:
             if not self._failing:
                 log.warning(
-                    "the health file stays as it is until it can be written again: %s",
+                    "the health file is not updated until it can be written again: %s",
                     write_failure(error),
                 )
             self._failing = True

@@ -1,4 +1,4 @@
-"""What is on the screen: a state machine as a table, without camera, screen or clock."""
+"""The screen's states: a state machine as a table, without camera, screen or clock."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from realtime_lrp.errors import TemporaryError, masked
 
 
 class State(StrEnum):
-    """What is on the screen."""
+    """The screen's state."""
 
     ATTRACT = "attract"
     ACTIVE = "active"
@@ -19,7 +19,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What keeps the exhibit from showing maps: its card, and seconds until it should be over."""
+    """The reason why the exhibit shows no maps: its card, and seconds until it should be over."""
 
     card: str
     remaining_s: float = 0.0
@@ -27,7 +27,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the next state depends on; `fault` is the card that has to be shown, "" for none."""
+    """The input of the next state; `fault` is the card that has to be shown, "" for none."""
 
     now: float
     open: bool

@@ -275,7 +275,7 @@ class Loop:
 
 
 def _require_display(config: Config) -> None:
-    """Refuses to run without a display; a source that is not there is told first."""
+    """Refuses to run without a display; the error for a missing source comes first."""
     try:
         require_display()
     except UnavailableError:
@@ -317,7 +317,7 @@ class Sources:
         self._present = 0
 
     def opener(self) -> OpenSource:
-        """What opens the present source."""
+        """The function that opens the present source."""
         return functools.partial(open_source, self._names[self._present], camera=self._camera)
 
     def turned(self, picture: np.ndarray) -> np.ndarray:

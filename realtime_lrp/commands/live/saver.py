@@ -215,7 +215,7 @@ def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
 
 
 def snapshot_of(view: View) -> Snapshot | None:
-    """What the view shows with the data behind it; None if the first network has no map."""
+    """The view with the data behind it; None if the first network has no map."""
     first, *others = (_snapshot_of_network(view, network) for network in view.networks)
     if first is None:
         return None

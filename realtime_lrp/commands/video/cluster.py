@@ -53,7 +53,7 @@ CLOSING_S = 2.0  # maximum wait for killed processes of Ray, in seconds
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 """Environment variables that say how many threads libraries compute with."""
 
-MOST_LINES = 10_000  # of the log of a film, after which its earlier ones are left out
+MOST_LINES = 10_000  # most lines of a film's log; earlier lines are left out
 
 
 class Cluster:

@@ -232,7 +232,7 @@ class Records:
 
 
 def _drawable(engine: Engine, look: Look, result: Result | None) -> DrawableMap:
-    """What is drawn over a picture; without a result only a line that says so."""
+    """The map to draw over a picture; without a result only a line that says so."""
     if result is None:
         nothing = np.zeros(engine.explainer.input_shape[:2], np.int8)
         return DrawableMap(Drawn(nothing, 0.0), "no map")

@@ -48,10 +48,10 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):
-    """What is done with a recording.
+    """The order to recode a recording.
 
-    The film is the first of the unfinished `parts`, all of which the child removes if the parent is
-    gone. Every stride-th frame is explained, its map is carried along to the others. `size` is
+    The film is the first of the unfinished `parts`; the child removes all of them if the parent is
+    gone. Every stride-th frame is explained, and its map is carried along to the others. `size` is
     (rows, columns) of the network's input. The look names no colour map but has it.
     """
 
@@ -106,7 +106,7 @@ class PictureBatch(msgspec.Struct, frozen=True, tag=True):
     """Pictures that the network is to explain.
 
     The pictures, uint8 [n, rows, columns, 3] RGB, are the extracted region of every stride-th
-    frame; the times, in seconds, are those of all frames since the last message of this kind.
+    frame; the times, in seconds, belong to all frames since the last message of this kind.
     """
 
     pictures: np.ndarray
@@ -122,9 +122,9 @@ class Written(msgspec.Struct, frozen=True, tag=True):
 class Report(msgspec.Struct, frozen=True, tag=True):
     """The film is finished.
 
-    Of a source that ended early `expected` says about how many frames it should have; else 0.
-    `times` are those of the frames after the last `PictureBatch`, thumbnails (seconds, uint8 [h, w,
-    3] RGB).
+    If the source ended early, `expected` is about how many frames it should have; otherwise 0.
+    `times` belong to the frames after the last `PictureBatch`; thumbnails are pairs of seconds and
+    uint8 [h, w, 3] RGB.
     """
 
     frames: Count
@@ -280,7 +280,7 @@ class Recoder:
             for item in self._decoded(reader):
                 self._pending.put(item)
             self._pending.put(None)  # the end
-        except OSError as error:  # a failed write is one of the other thread
+        except OSError as error:  # failed writes happen in the other thread
             source, why = str(self._job.source), error.strerror or error
             damaged = DamagedInputError(f"{source!r} cannot be read to its end ({why}).")
             damaged.__cause__ = error
@@ -327,7 +327,7 @@ class Recoder:
     def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
         """Draws and writes every frame, and the sound between them.
 
-        Returns how many packets of sound are lost, and what was not kept as it was.
+        Returns the number of lost sound packets, and what was changed in words.
         """
         job, draw, early = self._job, _Drawer(self._job, self.maps), []
         aspect = 1.0
@@ -381,7 +381,7 @@ class Recoder:
 
 
 class _Drawer:
-    """Draws the maps: a frame's own, or that of the last explained frame, carried along."""
+    """Draws the maps: a frame's own, or the last explained frame's, carried along."""
 
     def __init__(self, job: Job, maps: Maps):
         self._job, self._maps = job, maps

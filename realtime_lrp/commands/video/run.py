@@ -105,7 +105,7 @@ class Job:
                         outcome = workers.get(call)
                     except TemporaryError as lost:
                         outcome = Outcome(error=lost)
-                    if outcome.stats and self._stats is None:  # the rates are those of all workers
+                    if outcome.stats and self._stats is None:  # all workers report the same rates
                         of_one = outcome.stats
                         self._stats = Stats(of_one.device, of_one.precision, first_map=begin)
                         self._stats.maps_in_flight = (of_one.maps_in_flight or 1) * workers.count

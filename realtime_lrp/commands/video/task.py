@@ -1,4 +1,4 @@
-"""What `video` is asked for, whether a recording's film is there already, what became of it.
+"""The order given to `video`, whether a recording's film exists already, and its outcome.
 
 Recordings and films may be in object stores. A worker fetches such a recording into a temporary
 folder, makes the film there, and uploads it. Beside each film lies its manifest,
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VideoOptions:
-    """What is asked for on the command line besides the configuration; times are in seconds.
+    """The command line's options besides the configuration; times are in seconds.
 
     `maps` is the folder that gets a folder of raw maps for each film. Without `workers` and `ray`,
     the address of a cluster, this process does all.
@@ -99,7 +99,7 @@ class Film:
 
 
 class Disk:
-    """Where films go: files of this machine, or in a folder that machines share."""
+    """The place for films: files of this machine, or in a folder that machines share."""
 
     stored = False
 
@@ -107,7 +107,7 @@ class Disk:
         return str(path)
 
     def state(self, path: Path) -> str:
-        """What shows whether a file or folder has changed; "" if there is none."""
+        """Words that change when a file or folder changes; "" if there is none."""
         return resume.state_of(path)
 
     def manifest(self, film: Path) -> resume.Manifest | None:
@@ -233,7 +233,7 @@ class Task(Film):
 
 @dataclass
 class Outcome:
-    """What became of a recording.
+    """The outcome of a recording.
 
     There is a report or an error. A worker sends `Failed` instead of exceptions, as not every one
     can be sent. An error `for_all` recordings is that the network cannot be loaded. `computed` is
@@ -250,7 +250,7 @@ class Outcome:
 
 
 class StoredFolder(Disk):
-    """The folder of the films, for example s3://bucket/films, as it is when the job begins.
+    """The folder of the films, for example s3://bucket/films, at the start of the job.
 
     Outputs have paths below `root`, where no file system has anything.
     """
@@ -304,7 +304,7 @@ class StoredFolder(Disk):
 
 
 def _state(sizes: Mapping[str, int]) -> str:
-    """What shows that a file, or the files of a folder, are those that were made: their bytes."""
+    """Words that identify a file, or the files of a folder, by their sizes in bytes."""
     return " ".join(f"{name} {size}".strip() for name, size in sorted(sizes.items()))
 
 

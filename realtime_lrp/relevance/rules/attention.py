@@ -48,7 +48,7 @@ StepRule = Callable[[Arrival, tf.Tensor, bool], Tensors]
 receives nothing; what constants took, [B], may follow."""
 
 BoundStepRule = Callable[[Arrival], Handed | None]
-"""As `Back`; None where the rule needs a `Multiple`."""
+"""Like `Back`, but None where the rule needs a `Multiple`."""
 
 
 def along(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
@@ -57,7 +57,7 @@ def along(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 
 
 def with_remainder(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
-    """As `along`; constants among what is joined, such as a class token, take the rest."""
+    """Like `along`, but joined constants, such as a class token, take the rest."""
     parts = at.gradient(s)
     received = [sum_of_each(a * part) for a, part in zip(at.inputs, parts, strict=True)]
     return [*parts, sum_of_each(at.output * s) - tf.add_n(received)]
@@ -100,14 +100,14 @@ def past_gates(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 
 
 def with_constant_deviation(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
-    """In proportion to the terms of the normalisation, whose deviation is a constant."""
+    """Shares s in proportion to the terms of a normalisation with a constant deviation."""
     norm, exact = cast(Normalisation, at.node.step), tf.cast(at.inputs[0], tf.float32)
     s, taken = _beside(norm.offset(exact), at.output, s, absorb)
     return [tf.cast(norm.gradient_of_sums(exact, s), at.inputs[0].dtype), *taken]
 
 
 def beside_offset(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
-    """In proportion to a tensor and the constant that is added to it."""
+    """Shares s in proportion to a tensor and the constant that is added to it."""
     constant = at.node.step.forward(tf.zeros_like(at.inputs[0][:1], tf.float32))
     s, taken = _beside(constant, at.output, s, absorb)
     return [*at.gradient(tf.cast(s, at.output.dtype)), *taken]
@@ -116,7 +116,7 @@ def beside_offset(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 def _beside(
     constant: tf.Tensor | None, output: tf.Tensor, s: tf.Tensor, absorb: bool
 ) -> tuple[tf.Tensor, Tensors]:
-    """What remains of s where a constant is part of the output, and what the constant takes.
+    """The rest of s where a constant is part of the output, and the constant's share.
 
     Unless it absorbs its share, the other terms get all.
     """
@@ -197,6 +197,6 @@ def _from_a_softmax(graph: Graph, number: int) -> bool:
 
 
 def differ_from_epsilon(graph: Graph) -> bool:
-    """Whether a network has steps for which these rules differ from those of `epsilon`."""
+    """Whether a network has steps for which these rules differ from the rules of `epsilon`."""
     kinds = (Normalisation, Offset, MatrixProduct)
     return any(isinstance(node.step, kinds) for node in graph.nodes)

@@ -93,8 +93,8 @@ class Composite:
     ) -> frozenset[int]:
         """The output numbers of layers whose biases take a share of the relevance.
 
-        `contexts` are those of the layers of `graph`. `absorb_bias` None means as in the sources of
-        the composite and of the rules in `overrides`.
+        `contexts` belong to the layers of `graph`. With `absorb_bias` None, the sources of the
+        composite and of the rules in `overrides` decide.
         """
 
         def absorbs(node: Node) -> bool:
@@ -167,7 +167,7 @@ EXCITATION = Composite(((any_layer, ZPlus()),), absorb_bias=False)
 
 
 def composite_named(composite: "str | Composite") -> Composite:
-    """Looks up a composite by its name; a `Composite` is returned as it is."""
+    """Looks up a composite by its name; a `Composite` is returned unchanged."""
     if isinstance(composite, Composite):
         return composite
     COMPOSITE_NAMES.check(composite)

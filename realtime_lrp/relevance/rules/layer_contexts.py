@@ -1,4 +1,4 @@
-"""What rules may know about each layer with weights, what these layers cost, and their strides."""
+"""Facts for the rules about each layer with weights, the layers' costs, and their strides."""
 
 import math
 from typing import cast
@@ -61,7 +61,7 @@ def layer_contexts(
 def count_operations(graph: Graph) -> tuple[int, int]:
     """(floating point operations, weights) of the layers with weights, biases not counted.
 
-    The operations are those of one forward pass of one picture.
+    The operations are counted for one forward pass of one picture.
     """
     operations = weights = 0
     for node in graph.with_weights:
@@ -77,9 +77,9 @@ def count_operations(graph: Graph) -> tuple[int, int]:
 def pixel_stride(graph: Graph) -> tuple[int, int]:
     """The period of the grid that the first layers leave in a map: (rows, columns) in pixels.
 
-    It is the stride of the first layers with weights, times that of pools before them, and of pools
-    right behind them if these have overlapping windows, as in SqueezeNet and ResNet50. Of several
-    first layers the largest counts. A dense layer of patches has their size as its stride.
+    It is the stride of the first layers with weights, times the stride of pools before them. Pools
+    right behind them count too if their windows overlap, as in SqueezeNet and ResNet50. The largest
+    of several first layers counts. A dense layer of patches has their size as its stride.
     """
     before = {0: np.ones(2, int)}  # tensor -> pixels for each of its entries
     behind: dict[int, np.ndarray] = {}  # the same, up to the second layers with weights

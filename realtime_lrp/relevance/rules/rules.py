@@ -43,7 +43,7 @@ Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | Shares]
 
 @dataclass(frozen=True)
 class LayerContext:
-    """What a rule may know about a layer beyond its weights.
+    """Facts for a rule about a layer, beyond its weights.
 
     Attributes:
       name: the layer's name.

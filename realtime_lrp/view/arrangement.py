@@ -1,4 +1,4 @@
-"""Where pictures, figures and notices stand on the canvas: geometry only, nothing is drawn.
+"""The places of pictures, figures and notices on the canvas: geometry only, no drawing.
 
 Figures go beside or below the picture where the window has room there, else beside the explained
 region, which they cover only in windows that are too small for anything else.
@@ -70,7 +70,7 @@ def arrange(
 ) -> Arrangement:
     """Arranges a canvas.
 
-    Without panels the map lies over the picture. The region is that of the picture; None is the
+    Without panels the map lies over the picture. The region lies in the picture; None is the
     largest square in its middle. The picture becomes smaller where figures would cover the region.
     """
     if panels:
@@ -102,7 +102,7 @@ def fitted_box(shape: Sequence[int], room: Box) -> Box:
 
 
 def scaled_box(box: Box, shape: Sequence[int], picture: Box) -> Box:
-    """Where a box of a picture of this shape lies on the canvas."""
+    """The place on the canvas of a box in a picture of this shape."""
     across, down = (picture[2] - picture[0]) / shape[1], (picture[3] - picture[1]) / shape[0]
     x0, x1 = (picture[0] + round(x * across) for x in (box[0], box[2]))
     y0, y1 = (picture[1] + round(y * down) for y in (box[1], box[3]))
@@ -168,7 +168,7 @@ def _beside_region(size: tuple[int, int], region: Box, letters: int) -> tuple[Bo
 
 
 def _notices_beside(size: tuple[int, int], picture: Box, region: Box, letters: int) -> Box:
-    """Where notices cover nothing, else no explained region, else just the lower edge."""
+    """A place where notices cover nothing, else no explained region, else the lower edge."""
     rows, columns = size
     for x0, _, _, y1 in (picture, region):
         if x0 >= COLUMN * letters:
@@ -207,7 +207,7 @@ def _side_by_side(
 def _tiles(
     size: tuple[int, int], shape: Sequence[int], count: int, letters: int
 ) -> tuple[Box, ...]:
-    """As many boxes, as large as possible, each with room for a caption and a legend.
+    """That many boxes, as large as possible, each with room for a caption and a legend.
 
     They stand close together in the upper left corner of a canvas of these rows and columns.
     """

@@ -15,7 +15,7 @@ COLOURS = (
 )  # fmt: skip
 """RGB; a box with the number n has colour n, modulo 8."""
 
-PALE = (150, 150, 150)  # of a box whose map is not shown
+PALE = (150, 150, 150)  # RGB of a box whose map is not shown
 
 
 class Outline(NamedTuple):
@@ -32,7 +32,7 @@ def draw_outlines(
 ) -> None:
     """Draws outlines in place, the first on top.
 
-    `shape` is that of the picture which fills the tile, if it has another size.
+    `shape` is the shape of the picture that fills the tile, if it has another size.
     """
     rows, columns = tile.shape[:2]
     down, across = (rows / shape[0], columns / shape[1]) if shape else (1, 1)

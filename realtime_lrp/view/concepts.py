@@ -35,7 +35,7 @@ OF_WHAT, OWN_MAP, EXAMPLES = "of the layer's relevance", "here", "answers to"
 """The captions above the figures, the maps, and the pictures of the gallery."""
 
 AGAINST = (120, 160, 255)
-"""The colour of shares that speak against what is explained; `BAR_FOR` is that of the others."""
+"""The colour of shares that speak against what is explained; `BAR_FOR` is the others' colour."""
 BAR_FOR = (255, 150, 50)
 
 HEADER, NAME, PAD = 3.7, 1.95, 0.35
@@ -64,7 +64,7 @@ class ConceptRow:
 
 @dataclass(frozen=True, eq=False)
 class ConceptPanel:
-    """What the panel shows."""
+    """The panel's contents."""
 
     title: str  # the layer
     picture: np.ndarray  # uint8 [h, w, 3] RGB, the explained region
@@ -86,7 +86,7 @@ class ConceptPanel:
         return self.words(f"{self.network or 'What it'} found: {self.title}")
 
     def place(self, size: tuple[int, int], letters: int) -> "PanelPlace":
-        """Where there is room for it: at the right, on tall canvases at the bottom."""
+        """The place with room for it: at the right, on tall canvases at the bottom."""
         (rows, columns), above = size, ANSWER * bool(self.answer[0]) + WARNED * bool(self.warning)
         header, above_tile = round((HEADER + above) * letters), (NAME + 2 * PAD) * letters
         if rows > 1.1 * columns:
@@ -113,7 +113,7 @@ class ConceptPanel:
 
 @dataclass(frozen=True)
 class PanelPlace:
-    """Where the panel stands."""
+    """The panel's place."""
 
     rest: tuple[int, int]
     box: Box
@@ -123,7 +123,7 @@ class PanelPlace:
 
 
 class ConceptArtist:
-    """Draws panels. Keeps the last one, and the galleries' pictures as they were drawn."""
+    """Draws panels. Keeps the last one, and the galleries' drawn pictures."""
 
     def __init__(self) -> None:
         self._drawn: tuple[ConceptPanel, PanelPlace, int, np.ndarray] | None = None
@@ -202,7 +202,7 @@ class ConceptArtist:
         rows, columns = panel.picture.shape[:2]
         scale = min(widest / columns, (y1 - y) / rows)
         size = max(1, int(columns * scale)), max(1, int(rows * scale))
-        x = x0 + size[0] + pad  # of the pictures of the gallery
+        x = x0 + size[0] + pad  # left edge of the gallery's pictures
         if box[1] == place.header[3]:
             small = _caption_size(letters)
             of_what, own_map, examples = map(panel.words, (OF_WHAT, OWN_MAP, EXAMPLES))

@@ -1,7 +1,7 @@
-"""What appears over the picture while the mouse moves or somebody types.
+"""Controls over the picture while the mouse moves or somebody types.
 
 Buttons, the bar of a film, the outline of the brush; lists of classes and commands that typing
-narrows down. What a click does is in `realtime/viewer/pointing.py`.
+narrows down. `realtime/viewer/pointing.py` has the effect of a click.
 """
 
 import functools
@@ -27,7 +27,7 @@ FILL, EDGE = (38, 38, 44), (120, 120, 130)
 
 @dataclass(frozen=True)
 class Progress:
-    """What the bar shows."""
+    """The bar's contents."""
 
     share: float
     position: str
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Controls:
-    """Where the controls stand on the canvas."""
+    """The controls' places on the canvas."""
 
     buttons: Mapping[str, Box]  # action -> its button
     # the part of the bar that stands for the time from start to end; None without a bar
@@ -144,7 +144,7 @@ def _draw_bar(canvas: np.ndarray, track: Box, progress: Progress, letters: int) 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a list stands on a canvas: the column, and the entries that are in sight."""
+    """A list's place on a canvas: the column, and the entries in sight."""
 
     column: Box
     first_y: int
@@ -159,18 +159,18 @@ class Menu:
     cursor: int = 0  # its position among the entries found
 
     least = WIDTH  # letters that the column needs beside the picture
-    head: ClassVar[tuple[str, ...]] = ()  # lines above the entries, in which keys are told
+    head: ClassVar[tuple[str, ...]] = ()  # lines about keys, above the entries
 
     def found(self) -> Sequence[Any]:
         """The entries that fit what was typed."""
         raise NotImplementedError
 
     def texts(self, entry: Any) -> tuple[str, str]:
-        """What stands at the left and at the right of an entry's line."""
+        """The texts at the left and at the right of an entry's line."""
         raise NotImplementedError
 
     def empty(self) -> str:
-        """What is said where nothing is found."""
+        """The text if nothing is found."""
         raise NotImplementedError
 
     def foot(self) -> list[tuple[str, str]]:
@@ -291,5 +291,5 @@ class CommandBox(Menu):
         return "no command has these words"
 
     def foot(self) -> list[tuple[str, str]]:
-        """What is no command: while nothing is typed."""
+        """Lines that are no commands, shown while nothing is typed."""
         return [] if self.typed else [(meaning, what) for what, meaning in MOUSE]

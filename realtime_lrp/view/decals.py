@@ -55,7 +55,7 @@ class Buffers:
 
 @dataclass(frozen=True, eq=False)
 class Decal:
-    """What a drawing does to the pixels in a box of a canvas."""
+    """A drawing's effect on the pixels in a box of a canvas."""
 
     box: Box  # the smallest box around all pixels that it changes
     factor: np.ndarray  # m of each value, uint8 [h, w, 3], 255 for 1
@@ -94,7 +94,7 @@ class Decals:
     def _decal_of(
         self, shape: tuple[int, ...], function: Callable[..., None], arguments: tuple[Hashable, ...]
     ) -> Decal:
-        """What a drawing does; its box is empty where it changes nothing."""
+        """A drawing's effect; its box is empty where it changes nothing."""
         black = self._buffers.get(shape)
         white = self._buffers.get(shape)
         for canvas, value in ((black, 0), (white, WHITE)):

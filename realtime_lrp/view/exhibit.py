@@ -64,7 +64,7 @@ Element = TextBlock | hud.Bar | hud.Legend | Buttons | Gap
 
 
 def parts_of(elements: Iterable[Element], width: int, font: int) -> list[hud.Part]:
-    """What elements are drawn of, one below the other."""
+    """The parts of elements, one below the other."""
     return [part for element in elements for part in _parts(element, width, font)]
 
 
@@ -142,7 +142,7 @@ CARD_SHADE = 0.3  # brightness of the screen behind a card
 
 @dataclass(frozen=True)
 class Page:
-    """What is shown beside the picture."""
+    """The page beside the picture."""
 
     top: tuple[Element, ...]
     bottom: tuple[Element, ...] = ()
@@ -150,7 +150,7 @@ class Page:
 
 @dataclass(frozen=True)
 class ScreenLayout:
-    """Where picture and page are on the canvas."""
+    """The places of picture and page on the canvas."""
 
     picture: Box
     text: Box  # the box of the page's elements; it drifts without changing its size
@@ -159,7 +159,7 @@ class ScreenLayout:
 def layout_of(
     size: tuple[int, int], margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> ScreenLayout:
-    """Where picture and page are: side by side, on a tall screen the page below."""
+    """Places picture and page side by side, on a tall screen the page below."""
     (rows, columns), (dx, dy) = size, shift
     if rows <= columns:
         edge = round(columns * (1 - PAGE_WIDTH)) + dx
@@ -259,7 +259,7 @@ KEYS = (
 
 KEY_COLOUR, KEY_EDGE = (52, 52, 58), (130, 130, 140)
 
-LABELS = {"leave": "✕", "back": "←", "enter": "✓"}  # of the keys without a digit
+LABELS = {"leave": "✕", "back": "←", "enter": "✓"}  # signs on the keys without a digit
 
 
 def key_boxes(size: tuple[int, int]) -> dict[str, Box]:

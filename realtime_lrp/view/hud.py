@@ -28,14 +28,13 @@ TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
 """`live.text_size` -> how much larger letters are than medium ones."""
 
 ANSWER_SCALE = 3.0
-"""How much larger the letters of the presenter view's answer are than those of other figures: 7.5 %
-of the height."""
+"""Letter size of the presenter's answer relative to other figures (7.5 % of the height)."""
 
-PRESENTED_SCALE = 1.5  # how much larger those of what else it shows are
+PRESENTED_SCALE = 1.5  # the same for its other lines
 
-NOTICE_SCALE = 1.2  # how much larger those of notices are
+NOTICE_SCALE = 1.2  # the same for notices
 
-STEP = 1.35  # height of a line of text, as a multiple of that of its letters
+STEP = 1.35  # height of a line of text, as a multiple of its letters' height
 WIDE = 14  # least width of a wide area, in heights of a letter
 
 LINES = 3
@@ -49,7 +48,7 @@ TRACK = (70, 70, 70)
 MIN_LETTERS = 9
 """Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
 
-KEPT_LINES = 2  # lines that are kept for names of which some are too long for one
+KEPT_LINES = 2  # lines kept for names if some name is too long for one line
 
 WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
 
@@ -73,7 +72,7 @@ class Bar:
     name: str  # above the bar; "" for none
     share: float  # 0 to 1
     before: float | None = None  # an earlier share, 0 to 1, shown as a mark on the bar; or None
-    scale: float = 1.0  # how much larger its letters are than those of other figures
+    scale: float = 1.0  # its letter size relative to other figures
     colour: Colour | None = None  # RGB; None is the usual one
 
 
@@ -111,7 +110,7 @@ class Paragraph:
 
     head: str
     text: str
-    scale: float = 1.0  # how much larger the letters of its head are than those of other figures
+    scale: float = 1.0  # its head's letter size relative to other figures
 
 
 Entry = Row | Bar | Headline | Line | Legend | Paragraph
@@ -138,7 +137,7 @@ def percent(share: float) -> str:
 
 
 class Part(NamedTuple):
-    """What takes some rows of a column: `draw(canvas, x, y, width)` returns boxes of buttons."""
+    """Some rows of a column: `draw(canvas, x, y, width)` returns boxes of buttons."""
 
     height: int
     draw: Callable[[np.ndarray, int, int, int], Boxes | None] = lambda *_: None
@@ -268,7 +267,7 @@ def _block_part(block: Block, width: int, letters: _Letters, free: int) -> Part:
 
 
 def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]:
-    """What an entry is drawn of; `bars` is the size of the letters of usual bars."""
+    """The parts of an entry; `bars` is the letter size of usual bars."""
     size = letters.size
     match entry:
         case Row():

@@ -94,7 +94,7 @@ TYPED = (
     *(command for one in LOOK_SETTINGS
       for command in _choices(one.name, ((value, one.says(value)) for value in one.values()))),
 )  # fmt: skip
-"""Those that are found by typing alone, but for targets and methods."""
+"""Commands that are found by typing alone, without targets and methods."""
 
 COMMANDS = (*KEYED, *CLICKER, *TYPED)
 
@@ -105,7 +105,7 @@ MOUSE = (
     ("click on a box", "its map alone; again or Esc: all boxes"),
     ("moving", "shows buttons, and for films a bar to seek"),
 )
-"""What the mouse does."""
+"""The mouse's actions."""
 
 BY_KEY = {key: one for one in COMMANDS for key in one.keys}
 
@@ -133,9 +133,9 @@ def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tupl
 
 
 def find(typed: str, among: Sequence[Command]) -> list[Command]:
-    """The commands of which some word begins with each typed word, best first.
+    """The commands that have, for each typed word, a word beginning with it; best first.
 
-    Whole words count more than beginnings, those shown more than the names of actions, and then
+    Whole words count more than beginnings, shown words more than the names of actions, and then
     short meanings more than long ones; "methods" finds "method" as well.
     """
     wanted = _words(typed)

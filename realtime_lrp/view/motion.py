@@ -39,11 +39,11 @@ class Follower:
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
     def __call__(self, picture: np.ndarray) -> Painted:
-        """What is painted, moved to a later picture of the same size, without lost boxes."""
+        """The painting, moved to a later picture of the same size, without lost boxes."""
         if picture is self._moved.picture:
             return self._moved
         now = _small(picture)
-        # from each pixel now to where it was then; it begins with that of the last call
+        # from each pixel now to its place then; it begins with the last call's flow
         self._back = flow = self._flow.calc(now, self._then, self._back)
         self._certain = self._found(now, flow)
         at_x, at_y = self._at

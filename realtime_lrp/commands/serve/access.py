@@ -102,7 +102,7 @@ _FILE = "token"
 
 
 class Role(Enum):
-    """What a viewer may do."""
+    """A viewer's rights."""
 
     CONTROL = "control"
     WATCH = "watch"
@@ -206,9 +206,9 @@ CLOCKS = datetime.timedelta(days=1)  # a phone's clock may be behind by this
 
 
 def tls_of(serve: Serve, new: bool = False) -> tuple[ssl.SSLContext | None, str]:
-    """What the server speaks HTTPS with, None for HTTP; the fingerprint of our own certificate.
+    """The server's context for HTTPS, None for HTTP; the fingerprint of our own certificate.
 
-    The fingerprint is "" for others. `new`: our own certificate is made anew.
+    The fingerprint is "" for other certificates. `new`: our own certificate is made anew.
     """
     if serve.cert or serve.key:
         return context_of_files(serve.cert, serve.key), ""
@@ -230,7 +230,7 @@ def tls_of(serve: Serve, new: bool = False) -> tuple[ssl.SSLContext | None, str]
 
 
 def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:
-    """What the server speaks TLS with, out of two PEM files."""
+    """The server's TLS context from two PEM files."""
     if cert is None or key is None:
         raise ConfigError("--cert and --key belong together. Give both, or --https alone.")
     for file in (cert, key):
@@ -251,7 +251,7 @@ def context_of_files(cert: str | None, key: str | None) -> ssl.SSLContext:
 
 
 def own_context(names: Iterable[str], new: bool = False) -> tuple[ssl.SSLContext, str]:
-    """What the server speaks TLS with, without files of the user, and its fingerprint.
+    """The server's TLS context without files of the user, and its fingerprint.
 
     The certificate is kept for this user, until a `new` one is wanted: browsers ask once for each.
     """

@@ -1,4 +1,4 @@
-"""What the server answers: the page, its pictures as WebSocket and as MJPEG, figures, snapshots.
+"""The server's answers: the page, its pictures as WebSocket and as MJPEG, figures, snapshots.
 
 Runs in the server's thread. There is a route for each thing; no path leads to a file.
 """

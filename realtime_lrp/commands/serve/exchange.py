@@ -28,7 +28,7 @@ class Viewer:
     def __init__(self) -> None:
         self.latency_ms = 0.0  # from capture to screen of the last picture that was confirmed
         self._wake = asyncio.Event()
-        self._map = b""  # of the newest picture of its own camera
+        self._map = b""  # the map of the newest picture of its own camera
         self._shows = 0
         self._knows: dict[str, str | bytes] = {}
         self._sent: Item[bytes] | None = None
@@ -42,7 +42,7 @@ class Viewer:
         self._wake.set()
 
     def confirm(self, exchange: "Exchange") -> None:
-        """What was sent last is on the screen."""
+        """Notes that the last sent picture is on the screen."""
         exchange.confirmed = now = time.monotonic()
         if self._sent:
             self.latency_ms = 1000 * (now - self._sent.time)
@@ -80,7 +80,7 @@ class Viewer:
 
 
 class Exchange:
-    """What the two threads share. Times are those of `time.monotonic()`."""
+    """Data that the two threads share. Times come from `time.monotonic()`."""
 
     def __init__(self) -> None:
         self.picture: Item[bytes] | None = None  # the newest one, as JPEG
@@ -125,7 +125,7 @@ class Exchange:
             self._wake_all()
 
     def messages(self) -> list[Message]:
-        """What pages have sent since the last call."""
+        """The messages of pages since the last call."""
         return [self._messages.popleft() for _ in range(len(self._messages))]
 
     def run_jobs(self) -> None:

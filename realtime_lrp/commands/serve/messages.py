@@ -1,4 +1,4 @@
-"""What a page and the server tell each other.
+"""Messages between a page and the server.
 
 A page sends what it wants; each message is an event of the viewer. Messages are checked by their
 types alone before anything looks at them; wrong ones end the connection. A page gets pictures, and
@@ -48,7 +48,7 @@ OF_BROWSER = "F5", "F11"  # keys that are not the page's
 
 
 def commands_of_pages() -> dict[str, keys.Command]:
-    """What a page may ask for by name."""
+    """Commands that a page may ask for by name."""
     known = keys.commands(TARGETS)
     return {one.name: one for one in known if one.action not in OF_PAGE | WINDOW_ACTIONS}
 
@@ -103,7 +103,7 @@ class Click(msgspec.Struct, tag="click", frozen=True):
 Message = Shown | Do | Choice | Stroke | Hold | Click
 
 MOST_TEXT = 4096  # characters of a message
-MOST_BYTES = 128 * 1024  # of a picture of a visitor's camera, which comes as it is, as JPEG
+MOST_BYTES = 128 * 1024  # largest picture of a visitor's camera, a JPEG
 
 _decoder = msgspec.json.Decoder(Message)
 
@@ -179,16 +179,16 @@ def _engine(relevance: RelevanceThread) -> Engine:
 # What a page gets
 
 STOPS = 16  # colours of a legend
-MAP_ROWS = 144  # of each channel's map
+MAP_ROWS = 144  # rows of each channel's map
 EXAMPLES, EXAMPLE_SIDE = 6, 96  # pictures of a channel, at most; their rows and columns
 
 GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
 """Columns between two of them, and their grey, which the page's buttons have."""
 
-QUALITY = 80  # of JPEGs
+QUALITY = 80  # JPEG quality, 1 to 100
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 
-VIEW = b"v"  # first byte of a picture of the view; other bytes are those of `join_message`
+VIEW = b"v"  # first byte of a picture of the view; `join_message` begins with others
 
 LATENCY = struct.Struct("<I")
 """Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
@@ -200,7 +200,7 @@ def view_message(jpeg: bytes, latency_ms: float) -> bytes:
 
 
 class Role(msgspec.Struct, tag="role", frozen=True):
-    """What a page may do; who controls gets the token for watching."""
+    """A page's rights; a controlling page gets the token for watching."""
 
     control: bool
     watch: str = ""
@@ -208,7 +208,7 @@ class Role(msgspec.Struct, tag="role", frozen=True):
 
 
 class News(msgspec.Struct, tag="news", frozen=True):
-    """What the page shows at this moment."""
+    """The page's contents at this moment."""
 
     method: str
     composite: str
@@ -232,7 +232,7 @@ class News(msgspec.Struct, tag="news", frozen=True):
 
 
 class Choices(msgspec.Struct, tag="choices", frozen=True):
-    """What the page offers for a network."""
+    """The page's choices for a network."""
 
     methods: list[str]
     composites: list[str]
@@ -258,13 +258,13 @@ class VisitorMap(msgspec.Struct, tag="map", frozen=True):
 
     number: int  # of the picture
     reason: str = ""  # why there is no map
-    box: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)  # in shares of the picture
+    box: tuple[float, float, float, float] = (0.0, 0.0, 1.0, 1.0)  # shares of its width and height
     outlines: Sequence[dict[str, Any]] = ()
     blocks: list[list[dict[str, Any]]] | None = None
 
 
 def news(view: View, lesson: dict[str, Any] | None) -> str:
-    """What the page shows at this moment; `lesson` is `Teacher.fields`, None without one."""
+    """The page's contents at this moment; `lesson` is `Teacher.fields`, None without one."""
     state, choice, relevance = view.state, view.state.choice, view.first.relevance
     left, right = view.columns
     said = News(
@@ -292,7 +292,7 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
 
 
 def _region(view: View) -> tuple[float, float, float, float]:
-    """What the network sees; everything where several pictures stand side by side."""
+    """The region that the network sees; everything if several pictures stand side by side."""
     newest = view.first.newest
     if newest is None or view.state.tiled or len(view.networks) > 1:
         return 0.0, 0.0, 1.0, 1.0
@@ -307,7 +307,7 @@ def in_shares(box: Sequence[float], picture: np.ndarray) -> tuple[float, float, 
 
 
 def choices(state: ViewerState, answer: Answer) -> str:
-    """What the page offers this network; it does not change."""
+    """The page's choices for this network; they do not change."""
     known, unsuited = commands_for(state), answer.unsuited
     offered = Choices(
         methods=[name for name in METHODS.known() if name not in unsuited],
@@ -357,7 +357,7 @@ NO_CONCEPTS = join_message(Concepts(shown=False))
 
 
 def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:
-    """What a page shows of the channels: JSON, and their maps side by side as one JPEG."""
+    """The channels for a page: JSON, and their maps side by side as one JPEG."""
     known = gallery.channels(panel.title) if gallery else {}
     pictured = {channel for channel, one in known.items() if one.relevant}
     rows = () if panel.note else panel.rows

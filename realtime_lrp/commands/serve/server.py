@@ -161,7 +161,7 @@ MOST_CONNECTIONS = 400
 """Connections of any kind; on further ones requests are refused. Below the usual 1024 files."""
 
 BACKLOG = 128  # connections that the kernel keeps until they are accepted
-FRAMES_PER_S, BURST = 100.0, 300  # of a WebSocket's client: each second, and at once
+FRAMES_PER_S, BURST = 100.0, 300  # most frames from a WebSocket's client: each second, at once
 PING_S = 20.0  # how often WebSockets are asked whether they live, and how long they may take
 ENDING_S = 1.0  # how long connections have to end
 

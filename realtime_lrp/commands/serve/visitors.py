@@ -39,7 +39,7 @@ ACTIVE_S = 2.0  # a visitor who has sent nothing for this long does not count
 IDLE_S = 0.2  # how often the thread looks whether it is to end
 
 PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
-"""Of the maps: the quickest way, and smaller than with fast compression."""
+"""For maps: the quickest encoding, and smaller than with fast compression."""
 
 NO_MAP = "no map at the moment"
 
@@ -54,11 +54,11 @@ class Visitor:
 
     answer: Answer
     paint: MapPainter
-    boxes: BoxNumbers  # of a detector, from picture to picture
-    number: int = 0  # of the picture that came last; the first one is 1
+    boxes: BoxNumbers  # keeps a detector's boxes apart from picture to picture
+    number: int = 0  # the last picture's number; the first one is 1
     newest: float = -ACTIVE_S  # `time.monotonic()` when it came
     harmful: bool = False  # a picture has ended the decoder: no further one is taken
-    waiting: Item[bytes] | None = None  # for its turn
+    waiting: Item[bytes] | None = None  # the picture that waits for its turn
 
 
 class Visitors:
@@ -149,7 +149,7 @@ class Visitors:
         self._decoder.close()
 
     def _next_frames(self) -> list[_Frame]:
-        """The decoded pictures of those who have waited longest; others are told why not."""
+        """The decoded pictures of visitors who waited longest; the others get a reason."""
         frames = []
         for visitor, jpeg in self._next_batch():
             crashes, picture = self._decoder.crashes, self._decoder.decode(jpeg.value)
@@ -214,7 +214,7 @@ def _answer_all(
 
 
 def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState) -> bytes:
-    """What the visitor gets: answers and legend as JSON, the map as PNG; see `join_message`."""
+    """The visitor's message: answers and legend as JSON, the map as PNG; see `join_message`."""
     drawn = visitor.paint(explained, state.look)
     legend = None
     box, layer = (0.0, 0.0, 1.0, 1.0), b""

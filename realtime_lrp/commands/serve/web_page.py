@@ -81,7 +81,7 @@ class WebPage:
         self._host = serve.host
         self._concepts: ConceptPanel | None = None
         self._artist = SplitArtist()
-        self._boxes: tuple[Box, ...] = ()  # of the pictures, if they lie elsewhere in the window
+        self._boxes: tuple[Box, ...] = ()  # if the pictures lie elsewhere in the window
         self._offered: tuple[str, ...] | None = None  # classes that pages know of
         self._is_new = False  # whether something was drawn that is not published
         self._news_due = 0.0
@@ -108,7 +108,7 @@ class WebPage:
         return self._relevance.engine.gallery if self._relevance.engine else None
 
     def events(self) -> list[Event]:
-        """What pages sent; UnavailableError if the server has ended and nothing else shows it."""
+        """Pages' events; UnavailableError if the server has ended and nothing else shows it."""
         self._exchange.turned = time.monotonic()
         messages = self._exchange.messages()
         if messages:

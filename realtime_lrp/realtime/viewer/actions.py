@@ -1,4 +1,4 @@
-"""What each action does to the state; the keys of actions are in `view.keys`. Pure functions."""
+"""Each action's effect on the state; the keys of actions are in `view.keys`. Pure functions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,7 +45,7 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
 
 
 def commands_for(state: ViewerState) -> tuple[keys.Command, ...]:
-    """What there is to do: the five best classes can be explained only where there are as many."""
+    """The possible commands: five for the best classes only if there are as many classes."""
     few = state.answer is None or len(state.answer.labels) < 5
     targets = {name: text for name, text in TARGETS.items() if not (few and name == "top5")}
     return keys.commands(targets, state.unsuited)

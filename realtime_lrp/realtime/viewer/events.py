@@ -1,4 +1,4 @@
-"""What can happen to the viewer. Plain data; each event carries the time at which it happened."""
+"""The viewer's events. Plain data; each event carries the time at which it happened."""
 
 import time
 from typing import Any

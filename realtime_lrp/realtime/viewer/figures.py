@@ -100,7 +100,7 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
 
 
 def _why(explained: ExplainedFrame) -> str:
-    """What is explained, in words: why: “house”."""
+    """The explained class in words: why: “house”."""
     engine, target = explained.engine, explained.request.target
     if sides := _sides(explained):
         return f"why: {sides[0]}, not {sides[1]}"
@@ -184,7 +184,7 @@ def target_classes(explained: ExplainedFrame) -> list[int]:
 
 
 def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
-    """What the faithfulness probe found; marks stand at the class's score without blurring."""
+    """The faithfulness probe's result; marks stand at the class's score without blurring."""
     probed = explained.probed
     if probed is None:
         ready = explained.engine.scores_ready
@@ -202,7 +202,7 @@ def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
 
 
 def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -> Block:
-    """What explains the answer, and whether any relevance is lost."""
+    """The method that explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.answers)
@@ -247,7 +247,7 @@ def _share_of(value: float, started: float) -> str:
 
 
 def legend_of(panel: Overlay, look: Look, explained: ExplainedFrame) -> Legend | None:
-    """What the colours of a map mean; None where its channels are the colours.
+    """The meaning of a map's colours; None where its channels are the colours.
 
     Where one class is set against another, both are named: warm colours are for the first.
     """

@@ -14,7 +14,7 @@ from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted, events.Clicked
-"""What the user does, apart from the mouse."""
+"""Input of the user, apart from the mouse."""
 
 
 Choice = Callable[[ViewerState, Any, float], ViewerState]  # state, what was chosen, time -> state
@@ -31,7 +31,7 @@ CHOICES: dict[str, Choice] = {
     "position": pointing.seek,
     **{one.name: partial(actions.set_look, name=one.name) for one in LOOK_SETTINGS},
 }
-"""What pages, keys and lists choose a value of -> what that does."""
+"""Setting -> the function that applies a chosen value."""
 
 
 def handle(state: ViewerState, event: events.Event) -> ViewerState:
@@ -44,7 +44,7 @@ def handle(state: ViewerState, event: events.Event) -> ViewerState:
 
 
 def _handled(state: ViewerState, event: events.Event) -> ViewerState:
-    """The state after an event, but for what any input does to the first press of End."""
+    """The next state, before a pending End is cancelled."""
     now = event.time
     match event:
         case events.KeyPressed():
@@ -136,7 +136,7 @@ def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> Viewer
 
 
 def command_event(command: keys.Command, now: float) -> events.Event:
-    """What a command does, as an event."""
+    """The event of a command."""
     if command.chooses:
         return events.Chosen(command.action, command.value, time=now)
     return events.ActionChosen(command.action, time=now)

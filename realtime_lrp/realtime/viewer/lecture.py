@@ -23,7 +23,7 @@ COMMANDS = {
     for one in keys.commands(TARGETS)
     if one not in keys.CLICKER and one.action not in ("help", "escape", "quit")
 }
-"""What a step can do, by name."""
+"""A step's possible actions, by name."""
 
 
 def _known(name: str) -> str:

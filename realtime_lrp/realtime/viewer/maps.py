@@ -34,7 +34,7 @@ MADE_WITH = "Pictures made with {}: they may mislead"
 """The warning of a gallery that was not made with the network."""
 
 UNPICTURED = "realtime-lrp concepts makes pictures of what they answer to"
-"""What is said where there is no gallery."""
+"""The advice if there is no gallery."""
 
 
 class ConceptView:
@@ -69,7 +69,7 @@ class ConceptView:
     def _holds_answer(self, state: ViewerState) -> bool:
         """Whether the answer stands in the panel, so that the picture keeps its width.
 
-        That is where it alone is told, and is what is explained.
+        True only in the presenter view with one network and target top1.
         """
         request, several = state.request, self._network and not state.alone
         if several or state.text != "presenter" or state.about or request.probe:
@@ -163,7 +163,7 @@ def sorted_rows(before: Sequence[int], ranks: Mapping[int, float]) -> list[int]:
 
 
 def name_of(engine: Engine, layer: str, channel: int) -> str:
-    """What a channel is called: by its name, else by the classes that it speaks for most."""
+    """A channel's name; without one, the classes that it speaks for most."""
     gallery, number = engine.gallery, f"channel {channel}"
     if gallery is None:
         return number
@@ -183,7 +183,7 @@ def described_layers(engine: Engine, gallery: Gallery | None) -> tuple[str, ...]
 
 
 def followed_map(explained: ExplainedFrame) -> ConceptMap | None:
-    """The map that stands alone for that of all channels; None where the whole map is shown."""
+    """The map of the followed channel; None if the whole map is shown."""
     wanted, found = explained.request.concepts, explained.result.concepts
     return found.of(wanted.channel) if wanted and found else None
 
@@ -235,7 +235,7 @@ class MapPainter:
 
 
 def _drawn_maps(explained: ExplainedFrame, look: Look) -> list[Drawn]:
-    """The maps of a frame; in place of the first that of a channel, if one is followed."""
+    """The maps of a frame; a followed channel's map replaces the first."""
     result, alone = explained.result, explained.request.box
     maps = [drawn_map(result, look, n, alone) for n in range(len(result.maps))]
     one, found = followed_map(explained), result.concepts

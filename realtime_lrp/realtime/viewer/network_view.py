@@ -1,7 +1,6 @@
-"""What the view knows of one network: its newest maps, its figures, its part of the canvas.
+"""The view of one network: its newest maps, its figures, its part of the canvas.
 
-The `Scene` of each is what recordings and snapshots get as well; passing notices stand on the
-screen only.
+Recordings and snapshots get the `Scene` of each as well; passing notices stand on the screen only.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ class NetworkView:
         self.newest: ExplainedFrame | None = None
         self.explained: ExplainedFrame | None = None  # drawn last
         self.has_map = False  # whether its map was drawn: not on a picture of another file or size
-        self.maps: Painted | None = None  # those of `newest`, ready for drawing
+        self.maps: Painted | None = None  # the maps of `newest`, ready for drawing
         self.scene: Scene | None = None  # drawn last
         self.left: tuple[Block, ...] = ()  # the figures at the left
         self.right: tuple[Block, ...] = ()
-        self._legends: tuple[Legend | None, ...] = ()  # of each map
+        self._legends: tuple[Legend | None, ...] = ()  # each map's legend
         self.rates = figures.Rates(self.stats, relevance.waiting)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
@@ -211,7 +210,7 @@ class NetworkView:
         return state if named is choice else state.with_request(choice=named)
 
     def refused(self) -> Event | None:
-        """What the state is told if an engine could not be prepared."""
+        """The event for the state if an engine could not be prepared."""
         cache = self.relevance.engine_cache
         refused = cache and cache.refused()
         return ChoiceRefused(*refused, self.relevance.choice) if refused else None
@@ -269,7 +268,7 @@ class FollowingNetworkView(NetworkView):
         relevance.request = request
 
     def refused(self) -> Event | None:
-        """As of the first network, but what is chosen stays: others can explain by it."""
+        """Reports the refusal but keeps the choice: other networks may support it."""
         event = super().refused()
         if not isinstance(event, ChoiceRefused):
             return None
@@ -277,7 +276,7 @@ class FollowingNetworkView(NetworkView):
         return NoticeGiven(f"{self.name}: {event.reason}")
 
     def passing(self, state: ViewerState) -> str:
-        """The lines about this network alone: what the user is told stands at the first one."""
+        """This network's own lines; the first network shows notices to the user."""
         if self.refusal and self.newest and not self.relevance.doing:
             return ""  # the figures say why its map is another one's
         return super().passing(replace(state, notice=Notice()))
@@ -285,7 +284,7 @@ class FollowingNetworkView(NetworkView):
     def compose(
         self, state: ViewerState, version: int, frame: Item[np.ndarray], size: tuple[int, int]
     ) -> Scene:
-        """As of the first network; without a map if it has no such class."""
+        """Like the first network's scene, but without a map if it has no such class."""
         if self.problem:
             state = replace(state, look=replace(state.look, style="off"))
         scene = super().compose(state, version, frame, size)
@@ -342,7 +341,7 @@ def _without_maps(drawn: Painted, picture: np.ndarray) -> Painted:
 
 
 def _flipped_patches(state: ViewerState, explained: ExplainedFrame | None) -> Patches | None:
-    """What the faithfulness probe flipped, where it lies in the picture."""
+    """The patches that the faithfulness probe flipped, placed in the picture."""
     if explained is None or explained.probed is None or not state.request.probe:
         return None
     region, probed = explained.result.region, explained.probed

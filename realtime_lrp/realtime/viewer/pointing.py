@@ -1,4 +1,4 @@
-"""What the mouse does to the state: buttons, the bar of a film, the brush. Pure functions."""
+"""The mouse's effect on the state: buttons, the bar of a film, the brush. Pure functions."""
 
 from dataclasses import replace
 
@@ -13,8 +13,7 @@ from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import Progress
 
 SETTLED_S = 0.2
-"""Buttons can be pressed once they have been shown for so long: a touch that makes them appear
-presses none."""
+"""Ignore buttons for 0.2 s after they appear, so the touch that shows them presses none."""
 
 DRAG = 4  # pixels of the canvas that the mouse moves at least to paint over a box
 
@@ -111,7 +110,7 @@ def brush_radius(state: ViewerState) -> int:
 
 
 def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, int]] | None:
-    """Where the brush stands: the box of the picture on the canvas, and the pixel of the picture.
+    """The brush's place: the box of the picture on the canvas, and the pixel of the picture.
 
     None where the mouse rests, is beside the picture or over buttons, or does something else.
     """
@@ -127,7 +126,7 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
 
 
 def progress(timeline: Timeline) -> Progress:
-    """What the bar shows of a timeline."""
+    """A timeline as the bar shows it."""
     position, length = timeline.position, timeline.length
     if timeline.unit == "files":
         share = position / max(length - 1, 1)

@@ -1,4 +1,4 @@
-"""What the viewer shows and asks for, as one immutable value. No threads, no clock, no drawing."""
+"""The viewer's contents and wishes, as one immutable value. No threads, no clock, no drawing."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -29,7 +29,7 @@ CONTROLS_S = 3.0  # seconds for which buttons are shown after the mouse moved
 
 
 class Order(NamedTuple):
-    """What has to be done outside the state: by the loop, or as in `Source.control`."""
+    """Work outside the state: for the loop, or as in `Source.control`."""
 
     what: Action | Literal["next_source", "snapshot", "record", "full_screen"]
     value: float = 0
@@ -62,7 +62,7 @@ class Answer:
 
     scores: np.ndarray  # float32 [classes]
     labels: tuple[str, ...]  # the name of each class
-    asked: str | int  # the target as it was asked for
+    asked: str | int  # the target in the user's words
     target: str | int  # the same target, class names replaced by indices
     # why all answers of the network may be wrong, or what would explain it better, or ""
     warning: str = ""
@@ -70,7 +70,7 @@ class Answer:
     unsuited: frozenset[str] = frozenset()
     auto_composite: str = AUTO  # what `lrp.composite: auto` is for the network
     concept_layers: tuple[str, ...] = ()  # the layers whose channels can be shown
-    # those of them whose channels have pictures or names; all where none have
+    # the layers whose channels have pictures or names; all layers if none have
     described_layers: tuple[str, ...] = ()
     concept_layer: str = ""  # the one that is shown first, or ""
     found: tuple[FoundBox, ...] | None = None  # the boxes of a detector; None without one
@@ -191,7 +191,7 @@ class ViewerState:
         return self.with_request(choice=replace(choice, also=also))
 
     def with_notice(self, text: str, now: float, seconds: float = NOTICE_S) -> "ViewerState":
-        """The state with a notice that is shown from now on for so many seconds."""
+        """The state with a notice that is shown for `seconds` from now on."""
         return replace(self, notice=Notice(text, now + seconds))
 
     def with_order(self, *order: Any) -> "ViewerState":

@@ -80,7 +80,7 @@ class View:
         self._artist, self._concept_view = SplitArtist(), ConceptView(first.name)
         self._first_number = capture.frames.count
         self._version = 0  # counts the changes of the state that can be seen
-        self._moves = 0  # counts those of the mouse that change nothing else
+        self._moves = 0  # counts moves of the mouse that change nothing else
         self._drawn: tuple[object, object] = None, None
         self._drawn_at = 0.0
 
@@ -91,7 +91,7 @@ class View:
 
     @property
     def columns(self) -> tuple[list[Block], list[Block]]:
-        """The figures at the left and at the right, those of further networks below the first's."""
+        """The figures at the left and at the right; further networks' stand below the first's."""
         left = [block for network in self.networks for block in network.left]
         right = [block for network in self.networks for block in network.right]
         looks = self._teacher and self._teacher.looks
@@ -209,7 +209,7 @@ class View:
             network.measure()
 
     def _appearance(self) -> tuple[object, object]:
-        """What a drawing depends on: what is drawn at once, and what waits for the next frame."""
+        """Values behind a drawing: some are drawn at once, some wait for the next frame."""
         number, size = self.frame and self.frame.number, self._size and self._size()
         lines = self.capture.trouble, *self._passing(), self._status()
         lines += self._teacher.panel() if self._teacher else ()
@@ -319,7 +319,7 @@ def _block_of(said: str) -> list[Block]:
 
 
 SMALL, READABLE = 128, 320
-"""Pixels. The canvas of pictures with a longer side below the first has one of the second."""
+"""Pixels. If a picture's longer side is below SMALL, its canvas's longer side is READABLE."""
 
 
 def canvas_size(picture: np.ndarray) -> tuple[int, int]:

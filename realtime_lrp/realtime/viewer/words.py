@@ -1,6 +1,6 @@
 """The view's words in the language of a lecture; what has no translation stays English.
 
-`assets/words/LANGUAGE.yaml` is the table; class names are those of the exhibit's captions.
+`assets/words/LANGUAGE.yaml` is the table; class names come from the exhibit's captions.
 """
 
 import functools
@@ -19,7 +19,7 @@ TEXTS = "name", "value", "text", "longest", "low", "high", "head"
 class Words:
     """Translates texts by a table: English -> another language, {} in both for what varies.
 
-    A text stands in the table as it is, or it fits an entry with {}: the first one in its order.
+    A text stands in the table itself, or fits an entry with {}: the first such entry counts.
     """
 
     def __init__(self, table: Mapping[str, str]):

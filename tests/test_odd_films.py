@@ -126,6 +126,16 @@ def test_interlaced_pictures_may_change_their_size(words, tmp_path):
     assert media.stream_of(tmp_path / "out.mp4")[1:3] == (128, 192)
 
 
+def test_what_an_edit_list_hides_is_no_damage(tmp_path):
+    """Phones trim without encoding again: frames back to the key frame are there, and hidden."""
+    clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=2")
+    ffmpeg(*clip, "-c:v", "libx264", "-g", 100, tmp_path / "whole.mp4")
+    ffmpeg("-ss", 1, "-i", tmp_path / "whole.mp4", "-c", "copy", tmp_path / "cut.mp4")
+    report = recode(tmp_path / "cut.mp4", tmp_path / "out.mp4")
+    assert report.frames == len(probed(tmp_path / "cut.mp4", "frame", "pts")) == 25
+    assert report.bad_packets == 0
+
+
 def test_damage_is_skipped_however_long(tmp_path):
     """A stream that begins after its key frame, and ninety packets of zeros: as many as ffmpeg."""
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=25:d=8")

@@ -350,7 +350,7 @@ class VideoReader:
         except av.FFmpegError:
             self.bad_packets += 1
             return
-        if packet and not self._decodes:
+        if packet and not (self._decodes or packet.is_discard):  # discarded by an edit list
             self._early.append(packet.pts or 0)
         for frame in frames:
             if frame.width * frame.height > MOST_PIXELS:

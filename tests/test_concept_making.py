@@ -219,6 +219,37 @@ def test_a_gallery_of_another_network_is_told_or_refused(
         assert run("concepts", "--gallery", file, "--sheet", sheet)[0] == 0
 
 
+def test_a_gallery_that_is_stopped_has_what_was_cut_out(settings, photos, tmp_path, monkeypatch):
+    """Its crops are those of the whole one; before the first crop nothing is written."""
+    whole, part = (tmp_path / f"{name}.concepts" for name in ("whole", "part"))
+    list(make(settings, ConceptOptions(images=photos, output=whole)))
+    cut_out = Making._crops_of
+    left = 0
+
+    def stopping(self, picture, neurons):
+        for found in cut_out(self, picture, neurons):
+            if self.cut == left:
+                raise KeyboardInterrupt
+            yield found
+
+    monkeypatch.setattr(Making, "_crops_of", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        list(make(settings, ConceptOptions(images=photos, output=part)))
+    assert not part.exists()
+    left = 5
+    with pytest.raises(KeyboardInterrupt):
+        list(make(settings, ConceptOptions(images=photos, output=part)))
+    found, complete = (Gallery(*read_gallery_file(path)) for path in (part, whole))
+    numbers = set()
+    for layer in found.layers:
+        for channel, known in found.channels(layer).items():
+            numbers |= {*known.relevant, *known.activating}
+            others = complete.pictures(layer, channel)
+            for crop_of_part in found.pictures(layer, channel):
+                assert any(np.array_equal(crop_of_part, one) for one in others)
+    assert numbers == {*range(left)}
+
+
 def test_wrong_words_are_refused(run, settings, photos, tmp_path):
     """Each with its exit code, before any work is done."""
     network = ("--model", settings.model.name, "--preprocess", "tf")

@@ -12,6 +12,9 @@ from rich.progress import Progress as Bars
 LOG_EVERY_S = 60.0
 """Seconds between two lines in the log."""
 
+PERIOD_S = 300.0
+"""The time left is estimated from so many of the last seconds: a step may take a minute."""
+
 log = logging.getLogger(__name__)
 
 
@@ -30,7 +33,7 @@ class Progress:
         self._bars = Bars(
             _plain("{task.description}"), BarColumn(), MofNCompleteColumn(),
             _plain("{task.fields[rate]}"), TimeRemainingColumn(), _plain("{task.fields[label]}"),
-            console=console, disable=not shown, transient=True,
+            console=console, disable=not shown, transient=True, speed_estimate_period=PERIOD_S,
             redirect_stdout=bool(sys.stdout and sys.stdout.isatty()),
         )  # fmt: skip
         self._done, self._start = 0, 0.0
@@ -63,7 +66,9 @@ class Progress:
             self._last_logged = now
             what = f"{count} of {self._frames}" if self._frames else count
             minutes = (now - self._begun) / 60
-            log.warning("%s: %s %s after %.0f min", self._name, what, self._unit, minutes)
+            left = minutes * (self._frames / count - 1) if count else 0
+            more = f", about {left:.0f} min left" if left > 0 else ""
+            log.warning("%s: %s %s after %.0f min%s", self._name, what, self._unit, minutes, more)
 
     def end(self) -> None:
         """Ends a file."""

@@ -229,16 +229,28 @@ class Making:
                 len(self.not_finite),
             )
 
+    @property
+    def cut(self) -> int:
+        """How many crops have been cut out."""
+        return len(self._crops)
+
     def contents(self) -> tuple[Contents, list[bytes]]:
-        """What the gallery says, without how it was made, and its pictures."""
+        """What the gallery says, without how it was made, and its pictures.
+
+        Of a `run` that was stopped it has the crops that were cut out until then.
+        """
         numbers: dict[Neuron, int] = {}
         entries: dict[str, dict[int, ChannelContents]] = {layer: {} for layer in self._layers}
         rows = self._rows()  # in pairs
         for (layer, channel, relevant), (_, _, activating) in zip(rows, rows, strict=True):
-            if relevant or activating:
+            if self._crops.keys() & {*relevant, *activating}:
                 ranking = self.rankings[layer]
                 first, second = (
-                    tuple(numbers.setdefault(neuron, len(numbers)) for neuron in row)
+                    tuple(
+                        numbers.setdefault(neuron, len(numbers))
+                        for neuron in row
+                        if neuron in self._crops
+                    )
                     for row in (relevant, activating)
                 )
                 classes = self._classes(ranking.by_class[:, channel])
@@ -316,10 +328,10 @@ class Making:
             progress.begin("cutting out what channels answer to", len(missing))
             done = 0
             for place, picture in self._pictures.read(by_place.keys()):
-                cut = dict(self._crops_of(picture, by_place[place]))
-                self._crops |= cut
-                done += len(cut)
-                progress.step(done, "")
+                for neuron, cut in self._crops_of(picture, by_place[place]):
+                    self._crops[neuron] = cut
+                    done += 1
+                    progress.step(done, "")
         if done < len(missing):
             raise DamagedInputError(
                 "Pictures have changed or gone while the gallery was made. Start again."

@@ -257,14 +257,23 @@ def _present_names(config: Config) -> NamesFile:
 def _make(
     config: Config, options: ConceptOptions, target: Path, pictures: Pictures, names: NamesFile
 ) -> str:
-    """Makes the gallery, if the names are of its network; returns a line."""
+    """Makes the gallery, if the names are of its network; returns a line.
+
+    A signal that stops it comes through once what was cut out until then is written.
+    """
     engine = Engine(config, otherwise=VIEWER_COMPOSITE)
     layers = _layers(engine, options.layers or config.concepts.layer)
     counts = engine.explainer.channel_counts()
     names.check(counts)
     _check_size(sum(counts[layer] for layer in layers), pictures.total)
     making = Making(engine, pictures, layers, options.side)
-    making.run()
+    stopped = None
+    try:
+        making.run()
+    except (KeyboardInterrupt, SystemExit) as error:
+        if not making.cut:
+            raise
+        stopped = error
     pictures.tell_left_out()
     contents, crops = making.contents()
     contents = msgspec.structs.replace(
@@ -277,6 +286,12 @@ def _make(
         if part.stat().st_size > MAX_BYTES:
             raise _too_large()
     channels = sum(len(layer.entries) for layer in contents.layers)
+    if stopped:
+        log.warning(
+            "stopped early: %s has the %d crops that were cut out, of %d channels",
+            target, len(crops), channels,
+        )  # fmt: skip
+        raise stopped
     return (
         f"{contents.network}: {channels} channel{'s' * (channels != 1)} of {', '.join(layers)}, "
         f"from {contents.pictures} picture{'s' * (contents.pictures != 1)}, "

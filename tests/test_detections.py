@@ -59,6 +59,12 @@ def overlap(one, other):
     return shared / (area(one) + area(other) - shared)
 
 
+def at_place(model, place, label, **options):
+    """The explainer of the same network, which gives the scores at one place alone."""
+    alone = keras.Model(model.inputs, model.output["scores"][:, place])
+    return Explainer(alone, target=label, scores="probabilities", **options)
+
+
 def chosen_by_hand(boxes, scores, top):
     kept = []
     for place in np.argsort(-scores.max(1), kind="stable"):
@@ -86,7 +92,7 @@ def test_a_map_is_that_of_its_place_alone(model, pictures, composite):
     found = Explainer(model, composite=composite).detections(pictures, top=2, threshold=0)
     for picture, box in ((0, 0), (0, 1), (1, 1)):
         place, label = int(found.places[picture, box]), int(found.labels[picture, box])
-        alone = Explainer(model, composite=composite, output="scores", at=place, target=label)
+        alone = at_place(model, place, label, composite=composite)
         expected = alone(pictures[picture : picture + 1])
         np.testing.assert_allclose(found.maps[picture, box], expected.relevance[0], atol=1e-6)
         account = expected.accounts[composite]
@@ -153,7 +159,7 @@ def test_boxes_of_a_network_that_picks_places_of_each_picture(pictures):
     found = Explainer(model, method="gradient").detections(pictures, top=2, threshold=0)
     for picture, box in ((0, 0), (0, 1), (1, 1)):
         place, label = int(found.places[picture, box]), int(found.labels[picture, box])
-        alone = Explainer(model, method="gradient", output="scores", at=place, target=label)
+        alone = at_place(model, place, label, method="gradient")
         expected = alone(pictures[picture : picture + 1]).relevance[0]
         np.testing.assert_allclose(found.maps[picture, box], expected, atol=1e-6)
     targets = alone(pictures[:1], target=[0, label])
@@ -173,7 +179,7 @@ def test_layers_scores_and_channels_of_one_box(model, pictures):
     explainer = Explainer(model, composite="zplus")
     found, layer = explainer.detections(pictures, top=2, threshold=0), explainer.concept_layer
     place, label = int(found.places[1, 1]), int(found.labels[1, 1])
-    alone = Explainer(model, composite="zplus", output="scores", at=place, target=label)
+    alone = at_place(model, place, label, composite="zplus")
     x = pictures[1:]
     records = explainer.layers(x, label, place=place)
     np.testing.assert_allclose(
@@ -189,7 +195,7 @@ def test_layers_scores_and_channels_of_one_box(model, pictures):
     for near, box in ((found.boxes[1, 1:], 1), (NOWHERE, 0)):
         of_layer = drawn(lambda _: tf.constant(x), near)
         own = int(found.places[1, box]), int(found.labels[1, box])
-        alone = Explainer(model, composite="zplus", output="scores", at=own[0], target=own[1])
+        alone = at_place(model, *own, composite="zplus")
         expected = alone.concepts(x, layer, 2)
         assert of_layer.channels.numpy().tolist() == expected.channels.tolist()
         np.testing.assert_allclose(of_layer.maps, expected.maps, atol=1e-6)

@@ -704,44 +704,37 @@ def test_a_detector_is_recognised_and_explained_box_by_box(tmp_path, rng, caplog
     assert abs(reached) == pytest.approx(best.scores[0, 0], rel=1e-3)
 
 
-def test_an_output_and_a_place_are_named(tmp_path, rng, run):
-    """Where no detector is recognised, or another answer is wanted than its boxes."""
-    x = rng.normal(size=(2, 6, 8, 3)).astype(F)
+def test_an_output_is_named(tmp_path, run):
+    """Vectors at places that are no rows and columns are refused."""
     path = detector_file(tmp_path / "net.onnx", "softmax")
     whole = load_network(path, preprocess="none")
     logits = load_network(path, preprocess="none", output="logits")
     assert whole.detects and not logits.detects
-    expected = whole.model(x)["scores"][:, 5]
-    one = Explainer(logits, composite="epsilon", at=5, output_activation="softmax", target=2)(x)
-    other = Explainer(whole, composite="epsilon", at=5, target=2)(x)
-    np.testing.assert_allclose(one.scores, expected, atol=1e-6)
-    np.testing.assert_allclose(other.scores, expected, atol=1e-6)
-    np.testing.assert_allclose(one.relevance, other.relevance, atol=1e-6)
-    with pytest.raises(DamagedInputError, match=r"\(12, 4\) .* --at"):
+    with pytest.raises(DamagedInputError, match=r"\(12, 4\) .* every place"):
         Explainer(logits)
     with pytest.raises(UsageError, match="Did you mean 'logits'"):
         load_network(path, output="logit")
     media.write_picture(tmp_path / "a.png", media.plain())
     words = ("image", tmp_path / "a.png", "-o", tmp_path / "b.png", "--overwrite", "--model", path)
-    code, out, err = run(
-        *words, "--output", "logits", "--at", "5", "--output-activation", "softmax"
-    )
-    assert code == 0 and "class" in out, err
-    for wrong in (("scores",), ("logits", "--at", "12"), ("logits", "--at", "-1")):
-        assert run(*words, "--output", *wrong)[0] == 2
+    assert run(*words, "--output", "scores")[0] == 2
     assert run(*words, "--output", "logits")[0] == 65
 
 
 def test_a_segmentation_is_explained_at_a_pixel(tmp_path, rng):
-    """Its output [1, C, H, W] is [B, H, W, C] here; which place is wanted has to be said."""
+    """Its output [1, C, H, W] is [B, H, W, C] here; a softmax over C is moved to the end."""
     arrays = {"w": numbers(4, 3, 2, 2)}
-    path = written(tmp_path / "net.onnx", [node("Conv", "x w", strides=[2, 2])], arrays)
-    network, x = load_network(path, preprocess="none"), rng.normal(size=(2, 6, 8, 3)).astype(F)
+    nodes = [node("Conv", "x w", "z", strides=[2, 2]), node("Softmax", "z", axis=1)]
+    path = written(tmp_path / "net.onnx", nodes, arrays)
+    network, x = load_network(path, preprocess="none"), rng.normal(size=(1, 6, 8, 3)).astype(F)
     (found,) = ReferenceEvaluator(onnx.load(path)).run(None, {"x": x.transpose(0, 3, 1, 2)})
-    explained = Explainer(network, composite="epsilon", at=(1, 2), target=3, start="logit")(x)
+    explainer = Explainer(network, "gradient", target=3)
+    explained = explainer(x, at=(3, 4))  # the place 1, 2 of 3 x 4
     np.testing.assert_allclose(explained.scores, found[:, :, 1, 2], atol=1e-5)
-    np.testing.assert_allclose(explained.relevance.sum((1, 2, 3)), found[:, 3, 1, 2], rtol=1e-3)
-    assert not explained.relevance[:, :, :4].any()  # pixels that this place does not see
+    outside = np.ones((6, 8), bool)
+    outside[2:4, 4:6] = False
+    assert not explained.relevance[0, outside].any()
+    kernel = arrays["w"][3].transpose(1, 2, 0)  # the derivative of the logit
+    np.testing.assert_allclose(explained.relevance[0, 2:4, 4:6], kernel, atol=1e-5)
 
 
 def test_what_is_no_detector_is_no_detector(tmp_path):

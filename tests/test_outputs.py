@@ -1,4 +1,4 @@
-"""`Explainer(output=..., at=...)`: models with several outputs, and outputs that are no vector."""
+"""Models with several outputs, and segmentations, whose output has classes for every place."""
 
 from types import SimpleNamespace
 
@@ -37,65 +37,154 @@ def x(rng):
     return rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
 
 
-MASK = np.zeros((8, 8), bool)
-MASK[2:4, 1:6] = MASK[7, 7] = True
-
-PLACES = {
-    "a pixel": ("regions", (3, 5), (3, 5)),
-    "a pixel from behind": ("regions", (-1, 0), (7, 0)),
-    "rows and columns": ("regions", (slice(2, 4), slice(None)), (slice(2, 4),)),
-    "a mask": ("regions", MASK, MASK),
-    "an anchor": ("boxes", 7, 7),
-    "a row, all of its columns": ("regions", 3, 3),
-    "some anchors": (0, (slice(3, 9),), slice(3, 9)),
-    "a vector as it is": ("vector", (), ()),
-}
+MASK = np.zeros((16, 16), bool)
+MASK[3:5, 4:9] = MASK[15, 14] = True
 
 
-def logits(model, name, x):
-    """What a gradient differentiates: an output before its softmax."""
-    before = {"regions": "regions", "boxes": "corners", "vector": "answer"}[name]
-    return keras.Model(model.inputs, model.get_layer(before).output)(x)
+def segmentation(stride=1, resize="", classes=3):
+    """A network [B, 16, 16, 3] -> [B, h, w, classes], without its last activation."""
+    keras.utils.set_random_seed(4)
+    x = keras.Input((16, 16, 3))
+    a = layers.Conv2D(4, 3, stride, padding="same", activation="relu")(x)
+    if resize == "transposed":
+        a = layers.Conv2DTranspose(4, 4, 4, activation="relu", bias_initializer="random_normal")(a)
+    a = layers.Conv2D(classes, 1, bias_initializer="random_normal")(a)
+    if resize in ("bilinear", "nearest"):
+        a = layers.UpSampling2D(4, interpolation=resize)(a)
+    return keras.Model(x, a)
 
 
-@pytest.mark.parametrize("case", PLACES)
-def test_maps_of_places_of_an_output(detector, x, case):
-    """Scores are the mean there, the gradient is TensorFlow's, relevance adds up to the score."""
-    output, at, index = PLACES[case]
-    name = "boxes" if output == 0 else output
-    gradient = Explainer(detector, "gradient", output=output, at=at, target=1)(x)
+FORMS = [(1, ""), (4, ""), (8, ""), (4, "transposed"), (4, "bilinear"), (4, "nearest")]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_map_of_a_region_is_the_mean_of_its_pixels_maps(form, x):
+    """For LRP and gradients; scores too, and the gradient is that of a tape."""
+    logits, x = segmentation(*form), x[:1].repeat(2, 1).repeat(2, 2)
+    model = keras.Model(logits.input, layers.Softmax()(logits.output))
+    scores = model(x)[0].numpy()
+    stride = 16 // len(scores)
+    for method, composite in (
+        ("lrp", "zplus"), ("lrp", "epsilon"), ("lrp", "epsilon_plus_flat"),
+        ("lrp", "epsilon_alpha2_beta1"), ("gradient", "auto"),
+    ):  # fmt: skip
+        explainer = Explainer(model, method, composite, target=1)
+        whole = explainer(x, region=MASK)
+        pixels = [explainer(x, at=(row, column)) for row, column in np.argwhere(MASK).tolist()]
+        mean = np.mean([one.relevance for one in pixels], 0)
+        atol = 1e-5 * np.abs(mean).max()
+        np.testing.assert_allclose(whole.relevance, mean, atol=atol, rtol=0, err_msg=composite)
+        np.testing.assert_allclose(
+            whole.scores, np.mean([one.scores for one in pixels], 0), atol=1e-6
+        )
+        np.testing.assert_allclose(pixels[3].scores[0], scores[3 // stride, 7 // stride], atol=1e-6)
+        if composite == "epsilon":
+            (account,) = whole.accounts.values()
+            assert account.reached + account.biases == pytest.approx(account.started, rel=1e-3)
     with tf.GradientTape() as tape:
         pictures = tf.constant(x)
         tape.watch(pictures)
-        values = logits(detector, name, pictures)
-        chosen = tf.reshape(chosen_of(values, index), [2, -1, values.shape[-1]])
-        explained = tf.reduce_sum(tf.reduce_mean(chosen, 1)[:, 1])
-    expected = tape.gradient(explained, pictures).numpy()
-    largest = np.abs(expected).max()
-    np.testing.assert_allclose(gradient.relevance, expected, atol=1e-4 * largest)
-    scores = chosen_of(detector(x)[name], index)
-    scores = np.reshape(scores, (2, -1, scores.shape[-1])).mean(1)
-    np.testing.assert_allclose(gradient.scores, scores, rtol=1e-4, atol=1e-6)
-    relevance = Explainer(detector, composite="epsilon", output=output, at=at, target=1)(x)
-    (account,) = relevance.accounts.values()
-    np.testing.assert_allclose(np.abs(account.started), np.abs(scores[:, 1]), rtol=1e-4)
-    np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=1e-3)
+        logit = logits(pictures)[0, 3 // stride, 4 // stride, 1]
+    expected = tape.gradient(logit, pictures).numpy()
+    ours = Explainer(model, "gradient", target=1)(x, at=(3, 4)).relevance
+    np.testing.assert_allclose(ours, expected, atol=1e-5 * np.abs(expected).max())
 
 
-def chosen_of(values, index):
-    """The vectors at some places of [B, ..., classes]."""
-    if isinstance(index, np.ndarray):
-        return tf.boolean_mask(values, index, axis=1)
-    return values[(slice(None), *(index if isinstance(index, tuple) else (index,)))]
+@pytest.mark.usefixtures("compiled")
+def test_places_regions_and_classes_do_not_retrace(x):
+    """A hundred of them, several targets of a picture among them."""
+    explainer = Explainer(segmentation(), labels=["background", "cat", "dog"])
+    x = x.repeat(2, 1).repeat(2, 2)
+    for place in range(100):
+        explainer(x, place % 3, at=divmod(place, 16))
+    explainer(x, ["cat", "top1"], region=MASK)
+    explainer(x)
+    assert explainer.traces == 1
+    several = explainer(x[:1], ["cat", "dog", "all"], at=(5, 5))
+    for number, target in enumerate(("cat", "dog", "all")):
+        expected = explainer(x[:1], target, at=(5, 5)).relevance[0]
+        np.testing.assert_allclose(several.relevance[number], expected, atol=1e-6)
 
 
-def test_relevance_starts_at_the_places_alone(detector, x):
-    """A pixel's relevance stays in the window of its convolutions; another place is elsewhere."""
-    relevance = Explainer(detector, output="regions", at=(1, 6), target=0)(x).relevance
-    outside = np.ones((8, 8), bool)
-    outside[0:3, 5:8] = False
-    assert np.abs(relevance).sum() > 0
-    assert not relevance[:, outside].any()
+def flood(classes, start):
+    """The places of the same class that are reached from one by their sides, as a mask."""
+    found, left = np.zeros(classes.shape, bool), [start]
+    while left:
+        row, column = left.pop()
+        found[row, column] = True
+        for near in ((row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)):
+            inside = all(0 <= n < size for n, size in zip(near, classes.shape, strict=True))
+            if inside and not found[near] and classes[near] == classes[row, column]:
+                left.append(near)
+    return found
+
+
+def test_without_a_place_the_largest_region_is_explained(rng):
+    """Of no background, unless there is nothing else; in each picture of a batch."""
+    x = keras.Input((24, 20, 3))
+    model = keras.Model(x, layers.Rescaling(4)(x))  # the colours are the logits
+    batch = rng.normal(size=(3, 24, 20, 3)).astype(np.float32)
+    batch[:, 3:20, 4:6, 2] += 5
+    batch[:, 18:20, 4:16, 2] += 5
+    batch[1:, ..., 0] += 9
+    batch[1, 2:4, 7:12, 1] += 30
+    explainer = Explainer(
+        model, "gradient", labels=["background", "cat", "dog"], scores="probabilities"
+    )
+    found = explainer(batch)
+    for picture, classes in enumerate(batch.argmax(-1)):
+        regions = [flood(classes, place) for place in np.ndindex(classes.shape)]
+        things = [r for r in regions if classes[r][0] != 0] or regions
+        largest = max(things, key=np.sum)
+        assert (found.region[picture] == largest).all()
+        mean = (4 * batch)[picture][largest].mean(0)
+        np.testing.assert_allclose(found.scores[picture], mean, rtol=1e-4)
+    assert (found.inside <= 1.0001).all() and (found[1:].region == found.region[1:]).all()
+    np.testing.assert_allclose(explainer.scores(batch), found.scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 1), (16, 16)])
+def test_a_mask_has_two_classes(x, shape):
+    """A sigmoid p is [1 - p, p], with the logits [-z, z]; the rest is background."""
+    logits, x = segmentation(classes=1), x[:1].repeat(2, 1).repeat(2, 2)
+    p = layers.Activation("sigmoid")(logits.output)
+    model = keras.Model(logits.input, layers.Reshape(shape)(p))
+    explainer = Explainer(model, "gradient", target="top1")
+    expected = model(x)[0].numpy().reshape(16, 16)
+    for at in ((2, 3), (9, 9)):
+        found = explainer(x, at=at)
+        np.testing.assert_allclose(found.scores[0], [1 - expected[at], expected[at]], atol=1e-6)
+        with tf.GradientTape() as tape:
+            pictures = tf.constant(x)
+            tape.watch(pictures)
+            logit = logits(pictures)[0, at[0], at[1], 0] * (1 if expected[at] > 0.5 else -1)
+        np.testing.assert_allclose(found.relevance, tape.gradient(logit, pictures), atol=1e-5)
+    assert (expected[explainer(x).region[0]] > 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ({"at": (16, 0)}, "16 rows"),
+        ({"at": (-1, 0)}, "no pixel"),
+        ({"at": (1.5, 2)}, "whole numbers"),
+        ({"at": 5}, "row, column"),
+        ({"region": MASK[:4]}, "truth values .16, 16"),
+        ({"region": 255 * MASK.astype(np.uint8)}, "mask > 0"),
+        ({"region": ~MASK & MASK}, "no pixel"),
+        ({"at": (1, 1), "region": MASK}, "both"),
+    ],
+)
+def test_wrong_places_are_refused(x, place, expected):
+    """With the size of the pictures."""
+    with pytest.raises(UsageError, match=expected):
+        Explainer(segmentation())(x.repeat(2, 1).repeat(2, 2), **place)
+
+
+def test_a_place_of_a_classifier_is_refused(detector, x):
+    """It has one answer for the whole picture."""
+    with pytest.raises(UsageError, match="whole picture"):
+        Explainer(detector, output="vector")(x, at=(1, 1))
 
 
 def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
@@ -115,26 +204,17 @@ def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
         ({"output": "region"}, UsageError, "Did you mean 'regions'"),
         ({"output": 3}, UsageError, "Its outputs 0 to 2 are: 'boxes'"),
         ({"output": 1.5}, UsageError, "by name or position"),
-        ({"output": "regions"}, DamagedInputError, r"Explainer\(model, at=...\)"),
-        ({"output": "regions", "at": (8, 0)}, UsageError, r"It has 8 x 8\. Received \(8, 0\)"),
-        ({"output": "regions", "at": (1, 2, 3)}, UsageError, "one for each axis"),
-        ({"output": "regions", "at": (1.5, 2)}, UsageError, "whole numbers and slices"),
-        ({"output": "regions", "at": (slice(5, 5),)}, UsageError, "names no place"),
-        ({"output": "regions", "at": MASK[:4]}, UsageError, "Received an array bool .4, 8"),
-        ({"output": "regions", "at": np.zeros((8, 8), bool)}, UsageError, "names no place"),
-        ({"output": "regions", "at": 255 * MASK.astype(np.uint8)}, UsageError, "mask > 0"),
-        ({"output": "vector", "at": 0}, UsageError, "it is a vector"),
-        ({"output": "boxes", "at": 0, "target": 4}, UsageError, "the classes 0 to 3"),
+        ({"output": "boxes"}, DamagedInputError, "classes for every place"),
     ],
 )
-def test_wrong_outputs_and_places_are_refused(detector, options, kind, expected):
-    """With the names, or the size of the output."""
+def test_wrong_outputs_are_refused(detector, options, kind, expected):
+    """With the names, or what was expected."""
     with pytest.raises(kind, match=expected):
         Explainer(detector, **options)
 
 
 def hub_models():
-    """Networks of KerasHub with random weights: name -> (model, its places)."""
+    """Segmentations of KerasHub with random weights, by name."""
     hub = pytest.importorskip("keras_hub")
     keras.utils.set_random_seed(2)
     models = hub.models
@@ -161,54 +241,27 @@ def hub_models():
         ),
         num_classes=4,
     )  # fmt: skip
-    from keras_hub.src.models.retinanet.retinanet_label_encoder import RetinaNetLabelEncoder
-
-    anchors = hub.layers.AnchorGenerator(
-        "xyxy", min_level=3, max_level=5, num_scales=1, aspect_ratios=[1.0], anchor_size=4.0
-    )
-    retinanet = models.RetinaNetObjectDetector(
-        backbone=models.RetinaNetBackbone(
-            image_encoder=resnet(128), min_level=3, max_level=5, use_p5=False,
-            image_shape=(128, 128, 3),
-        ),
-        anchor_generator=anchors, num_classes=3, bounding_box_format="xyxy",
-        label_encoder=RetinaNetLabelEncoder(anchors, bounding_box_format="xyxy"),
-    )  # fmt: skip
-    mask = np.zeros((64, 64), bool)
-    mask[10:20, 3:9] = True
-    return {
-        "SegFormer": (segformer, {None: mask}),
-        "DeepLabV3": (deeplab, {None: mask}),
-        "RetinaNet": (retinanet, {"bbox_regression": 7, "cls_logits": slice(3, 9)}),
-    }
+    return {"SegFormer": segformer, "DeepLabV3": deeplab}
 
 
 @pytest.mark.release
 def test_heads_of_keras_hub_are_explained(rng):
-    """SegFormer's and DeepLabV3's regions, RetinaNet's boxes and classes."""
-    for name, (model, places) in hub_models().items():
-        x = rng.normal(size=(1, *model.input_shape[1:])).astype(np.float32)
-        for output, at in places.items():
-            whole = keras.Model(
-                model.inputs, model.output if output is None else model.output[output]
-            )
-            gradient = Explainer(model, "gradient", output=output, at=at, target=1)(x)
-            with tf.GradientTape() as tape:
-                pictures = tf.constant(x)
-                tape.watch(pictures)
-                values = chosen_of(whole(pictures, training=False), at)
-                scores = tf.reduce_mean(tf.reshape(values, [-1, values.shape[-1]]), 0)
-                explained = scores[1]
-            expected = tape.gradient(explained, pictures).numpy()
-            atol = 1e-4 * np.abs(expected).max()
-            np.testing.assert_allclose(gradient.relevance, expected, atol=atol, err_msg=name)
-            np.testing.assert_allclose(gradient.scores[0], scores, rtol=1e-3, atol=1e-5)
-            relevance = Explainer(model, composite="epsilon_plus", output=output, at=at, target=1)(
-                x
-            )
-            (account,) = relevance.accounts.values()
-            np.testing.assert_allclose(account.started, scores[1], rtol=1e-3)
-            np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=0.02)
+    """At a pixel of SegFormer's and DeepLabV3's answer, which has a stride of its own."""
+    for name, model in hub_models().items():
+        x = rng.normal(size=(1, 64, 64, 3)).astype(np.float32)
+        with tf.GradientTape() as tape:
+            pictures = tf.constant(x)
+            tape.watch(pictures)
+            values = model(pictures, training=False)
+            place = 20 * values.shape[1] // 64, 30 * values.shape[2] // 64
+            logit = values[0, place[0], place[1], 1]
+        expected = tape.gradient(logit, pictures).numpy()
+        gradient = Explainer(model, "gradient", target=1)(x, at=(20, 30))
+        atol = 1e-4 * np.abs(expected).max()
+        np.testing.assert_allclose(gradient.relevance, expected, atol=atol, err_msg=name)
+        relevance = Explainer(model, composite="epsilon_plus", target=1)(x)
+        (account,) = relevance.accounts.values()
+        np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=0.02)
 
 
 def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
@@ -216,12 +269,12 @@ def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
     model = keras.Model(detector.inputs, detector.output)
     model.save(tmp_path / "net.keras")
     model.export(tmp_path / "net", verbose=False)
-    expected = Explainer(detector, output="regions", at=(3, 5), target=1)(x)
+    expected = Explainer(detector, output="regions", target=1)(x, at=(3, 5))
     for name in ("net.keras", "net"):
         with pytest.raises(UsageError, match="Did you mean 'regions'"):
             load_network(str(tmp_path / name), output="region")
         network = load_network(str(tmp_path / name), preprocess="none", output="regions")
-        found = Explainer(network.model, at=(3, 5), target=1)(x)
+        found = Explainer(network.model, target=1)(x, at=(3, 5))
         np.testing.assert_allclose(found.scores, expected.scores, atol=1e-6)
         np.testing.assert_allclose(found.relevance, expected.relevance, atol=1e-5)
 

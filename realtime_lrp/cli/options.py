@@ -14,7 +14,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.system.program import __version__, set_verbosity
 
 NETWORK = (
-    "--model", "--weights", "--labels", "--preprocess", "--size", "--output", "--at",
+    "--model", "--weights", "--labels", "--preprocess", "--size", "--output",
     "--output-activation", "--scores",
 )  # fmt: skip
 """The options that say which network is explained."""

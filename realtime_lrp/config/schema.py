@@ -43,7 +43,6 @@ from realtime_lrp.config.values import (
     Option,
     OptionName,
     Pin,
-    Place,
     Preprocess,
     Rules,
     Size,
@@ -84,9 +83,6 @@ class Model(Section):
     output: Option[TextOrNumber | None] = None
     """name of the output that is explained, of a network with several; null: the classes', or a
     detector's boxes"""
-    at: Option[Place] = None
-    """the place in an output that is no vector of classes: ROW,COLUMN of a segmentation, the number
-    of a detector's box; null: the surest box"""
     output_activation: Option[Literal["softmax", "sigmoid", "linear"] | None] = None
     """what makes scores of the last values: softmax, sigmoid, or linear: they are scores
     themselves, as in a regression; null: softmax where several values are no probabilities"""

@@ -19,7 +19,6 @@ MAX_LETTERS = 4096
 MAX_PIXELS = 8192
 _NUMBER = "[1-9][0-9]{0,3}"
 _PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
-_PLACE = r"\s*[0-9]{1,8}(\s*[xX,]\s*[0-9]{1,8}){0,3}\s*"
 _HIDDEN = r"^\*\*\*@|:/[\s\S]*\*\*\*"
 _NO_TARGET = r"^\s*(top0+|-[0-9]+)?\s*$"
 _CAMERA_FORMAT = "^[ -~]{4}$"
@@ -45,16 +44,6 @@ def _read_pair(expected: str, one_is_enough: bool) -> BeforeValidator:
         raise ValueError(f"expected {expected}, up to {MAX_PIXELS}")
 
     return BeforeValidator(read)
-
-
-def _read_place(value: Any) -> Any:
-    """Reads "10,20" as (10, 20), and 5 as (5,)."""
-    if value is None or isinstance(value, tuple):
-        return value
-    text = str(value) if _is_integer(value) or isinstance(value, str) else ""
-    if not re.fullmatch(_PLACE, text):
-        raise ValueError("expected whole numbers from 0, such as 5 or 10,20")
-    return tuple(map(int, re.findall("[0-9]+", text)))
 
 
 def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
@@ -172,20 +161,6 @@ Size = Annotated[
     tuple[int, int] | None,
     _read_pair("one number or HEIGHTxWIDTH, such as 224 or 224x320", True),
     _pair_schema(True),
-    _IN_JSON,
-]
-Place = Annotated[
-    tuple[int, ...] | None,
-    BeforeValidator(_read_place),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 0},
-                {"type": "string", "pattern": f"^{_PLACE}$"},
-                {"type": "null"},
-            ]
-        }
-    ),
     _IN_JSON,
 ]
 Hours = Annotated[

@@ -84,7 +84,6 @@ def build_explainer(
         **dict(config.lrp),  # its keys are arguments
         "labels": network.labels,
         "size": config.model.size,
-        "at": config.model.at,
         "output_activation": config.model.output_activation,
         "scores": config.model.scores,
         "fast": device.fast_precision,

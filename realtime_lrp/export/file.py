@@ -61,6 +61,12 @@ def _check(engine: Engine) -> None:
             "repeat. Choose another --method, such as lrp or gradient.",
             "method",
         )
+    if engine.explainer.segments:
+        raise UsageError(
+            f"The network {engine.network.name!r} gives classes for every place, and what is "
+            "explained is a region. Expected a network that names the whole picture.",
+            "model",
+        )
     if engine.detects:
         raise UsageError(
             f"The network {engine.network.name!r} finds boxes, which are explained one by one. "

@@ -51,8 +51,7 @@ def load_network(
         none are downloaded.
       preprocess: a way to prepare pictures, see `Network`.
       size: (H, W) of the input of a preset, SavedModel or ONNX file without a fixed one.
-      output: the name of the output that is explained, of a network with several. Where it is no
-        vector of classes, but [B, ..., classes], `Explainer(network, at=...)` says the place.
+      output: the name of the output that is explained, of a network with several.
 
     Raises:
       UsageError: there is no such network, preprocessing or output, or it has no such weights.

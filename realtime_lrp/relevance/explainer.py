@@ -37,13 +37,18 @@ from realtime_lrp.relevance.maps.methods import (
 )
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
+from realtime_lrp.relevance.maps.regions import (
+    background_of,
+    region_weights,
+    scores_anywhere,
+)
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
 from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.network.heads import end_in_scores, end_in_vector
-from realtime_lrp.relevance.network.places import At, end_at, end_at_best, output_shape
+from realtime_lrp.relevance.network.heads import end_in_places, end_in_scores, end_in_vector
+from realtime_lrp.relevance.network.places import end_at_best, output_shape
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import Composite, composite_named, with_layers
 from realtime_lrp.relevance.rules.layer_contexts import (
@@ -66,7 +71,8 @@ class Explainer(ConceptViews):
 
     Args:
       model: a Keras model, called before if it is subclassed, that reads one picture [B, H, W, C]
-        and returns one vector (else see `output` and `at`); or a `Network`, which also gives
+        and returns one vector, or one at every place, [B, h, w, classes]: a segmentation (with
+        several outputs, see `output`); or a `Network`, which also gives
         labels, the range of the input and its colours; or the `Graph` that `build_graph` made of a
         model with this `pool`. The graph is used up. It allows freeing the Keras model before the
         explainer makes its own weights.
@@ -97,9 +103,6 @@ class Explainer(ConceptViews):
       labels: class names in order, for targets by name.
       size: (H, W) for a model without a fixed input size.
       output: which output of a model with several, by name or position.
-      at: where in an output [B, ..., classes]: whole numbers and slices, such as (row, column), or
-        a mask of truth values. Relevance starts at the mean of the vectors at these places, as the
-        model returns them: no softmax is added. () is all of an output that is one vector.
       output_activation: "softmax", "sigmoid" or "linear": what makes scores of the values that the
         model ends in; with "linear" they are scores themselves, as in a regression. None: a softmax
         where a model with several values ends in no probabilities.
@@ -154,7 +157,6 @@ class Explainer(ConceptViews):
         labels: Sequence[str] | None = None,
         size: tuple[int, int] | None = None,
         output: str | int | None = None,
-        at: At | None = None,
         output_activation: str | None = None,
         scores: str | None = None,
         fast: str = "bfloat16",
@@ -171,23 +173,23 @@ class Explainer(ConceptViews):
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
         graph = model if isinstance(model, Graph) else build_graph(model, pool, output, size)
         self.input_shape = checks.input_shape(graph, size)
-        if graph.output_shape == () or (at is None and graph.boxes is None):
-            end_in_vector(graph, self.input_shape)
-        if at is not None:
-            end_at(graph, at, output_shape(graph, self.input_shape))
-        elif graph.boxes is not None:
+        if graph.boxes is not None:
             end_at_best(graph, graph.boxes, output_shape(graph, self.input_shape))
+        else:
+            end_in_vector(graph, self.input_shape)
+        if len(graph.output_shape) > 1:
+            end_in_places(graph, self.input_shape)
         composite = self._arguments["composite"] = composite_for(composite, graph)
         self._names = map_names(method, composite, options, also)
         composite = composite_named(composite)
         checks.count_classes(graph)  # refuses what is no vector
-        if at is None or output_activation or scores:
-            whole = at is None and graph.ends is None
-            end_in_scores(graph, self.input_shape, output_activation, scores, whole)
+        whole = graph.ends is None
+        end_in_scores(graph, self.input_shape, output_activation, scores, whole)
         self.classes = checks.count_classes(graph)
         folded = canonise(graph)
         checks.check_labels(labels, self.classes, graph)
-        self._resolve = TargetResolver(self.classes, labels)
+        graph.background = background_of(labels, self.classes)
+        self._resolve = TargetResolver(self.classes, labels, graph.places)
 
         box = checks.input_box(low, high, self.input_shape)
         contexts = layer_contexts(graph, self.input_shape, box)
@@ -224,22 +226,38 @@ class Explainer(ConceptViews):
         several_targets = explain_function(plans, shared=True)
         self._run_shared = Lazy(several_targets, xla)
         self._pipelines: list[Lazy] = []
-        self._scores = Lazy(lambda x: graph.scores(graph.forward(x)))
+        self._scores = Lazy(partial(scores_anywhere, graph, self._resolve("all")))
 
-    def __call__(self, x: np.ndarray | tf.Tensor, target: Targets | None = None) -> Explanation:
+    def __call__(
+        self,
+        x: np.ndarray | tf.Tensor,
+        target: Targets | None = None,
+        *,
+        at: tuple[int, int] | None = None,
+        region: np.ndarray | None = None,
+    ) -> Explanation:
         """Explains a batch x, float32 [B, H, W, C], already preprocessed for the model.
 
         A `target` is explained instead of the explainer's own; nothing is retraced. A sequence has
         one target for each picture. For a single picture it may have any length: the explanation
         then has an entry for each target, all from one forward pass.
 
+        A segmentation is explained at the pixel `at` of x, (row, column), or over a `region`, bool
+        [H, W] of x or [B, H, W]. Without either it is the largest connected region of one class, of
+        background only where there is nothing else. The map of a region is the mean of the maps of
+        its pixels, scores are the mean of theirs. Another place does not retrace.
+
         Raises:
-          UsageError: x has another shape or is not finite, there is no such target, or a sequence
-            of targets has another length than the batch.
+          UsageError: x has another shape or is not finite, there is no such target, a sequence of
+            targets has another length than the batch, x has no such place, or a place is given but
+            the network is no segmentation.
           NotFiniteError: the network computes NaN or Inf.
         """
         x = self.check_batch(x)
         tensors = self._target(target, len(x))
+        if at is not None or region is not None:
+            weights = region_weights(self._graph, at, region, x.shape)
+            tensors = tensors._replace(region=tf.constant(weights))
         run = self._run if len(tensors.weights) <= len(x) else self._run_shared
         found: Explained = self._in_parts(run, x, tensors)
         self._check_finite(x, target, found.scores, *found.maps)
@@ -255,7 +273,8 @@ class Explainer(ConceptViews):
     def scores(self, x: np.ndarray | tf.Tensor, place: int | None = None) -> np.ndarray:
         """The scores, float32 [B, classes], without a map; x as in a call.
 
-        Of a detector they are those at a `place`, see `Detections`; None is the best anywhere.
+        Of a detector they are those at a `place`, see `Detections`; None is the best anywhere. Of a
+        segmentation they are the mean over the largest region, as in a call.
         """
         if place is None:
             return self._in_parts(self._scores, self.check_batch(x))
@@ -418,6 +437,11 @@ class Explainer(ConceptViews):
         explainer's present one.
         """
         return export.of_one_picture(self._plans[0], before, self._default if fixed else None)
+
+    @property
+    def segments(self) -> bool:
+        """Whether the network gives classes for every place of a picture."""
+        return self._graph.places is not None
 
     @property
     def starts_with_scores(self) -> bool:

@@ -15,6 +15,7 @@ from realtime_lrp.notebook import figure
 from realtime_lrp.relevance.maps.account import Account
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.maps.regions import pixels_of
 from realtime_lrp.relevance.maps.strength import smoothed
 from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words
 from realtime_lrp.relevance.network.checks import ColourTransform
@@ -73,6 +74,8 @@ class Explanation:
       labels: class names in order, or None if they are not known.
       accounts: where relevance went, by the name of the map; of other methods than LRP only
         integrated gradients have one.
+      region: bool [B, H, W], of a segmentation: the pixels of x that are explained, else None.
+      inside: float32 [B], of a segmentation: the share of positive relevance inside the region.
       stride: that of the explainer; plots smooth its grid away.
       colours: (offset, matrix): RGB from 0 to 255 is (x - offset) @ matrix; None if the explainer
         does not know the colours.
@@ -86,6 +89,8 @@ class Explanation:
     targets: tuple[str | int, ...]
     labels: Sequence[str] | None = None
     accounts: dict[str, Account] = field(default_factory=dict)
+    region: np.ndarray | None = None
+    inside: np.ndarray | None = None
     stride: tuple[int, int] = (1, 1)
     colours: ColourTransform | None = None
 
@@ -104,6 +109,8 @@ class Explanation:
             maps={name: values[rows] for name, values in self.maps.items()},
             x=self.x[rows],
             targets=tuple(self.targets[row] for row in rows),
+            region=None if self.region is None else self.region[rows],
+            inside=None if self.inside is None else self.inside[rows],
             accounts={
                 name: Account(*(getattr(account, one.name)[rows] for one in fields(Account)))
                 for name, account in self.accounts.items()
@@ -276,6 +283,9 @@ def explanation_of(
         if known
     }
     pictures = len(found.scores)
+    if found.regions:
+        about["region"] = pixels_of(found.regions.region > 0, x.shape[1:3])
+        about["inside"] = found.regions.inside
     return Explanation(
         scores=found.scores,
         relevance=found.maps[0],

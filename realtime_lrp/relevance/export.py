@@ -67,7 +67,7 @@ def save(
     with onednn.disabled():
         own = _traced(lambda x: scores_and_maps(x, target), pictures)
         by_class = _traced(
-            lambda x, index: scores_and_maps(x, _one_each(x, index, target.weights.shape[1])),
+            lambda x, index: scores_and_maps(x, _one_each(x, index, target)),
             pictures, classes,
         )  # fmt: skip
     weights = _variables(own, by_class)
@@ -139,8 +139,9 @@ def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> Concrete
     return tf.function(function, autograph=False).get_concrete_function(*inputs)
 
 
-def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> Target:
-    """The target that explains class index[b] of picture b; index is int32 [B]."""
+def _one_each(x: tf.Tensor, index: tf.Tensor, target: Target) -> Target:
+    """The target, but for class index[b] of picture b; index is int32 [B]."""
+    classes = target.weights.shape[1]
     known = tf.reduce_all((index >= 0) & (index < classes))
     as_many = tf.shape(index)[0] == tf.shape(x)[0]
     refusals = [
@@ -150,7 +151,7 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, classes: int) -> Target:
     with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
     no = tf.constant([[False]])
-    return Target(weights, tf.constant([[classes]]), no, no)
+    return Target(weights, tf.constant([[classes]]), no, no, target.region)
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:

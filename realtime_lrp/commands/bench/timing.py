@@ -112,8 +112,8 @@ def time_maps(bench: Bench) -> list[Row]:
     for precision in precisions()[1:]:
         bench.status(f"building in {precision}")
         explainers[precision] = engine.variant(precision=precision)
-    of_network = {"size": engine.config.model.size, "at": engine.config.model.at}
-    baseline_explainer = baseline(build_graph(engine.model, "max"), **of_network)
+    size = engine.config.model.size
+    baseline_explainer = baseline(build_graph(engine.model, "max"), size=size)
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
     rows = []
     for batch in (1, 8) if quick else (1, 2, 4, 8, 16):

@@ -147,7 +147,7 @@ def _with_objects(boxes: tf.Tensor, values: tf.Tensor, compute: Compute) -> Head
 _OFFSETS = (
     "ends in boxes from {:.3g} to {:.3g} that are neither corners, x1 above x0 and y1 above y0, "
     "nor middles and sizes: they are offsets to places that the file does not hold. Export the "
-    "network with the step that decodes its boxes; or explain one output with --output and --at"
+    "network with the step that decodes its boxes; or explain another output with --output"
 )
 
 
@@ -193,7 +193,7 @@ def _apart(
         raise CannotReadError(
             "ends in boxes and a softmax, of which neither the first nor the last class is the "
             "surest at most places of a grey picture: which one is no thing is not known. Explain "
-            "one output with --output and --at"
+            "another output with --output"
         )
     if computed.shape[2] == 2:  # one thing: the sigmoid of a difference
         thing, nothing = (read[..., n : n + 1] for n in ((1, 0) if background[0] else (0, 1)))
@@ -244,7 +244,7 @@ def _refuse_grids(outputs: Outputs, size: tuple[int, int]) -> None:
         raise CannotReadError(
             f"ends in {listed}. These may be cells of a detector whose form is not known: {why}. "
             "Grid cells are not classes. Export the network with the step that decodes its boxes, "
-            "or explain one output with --output and --at"
+            "or explain another output with --output"
         )
 
 

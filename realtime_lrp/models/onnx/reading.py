@@ -158,7 +158,7 @@ class _Reader:
             names = len(self.labels) if self.labels else None
             self.head = head_of(outputs, self.shape[1:3], names, self._compute)
         if self.head:
-            self.said = f"a detector, {self.head.form}; see --output and --at"
+            self.said = f"a detector, {self.head.form}; see --output"
             return [self.head.boxes, self.head.values]
         name = answer_of(outputs)
         value = outputs[name]

@@ -18,6 +18,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.detections import DrawnBoxes, row_near
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
+from realtime_lrp.relevance.maps.regions import located, scores_at
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Product
@@ -79,12 +80,14 @@ class Layer:
         Channels are int32 [B or 1, count]; -1 stands for one of those with the largest shares,
         which come in order.
         """
-        tensors = self.plan.graph.forward(x)
+        graph = self.plan.graph
+        tensors = graph.forward(x)
+        target = located(graph, tensors, target)
         arrived = self._relevance(tensors, self.plan.start(tensors, target))
         shares = _channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(shares), count).indices
         maps = self._maps(tensors, arrived, tf.where(channels < 0, largest, channels), count)
-        return tensors[self.plan.graph.output], shares, maps
+        return scores_at(graph, tensors, target), shares, maps
 
     def neurons(
         self, count: int, x: tf.Tensor, channels: tf.Tensor, positions: tf.Tensor
@@ -184,10 +187,11 @@ def peaks(
     needed = {node.output for layer in layers for node in graph.behind(layer.number)}
     nodes = [node for node in graph.nodes if node.output in needed]
     tensors = graph.forward(x)
+    target = located(graph, tensors, target)
     parts: Parts = defaultdict(list)
     parts[graph.output].append(Part(plan.start(tensors, target)))
     graph.hand_down(parts, nodes, tensors, past_gates(plan.back))
-    return tensors[graph.output], [
+    return scores_at(graph, tensors, target), [
         layer.peaks(seen, tensors, parts) for layer, seen in zip(layers, tokens, strict=True)
     ]
 

@@ -21,7 +21,8 @@ from realtime_lrp.relevance.maps.detections import (
     share_inside,
     target_of_drawn,
 )
-from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.maps.plan import Plan, sums
+from realtime_lrp.relevance.maps.regions import Regions, located, regions_of, scores_at
 from realtime_lrp.relevance.maps.starts import start_of_relevance
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network import onednn
@@ -53,6 +54,7 @@ class Explained(NamedTuple):
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
     found: DrawnBoxes | tuple[()]  # a detector's boxes, where maps are drawn
+    regions: Regions | tuple[()]  # of a segmentation
     inside: Any  # float32 [N], the share of positive relevance of the first map in each box
 
 
@@ -117,27 +119,34 @@ def explain_function(
             found = drawn_of(tensors, graph.ends, target)
             each = at_boxes(graph, graph.ends, tensors, found.pictures, found.places)
             aims = target_of_drawn(found, target)
+        aims = located(graph, each, aims)
         results = [plan(each[0], each, aims) for plan in plans]
         maps = [tf.cast(result.relevance, tf.float32) for result in results]
         start = start_of_relevance(each[graph.output], aims)
         return Explained(
-            scores_or_nan(plans, tensors),
-            tf.stack([tf.reduce_sum(start, -1), tf.reduce_sum(tf.abs(start), -1)], -1),
+            scores_or_nan(plans, tensors, aims),
+            tf.stack([sums(start), sums(tf.abs(start))], -1),
             maps,
             [result.account for result in results],
             [after(relevance) for relevance in maps] if after else [],
             of_layer(tensors, results[0].parts, found, *further) if of_layer else (),
             found or (),
+            regions_of(graph, each, aims, maps[0]) if graph.places else (),
             share_inside(maps[0], found.boxes) if found else (),
         )
 
     return explain
 
 
-def scores_or_nan(plans: Sequence[Plan], tensors: dict[int, tf.Tensor]) -> tf.Tensor:
-    """The scores; NaN where an activation is not finite, unless a map by rules is NaN there."""
+def scores_or_nan(
+    plans: Sequence[Plan], tensors: dict[int, tf.Tensor], target: Target
+) -> tf.Tensor:
+    """The scores of a located target.
+
+    They are NaN where an activation is not finite, unless a map by rules is NaN there.
+    """
     graph = plans[0].graph
-    scores = graph.scores(tensors)
+    scores = scores_at(graph, tensors, target)
     if any(plan.rules for plan in plans):
         return scores
     return tf.where(graph.finite(tensors)[:, None], scores, np.nan)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_linear
+from realtime_lrp.relevance.maps.regions import located
 from realtime_lrp.relevance.maps.starts import start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Part, Parts, total
@@ -205,7 +206,7 @@ class Plan:
     def _mean_gradient(self, x: tf.Tensor, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
         """The mean of what arrives at the copies of a picture, shaped like x.
 
-        `begin` starts at the output, for all copies of a picture, float32 [B, classes]. The copies
+        `begin` starts at the output, for all copies of a picture, shaped like it. The copies
         go forward in chunks of one size, so that any number of them needs the same memory. The
         first layers pass the mean of all copies back, quicker than the gradient of each.
         """
@@ -253,7 +254,8 @@ class Plan:
         return self.graph.backward(tensors, self.start(tensors, target), self.back)
 
     def start(self, tensors: Numbered, target: Target) -> tf.Tensor:
-        """What starts at the output for a target, float32 [B, classes]."""
+        """What starts at the output for a target, shaped like the scores."""
+        target = located(self.graph, tensors, target)
         scores = tensors[self.graph.output]
         if self.values is not None:
             return start_of_gradient(scores, target) * tf.cast(tensors[self.values], scores.dtype)
@@ -264,9 +266,10 @@ class Plan:
         """The account of what arrived; `rise` is by how much logits differ from those of 0."""
         begin = tf.cast(parts[self.graph.output][0].tensor, tf.float32)
         if rise is not None:
-            difference = tf.reduce_sum(begin * rise, -1)
+            difference = sums(begin * rise)
             return tf.stack([difference, tf.abs(difference), tf.zeros_like(difference)], -1)
-        started, magnitude = tf.reduce_sum(begin, -1), tf.reduce_sum(tf.abs(begin), -1)
+        started = sums(begin)
+        magnitude = sums(tf.abs(begin))
         taken = [part.tensor for part in parts.get(BIASES, ())]
         return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
 
@@ -274,6 +277,11 @@ class Plan:
 def _arriving(tensors: Numbered) -> Parts:
     """What arrives at tensors, by their numbers."""
     return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
+
+
+def sums(tensor: tf.Tensor) -> tf.Tensor:
+    """The sum of each picture's entries: [B, ...] -> [B]."""
+    return tf.reduce_sum(tensor, range(1, tensor.shape.rank))
 
 
 def keeps_sign(
@@ -297,7 +305,7 @@ def keeps_sign(
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
-    """What starts, [B, classes], times the sign of each logit (0 counts as positive).
+    """What starts, [B, ..., classes], times the sign of each logit (0 counts as positive).
 
     Unchanged where the logits are not shaped like the scores, as before a pool.
     """

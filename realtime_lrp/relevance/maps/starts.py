@@ -6,19 +6,41 @@ from realtime_lrp.relevance.maps.targets import Target
 
 
 def start_of_relevance(scores: tf.Tensor, target: Target) -> tf.Tensor:
-    """The relevance at the output, float32 [B, classes]."""
+    """The relevance at the output, shaped like the scores, float32 [B, classes].
+
+    At scores [B, h, w, classes] each place has its share, by the weights of a located target.
+    """
+    target, region = _spread(scores, target)
     chosen = tf.reduce_sum(scores * target.weights, axis=-1, keepdims=True)
     against_rest = chosen * _against_rest(scores, target.weights)
-    plain = scores * target.weights * _highest(scores, target.top)
-    return tf.where(target.rest, against_rest, plain)
+    return tf.where(target.rest, against_rest, scores * target.weights) * region
 
 
 def start_of_gradient(scores: tf.Tensor, target: Target) -> tf.Tensor:
-    """The factor t of each logit, float32 [B, classes]; scores are held constant."""
+    """The factor t of each logit, shaped like the scores, which are held constant."""
     scores = tf.stop_gradient(scores)
-    t = target.weights * _highest(scores, target.top)
-    t *= tf.where(target.by_probability, scores, tf.ones_like(scores))
-    return tf.where(target.rest, _against_rest(scores, target.weights), t)
+    target, region = _spread(scores, target)
+    t = target.weights * tf.where(target.by_probability, scores, tf.ones_like(scores))
+    return tf.where(target.rest, _against_rest(scores, target.weights), t) * region
+
+
+def _spread(scores: tf.Tensor, target: Target) -> tuple[Target, tf.Tensor | float]:
+    """The target with weights of the highest classes alone, and the weight of each place.
+
+    Which classes are highest is decided by the mean of the scores over the region.
+    """
+    if scores.shape.rank == 2:
+        highest = _highest(scores, target.top)
+        return target._replace(weights=target.weights * highest), 1.0
+    region = tf.cast(target.region, scores.dtype)
+    mean = tf.einsum("bhwc,bhw->bc", scores, region)
+    weights = target.weights * _highest(mean, target.top)
+    target = target._replace(
+        weights=weights[:, None, None],
+        rest=tf.convert_to_tensor(target.rest)[:, None, None],
+        by_probability=tf.convert_to_tensor(target.by_probability)[:, None, None],
+    )
+    return target, region[..., None]
 
 
 def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:

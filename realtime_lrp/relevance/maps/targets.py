@@ -20,6 +20,10 @@ Targets = str | int | Sequence[str | int] | np.ndarray
 """What callers may ask for: one target, or a sequence with one for each picture."""
 
 
+ONE_ANSWER = np.zeros([1, 0, 0], np.float32)
+"""The region of a network that gives one vector of classes."""
+
+
 class Target(NamedTuple):
     """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
 
@@ -30,6 +34,8 @@ class Target(NamedTuple):
     top: Any  # int32 [T, 1], how many classes count, those with each picture's highest scores
     rest: Any  # bool [T, 1], whether the classes with weight 0 count against the one with weight 1
     by_probability: Any  # bool [T, 1], whether gradient methods multiply each class by its score
+    # float32 [T, h, w], of a segmentation: the weight of each place; all 0: the largest region
+    region: Any = ONE_ANSWER
 
     @property
     def contrasts(self) -> bool:
@@ -56,7 +62,8 @@ class Target(NamedTuple):
     @classmethod
     def joined(cls, targets: Sequence["Target"]) -> "Target":
         """Makes one target of several: of each in turn for one picture."""
-        return cls(*map(np.concatenate, zip(*targets, strict=True)))
+        joined = cls(*map(np.concatenate, zip(*targets, strict=True)))
+        return joined._replace(region=targets[0].region)
 
     def tensors(self) -> "Target":
         """The same target as tensors."""
@@ -66,10 +73,19 @@ class Target(NamedTuple):
 
 
 class TargetResolver:
-    """Reads targets as users write them; labels are the names of classes in order, or None."""
+    """Reads targets as users write them; labels are the names of classes in order, or None.
 
-    def __init__(self, classes: int, labels: Sequence[str] | None = None) -> None:
+    `places` are the rows and columns of a segmentation's answer.
+    """
+
+    def __init__(
+        self,
+        classes: int,
+        labels: Sequence[str] | None = None,
+        places: tuple[int, int] | None = None,
+    ) -> None:
         self._classes = classes
+        self._anywhere = np.zeros([1, *(places or (0, 0))], np.float32)
         self.labels = None if labels is None else list(map(str, labels))
         self._by_name = defaultdict(list)
         for index, name in enumerate(self.labels or ()):
@@ -77,6 +93,9 @@ class TargetResolver:
 
     def __call__(self, target: str | int) -> Target:
         """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest"."""
+        return self._of_classes(target)._replace(region=self._anywhere)
+
+    def _of_classes(self, target: str | int) -> Target:
         target = self.canonical(target)
         if isinstance(target, int):
             return Target.of(self._one(target), self._classes)

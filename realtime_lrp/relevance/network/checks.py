@@ -83,15 +83,14 @@ def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, i
 
 
 def count_classes(graph: Graph) -> int:
-    """The number of scores that a model gives for each picture."""
+    """The number of scores that a model gives for each picture, or at each place of it."""
     shape = graph.output_shape
-    if len(shape) != 1 or shape[0] is None:
+    if len(shape) not in (1, 3) or shape[-1] is None:
         raise DamagedInputError(
-            f"The model {graph.name!r} gives {shape} for each picture. "
-            "Expected one vector of classes, or say which place: --at ROW,COLUMN, or in Python "
-            "Explainer(model, at=...)."
+            f"The model {graph.name!r} gives {shape} for each picture. Expected one vector of "
+            "classes, or classes for every place of the picture, (rows, columns, classes)."
         )
-    return shape[0]
+    return shape[-1]
 
 
 def check_labels(labels: Sequence[str] | None, classes: int, graph: Graph) -> None:

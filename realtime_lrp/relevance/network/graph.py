@@ -18,7 +18,6 @@ from realtime_lrp.relevance.network.steps import (
     Handed,
     Identity,
     MaxPool,
-    Mean,
     Move,
     Multiple,
     Pool,
@@ -55,7 +54,7 @@ class Node:
         return replace(self, step=step, dtype=dtype, exact=exact)
 
 
-_SCORES_STAY_SCORES = (Elementwise, Move, Pool, GlobalPool, Add, Mean)
+_SCORES_STAY_SCORES = (Elementwise, Move, Pool, GlobalPool, Add)
 
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
@@ -130,6 +129,10 @@ class Graph:
     kept: set[int] = field(default_factory=set)
     boxes: int | None = None  # the number of a detector's boxes [B, places, 4]
     ends: Ends | None = None  # of a detector
+    # of a segmentation, whose output is [B, h, w, classes]: (h, w), and the class that stands for
+    # no thing, or -1
+    places: tuple[int, int] | None = None
+    background: int = -1
     # nested model, or layer that was traced -> the number of its (first) output
     wholes: dict[str, int] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)

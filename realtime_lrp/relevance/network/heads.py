@@ -72,6 +72,21 @@ def end_in_vector(graph: Graph, picture: tuple[int, int, int]) -> None:
         graph.output_shape = tuple(sizes)
 
 
+def end_in_places(graph: Graph, picture: tuple[int, int, int]) -> None:
+    """Notes the places of a segmentation, whose output is [B, h, w, classes], in place.
+
+    An output of the size of the pictures, [B, H, W], is that of one class. `picture` is (rows,
+    columns, channels).
+    """
+    sizes = output_shape(graph, picture)
+    if sizes == picture[:2]:
+        sizes = (*sizes, 1)
+        graph.append("mask", "Reshape", [Reshape(sizes)], (graph.output,))
+    if len(sizes) == 3:
+        graph.output_shape = sizes
+        graph.places = sizes[:2]
+
+
 def end_in_scores(
     graph: Graph,
     picture: tuple[int, int, int],
@@ -85,25 +100,29 @@ def end_in_scores(
     `OUTPUT_ACTIVATIONS` and `scores` one of `SCORES`, which decide for the user, or None. Scores at
     chosen places, or of a detector, are not the `whole` answer: one probability stays one there.
 
+    A segmentation, which has `places`, has these scores at each place.
+
     Raises:
       UsageError: another name, or the network ends in another softmax or sigmoid.
     """
     _check_words(activation, scores)
     scoring = graph.scoring()
     given = scores == "logits" or activation == "linear"
-    if whole and not given and scoring != {graph.output} and not _ends_in_weights(graph):
+    if graph.places:
+        _activate_at_the_end(graph, _shapes(graph, picture))
+    elif whole and not given and scoring != {graph.output} and not _ends_in_weights(graph):
         shapes = _shapes(graph, picture)
         if head := _written_out(graph, shapes):
             _end_in(graph, head, shapes[head.values])
             plain = scoring and (head.columns == np.arange(len(head.columns))).all()
             if not plain and not scores:
                 _say(graph, f"they are a {head.kind} of its last values")
-        elif _sigmoid_at_the_end(graph, shapes) and not scores:
+        elif _activate_at_the_end(graph, shapes) and not scores:
             _say(graph, "they are sigmoids of its last values")
     _refuse_second(graph, activation, scores)
     if not graph.scoring() or scores == "logits":
         _make_scores(graph, picture, activation, scores)
-    if whole and graph.output_shape == (1,) and (graph.scoring() or scores == "probabilities"):
+    if whole and graph.output_shape[-1] == 1 and (graph.scoring() or scores == "probabilities"):
         _end_in_two_classes(graph)
 
 
@@ -149,7 +168,7 @@ def _make_scores(
     graph: Graph, picture: tuple[int, int, int], activation: str | None, scores: str | None
 ) -> None:
     """Appends what makes scores of values that no softmax or sigmoid computes."""
-    several = graph.output_shape != (1,)
+    several = graph.output_shape[-1] != 1
     detects = graph.ends is not None and not activation  # its scores are scores
     if detects or activation == "linear" or scores == "probabilities":
         return
@@ -192,6 +211,12 @@ def _end_in_two_classes(graph: Graph) -> None:
     else:
         logit = Elementwise(_logit, keeps_sign=False)
         values = graph.append("logit", "Elementwise", [logit], (graph.output,))
+    if graph.places:
+        both = Affine(tf.constant([-1.0, 1.0]), tf.constant([0.0, 0.0]))
+        read = graph.append("both", "Move", [_picked(np.zeros(2, int)), both], (values,))
+        graph.append("sigmoid", "Sigmoid", [_activation("sigmoid")], (read,))
+        graph.output_shape = (*graph.output_shape[:-1], 2)
+        return without_unused(graph)
     first = np.zeros(1, int)
     _end_in(graph, Head("sigmoid", values, first, np.ones(1), np.zeros(1)), (1,))
 
@@ -294,31 +319,37 @@ def _lines(ours: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, ...] | None:
     return columns, scale, np.where(np.abs(offset) < 1e-4, 0, offset)
 
 
-def _sigmoid_at_the_end(graph: Graph, shapes: Shapes) -> bool:
-    """Moves sigmoids behind what joins, picks or compares them, in place, if that is the same."""
+def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
+    """Moves sigmoids behind what joins, picks or compares them, in place, if that is the same.
+
+    So it moves the softmax of a segmentation behind what moves its axes.
+    """
     scoring = graph.scoring()
     between = graph.depending_on(scoring) & (graph.leading_to({graph.output}) | {graph.output})
     nodes = [graph.nodes[number - 1] for number in sorted(between - scoring)]
     steps = [graph.nodes[number - 1].step for number in scoring]
-    sigmoids = all(isinstance(one, Activation) and one.name == "sigmoid" for one in steps)
-    if not nodes or not sigmoids or not all(isinstance(node.step, Move) for node in nodes):
+    kinds = {one.name if isinstance(one, Activation) else "" for one in steps}
+    kind = next(iter(kinds)) if len(kinds) == 1 else ""
+    if kind not in (("sigmoid", "softmax") if graph.places else ("sigmoid",)):
+        return False
+    if not nodes or not all(isinstance(node.step, Move | Reshape | Identity) for node in nodes):
         return False
     logits = {number: graph.nodes[number - 1].inputs[0] for number in scoring}
     values = _random(graph, shapes, {*logits.values()}, 4)
     wanted = _output_of(graph, values)
     moved = _output_of(graph, {number: values[read] for number, read in logits.items()})
-    if wanted is None or moved is None or not np.allclose(_sigmoid(moved), wanted, atol=1e-5):
+    if wanted is None or moved is None:
+        return False
+    by_class = moved.reshape(-1, graph.output_shape[-1] or 1)
+    after = _activation(kind).forward(tf.constant(by_class)).numpy()
+    if not np.allclose(after.reshape(wanted.shape), wanted, atol=1e-5):
         return False
     for node in nodes:
         read = tuple(logits.get(number, number) for number in node.inputs)
         graph.replace(replace(node, inputs=read))
-    graph.append("sigmoid", "Activation", [_activation("sigmoid")], (graph.output,))
+    graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))
     without_unused(graph)
     return True
-
-
-def _sigmoid(a: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-a))
 
 
 def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:

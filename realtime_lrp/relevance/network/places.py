@@ -1,25 +1,15 @@
-"""Which output of a model is explained, and which places of an output that is no vector.
-
-An output [B, ..., classes] has a vector at each place: a segmentation at each pixel, a detector at
-each anchor. The places that are chosen become one vector, their mean, from which relevance starts.
-"""
+"""Which output of a model is explained, and at which of a detector's places."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
 from realtime_lrp.relevance.network.graph import Ends, Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Mean, Move, Places, Softmax
+from realtime_lrp.relevance.network.steps import Move, Softmax
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
-
-At = int | slice | Sequence[int | slice] | np.ndarray
-"""Row and column, or what else the axes between batch and classes are: whole numbers and slices, or
-a mask of truth values. Of axes that are left out all is taken."""
 
 
 def choose_output(wanted: str | int | None, names: Sequence[str], model: str) -> int:
@@ -45,25 +35,6 @@ def choose_output(wanted: str | int | None, names: Sequence[str], model: str) ->
             "output",
         )
     return position
-
-
-def end_at(graph: Graph, at: At, shape: Sequence[int]) -> None:
-    """Makes the chosen places of a graph's output, of this shape without the batch, its output.
-
-    A softmax or sigmoid at the end is computed at these places only.
-    """
-    *axes, classes = shape
-    indices = chosen_places(at, axes)
-    scores, read = _scores_and_values(graph)
-    if len(indices) != 1 or axes:
-        places = Places(indices, int(np.prod(axes, dtype=int)))
-        read = graph.append("places", "Places", [places], (read,))
-    if scores is not None:
-        read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
-    if len(indices) > 1:
-        read = graph.append("mean", "Mean", [Mean()], (read,))
-    graph.output, graph.output_shape, graph.boxes = read, (classes,), None
-    without_unused(graph)
 
 
 def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
@@ -109,34 +80,6 @@ def _scores_and_values(graph: Graph) -> tuple[Node | None, int]:
     if last is not None and graph.scoring() == {graph.output}:
         return last, last.inputs[0]
     return None, graph.output
-
-
-def chosen_places(at: At, axes: Sequence[int]) -> np.ndarray:
-    """The places that `at` names, counted in one row; int32. `axes` has sizes without classes."""
-    numbers = np.arange(int(np.prod(axes, dtype=int)), dtype=np.int32).reshape(axes)
-    mask = np.asarray(at) if isinstance(at, np.ndarray | list) else None
-    try:
-        if mask is not None and mask.dtype == bool:
-            found = numbers[mask] if mask.shape == numbers.shape else None
-        else:
-            parts = tuple(at) if isinstance(at, tuple | list | np.ndarray) else (at,)
-            found = np.ravel(numbers[parts]) if all(map(_is_index, parts)) else None
-    except IndexError:
-        found = None
-    if found is None or not len(found):
-        listed = " x ".join(map(str, axes)) or "no places: it is a vector, at=()"
-        given = f"an array {at.dtype} {at.shape}" if isinstance(at, np.ndarray) else f"{at!r:.100}"
-        raise UsageError(
-            "Expected at as whole numbers and slices, at most one for each axis of the output, or "
-            f"as a mask of truth values of its shape (mask > 0). It has {listed}. "
-            f"Received {given}, which names no place there.",
-            "at",
-        )
-    return found
-
-
-def _is_index(part: Any) -> bool:
-    return isinstance(part, slice | int | np.integer) and not isinstance(part, bool)
 
 
 def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 STABILISER = 1e-6
@@ -339,26 +338,6 @@ def _shaped_like(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
     if repeated:
         relevance = tf.reduce_sum(relevance, repeated, keepdims=True)
     return tf.reshape(relevance, [-1, *a.shape[1:]]) if missing else relevance
-
-
-class Places(Move):
-    """The vectors at some of the `count` places of a tensor [B, ..., classes], in a row."""
-
-    def __init__(self, indices: np.ndarray, count: int) -> None:
-        self.indices, self.count = indices, count
-
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        chosen = tf.gather(tf.reshape(a, [-1, self.count, a.shape[-1]]), self.indices, axis=1)
-        return chosen[:, 0] if len(self.indices) == 1 else chosen
-
-
-class Mean(Sum):
-    """The mean of the vectors at several places [B, places, classes]; relevance in proportion."""
-
-    keeps_sign = True
-
-    def forward(self, a: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_mean(a, 1)
 
 
 class Pool(Step):

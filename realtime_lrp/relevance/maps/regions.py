@@ -1,0 +1,217 @@
+"""Regions of a segmentation: where in an answer [B, h, w, classes] relevance starts.
+
+A region is data of the compiled function, as a target is: another one does not retrace.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.network.graph import Graph
+
+BACKGROUND = ("background", "_background_", "bg", "void", "nothing")
+"""Names of a class that stands for no thing, as labels write them."""
+
+
+class Regions(NamedTuple):
+    """Where relevance started in a batch, and what is where."""
+
+    region: tf.Tensor  # float32 [B, h, w], the weight of each place; of a picture they add up to 1
+    classes: tf.Tensor  # int32 [B, h, w], the class with the highest score at each place
+    inside: tf.Tensor  # float32 [B], the share of positive relevance of the first map in the region
+
+
+def background_of(labels: Sequence[str] | None, classes: int) -> int:
+    """The class that stands for no thing; -1 if the labels name none.
+
+    Of two classes without names, as a mask has them, it is the first.
+    """
+    if labels is None:
+        return 0 if classes == 2 else -1
+    first = str(labels[0]).strip().lower().replace(" ", "_").replace("__", "_")
+    return 0 if first in BACKGROUND else -1
+
+
+def region_weights(graph: Graph, at: Any, region: Any, batch: Sequence[int]) -> np.ndarray:
+    """The weights of a pixel `at` (row, column), or of a mask `region`, float32 [B or 1, h, w].
+
+    `batch` is [B, H, W, C]. Each pixel belongs to one of the places of the answer.
+
+    Raises:
+      UsageError: the network is no segmentation, both are given, there is no such pixel, or the
+        mask has another form.
+    """
+    if graph.places is None:
+        raise UsageError(
+            f"The network {graph.name!r} gives one answer for the whole picture. Leave at and "
+            "region out: they are for segmentations."
+        )
+    pictures, *sizes = batch[:3]
+    shape = (sizes[0], sizes[1])
+    if at is not None and region is not None:
+        raise UsageError("Expected a place or a region. Received both: leave at or region out.")
+    mask = _mask_of_pixel(at, shape) if region is None else np.asarray(region)
+    if mask.dtype != bool or mask.shape not in (shape, (pictures, *shape)):
+        raise UsageError(
+            f"Expected region as a mask of truth values [{shape[0]}, {shape[1]}], as mask > 0. "
+            f"Received {mask.dtype} {list(mask.shape)}."
+        )
+    masks = mask.reshape(-1, *shape)
+    if not masks.any((1, 2)).all():
+        raise UsageError("The region has no pixel. Expected a mask with True in every picture.")
+    rows, columns = (_share(n, count) for n, count in zip(shape, graph.places, strict=True))
+    weights = np.einsum("bij,ih,jw->bhw", masks.astype(np.float32), rows, columns, optimize=True)
+    whole: np.ndarray = weights / weights.sum((1, 2), keepdims=True)
+    return whole.astype(np.float32)
+
+
+def _share(pixels: int, places: int) -> np.ndarray:
+    """1 where a pixel belongs to a place, else 0, float32 [pixels, places]."""
+    return np.eye(places, dtype=np.float32)[place_of_pixels(pixels, places)]
+
+
+def place_of_pixels(pixels: int, places: int) -> np.ndarray:
+    """The place of each pixel along an axis of a picture, int [pixels]."""
+    numbers: np.ndarray = np.arange(pixels) * places // pixels
+    return numbers
+
+
+def pixels_of(places: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """What is at each pixel of pictures of this shape: [B, h, w] to [B, H, W]."""
+    rows, columns = map(place_of_pixels, shape, places.shape[1:])
+    pixels: np.ndarray = places[:, rows[:, None], columns]
+    return pixels
+
+
+def _mask_of_pixel(at: Any, shape: tuple[int, int]) -> np.ndarray:
+    numbers = np.asarray(at)
+    if numbers.shape != (2,) or not np.issubdtype(numbers.dtype, np.integer):
+        raise UsageError(f"Expected at as (row, column), whole numbers. Received {at!r:.80}.")
+    row, column = numbers.tolist()
+    if not (0 <= row < shape[0] and 0 <= column < shape[1]):
+        raise UsageError(
+            f"There is no pixel {(row, column)}: pictures have {shape[0]} rows and {shape[1]} "
+            "columns, counted from 0."
+        )
+    mask = np.zeros(shape, bool)
+    mask[row, column] = True
+    return mask
+
+
+def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target) -> Target:
+    """The target with the region of each picture, whose weights add up to 1.
+
+    Where a picture's weights are all 0, it is the largest connected region that is not background,
+    or of background if there is nothing else. Unchanged if the network is no segmentation.
+    """
+    if graph.places is None:
+        return target
+    scores = tf.cast(tensors[graph.output], tf.float32)
+    like = tf.zeros(tf.shape(scores)[:-1])
+    given = target.region + like
+    missing = tf.reduce_sum(given, [1, 2]) <= 0
+
+    def found() -> tf.Tensor:
+        largest = _largest(tf.argmax(scores, -1, tf.int32), graph.background)
+        return tf.where(missing[:, None, None], largest, given)
+
+    region = tf.cond(tf.reduce_any(missing), found, lambda: given)
+    return target._replace(region=region)
+
+
+def _largest(classes: tf.Tensor, background: int) -> tf.Tensor:
+    """The weights of the largest region that is no background: int32 to float32 [B, h, w]."""
+    pictures, places = tf.shape(classes)[0], classes.shape[1] * classes.shape[2]
+    numbers = tf.reshape(connected(classes), [-1])
+    sizes = tf.math.unsorted_segment_sum(tf.ones_like(numbers), numbers, pictures * places)
+    own = tf.gather(sizes, numbers)
+    things = tf.reshape(classes, [-1]) != background
+    ranked = tf.reshape(tf.where(things, own + places, own), [pictures, places])
+    best = tf.gather(tf.reshape(numbers, [pictures, places]), tf.argmax(ranked, -1), batch_dims=1)
+    region = tf.cast(tf.reshape(numbers, [pictures, places]) == best[:, None], tf.float32)
+    weights = region / tf.reduce_sum(region, -1, keepdims=True)
+    return tf.reshape(weights, tf.shape(classes))
+
+
+def connected(classes: tf.Tensor) -> tf.Tensor:
+    """The regions of a batch: the number of each place's region, int32 [B, h, w].
+
+    Places are connected if they touch by a side and have the same class. The number of a region is
+    the largest number of its places, which are counted over the whole batch.
+    """
+    count = tf.size(classes)
+    down = classes[:, 1:] == classes[:, :-1]
+    right = classes[:, :, 1:] == classes[:, :, :-1]
+
+    def spread(numbers: tf.Tensor) -> tf.Tensor:
+        """Each place's largest number among itself and its neighbours."""
+        below = tf.where(down, numbers[:, 1:], 0)
+        above = tf.where(down, numbers[:, :-1], 0)
+        after = tf.where(right, numbers[:, :, 1:], 0)
+        before = tf.where(right, numbers[:, :, :-1], 0)
+        for near, pads in (
+            (below, ([0, 0], [0, 1], [0, 0])),
+            (above, ([0, 0], [1, 0], [0, 0])),
+            (after, ([0, 0], [0, 0], [0, 1])),
+            (before, ([0, 0], [0, 0], [1, 0])),
+        ):
+            numbers = tf.maximum(numbers, tf.pad(near, pads))
+        return numbers
+
+    def roots(numbers: tf.Tensor) -> tf.Tensor:
+        """Follows each number to the number that it leads to, until it leads nowhere else."""
+
+        def shorten(numbers: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            further = tf.gather(numbers, numbers)
+            return further, tf.reduce_any(further != numbers)
+
+        return tf.while_loop(lambda _, changed: changed, shorten, (numbers, True))[0]
+
+    def grow(numbers: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        flat = tf.reshape(numbers, [-1])
+        largest = tf.math.unsorted_segment_max(tf.reshape(spread(numbers), [-1]), flat, count)
+        joined = roots(tf.maximum(largest, tf.range(count)))
+        grown = tf.reshape(tf.gather(joined, flat), tf.shape(numbers))
+        return grown, tf.reduce_any(grown != numbers)
+
+    start = tf.reshape(tf.range(count), tf.shape(classes))
+    numbers, _ = tf.while_loop(lambda _, changed: changed, grow, (start, True))
+    return numbers
+
+
+def mean_scores(scores: tf.Tensor, region: tf.Tensor) -> tf.Tensor:
+    """The mean of scores [B, h, w, classes] over a region, [B, classes]."""
+    return tf.einsum("bhwc,bhw->bc", scores, region)
+
+
+def scores_at(graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target) -> tf.Tensor:
+    """The scores [B, classes] of a located target."""
+    if graph.places is None:
+        return graph.scores(tensors)
+    return mean_scores(tf.cast(tensors[graph.output], tf.float32), target.region)
+
+
+def scores_anywhere(graph: Graph, target: Target, x: tf.Tensor) -> tf.Tensor:
+    """The scores for x, [B, classes]; of a segmentation over the largest region."""
+    tensors = graph.forward(x)
+    return scores_at(graph, tensors, located(graph, tensors, target))
+
+
+def regions_of(
+    graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target, relevance: tf.Tensor
+) -> Regions:
+    """The regions of a located target, and how much of its map [B, H, W, C] lies inside."""
+    positive = tf.maximum(tf.reduce_sum(relevance, -1), 0)
+    inside = tf.cast(target.region > 0, tf.float32)
+    for axis in (1, 2):
+        numbers = place_of_pixels(relevance.shape[axis], inside.shape[axis])
+        inside = tf.gather(inside, numbers, axis=axis)
+    share = tf.math.divide_no_nan(
+        tf.reduce_sum(positive * inside, [1, 2]), tf.reduce_sum(positive, [1, 2])
+    )
+    classes = tf.argmax(tensors[graph.output], -1, tf.int32)
+    return Regions(target.region, classes, share)

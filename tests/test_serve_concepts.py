@@ -12,8 +12,9 @@ from viewer import LOOK
 
 from realtime_lrp.commands.serve.messages import Choice, concepts_message, event_of, read_message
 from realtime_lrp.realtime.viewer import events
+from realtime_lrp.system.scale import FULL
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
-from realtime_lrp.view.painting import FULL, Drawn
+from realtime_lrp.view.painting import Drawn
 
 
 @pytest.fixture(scope="module")

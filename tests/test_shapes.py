@@ -11,7 +11,8 @@ from measuring import explain, naming, pointing
 from shapes import SIZE
 
 from realtime_lrp.relevance.explainer import Explainer
-from realtime_lrp.relevance.maps.strength import FULL, strength
+from realtime_lrp.relevance.maps.strength import strength
+from realtime_lrp.system.scale import FULL
 from realtime_lrp.video.sources import moving_picture
 
 ASSETS = Path(__file__).parents[1] / "assets"

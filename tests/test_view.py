@@ -15,9 +15,10 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.config.keys import SECTIONS, legal_keys
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
+from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
 from realtime_lrp.view.overlay import GREY, MUTED, lay_over
-from realtime_lrp.view.painting import FULL, SOFTNESS, Drawn, Scale, Series, paint
+from realtime_lrp.view.painting import Drawn, Scale, Series, paint
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)
 
@@ -150,7 +151,6 @@ def test_strengths_by_hand():
     single[0, 3, 3] = 7  # fewer entries than the percentile leaves out
     drawn, scale = (part.numpy() for part in strength(single))
     assert scale == 7 and drawn[0, 3, 3] == FULL and drawn.sum() == FULL
-    assert (strengths.FULL, strengths.SOFTNESS) == (FULL, SOFTNESS)
 
 
 def finest_detail(relevance):

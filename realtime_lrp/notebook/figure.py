@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.system.scale import end_of
 
 if TYPE_CHECKING:
     from matplotlib.colors import Colormap as MatplotlibColormap
     from matplotlib.figure import Figure
-
-PERCENTILE = 99.5
-"""The percentile of magnitude at the end of the scale, so that single pixels do not hide the rest.
-Overlays use the same."""
 
 MOST_PICTURES = 24  # that a figure has room for
 LINE, LONGEST = 38, 114  # letters of a title in one line above a picture, and at all
@@ -98,7 +95,7 @@ def _draw_map(
     figure: "Figure", axes: Any, values: np.ndarray, colours: "MatplotlibColormap", signed: bool
 ) -> None:
     magnitude = np.abs(values)
-    end = float(np.percentile(magnitude, PERCENTILE) or magnitude.max()) or 1.0
+    end = end_of(magnitude)
     image = axes.imshow(values, cmap=colours, vmin=-end if signed else 0, vmax=end)
     beyond = "neither" if magnitude.max() <= end else "both" if signed else "max"
     bar = figure.colorbar(image, ax=axes, extend=beyond, fraction=0.05, pad=0.02)

@@ -12,18 +12,15 @@ import cv2
 import numpy as np
 
 from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
-FULL = 127  # the largest strength
 SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture
 
 MAX_ABOVE = 2.0
 """The largest factor between a map's own peak and the peak that it is drawn with."""
-
-SOFTNESS = 0.75
-"""Strength is relevance to this power. `relevance.strength` uses the same power and FULL."""
 
 
 class Scale:

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from realtime_lrp.system.scale import PERCENTILE, SOFTNESS, end_of
 from realtime_lrp.view.boxes import draw_outlines
 from realtime_lrp.view.look import colormap_named
 from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.painting import SOFTNESS, Painted
+from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import draw_lines, text_size
-
-PERCENTILE = 99.5
-"""The scale ends at this percentile, so that a few large entries do not darken the rest."""
 
 MAX_TILES = 64  # on one sheet
 
@@ -63,8 +61,7 @@ def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str
 
     0 is black. Weak relevance is raised as in the overlay, so that it stays visible.
     """
-    magnitude = np.abs(np.concatenate([tensor.ravel() for tensor in maps]))
-    scale = float(np.percentile(magnitude, PERCENTILE)) or float(magnitude.max()) or 1.0
+    scale = end_of(np.abs(np.concatenate([tensor.ravel() for tensor in maps])))
     colours = colormap_named("coldnhot")
     coloured = []
     for tensor in maps:

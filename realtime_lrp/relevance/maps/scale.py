@@ -7,14 +7,7 @@ import math
 
 import numpy as np
 
-PERCENTILE = 99.5
-"""The percentile that gets full strength, so that single pixels do not darken the rest."""
-
-SOFTNESS = 0.75
-"""Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
-
-FULL = 127
-"""Full strength."""
+from realtime_lrp.system.scale import FULL, PERCENTILE, SOFTNESS
 
 
 def strength_of(

@@ -12,7 +12,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.maps.scale import FULL, PERCENTILE, SOFTNESS, centred_window
+from realtime_lrp.relevance.maps.scale import centred_window
+from realtime_lrp.system.scale import FULL, PERCENTILE, SOFTNESS
 
 
 def strength(

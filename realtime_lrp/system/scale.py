@@ -1,0 +1,17 @@
+"""How relevance becomes a strength, wherever it is drawn."""
+
+import numpy as np
+
+PERCENTILE = 99.5
+"""The scale ends at this percentile, so that a few large entries do not darken the rest."""
+
+SOFTNESS = 0.75
+"""Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
+
+FULL = 127
+"""Full strength, as a byte."""
+
+
+def end_of(magnitude: np.ndarray) -> float:
+    """The end of the scale of magnitudes; 1 where all are 0."""
+    return float(np.percentile(magnitude, PERCENTILE) or magnitude.max()) or 1.0

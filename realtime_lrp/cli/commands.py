@@ -22,6 +22,7 @@ from realtime_lrp.cli.options import (
     OVERWRITE,
     PATH,
     RESUME,
+    SEEN,
     STATS,
     ConfigFile,
     Number,
@@ -51,7 +52,8 @@ from realtime_lrp.system.program import print_lines, set_verbosity
     "--ray ADDRESS", "share them among workers of a running Ray cluster: its address, or auto"
 )  # fmt: skip
 @configured(
-    *EXPLAIN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio", "--names",
+    *EXPLAIN, *SEEN, "--layout", "--stride", "--batch", "--codec", "--quality", "--audio",
+    "--names",
 )  # fmt: skip
 def video(settings: config.Settings, **options: Any) -> None:
     """Write recordings with the relevance over them.
@@ -76,7 +78,7 @@ def video(settings: config.Settings, **options: Any) -> None:
 @RESUME
 @option("--sidecar", "also write the answer for each picture (.jsonl)")
 @MAPS
-@configured(*EXPLAIN)
+@configured(*EXPLAIN, *SEEN)
 def image(settings: config.Settings, **options: Any) -> None:
     """Write pictures with the relevance over them, or raw maps.
 

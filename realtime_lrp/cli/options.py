@@ -25,6 +25,9 @@ EXPLAIN = (
 )  # fmt: skip
 """The options of every command that explains pictures."""
 
+SEEN = "--region", "--follow"
+"""The options that say what the network sees of a picture."""
+
 PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 """The options of the web page."""
 
@@ -33,7 +36,7 @@ CONCEPTS = "--gallery", "--names"
 
 _MAY_BE_FILES = (
     "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",
-    "--lecture",
+    "--lecture", "--follow",
 )  # fmt: skip
 
 Command = Callable[..., Any]

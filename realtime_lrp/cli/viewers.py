@@ -22,6 +22,7 @@ from realtime_lrp.cli.options import (
     OVERWRITE,
     PAGE,
     PATH,
+    SEEN,
     SERVE,
     STATS,
     ConfigFile,
@@ -92,8 +93,8 @@ def demo(
 @SERVE
 @NEW_TOKEN
 @configured(
-    "--source", *EXPLAIN, "--also-model", "--follow", "--display", "--lecture", *PAGE, "--concepts",
-    *CONCEPTS,
+    "--source", *EXPLAIN, *SEEN, "--also-model", "--motion", "--display", "--lecture", *PAGE,
+    "--concepts", *CONCEPTS,
 )  # fmt: skip
 def live(settings: config.Settings, duration: float | None, **options: Any) -> None:
     """Show a camera, stream or file with the relevance over it.
@@ -120,7 +121,7 @@ def _check_page(settings: config.Settings, options: dict[str, Any]) -> None:
 @DURATION
 @STATS
 @NEW_TOKEN
-@configured("--source", *PAGE, *EXPLAIN, "--also-model", "--follow", "--concepts", *CONCEPTS)
+@configured("--source", *PAGE, *EXPLAIN, *SEEN, "--also-model", "--motion", "--concepts", *CONCEPTS)
 def serve(settings: config.Settings, duration: float | None, **options: Any) -> None:
     """Show the live view as a web page.
 
@@ -252,7 +253,7 @@ def _print_unit(settings: config.Settings) -> None:
     "--hash-pin", "ask for a PIN and print the value for kiosk.pin",
     expose_value=False, is_eager=True, callback=_hash_pin,
 )  # fmt: skip
-@configured("--source", *EXPLAIN, "--follow", "--display", load=_load_for_kiosk)
+@configured("--source", *EXPLAIN, *SEEN, "--motion", "--display", load=_load_for_kiosk)
 def kiosk(
     settings: config.Settings, duration: float | None, stats: Path | None, print_unit: bool
 ) -> None:

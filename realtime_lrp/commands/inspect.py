@@ -63,7 +63,7 @@ def run(config: Config, source: Path, logdir: Path, overwrite: bool) -> list[str
     target = logdir / run_name(engine.config, source)
     with atomic_folder(target, overwrite, FILE_MARK) as part:
         picture = mirrored(read_picture(source), config.input.mirror)
-        region = engine.region(picture.shape[:2])
+        (region,) = engine.sight.regions([picture], engine.sight.fixed)
         seen = region.extract(picture)
         x = engine.network.prepare(seen[None]).numpy()
         (result,) = engine.explain([picture])

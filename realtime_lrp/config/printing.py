@@ -38,7 +38,7 @@ def json_schema() -> str:
     for section, kind in SECTIONS.items():
         part = schema["$defs"].pop(kind.__name__)
         for key, value in part["properties"].items():
-            del value["title"]
+            value.pop("title", None)  # a nested section has none
             value.get("items", {}).pop("default", None)  # pydantic 2.10 leaves it there
             _add_names(value, names_of(f"{section}.{key}"))
             if f"{section}.{key}" in COMMAND_KEYS:

@@ -204,6 +204,11 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
     yield from _wrong_names_of_model(("model",), config.model)
     for number, other in enumerate(config.live.also_models):
         yield from _wrong_names_of_model(("live", "also_models", number), other)
+    if config.input.follow:
+        yield from _wrong_names_of_model(("input", "follow"), config.input.follow)
+        if config.input.region:
+            why = "A region that stays and a thing to follow exclude each other. Give one of them."
+            yield ("input", "follow"), UsageError(why)
     for key in legal_keys():
         section, name = key.split(".")
         names, value = names_of(key), getattr(getattr(config, section), name)

@@ -26,6 +26,7 @@ from realtime_lrp.config.names import (
     COMPOSITE_OR_AUTO,
     COMPOSITES,
     DETECTOR_COMPOSITE,
+    HUB,
     METHODS,
     MODELS,
     PANELS,
@@ -39,6 +40,7 @@ from realtime_lrp.config.values import (
     Address,
     CameraFormat,
     CameraSize,
+    Corners,
     Hours,
     Option,
     OptionName,
@@ -114,6 +116,31 @@ AlsoModels = Annotated[
 ]
 
 
+class Followed(AlsoModel):
+    """The detector that finds what the network is to see, with the keys of the section model."""
+
+    label: TextOrNumber | None = None
+    """the class to look for, by name or index; null: any"""
+
+    def setting(self) -> str | dict[str, Any]:
+        """The value in a configuration file: FILE, FILE:CLASS, or keys with values."""
+        given = {key: as_setting(value) for key, value in self if value is not None}
+        text = ":".join(filter(None, (self.name, self.label)))
+        return text if _read_follow(text) == given else given
+
+
+def _read_follow(value: Any) -> Any:
+    """Reads FILE:CLASS; the colon of hub:NAME, or of a drive, is another."""
+    if not isinstance(value, str):
+        return value
+    name, _, label = value.rpartition(":")
+    alone = len(name) < 2 or name + ":" == HUB or not label or {*label} & {*"/\\"}
+    return {"name": value} if alone else {"name": name, "label": label}
+
+
+Follow = Annotated[Followed, BeforeValidator(_read_follow)]
+
+
 def as_setting(value: Any) -> Any:
     """A value as a configuration file has it, made of texts, numbers, lists and keys alone."""
     if isinstance(value, AlsoModel):
@@ -171,6 +198,12 @@ class Input(Section):
     for others"""
     mirror: Option[bool] = False
     """true or false: swap left and right, like a mirror; default: false; in kiosk: true"""
+    region: Option[Corners | None] = None
+    """X0,Y0,X1,Y1, fractions of the picture: the network sees that region alone; null: all of it"""
+    follow: Option[Follow | None] = None
+    """FILE[:CLASS], a detector: the network sees the largest thing of that class that it finds,
+    with a margin; or keys of the section model, such as {name: faces.onnx, preprocess: tf, label:
+    face}; null: no detector"""
 
 
 class Overlay(Section):
@@ -184,7 +217,7 @@ class Overlay(Section):
     )
     opacity: Option[float] = Field(default=0.8, ge=0, le=1)
     """0 (no map) to 1"""
-    follow: Option[Literal["flow", "hold"]] = "flow"
+    motion: Option[Literal["flow", "hold"]] = "flow"
     """what a map does in live pictures until the next one: flow (moves with the picture) or hold
     (stays where it was)"""
     style: Literal["heat", "contour", "off"] = "heat"

@@ -5,6 +5,7 @@ The JSON Schema may accept more than the check, never less; tests/test_config_fu
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
@@ -126,6 +127,25 @@ Address = Annotated[
 
 Preprocess = Annotated[Text, _reads(preprocessing.parse)]
 """A way to prepare pictures: a name, or a range with what else is done."""
+
+
+def corners(text: str) -> tuple[float, float, float, float]:
+    """Reads "X0,Y0,X1,Y1", the corners of a region as fractions of a picture.
+
+    Raises:
+      ValueError: the text is anything else, or the region has no area.
+    """
+    with suppress(ValueError):
+        x0, y0, x1, y1 = map(float, text.split(","))
+        if 0 <= x0 < x1 <= 1 and 0 <= y0 < y1 <= 1:
+            return x0, y0, x1, y1
+    raise ValueError(
+        "expected X0,Y0,X1,Y1, fractions of the picture from 0 to 1, such as 0.25,0.1,0.75,0.6"
+    )
+
+
+Corners = Annotated[Text, _reads(corners)]
+"""A region of a picture."""
 
 Target = Annotated[
     TextOrNumber,

@@ -16,6 +16,7 @@ from realtime_lrp.config.names import AUTO, COMPOSITE, COMPOSITES
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
+from realtime_lrp.engine.finding import Finder
 from realtime_lrp.engine.loading import build_explainer, load, load_configured, quickest_explainer
 from realtime_lrp.engine.measured import each, pool
 from realtime_lrp.engine.result import (
@@ -27,6 +28,7 @@ from realtime_lrp.engine.result import (
     Result,
     fetch_results,
 )
+from realtime_lrp.engine.sight import Sight
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -40,7 +42,7 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.machine import core_count
-from realtime_lrp.video.region import Region, region_of
+from realtime_lrp.video.region import Region
 
 TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
 """`MapKind.tolerance` of LRP in float32; and in the faster types, and of integrated gradients."""
@@ -67,6 +69,7 @@ class Engine:
       detects: whether the network is a detector, which explains each box by itself.
       auto_composite: what `lrp.composite: auto` is here.
       files: what the network was read from.
+      sight: where it looks in pictures.
       scores_ready: whether `prepare_scores` is done.
       gallery: the pictures and names of channels, where they were loaded, see `gallery_of`.
       in_flight: how many batches may be begun before the results of the first are asked for. A GPU
@@ -125,6 +128,9 @@ class Engine:
         self.network, graph = load(self.config, self._keep_model, self._named)
         self.files = network_files(self.config)
         self._prepare(graph, on)
+        chosen = self.config.input
+        find = Finder(chosen.follow, on) if chosen.follow else None
+        self.sight = Sight(chosen, self.explainer.input_shape[:2], self.fit, find)
 
     def _prepare(self, graph: Graph, on: Device) -> None:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
@@ -214,8 +220,8 @@ class Engine:
         return labels[index] if labels else f"class {index}"
 
     def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
-        """The region that the network sees of a picture of (rows, columns), see `region_of`."""
-        return region_of(size, self.explainer.input_shape[:2], self.fit, aspect)
+        """The region of a picture of (rows, columns) that the network sees; follows nothing."""
+        return self.sight.region(size, aspect, self.sight.fixed)
 
     @property
     def fit(self) -> str:
@@ -278,7 +284,7 @@ class Engine:
         memory is too small for one picture.
         """
         if regions is None:
-            regions = [self.region(picture.shape[:2]) for picture in pictures]
+            regions = self.sight.regions(pictures, self.sight.fixed)
             pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
         if targets is None:
             targets = [self.explainer.target] * len(pictures)

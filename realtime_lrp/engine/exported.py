@@ -22,6 +22,7 @@ from realtime_lrp.engine.result import (
     Result,
     ResultMap,
 )
+from realtime_lrp.engine.sight import Sight
 from realtime_lrp.errors import (
     DamagedInputError,
     NotFiniteError,
@@ -35,7 +36,7 @@ from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.relevance.maps.scale import strength_of
 from realtime_lrp.relevance.maps.targets import Target, TargetResolver
 from realtime_lrp.system.machine import core_count
-from realtime_lrp.video.region import Region, region_of
+from realtime_lrp.video.region import Region
 
 NO_CHANNELS = "an exported explanation has no channels: give the network itself"
 
@@ -134,6 +135,13 @@ class ExportedEngine:
         self.gallery: Gallery | None = None
         self.concepts = NoConcepts()
         self._set(config, also)
+        find = None
+        if config.input.follow:
+            from realtime_lrp.engine.device import cpu  # the detector needs TensorFlow
+            from realtime_lrp.engine.finding import Finder
+
+            find = Finder(config.input.follow, cpu())
+        self.sight = Sight(config.input, self._about.size, self.fit, find)
 
     def _set(self, config: Config, also: Sequence[str]) -> None:
         about = self._about
@@ -211,8 +219,8 @@ class ExportedEngine:
         return labels[index] if labels else f"class {index}"
 
     def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
-        """The region that the network sees of a picture of (rows, columns), see `region_of`."""
-        return region_of(size, self._about.size, self.fit, aspect)
+        """The region of a picture of (rows, columns) that the network sees; follows nothing."""
+        return self.sight.region(size, aspect, self.sight.fixed)
 
     def warm_up(self) -> None:
         """Computes one map, which takes longer than others."""
@@ -249,7 +257,7 @@ class ExportedEngine:
     ) -> Begun:
         """Explains pictures, see `Engine.begin`."""
         if regions is None:
-            regions = [self.region(picture.shape[:2]) for picture in pictures]
+            regions = self.sight.regions(pictures, self.sight.fixed)
             pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
         if targets is None:
             targets = [self.explainer.target] * len(pictures)

@@ -35,6 +35,9 @@ def nothing_found(target: str | int, label: Callable[[int], str]) -> str:
     return f"no {' or '.join(named)} found".replace("_", " ") if named else "nothing found"
 
 
+NOTHING_TO_FOLLOW = "nothing to follow: whole picture"
+
+
 def best_answer(engine: Engine, result: Result) -> str:
     """The best label with its score in percent, "goldfish  93%"; of a detector those of all boxes.
 
@@ -66,8 +69,8 @@ def score_list(engine: Engine, result: Result) -> str:
 
 def answer_line(engine: Engine, result: Result) -> str:
     """The line under a recording's picture: best label, score, number of perturbed passes."""
-    best = best_answer(engine, result)
-    return f"{best}   {note}" if (note := passes_note(engine, result)) else best
+    notes = passes_note(engine, result), NOTHING_TO_FOLLOW if result.region.missing else ""
+    return "   ".join([best_answer(engine, result), *filter(None, notes)])
 
 
 def passes_note(engine: Engine, result: Result) -> str:

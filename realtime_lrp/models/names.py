@@ -109,15 +109,18 @@ class FileVersion(NamedTuple):
 
 
 Files = Mapping[str, FileVersion]
-""""model", "weights" or "labels" -> the file."""
+""""model", "weights", "labels" or "detector" -> the file."""
 
 _hashing = threading.Lock()
 
 
 def network_files(config: Config) -> Files:
     """The present versions of the files that the configured network is read from."""
-    model, files = config.model, {}
-    for kind, path in model_files(model.name, model.weights, model.labels).items():
+    model, followed, files = config.model, config.input.follow, {}
+    paths = model_files(model.name, model.weights, model.labels)
+    if followed and (detector := model_files(followed.name, followed.weights, None).get("model")):
+        paths["detector"] = detector
+    for kind, path in paths.items():
         with suppress(OSError):
             files[kind] = FileVersion.of(path)
     return files

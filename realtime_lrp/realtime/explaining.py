@@ -21,6 +21,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
+from realtime_lrp.config.values import corners
 from realtime_lrp.engine.boxes import BoxNumbers, box_numbered
 from realtime_lrp.engine.measured import share_cores
 from realtime_lrp.engine.result import ConceptRequest, ConceptResult, FoundBox, ResultMap
@@ -31,6 +32,7 @@ from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.system import machine
+from realtime_lrp.system.geometry import FloatBox
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -67,6 +69,8 @@ class MapRequest:
     probe: bool = False
     concepts: ConceptRequest | None = None  # the channels whose maps are wanted too, or None
     box: int | None = None  # the number of a detector's box that is shown alone
+    # what the network sees, fractions of the picture; None: all of it, or what it follows
+    region: FloatBox | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,13 +344,19 @@ class RelevanceThread:
         """Starts a map; returns whether it is done, and what shows it and returns its seconds."""
         start, concepts = time.monotonic(), request.concepts
         picture = covered(frame.value, request.mask)
+        regions = engine.sight.regions(  # also where patches are painted over what it follows
+            [frame.value], request.region, times=[frame.time], source=frame.source
+        )
         series = None  # whose shares of channels are averaged
         if concepts and not request.frame:
             series = engine, request.target, frame.source, concepts.layer, request.box
         prior = self._shares.prior(series, start)
         if concepts and request.box is not None:
             concepts = replace(concepts, near=self._number_boxes.place_of(request.box))
-        begun = engine.begin([picture], targets=[request.target], concepts=concepts, prior=prior)
+        begun = engine.begin(
+            regions[0].extract(picture)[None], targets=[request.target], concepts=concepts,
+            prior=prior, regions=regions,
+        )  # fmt: skip
 
         def finish() -> float:
             (result,) = begun()
@@ -442,7 +452,8 @@ def first_request(config: Config) -> MapRequest:
         random=config.model.weights == "random",
         contrast=is_auto_contrast(config, lrp.target),
     )
-    return MapRequest(choice, lrp.target)
+    region = config.input.region
+    return MapRequest(choice, lrp.target, region=corners(region) if region else None)
 
 
 def is_auto_contrast(config: Config, target: str | int) -> bool:

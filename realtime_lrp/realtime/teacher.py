@@ -187,7 +187,8 @@ class Teacher:
     def _take(self, features: Features, showing: Showing, frame: Item[np.ndarray]) -> None:
         begun, engine = time.monotonic(), self._relevance.engine
         assert engine
-        region = engine.region(frame.value.shape[:2]).extract(frame.value)
+        (seen,) = engine.sight.regions([frame.value], self._relevance.request.region)
+        region = seen.extract(frame.value)
         rng = np.random.default_rng(frame.number)
         showing.vectors += features.with_changes([region], rng)
         showing.pictures.append(region)

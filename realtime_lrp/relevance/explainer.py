@@ -24,8 +24,10 @@ from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
 from realtime_lrp.relevance.maps.detections import (
     Detections,
+    DrawnBoxes,
     check_detections,
     detect_function,
+    drawn_of,
     ends_of,
 )
 from realtime_lrp.relevance.maps.methods import (
@@ -306,6 +308,17 @@ class Explainer(ConceptViews):
         best, maps, *_ = found
         self._check_finite(x, None, best.scores, best.boxes, maps)
         return Detections.of(found, threshold)
+
+    def boxes(self, x: np.ndarray | tf.Tensor, target: str | int = "all") -> DrawnBoxes:
+        """The boxes that a detector finds, of the target's classes, without a map.
+
+        `x` is as in a call, and raises the same.
+        """
+        graph, x = self._graph, self.check_batch(x)
+        ends = ends_of(graph)
+        run = self._compiled("boxes", lambda x, t: drawn_of(graph.forward(x), ends, t))
+        found: DrawnBoxes = run(tf.constant(x), self._target(target, len(x)))
+        return found
 
     def set_target(self, target: str | int) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.

@@ -145,12 +145,13 @@ def map_record(
 ) -> dict[str, Any]:
     """A sidecar's record of a map.
 
-    relevance_sum is the sum of the raw map, started the relevance at the output, taken_by_biases
-    the part that biases took, lost the rest (started and lost are None for maps without an
-    account). centre is the mean position [x, y] of absolute relevance, spread its root mean square
-    distance from there, in pixels of the picture; None if the map is zero everywhere. A detector
-    has boxes, each with its place in the picture and the share of its positive relevance inside. A
-    box keeps its number through a recording.
+    region is what the network saw, x0, y0, x1, y1 in pixels of the picture, followed whether that
+    holds the thing to follow. relevance_sum is the sum of the raw map, started the relevance at the
+    output, taken_by_biases the part that biases took, lost the rest (started and lost are None for
+    maps without an account). centre is the mean position [x, y] of absolute relevance, spread its
+    root mean square distance from there, in pixels of the picture; None if the map is zero
+    everywhere. A detector has boxes, each with its place in the picture and the share of its
+    positive relevance inside. A box keeps its number through a recording.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
@@ -161,6 +162,7 @@ def map_record(
     record = {
         "top5": top,
         "target": target,
+        "region": list(result.region.box),
         "relevance_sum": float(relevance.sum()),
         "started": first.started if first.accounted else None,
         "taken_by_biases": first.taken_by_biases,
@@ -168,6 +170,8 @@ def map_record(
         "centre": centre,
         "spread": spread,
     }
+    if engine.config.input.follow:
+        record["followed"] = not result.region.missing
     if result.found is not None:
         record["boxes"] = box_records(engine, result.found, names or {})
     if result.by_channel is not None:

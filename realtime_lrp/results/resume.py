@@ -24,7 +24,7 @@ JOURNAL = ".pictures.resume.jsonl"
 
 SECTIONS = ("model", "lrp", "input", "overlay", "video")
 """Sections of the configuration that shape an output, except for `WITHOUT_EFFECT`."""
-WITHOUT_EFFECT = {"video": ("batch",), "overlay": ("follow", "style", "average")}
+WITHOUT_EFFECT = {"video": ("batch",), "overlay": ("motion", "style", "average")}
 
 
 def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any]) -> str:
@@ -38,7 +38,8 @@ def fingerprint(source: Path | None, config: Config, further: Mapping[str, Any])
         for key in keys:
             settings[section].pop(key)
     files = [source] if source else []
-    for named in (config.model.name, config.model.weights, config.model.labels):
+    models = [config.model, *filter(None, [config.input.follow])]
+    for named in (file for one in models for file in (one.name, one.weights, one.labels)):
         if named and Path(named).is_file():
             files.append(Path(named))
     try:

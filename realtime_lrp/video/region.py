@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.system.geometry import Box, FloatBox
+from realtime_lrp.system.geometry import Box, FloatBox, moved
 from realtime_lrp.video.libraries import cv2
 
 
@@ -12,12 +12,14 @@ from realtime_lrp.video.libraries import cv2
 class Region:
     """The explained region of a picture: its box there, and `inner`, its place in the input.
 
-    That is all of the network's input, `size` (rows, columns), except for `letterbox`.
+    That is all of the network's input, `size` (rows, columns), except for `letterbox`. It is the
+    whole picture's where a thing to follow is `missing`.
     """
 
     box: Box
     inner: Box
     size: tuple[int, int]
+    missing: bool = False
 
     def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
         """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
@@ -55,26 +57,44 @@ class Region:
 
 
 def region_of(
-    picture_size: tuple[int, int], size: tuple[int, int], fit: str, aspect: float = 1.0
+    picture_size: tuple[int, int],
+    size: tuple[int, int],
+    fit: str,
+    aspect: float = 1.0,
+    within: Box | None = None,
+    missing: bool = False,
 ) -> Region:
-    """The region of a picture of a given size; both sizes are (rows, columns).
+    """The region of a picture of a given size, or of a part of it; sizes are (rows, columns).
 
     "crop" is the largest centred region of the network's proportions, "squash" all of the picture,
     stretched, and "letterbox" all of it, with borders. Proportions are those in which it is shown:
     `aspect` is the width of a pixel divided by its height.
     """
-    height, width = picture_size
+    left, top, right, bottom = within or (0, 0, picture_size[1], picture_size[0])
+    height, width = bottom - top, right - left
     rows, columns = size
-    whole_picture, whole_input = (0, 0, width, height), (0, 0, columns, rows)
+    whole_picture, whole_input = (left, top, right, bottom), (0, 0, columns, rows)
     if fit == "squash":
-        return Region(whole_picture, whole_input, size)
+        return Region(whole_picture, whole_input, size, missing)
     if fit == "letterbox":
         scale = min(rows / height, columns / (width * aspect))
         inner = _centred(height * scale, width * aspect * scale, rows, columns)
-        return Region(whole_picture, inner, size)
+        return Region(whole_picture, inner, size, missing)
     scale = min(height / rows, width * aspect / columns)
-    box = _centred(rows * scale, columns * scale / aspect, height, width)
-    return Region(box, whole_input, size)
+    box = moved(_centred(rows * scale, columns * scale / aspect, height, width), left, top)
+    return Region(box, whole_input, size, missing)
+
+
+def box_at(fractions: FloatBox, size: tuple[int, int]) -> Box:
+    """The pixels of a picture of (rows, columns) at fractions of it, at least one."""
+    (x0, x1), (y0, y1) = (
+        (round(low * count), round(high * count))
+        for low, high, count in (
+            (fractions[0], fractions[2], size[1]), (fractions[1], fractions[3], size[0]),
+        )
+    )  # fmt: skip
+    x0, y0 = min(x0, size[1] - 1), min(y0, size[0] - 1)
+    return x0, y0, max(x1, x0 + 1), max(y1, y0 + 1)
 
 
 def resize(picture: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -92,7 +92,7 @@ class Look:
     colormap: str | Colormap | None
     opacity: float  # 0 to 1, of the strongest relevance
     style: str  # "heat", "contour" or "off"
-    follow: str  # "flow" or "hold"
+    motion: str  # "flow" or "hold"
     average: float  # how much of the previous maps stays in each new one, 0 to 1
 
     @classmethod
@@ -176,7 +176,7 @@ LOOK_SETTINGS = (
         on_page=True,
     ),
     LookSetting(
-        "follow",
+        "motion",
         "motion",
         values=lambda: ("flow", "hold"),
         words=(("flow", "the map is carried along"), ("hold", "the map is held")),

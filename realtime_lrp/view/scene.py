@@ -306,7 +306,7 @@ class Artist:
             return None
         if explained is not self._explained:
             self._explained, self._follower = explained, None
-        if look.follow != "flow" or scene.picture is explained.picture:
+        if look.motion != "flow" or scene.picture is explained.picture:
             return explained
         self._follower = follower = self._follower or Follower(explained)
         moved = follower(scene.picture)

@@ -74,7 +74,8 @@ def overlay_file(
             provenance=provenance.as_json(),
             size=engine.explainer.input_shape[:2], batch=_batch(config, engine),
             look=look_of(engine),
-            fit=engine.fit, mirror=config.input.mirror,
+            fit=engine.fit, region=engine.sight.fixed, follows=engine.sight.follows,
+            mirror=config.input.mirror,
             sound=config.video.audio == "copy", layout=config.video.layout,
             stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
         )  # fmt: skip
@@ -106,31 +107,42 @@ def _explain(
 
     `records` gets every frame but those after the last explained batch.
     """
-    region, look = engine.region(recoding.opened.size, recoding.opened.aspect), look_of(engine)
-    number_boxes = BoxNumbers()
-    begun: deque[tuple[PictureBatch, float, Callable[[], list[Result]]]] = deque()
+    look, aspect, number_boxes = look_of(engine), recoding.opened.aspect, BoxNumbers()
+    region = engine.region(recoding.opened.size, aspect)
+    begun: deque[tuple[PictureBatch, list[Region], float, Callable[[], list[Result]]]] = deque()
+    frames = 0
 
     def finish_oldest() -> None:
-        batch, begin, results = begun.popleft()
-        finite = _finite(engine, region, batch, results, records)
+        batch, regions, begin, results = begun.popleft()
+        finite = _finite(engine, regions, batch, results, records)
         done = [one and number_boxes(one) for one in finite]
         stats.map_made(len(done) - done.count(None), time.monotonic() - begin)
-        recoding.answer([_drawable(engine, look, result) for result in done])
+        recoding.answer(
+            [_drawable(engine, look, *pair) for pair in zip(done, regions, strict=True)]
+        )
         records.add(batch.times, batch.pictures, done)
         if progress and done[-1]:
             progress.step(recoding.written, best_answer(engine, done[-1]))
 
     for batch in recoding.batches():
-        regions = [region] * len(batch.pictures)
-        begin = time.monotonic()
-        begun.append((batch, begin, engine.begin(batch.pictures, regions=regions)))
+        begin, regions = time.monotonic(), [region] * len(batch.pictures)
+        if engine.sight.follows:  # pictures are whole frames
+            first = -frames % records.stride
+            times = batch.times[first :: records.stride]
+            regions = engine.sight.regions(
+                batch.pictures, aspect=aspect, times=times, source=recoding
+            )
+            seen = [one.extract(p) for one, p in zip(regions, batch.pictures, strict=True)]
+            batch = msgspec.structs.replace(batch, pictures=np.stack(seen))
+        frames += len(batch.times)
+        begun.append((batch, regions, begin, engine.begin(batch.pictures, regions=regions)))
         while begun and (len(begun) >= engine.in_flight or not recoding.waiting):
             finish_oldest()
 
 
 def _finite(
     engine: Engine,
-    region: Region,
+    regions: Sequence[Region],
     batch: PictureBatch,
     results: Callable[[], list[Result]],
     records: Records,
@@ -143,7 +155,7 @@ def _finite(
         return [*results()]
     except NotFiniteError as error:
         done: list[Result | None] = []
-        for picture in batch.pictures:
+        for picture, region in zip(batch.pictures, regions, strict=True):
             try:
                 done += engine.begin(picture[None], regions=[region])()
             except NotFiniteError:
@@ -195,7 +207,7 @@ class Records:
         self.explained = self.missing = 0
         self._engine, self._target = engine, config.lrp.target
         self._names = channel_names(engine) if "sidecar" in opened.parts else {}
-        self._stride, self._frame = config.video.stride, 0
+        self.stride, self._frame = config.video.stride, 0
         self._record: dict[str, Any] = {}
 
     def add(
@@ -207,7 +219,7 @@ class Records:
         """Adds frames; every stride-th is explained, or has no map, others got a carried one."""
         remaining = iter(zip(pictures, results, strict=True))
         for seconds in times:
-            explained = self._frame % self._stride == 0
+            explained = self._frame % self.stride == 0
             if explained:
                 self._record = self._explained(seconds, *next(remaining, (None, None)))
             frame = {"frame": self._frame, "time": round(seconds, 6), "explained": explained}
@@ -231,13 +243,13 @@ class Records:
         return record
 
 
-def _drawable(engine: Engine, look: Look, result: Result | None) -> DrawableMap:
+def _drawable(engine: Engine, look: Look, result: Result | None, region: Region) -> DrawableMap:
     """The map to draw over a picture; without a result only a line that says so."""
     if result is None:
         nothing = np.zeros(engine.explainer.input_shape[:2], np.int8)
-        return DrawableMap(Drawn(nothing, 0.0), "no map")
+        return DrawableMap(Drawn(nothing, 0.0), region.box, "no map")
     line, boxes = answer_line(engine, result), outlines_of(engine, result)
-    return DrawableMap(drawn_map(result, look), line, boxes)
+    return DrawableMap(drawn_map(result, look), region.box, line, boxes)
 
 
 class Films:

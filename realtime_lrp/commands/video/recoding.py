@@ -25,11 +25,12 @@ import numpy as np
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.system.child import Channel, Child, Failed, module_command, parent_channel
 from realtime_lrp.system.files import check_room
+from realtime_lrp.system.geometry import Box, FloatBox
 from realtime_lrp.video.descriptions import film_metadata
 from realtime_lrp.video.libraries import av
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
-from realtime_lrp.video.region import Region, region_of, resize
+from realtime_lrp.video.region import Region, box_at, region_of, resize
 from realtime_lrp.video.writer import VideoWriter, verify
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
@@ -52,7 +53,8 @@ class Job(msgspec.Struct, frozen=True, tag=True):
 
     The film is the first of the unfinished `parts`; the child removes all of them if the parent is
     gone. Every stride-th frame is explained, and its map is carried along to the others. `size` is
-    (rows, columns) of the network's input. The look names no colour map but has it.
+    (rows, columns) of the network's input. It sees the `region` of each frame, in fractions; where
+    it `follows` a thing, the parent gets whole frames. The look names no colour map but has it.
     """
 
     source: Path
@@ -69,6 +71,8 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     sound: bool
     size: tuple[int, int]
     fit: str
+    region: FloatBox | None
+    follows: bool
     mirror: bool
     look: Look
 
@@ -78,9 +82,10 @@ class Job(msgspec.Struct, frozen=True, tag=True):
 
 
 class DrawableMap(msgspec.Struct, frozen=True):
-    """A map with what else is drawn over a picture: a line, and boxes."""
+    """A map with what else is drawn over a picture: where, a line, and boxes."""
 
     drawn: Drawn
+    box: Box
     line: str
     outlines: tuple[Outline, ...] = ()
 
@@ -106,7 +111,8 @@ class PictureBatch(msgspec.Struct, frozen=True, tag=True):
     """Pictures that the network is to explain.
 
     The pictures, uint8 [n, rows, columns, 3] RGB, are the extracted region of every stride-th
-    frame; the times, in seconds, belong to all frames since the last message of this kind.
+    frame, or all of it; the times, in seconds, belong to all frames since the last message of this
+    kind.
     """
 
     pictures: np.ndarray
@@ -169,7 +175,7 @@ class Recoding:
 
     def batches(self) -> Iterator[PictureBatch]:
         """Yields what is to be explained, until the film is finished; each needs an `answer`."""
-        shape = (*self._job.size, 3)
+        shape = (*(self.opened.size if self._job.follows else self._job.size), 3)
         while isinstance(message := self._receive(PictureBatch, Report), PictureBatch):
             pictures = message.pictures
             if pictures.dtype != np.uint8 or pictures.shape[1:] != shape or not len(pictures):
@@ -303,7 +309,7 @@ class Recoder:
             self._times.append(float(item.pts * reader.time_base))
             yield TimedFrame(picture, item.pts, item.duration)
             if count % job.stride == 0:
-                batch.append(region.extract(picture))
+                batch.append(picture if job.follows else region.extract(picture))
             count += 1
             if len(batch) == self._batch:
                 self._send(batch)
@@ -317,7 +323,8 @@ class Recoder:
         self._batch = min(job.batch, max(1, room // (2 * job.stride)))
         self._room.release(room)
         self._channel.send(Opened(size, reader.frames, float(reader.aspect)))
-        return region_of(size, job.size, job.fit, float(reader.aspect))
+        within = box_at(job.region, size) if job.region else None
+        return region_of(size, job.size, job.fit, float(reader.aspect), within)
 
     def _send(self, batch: list[np.ndarray]) -> None:
         times, self._times = self._times, []
@@ -343,7 +350,7 @@ class Recoder:
                     writer = stack.enter_context(self._writer(reader))
                     notes = writer.add_sound(reader.sound) if job.sound else []
                     aspect = float(reader.aspect)
-                result = draw(self._frames, item.picture, aspect)
+                result = draw(self._frames, item.picture)
                 writer.write(result, item.pts, item.duration)
                 for packet in early:
                     writer.sound(packet)
@@ -388,16 +395,15 @@ class _Drawer:
         self._series = Series()
         self._follower: Follower | None = None
 
-    def __call__(self, number: int, picture: np.ndarray, aspect: float) -> np.ndarray:
+    def __call__(self, number: int, picture: np.ndarray) -> np.ndarray:
         job = self._job
         if self._follower is None or number % job.stride == 0:
             newest = self._maps.get()
             if isinstance(newest, BaseException):
                 raise newest
-            region = region_of(picture.shape[:2], job.size, job.fit, aspect)
             self._line = newest.line
             painted = paint(
-                picture, [newest.drawn], job.look, region.box, newest.outlines, self._series
+                picture, [newest.drawn], job.look, newest.box, newest.outlines, self._series
             )
             self._follower = Follower(painted) if job.stride > 1 else None
         else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config.names import ABOUT
-from realtime_lrp.engine.wording import nothing_found
+from realtime_lrp.engine.wording import NOTHING_TO_FOLLOW, nothing_found
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -135,9 +135,12 @@ class NetworkView:
     def _notice(self, explained: ExplainedFrame | None) -> str:
         """The line that recordings have too."""
         trouble = "" if self.further else self._capture.trouble
-        if trouble or not explained or explained.result.found != ():
+        if trouble or not explained:
             return trouble
-        return nothing_found(explained.result.target, explained.engine.label)
+        result = explained.result
+        missing = NOTHING_TO_FOLLOW if result.region.missing else ""
+        nothing = result.found == () and nothing_found(result.target, explained.engine.label)
+        return _lines(nothing or "", missing)
 
     def _renew_columns(self, state: ViewerState, version: int, frame: Item[np.ndarray]) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.

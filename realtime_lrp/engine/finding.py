@@ -1,0 +1,55 @@
+"""The detector of `input.follow`: it finds a thing in one forward pass, without a map."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from realtime_lrp.config import Config
+from realtime_lrp.config.schema import Followed
+from realtime_lrp.engine.device import Device
+from realtime_lrp.engine.loading import build_explainer, load
+from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import UsageError
+from realtime_lrp.system.geometry import FloatBox
+from realtime_lrp.video.region import region_of
+
+
+class Finder:
+    """A detector that finds the largest thing in pictures, of one class or of any.
+
+    Raises:
+      Error: what `load` raises.
+      UsageError: the network is no detector, or has no such class.
+    """
+
+    def __init__(self, followed: Followed, on: Device) -> None:
+        model = {key: value for key, value in followed if key != "label"}
+        config = Config().changed(model=model, lrp={"method": "gradient"})
+        try:
+            self._network, graph = load(config, keep_model=False)
+            if graph.boxes is None:
+                raise UsageError(f"--follow {followed.name}: it finds no boxes. Give a detector.")
+            explainer = build_explainer(graph, self._network, config, on, precision="float32")
+            self._target = explainer.canonical(followed.label or "all")
+        except UsageError as error:
+            error.about = "follow"  # it is no setting of the network that is explained
+            raise
+        self._explainer, self._device = explainer, on
+
+    def __call__(
+        self, pictures: Sequence[np.ndarray] | np.ndarray, aspect: float = 1.0
+    ) -> list[FloatBox | None]:
+        """The box of the largest thing in each picture, uint8 [H, W, 3] RGB; None without any."""
+        size, fit = self._explainer.input_shape[:2], self._network.fit
+        regions = [region_of(one.shape[:2], size, fit, aspect) for one in pictures]
+        seen = np.stack([one.extract(p) for one, p in zip(regions, pictures, strict=True)])
+        with tf.device(self._device.scope):
+            found = self._explainer.boxes(self._network.prepare(seen), self._target)
+        rows, boxes, sure = (one.numpy() for one in (found.pictures, found.boxes, found.sure))
+        areas = np.prod(boxes[:, 2:] - boxes[:, :2], 1) * sure
+        largest: list[FloatBox | None] = []
+        for number, region in enumerate(regions):
+            best = int(np.argmax(np.where(rows == number, areas, -1)))
+            box = region.in_picture(tuple(boxes[best, [1, 0, 3, 2]].tolist()))
+            largest.append(box if sure[best] else None)
+        return largest

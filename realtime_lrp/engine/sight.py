@@ -1,0 +1,129 @@
+"""Where the network looks: at all of a picture, at a region of it, or at a thing that is followed.
+
+Every region is made here. Must not import TensorFlow with the module: an exported explanation
+needs none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from realtime_lrp.config.schema import Input
+from realtime_lrp.config.values import corners
+from realtime_lrp.system.geometry import Box, FloatBox
+from realtime_lrp.video.region import Region, box_at, region_of
+
+MARGIN = 0.3
+"""How much the network sees beside a thing, as a share of the thing's longer side."""
+
+SMOOTHED_S = 0.25
+"""A region that follows a thing has gone all but 1/e of the way to it after so many seconds."""
+
+KEPT_S = 1.0
+"""Seconds for which a thing that is not found any more is taken to be where it was."""
+
+Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[FloatBox | None]]
+"""Finds the largest thing in pictures, in their pixels; takes their `aspect`, see `region_of`."""
+
+
+class Sight:
+    """What an input of `size`, (rows, columns), sees of pictures; see `region_of` for `fit`.
+
+    `find` finds the thing to follow. `fixed` is the configured region, as fractions of a picture.
+    """
+
+    def __init__(self, chosen: Input, size: tuple[int, int], fit: str, find: Find | None = None):
+        self.fixed = corners(chosen.region) if chosen.region else None
+        self._size, self._fit, self._find = size, fit, find
+        self._track = Track()
+
+    @property
+    def follows(self) -> bool:
+        """Whether it depends on what is in a picture."""
+        return self._find is not None
+
+    def region(
+        self, size: tuple[int, int], aspect: float = 1.0, fixed: FloatBox | None = None
+    ) -> Region:
+        """The region of a picture of (rows, columns), whatever is in it."""
+        within = fixed and box_at(fixed, size)
+        return region_of(size, self._size, self._fit, aspect, within)
+
+    def regions(
+        self,
+        pictures: Sequence[np.ndarray] | np.ndarray,
+        fixed: FloatBox | None = None,
+        aspect: float = 1.0,
+        times: Sequence[float] = (),
+        source: object = "",
+    ) -> list[Region]:
+        """The regions of pictures, uint8 [H, W, 3] RGB: the `fixed` one, or that of the thing.
+
+        Pictures with `times`, in seconds, follow each other in a `source`; others stand alone.
+        """
+        sizes = [picture.shape[:2] for picture in pictures]
+        if fixed or not self._find:
+            return [self.region(size, aspect, fixed) for size in sizes]
+        shape = self._size[1] / self._size[0] / aspect
+        regions = []
+        for n, (found, size) in enumerate(zip(self._find(pictures, aspect), sizes, strict=True)):
+            box = found and around(found, size, shape)
+            if times:
+                fit_to = partial(around, size=size, shape=shape)
+                box = self._track(found, times[n], source, fit_to)
+            regions.append(region_of(size, self._size, self._fit, aspect, box, missing=not box))
+        return regions
+
+
+class Track:
+    """The region of a thing over time: it moves smoothly, and always holds the thing."""
+
+    def __init__(self) -> None:
+        self._source: object = ""
+        self._seen = self._time = -math.inf
+        self._box: np.ndarray | None = None  # float64 [4], smoothed
+
+    def __call__(
+        self, found: FloatBox | None, now: float, source: object, around: Callable[[FloatBox], Box]
+    ) -> Box | None:
+        """The region, None for the whole picture: the thing was not found for `KEPT_S`."""
+        if source != self._source or abs(now - self._time) > KEPT_S:
+            self._box = None
+        self._source, passed, self._time = source, max(now - self._time, 0.0), now
+        if found:
+            self._seen, new = now, np.array(found)
+            if self._box is not None:
+                kept = math.exp(-passed / SMOOTHED_S)
+                smoothed = kept * self._box + (1 - kept) * new
+                x0, y0, x1, y1 = around(tuple(smoothed))
+                holds = x0 <= found[0] and y0 <= found[1] and x1 >= found[2] and y1 >= found[3]
+                new = smoothed if holds else new
+            self._box = new
+        elif now - self._seen > KEPT_S:
+            self._box = None
+        return None if self._box is None else around(tuple(self._box))
+
+
+def around(thing: FloatBox, size: tuple[int, int], shape: float) -> Box:
+    """The box around a thing with its margin, in a picture of (rows, columns).
+
+    Its width divided by its height is `shape`, where the picture has room for that.
+    """
+    (rows, columns), (x0, y0, x1, y1) = size, thing
+    margin = 2 * MARGIN * max(x1 - x0, y1 - y0)
+    height = max(y1 - y0 + margin, (x1 - x0 + margin) / shape)
+    height = min(height, rows, columns / shape)
+    left, right = _within((x0 + x1) / 2, height * shape, columns)
+    top, bottom = _within((y0 + y1) / 2, height, rows)
+    return left, top, right, bottom
+
+
+def _within(middle: float, length: float, most: int) -> tuple[int, int]:
+    """A span around a middle, moved so that all of it lies between 0 and `most`."""
+    whole = min(max(round(length), 1), most)
+    start = min(max(round(middle - whole / 2), 0), most - whole)
+    return start, start + whole

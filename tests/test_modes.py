@@ -83,6 +83,24 @@ def test_a_raw_map_has_the_contracts_names(run, with_tiny, tiny_model, tmp_path,
     assert list(data["labels"]) == [names[i] for i in np.argsort(-expected.scores[0])]
 
 
+@pytest.mark.parametrize("asked", ["Tiger_cat", "tiger cat", "n02123159 tiger_cat"])
+def test_class_names_are_tidy_for_people_and_as_given_for_scripts(
+    asked, run, tiny_model, tmp_path, caplog
+):
+    """Answers and targets are told as "tiger cat"; the raw map has the label of the file."""
+    given = ["red_fox", "n02123159 tiger_cat", "African_grey", "other"]
+    (tmp_path / "names.txt").write_text("\n".join(given))
+    media.write_picture(tmp_path / "in.png", media.plain(size=(32, 32)))
+    network = "--model", tiny_model, "--labels", tmp_path / "names.txt", "--preprocess", "none"
+    out = tmp_path / "out.npz"
+    code, *said = run("image", tmp_path / "in.png", "-o", out, "--target", asked, *network)
+    assert code == 0
+    assert set(np.load(out)["labels"]) == set(given)
+    told = "".join([*said, caplog.text])
+    assert sum(name in told for name in ("red fox ", "tiger cat ", "African grey ", "other ")) == 3
+    assert "_cat" not in told and "n02123159" not in told
+
+
 def test_a_mirrored_recording_is_explained_mirrored(run, with_tiny, seen, tmp_path):
     """As a picture: left and right are swapped for the network and in the file."""
     picture = media.plain((250, 250, 250), (240, 240))

@@ -106,7 +106,7 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
     single, contrast = box_numbered(result, alone), " - " in str(result.target)
     return tuple(
         Outline(
-            one.box, f"{engine.label(one.label).replace('_', ' ')} {100 * one.score:.0f} %",
+            one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %",
             "" if contrast else f"{100 * one.inside:.0f} % inside",
             colour_of(one),
         )

@@ -39,6 +39,7 @@ from realtime_lrp.relevance.maps.account import State, flood_text
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.relevance.maps.methods import composite_for
 from realtime_lrp.relevance.maps.strength import strength
+from realtime_lrp.relevance.maps.targets import class_label, tidied
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.machine import core_count
@@ -215,9 +216,8 @@ class Engine:
         return self.composite if method == "lrp" else method
 
     def label(self, index: int) -> str:
-        """The name of a class."""
-        labels = self.network.labels
-        return labels[index] if labels else f"class {index}"
+        """The name of a class as people read it."""
+        return tidied(class_label(index, self.network.labels))
 
     def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
         """The region of a picture of (rows, columns) that the network sees; follows nothing."""

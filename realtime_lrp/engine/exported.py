@@ -34,7 +34,7 @@ from realtime_lrp.models.exported import Exported
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.relevance.maps.scale import strength_of
-from realtime_lrp.relevance.maps.targets import Target, TargetResolver
+from realtime_lrp.relevance.maps.targets import Target, TargetResolver, class_label, tidied
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region
 
@@ -214,9 +214,8 @@ class ExportedEngine:
         return self._about.fit if chosen == "auto" else chosen
 
     def label(self, index: int) -> str:
-        """The name of a class."""
-        labels = self.network.labels
-        return labels[index] if labels else f"class {index}"
+        """The name of a class as people read it."""
+        return tidied(class_label(index, self.network.labels))
 
     def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
         """The region of a picture of (rows, columns) that the network sees; follows nothing."""

@@ -32,7 +32,7 @@ def top_scores(engine: Engine, scores: np.ndarray, count: int = 5) -> list[tuple
 def nothing_found(target: str | int, label: Callable[[int], str]) -> str:
     """What is said where a detector is sure of no box: "no star or cup found"."""
     named = [label(int(side)) for side in str(target).split(" - ") if side.isdecimal()]
-    return f"no {' or '.join(named)} found".replace("_", " ") if named else "nothing found"
+    return f"no {' or '.join(named)} found" if named else "nothing found"
 
 
 NOTHING_TO_FOLLOW = "nothing to follow: whole picture"
@@ -46,7 +46,7 @@ def best_answer(engine: Engine, result: Result) -> str:
     if result.found is None:
         ((name, score),) = top_scores(engine, result.scores, 1)
         if engine.explainer.classes == 1:  # a value, which is no share of anything
-            return f"{name.replace('_', ' ')}  {score:.4g}"
+            return f"{name}  {score:.4g}"
         return _label_and_score(name, score)
     boxes = sorted(result.found, key=lambda one: one.number)
     texts = (_label_and_score(engine.label(one.label), one.score) for one in boxes)
@@ -55,7 +55,7 @@ def best_answer(engine: Engine, result: Result) -> str:
 
 def _label_and_score(name: str, score: float) -> str:
     percent = f"{score:.0%}" if score >= 0.01 else "<1%"
-    return f"{name.replace('_', ' ')}  {percent}"
+    return f"{name}  {percent}"
 
 
 def score_list(engine: Engine, result: Result) -> str:

@@ -121,7 +121,7 @@ def target_for(target: str | int, first: Engine | None, other: Engine | None) ->
         try:
             sides.append(str(other.explainer.canonical(name)) if side.isdecimal() else side)
         except UsageError:
-            missing.append(name.replace("_", " "))
+            missing.append(name)
     if missing:
         raise UsageError(f"no class {' or '.join(missing)}")
     return int(sides[0]) if sides[0].isdecimal() and len(sides) == 1 else " - ".join(sides)

@@ -17,7 +17,7 @@ from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.regions import pixels_of
 from realtime_lrp.relevance.maps.strength import smoothed
-from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words
+from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words, tidied
 from realtime_lrp.relevance.network.checks import ColourTransform
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ class Explanation:
                 f"{list(shown.shape)}."
             )
         answers = [
-            f"{best.label}: {best.score:.3g}\nexplained: {target_words(target, self.labels)}"
+            f"{tidied(best.label)}: {best.score:.3g}\n"
+            f"explained: {target_words(target, self.labels)}"
             + (f"\n{', '.join(gone)} lost the relevance on its way" if gone else "")
             for target, (best,), gone in zip(
                 self.targets, self.top(1), self._vanished(), strict=True

@@ -16,7 +16,7 @@ import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.result import FoundBox, Result, shares_of
-from realtime_lrp.engine.wording import top_scores
+from realtime_lrp.relevance.maps.targets import class_label
 from realtime_lrp.system.files import (
     atomic_file,
     atomic_folder,
@@ -155,9 +155,7 @@ def map_record(
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
-    top = [
-        {"label": name, "probability": round(p, 6)} for name, p in top_scores(engine, result.scores)
-    ]
+    top = [{"label": name, "probability": round(p, 6)} for name, p in _top(engine, result)]
     first = result.maps[0]
     record = {
         "top5": top,
@@ -196,6 +194,12 @@ def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[di
     ]
 
 
+def _top(engine: Engine, result: Result) -> list[tuple[str, float]]:
+    """The five highest scores, each with its class's name as the labels have it."""
+    best = np.argsort(-result.scores)[:5]
+    return [(class_label(n, engine.network.labels), float(result.scores[n])) for n in best]
+
+
 def raw_map_arrays(
     engine: Engine, target: str, result: Result, provenance: Provenance
 ) -> dict[str, Any]:
@@ -208,7 +212,7 @@ def raw_map_arrays(
     arrays = {
         "relevance": result.relevance,
         "scores": result.scores,
-        "labels": np.array([name for name, _ in top_scores(engine, result.scores)]),
+        "labels": np.array([name for name, _ in _top(engine, result)]),
         "target": np.array(target),
         "box": np.array(result.region.box),
         KEY: np.array(provenance.as_json()),
@@ -228,7 +232,7 @@ def box_records(
     for one in found:
         row: dict[str, Any] = {
             "box": [round(side, 2) for side in one.box],
-            "label": engine.label(one.label),
+            "label": class_label(one.label, engine.network.labels),
             "score": round(one.score, 6),
             "inside": round(one.inside, 6),
             "number": one.number,

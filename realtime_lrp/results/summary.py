@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.notebook.figure import drawable, new_figure, pixels_of
+from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.video.pictures import encode_picture
 
 COLUMNS = 4
@@ -66,7 +67,7 @@ class Timeline:
                 highest[label] = max(share, highest.get(label, 0.0))
         for label in sorted(highest, key=lambda name: highest[name], reverse=True)[:LABELS]:
             shares = [top.get(label, np.nan) for top in tops]
-            line(probabilities, shares, label=label.replace("_", " "), linewidth=1.2)
+            line(probabilities, shares, label=tidied(label), linewidth=1.2)
             if self._of_boxes:
                 line(relevance, [one.get(label, np.nan) for one in below], linewidth=1.2)
         largest = max(highest.values(), default=1.0)

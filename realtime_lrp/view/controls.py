@@ -261,13 +261,13 @@ class ClassList(Menu):
         return [
             entry
             for entry in self.entries
-            if self.typed in entry[1].lower().replace("_", " ")
+            if self.typed in entry[1].lower()
             or (self.typed.isdecimal() and str(entry[0]).startswith(self.typed))
         ]
 
     def texts(self, entry: tuple[int, str]) -> tuple[str, str]:
         index, label = entry
-        return f"{label.replace('_', ' ')} ({index})", hud.percent(float(self.scores[index]))
+        return f"{label} ({index})", hud.percent(float(self.scores[index]))
 
     def empty(self) -> str:
         return "no class of this name" if self.entries else "no class yet"

@@ -283,7 +283,7 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
             colour = WARNING if entry.warn else WHITE
             return _kept_lines(entry.text, entry.longest, width, size, colour)
         case Bar():
-            named = line(_spaced(entry.name), percent(entry.share), bars)
+            named = line(entry.name, percent(entry.share), bars)
             lower = letters.scaled(entry.scale) - bars  # other names move nothing
             return [Part(round(STEP * lower)), named, strip(entry, bars + lower)]
         case Legend():
@@ -305,13 +305,9 @@ def _row_parts(row: Row, width: int, size: int) -> list[Part]:
 
 def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
     """The height of a bar's letters: large ones get smaller where the name does not fit."""
-    text = f"{_spaced(bar.name)}  {percent(bar.share)}"
+    text = f"{bar.name}  {percent(bar.share)}"
     large = letters.scaled(bar.scale)
     return shrunk(large, letters.size, lambda size: text_width(text, size) <= width)
-
-
-def _spaced(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _kept_lines(

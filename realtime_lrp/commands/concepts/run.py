@@ -69,7 +69,7 @@ def listed_channels(
 def class_words(known: ChannelContents) -> list[str]:
     """The classes that a channel speaks for, with their parts: "tabby cat 40%"."""
     shown = [(label, part) for label, part in known.classes if part >= LEAST_CLASS]
-    return [f"{label.replace('_', ' ')} {part:.0%}" for label, part in shown]
+    return [f"{label} {part:.0%}" for label, part in shown]
 
 
 def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:

@@ -40,6 +40,7 @@ from realtime_lrp.config import (
 from realtime_lrp.config.problems import showable
 from realtime_lrp.config.schema import Kiosk
 from realtime_lrp.errors import ConfigError, Error, first_line, nearest
+from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
@@ -90,8 +91,8 @@ def wrong_captions(chosen: config.Config) -> Iterator[tuple[KeyPath, Error]]:
 
 
 def label(captions: Captions, name: str) -> str:
-    """A class name in this language, or the untranslated name with spaces for underscores."""
-    return captions["labels"].get(name, name.replace("_", " "))
+    """A class name in this language, or the untranslated name."""
+    return captions["labels"].get(name, name)
 
 
 def with_seconds(text: str, seconds: float) -> str:
@@ -128,7 +129,8 @@ def _captions(code: str, folder: str | None) -> Captions:
         tree.problems.append(Problem(where, f"{key_of(at)}: {wrong}" if at else wrong))
     if tree.problems:
         raise as_error(tree.problems)
-    return {"labels": {}, **captions}
+    labels = {tidied(name): text for name, text in captions.get(LABELS, {}).items()}
+    return {**captions, LABELS: labels}
 
 
 @functools.cache

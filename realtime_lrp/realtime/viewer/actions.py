@@ -62,7 +62,7 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
     elif answer:
         text = name_classes(text, len(answer.labels), lambda one: f"“{answer.labels[one]}”")
     head = "locked" if isinstance(state.request.target, int) else "target"
-    return state.with_notice(f"{head}: {text.replace('_', ' ')}", now)
+    return state.with_notice(f"{head}: {text}", now)
 
 
 # What is computed
@@ -186,7 +186,7 @@ def choose_box(state: ViewerState, number: int | None, now: float) -> ViewerStat
     if number == state.box or number not in found:
         return state.with_request(box=None).with_notice("all boxes", now)
     name = state.answer.labels[found[number].label] if state.answer else ""
-    text = f"{name.replace('_', ' ')} alone; a click on it, or Esc: all boxes"
+    text = f"{name} alone; a click on it, or Esc: all boxes"
     return state.with_request(box=number).with_notice(text, now)
 
 

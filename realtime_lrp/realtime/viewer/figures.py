@@ -22,6 +22,7 @@ from realtime_lrp.realtime.explaining import TOP, ExplainedFrame
 from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.relevance.maps.account import State
+from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.view.hud import (
     PRESENTED_SCALE,
     Bar,
@@ -81,9 +82,9 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     best = bars[0]
     if not isinstance(best, Bar):  # a value, which is no share of anything
         return [bars]
-    longest = max(map(engine.label, range(engine.explainer.classes)), key=len).replace("_", " ")
+    longest = max(map(engine.label, range(engine.explainer.classes)), key=len)
     is_lrp = engine.config.lrp.method == "lrp"  # whose rules say nothing to lay people
-    method = Row("method", "LRP" if is_lrp else engine.name.replace("_", " "))
+    method = Row("method", "LRP" if is_lrp else tidied(engine.name))
     untaught = [UNTAUGHT] if engine.config.model.weights == "random" else []
     why = Line(problem or _why(explained), f"why: “{longest}”", warn=bool(problem))
     if boxes and len(boxes) > 1:
@@ -93,7 +94,7 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     others = [one for one in bars[1:] if isinstance(one, Bar)]
     named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
     kept = sorted(named_first, key=lambda one: -one.share)
-    answer = Headline(best.name.replace("_", " "), best.share, longest, best.before)
+    answer = Headline(best.name, best.share, longest, best.before)
     scaled = (replace(one, scale=PRESENTED_SCALE) for one in kept)
     below = (legend,) if legend else ()
     return [(answer,), (*untaught, why, *below, *scaled, method)]
@@ -105,9 +106,9 @@ def _why(explained: ExplainedFrame) -> str:
     if sides := _sides(explained):
         return f"why: {sides[0]}, not {sides[1]}"
     if explained.box or (str(target) == "top1" and not engine.detects):
-        return f"why: “{explained.answers[0][0]}”".replace("_", " ")
+        return f"why: “{explained.answers[0][0]}”"
     quote = "“{}”" if target_classes(explained) else "{}"
-    return f"why: {quote.format(describe_target(engine, target))}".replace("_", " ")
+    return f"why: {quote.format(describe_target(engine, target))}"
 
 
 def empty_maps(explained: ExplainedFrame) -> list[str]:
@@ -115,7 +116,7 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
     if explained.result.found == ():
         return []  # a notice says so
     classes = (f"“{explained.engine.label(index)}”" for index in target_classes(explained))
-    named = " or ".join(classes).replace("_", " ")
+    named = " or ".join(classes)
 
     def sentence(one: ResultMap) -> str:
         if named and one.kind.by_rules and one.account.fade < 1:
@@ -169,9 +170,7 @@ def answer_bars(explained: ExplainedFrame) -> Block:
         boxes = sorted(explained.boxes, key=lambda one: one.number)  # steady
         return tuple(bar(one.label, one.score, colour=colour_of(one)) for one in boxes)
     if engine.explainer.classes == 1:  # a value, which is no share of anything
-        return tuple(
-            Row(label.replace("_", " "), f"{value:.4g}") for label, value in explained.answers
-        )
+        return tuple(Row(label, f"{value:.4g}") for label, value in explained.answers)
     best = np.argsort(-scores)[:TOP].tolist()
     shown = [*best, *(index for index in target_classes(explained) if index not in best)]
     return tuple(bar(one, float(scores[one])) for one in shown)
@@ -190,7 +189,7 @@ def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
         ready = explained.engine.scores_ready
         return (Row("faithfulness", "..." if ready else "preparing the test"),)
     gap = round(100 * probed.at_random) - round(100 * probed.relevant)
-    named = Row(explained.engine.label(probed.class_).replace("_", " "), percent(probed.whole))
+    named = Row(explained.engine.label(probed.class_), percent(probed.whole))
     scale = PRESENTED_SCALE if presenting else 1.0
     bars = (
         Bar("relevant blurred", probed.relevant, probed.whole, scale),
@@ -212,7 +211,7 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),
         Row("weights", "random", warn=True) if model.weights == "random" else None,
-        Row("target", problem or target.replace("_", " "), warn=bool(problem)),
+        Row("target", problem or target, warn=bool(problem)),
         *([] if problem else _sum_rows(explained)),
     ]
     return tuple(row for row in rows if row)
@@ -269,7 +268,7 @@ def _sides(explained: ExplainedFrame) -> list[str]:
     target = explained.engine.explainer.canonical(explained.request.target)
     if " - " not in str(target):
         return []
-    named = describe_target(explained.engine, target).replace("_", " ").split(" - ", 1)
+    named = describe_target(explained.engine, target).split(" - ", 1)
     return ["the others" if one == "rest" else f"“{one}”" for one in named]
 
 

@@ -88,7 +88,7 @@ class ConceptView:
         if self._holds_answer(state):
             single = explained.engine.explainer.classes == 1
             figure = "" if nothing else f"{share:.4g}" if single else percent(share)
-            answer = state.words(name.replace("_", " ")), figure
+            answer = state.words(name), figure
         panel = ConceptPanel(
             title=layer,
             picture=explained.picture[y0:y1, x0:x1],
@@ -96,7 +96,7 @@ class ConceptView:
             look=look,
             with_pictures=pictured,
             network=self._network,
-            thing=name.replace("_", " ") if boxes and not answer[0] else "",
+            thing=name if boxes and not answer[0] else "",
             warning=MADE_WITH.format(other) if other else "" if pictured else UNPICTURED,
             answer=answer,
             words=state.words,
@@ -170,7 +170,7 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
     known = gallery.channels(layer).get(channel)
     (first, most), *others = (known and known.classes) or [("", 0.0)]
     second = [name for name, part in others[:1] if part > most / 2]
-    classes = " and ".join(f"“{name}”" for name in [first, *second]).replace("_", " ")
+    classes = " and ".join(f"“{name}”" for name in [first, *second])
     return gallery.name(layer, channel) or (f"for {classes} ({number})" if first else number)
 
 

@@ -229,7 +229,7 @@ class NetworkView:
                 explained,
                 Answer(
                     scores=scores,
-                    labels=tuple(engine.network.labels or map(engine.label, range(len(scores)))),
+                    labels=tuple(map(engine.label, range(len(scores)))),
                     asked=target,
                     target=explainer.canonical(target),
                     warning=engine.network.warning or explainer.advice,

@@ -20,6 +20,9 @@ Targets = str | int | Sequence[str | int] | np.ndarray
 """What callers may ask for: one target, or a sequence with one for each picture."""
 
 
+SYNSET = re.compile(r"n\d{8}[ _:-]+(?=\S)")
+"""ImageNet's number of a class before its name, as in many files of class names."""
+
 ONE_ANSWER = np.zeros([1, 0, 0], np.float32)
 """The region of a network that gives one vector of classes."""
 
@@ -89,7 +92,7 @@ class TargetResolver:
         self.labels = None if labels is None else list(map(str, labels))
         self._by_name = defaultdict(list)
         for index, name in enumerate(self.labels or ()):
-            self._by_name[_plain(name)].append(index)
+            self._by_name[tidied(name).lower()].append(index)
 
     def __call__(self, target: str | int) -> Target:
         """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest"."""
@@ -145,7 +148,7 @@ class TargetResolver:
         target = target.strip()
         if target == "all":
             return target
-        if _plain(target) not in self._by_name:
+        if tidied(target).lower() not in self._by_name:
             if count := re.fullmatch(r"top(\d+)", target):
                 return f"top{self._count(int(count[1]))}"
             if " - " in target:
@@ -162,7 +165,7 @@ class TargetResolver:
             plus, minus = " - ".join(words[:split]), " - ".join(words[split:])
             try:
                 one = self.index(plus)
-                other = "rest" if _plain(minus) == "rest" else self.index(minus)
+                other = "rest" if tidied(minus).lower() == "rest" else self.index(minus)
                 if one == other or (other == "rest" and self._classes == 1):
                     raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
                 return f"{one} - {other}"
@@ -221,7 +224,7 @@ class TargetResolver:
                 f"an index from 0 to {self._classes - 1}; names need labels (--labels, labels=).",
                 "class",
             )
-        found = self._by_name.get(_plain(name), [])
+        found = self._by_name.get(tidied(name).lower(), [])
         exact = [index for index in found if self.labels[index] == name]
         found = exact if len(exact) == 1 else found
         if len(found) > 1:
@@ -244,6 +247,14 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
     return labels[index] if labels else f"class {index}"
 
 
+def tidied(name: str) -> str:
+    """A name of a class as people read it: "tiger_cat" and "n02123159 tiger cat" are "tiger cat".
+
+    Data, such as sidecars, keep names as they are.
+    """
+    return " ".join(SYNSET.sub("", name, count=1).replace("_", " ").split()) or name
+
+
 def target_text(target: str | int, labels: Sequence[str] | None) -> str:
     """A target with names in place of indices, where they are known; it can be asked for again."""
     sides = str(target).split(" - ")
@@ -257,7 +268,8 @@ def target_words(target: str | int, labels: Sequence[str] | None) -> str:
         return f"the {str(target)[3:]} most probable classes"
     sides = str(target).split(" - ")
     return " - ".join(
-        class_label(int(one), labels) if one.isdecimal() else words.get(one, one) for one in sides
+        tidied(class_label(int(one), labels)) if one.isdecimal() else words.get(one, one)
+        for one in sides
     )
 
 
@@ -266,7 +278,3 @@ def is_sequence(target: object) -> TypeGuard[Sequence[str | int]]:
     if isinstance(target, str | bytes):
         return False
     return isinstance(target, Sequence) or getattr(target, "ndim", 0) > 0
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().replace("_", " ")

@@ -67,8 +67,8 @@ LONGEST = (
     "layers", "security", "golden", "live_relevance", "shapes", "companions", "window",
     "kiosk_games", "token_concepts", "explanation", "recordings", "demo", "hub", "sources",
     "serve_limits", "concepts", "video_faults", "relevance", "speed", "documented_commands",
-    "kiosk_screen", "precision", "packaging", "modes", "extending", "batches", "service",
-    "engine_faults", "inspect", "config_fuzz", "model_files", "shapes_vit",
+    "kiosk_screen", "packaging", "modes", "extending", "service", "engine_faults", "inspect",
+    "config_fuzz", "model_files",
 )  # fmt: skip
 
 

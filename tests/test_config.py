@@ -1,13 +1,25 @@
 """The configuration: one schema, every error at once, with its place."""
 
 import re
+import sys
+import time
 from pathlib import Path
 
 import printed  # from assets/make
 import pytest
+from click.shell_completion import get_completion_class
 
 from realtime_lrp import config
+from realtime_lrp.cli import cli
+from realtime_lrp.config import names
+from realtime_lrp.config.keys import COMMAND_KEYS
 from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
+from realtime_lrp.models.names import NETWORKS
+from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.rules.composites import COMPOSITES
+from realtime_lrp.relevance.rules.rules import RULES
+from realtime_lrp.video.sources import SOURCES
+from realtime_lrp.view.look import COLORMAPS
 
 ROOT = Path(__file__).parents[1]
 
@@ -143,3 +155,314 @@ def test_passwords_are_not_printed_and_what_is_printed_says_so(tmp_path):
         assert plain in config.as_yaml(config.load(sets=(f"live.source={plain}",)))
     plain = "live.source=C:/clips/a@b?.mp4"
     assert "source: 'C:/clips/a@b?.mp4'  #" in config.as_yaml(config.load(sets=(plain,)))
+
+
+def decided(settings):
+    """The values of the keys whose default depends on the command."""
+    chosen = settings.config
+    return chosen.model.name, chosen.lrp.composite, chosen.lrp.target, chosen.input.mirror
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("", ("vgg16", "auto", "all", False)),
+        ("image", ("vgg16", "auto", "all", False)),
+        ("bench", ("vgg16", "auto", "all", False)),
+        ("live", ("vgg16", "auto", "top1", False)),
+        ("demo", ("shapes", "auto", "top1", False)),
+        ("kiosk", ("shapes", "auto", "top1", True)),
+        ("evaluate", ("shapes", "auto", "all", False)),
+    ],
+)
+def test_each_command_has_its_defaults(command, expected):
+    """Without a file, with the manual of the repository, and with null for each of these keys."""
+    nothing = config.load(command=command)
+    assert decided(nothing) == expected
+    assert decided(config.load(ROOT / "config.yaml", command=command)) == expected
+    nulls = tuple(f"{key}=null" for key in COMMAND_KEYS)
+    assert decided(config.load(sets=nulls, command=command)) == expected
+    for key, origin in nothing.origins.items():
+        assert origin in ("default", f"default of {command}") and not nothing.is_set(key)
+
+
+def test_what_is_set_wins_over_the_default_of_a_command(tmp_path):
+    """From a file, from --set and from an option; each has its origin."""
+    file = tmp_path / "my.yaml"
+    file.write_text("input:\n  mirror: false\nlrp: {target: all}\n")
+    settings = config.load(file, ("lrp.pool=average",), {"--model": "vgg19"}, command="kiosk")
+    assert decided(settings) == ("vgg19", "auto", "all", False)
+    assert {key: settings.origins[key] for key in COMMAND_KEYS} == {
+        "input.mirror": f"{file}:2", "lrp.target": f"{file}:3", "model.name": "--model",
+    }  # fmt: skip
+    assert all(map(settings.is_set, (*COMMAND_KEYS, "lrp.pool")))
+    assert settings.origins["lrp.pool"] == "--set" and not settings.is_set("lrp.start")
+
+
+def test_a_printed_configuration_does_not_freeze_the_defaults_of_commands(tmp_path):
+    """They stand in comments; what a command used is printed as a value."""
+    file = tmp_path / "my.yaml"
+    file.write_text(config.as_yaml(config.load(sets=("model.name=vgg19",))))
+    assert "\n  name: vgg19  #" in file.read_text()
+    assert "\n  # target: all  #" in file.read_text()
+    assert decided(config.load(file, command="live")) == ("vgg19", "auto", "top1", False)
+    used = config.as_yaml(config.load(command="live"))
+    assert "\n  target: top1  #" in used and "[default of live]\n" in used
+
+
+BAD = """\
+lrp:
+  composit: zplus
+  pool: mean
+  absorb_bias: yes
+  xla: 1
+overlay:
+  opacity: 7
+  opacity: 3
+  motion: flaw
+live: 4
+inpt:
+  fit: crap
+model:
+  size: 3x
+  name: [1]
+opacity: 1
+lrp.pool: max
+video:
+  stride: 0.5
+  batch: 300
+  quality: 60
+kiosk:
+  pin: 4711
+  hours: {mon: 9:00}
+  languages: []
+  clips:
+    - a.mp4
+    - {b: c}
+  idle_seconds: 1e400
+"""
+REFUSED = """\
+2: there is no key 'lrp.composit'; did you mean 'lrp.composite'
+3: lrp.pool: 'max' or 'average'; received 'mean'
+4: lrp.absorb_bias: boolean; received 'yes'; did you mean true
+5: lrp.xla: received 1
+8: overlay.opacity: twice
+8: overlay.opacity: received 3
+9: overlay.motion: received 'flaw'; did you mean flow
+10: live: expected a section
+11: there is no key 'inpt'; did you mean 'input'
+14: model.size: such as 224 or 224x320; received '3x'
+15: model.name: string; received a list
+16: there is no key 'opacity'; did you mean 'overlay.opacity'
+17: there is no key 'lrp.pool'; write lrp:
+19: video.stride: integer; received 0.5
+20: video.batch: less than or equal to 256; received 300
+21: video.quality: 0 to 51 for h264; received 60
+23: kiosk.pin: --hash-pin
+24: kiosk.hours.mon: 09:00-17:30; '9:00'
+25: kiosk.languages: at least 1
+28: kiosk.clips: string
+29: kiosk.idle_seconds: 3600; received inf
+"""
+"""Line: key, and words of the message."""
+
+
+def test_every_error_of_a_file_is_told_at_once_with_its_line(tmp_path):
+    """Unknown keys, wrong types, ranges, doubles: file, line, key and what to write."""
+    file = tmp_path / "bad.yaml"
+    file.write_text(BAD)
+    for line, expected in zip(refusal_of(file), REFUSED.splitlines(), strict=True):
+        place, words = expected.rsplit(": ", 1)
+        assert line.startswith(f"{file}:{place}: ")
+        assert all(word in line for word in words.split("; ")), line
+
+
+def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
+    """Every place in order, whatever is wrong beside it; the nearest legal name with each."""
+    file = tmp_path / "bad.yaml"
+    file.write_text(
+        "lrp:\n  method: gradcam\n  layers:\n    Conv2D: flt\n    Dense: zplus(1)\n  samples: 0\n"
+        "overlay: {colormap: grey}\nlive:\n  panels:\n  - grad_cam\n  - zpluss\n"
+        "kiosk:\n  languages:\n  - en\n  - xx\n  clips: [none.mp4]\n"
+    )
+    words = ("--config", file, "--set", "model.name=vgg17", "--composite", "z_plus")
+    code, _, err = run("config", *words, "--opacity", 2)
+    lines = [line.replace(f"{file}:", "") for line in err.strip().splitlines()]
+    assert code == 78
+    assert [re.split(" There| [Ee]xpected", line)[0] for line in lines] == [
+        "realtime-lrp: 2: lrp.method:", "4: lrp.layers.Conv2D:", "5: lrp.layers.Dense:",
+        "6: lrp.samples:", "7: overlay.colormap:", "11: live.panels:",
+        "15: kiosk.languages: there is no xx.yaml in "
+        f"{config.ASSETS / 'captions'}; there are de, en, es, fr, zh",
+        "16: kiosk.clips:", "--opacity:", "--set: model.name:", "--composite:",
+    ]  # fmt: skip
+    for name in ("grad_cam", "flat", "gray", "zplus", "vgg1"):
+        assert f"Did you mean '{name}" in err
+    code, _, err = run("image", "x.png", "-o", "y.png", *words)
+    assert code == 78 and "15: kiosk" not in err and "lrp.samples" in err and "'z_plus'" in err
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("live.sorce", "did you mean 'live.source'?"),
+        ("lrp.colormap", "did you mean 'overlay.colormap'?"),  # it is in another section
+        ("lpr", "did you mean 'lrp'?"),
+        ("model.file", f"model has {', '.join(type(config.Config().model).model_fields)}"),
+        ("xyz", "the file has " + ", ".join(config.Config.model_fields)),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest(tmp_path, key, advice):
+    """In its section, or of the same name in another one; else with all that there are."""
+    file = tmp_path / "bad.yaml"
+    section, dot, name = key.partition(".")
+    file.write_text(f"{section}: {{{name}: 1}}" if dot else f"{section}: 1")
+    assert refusal_of(file) == [f"{file}:1: there is no key {key!r}; {advice}"]
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        *((f"lrp.target={target}", "top5, a class") for target in ("top0", "-1", "''", "' '")),
+        ("live.source=''", "a text that is not empty"),
+        ("live.sources=[0, ' ']", "a text that is not empty"),
+        ("kiosk.hours={mon: 9}", "put it in quotes"),
+        ("kiosk.hours={xx: '09:00-10:00'}", "days such as mon"),
+        ("kiosk.hours={mon: '9:00-10:00', MON: '11:00-12:00'}", "mon is there twice"),
+        ("lrp.layers={Dense: 3}", "put it in quotes"),
+        ("lrp.layers={'a_*': [b]}", "received a list"),
+        ("live.also_models=[{name: vgg16, lables: x}]", "did you mean 'live.also_models.labels'"),
+        ("live.also_models=[a, b, c, d]", "at most 3"),
+        ("live.also_models=[3]", "expected a section"),
+    ],
+)
+def test_a_value_that_is_not_legal_is_refused(assignment, words):
+    """With what was expected there."""
+    key = assignment.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"--set: .*{re.escape(key)}.*{words}"):
+        config.load(sets=(assignment,))
+
+
+def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatch):
+    """With their lines and the exit code of what is missing; words are no files."""
+    monkeypatch.chdir(tmp_path)
+    file = Path("my.yaml")
+    file.write_text(
+        "model:\n  name: shapes\n  weights: no.h5\n  labels: no.txt\nlive:\n  folder: none\n"
+    )
+    code, _, err = run("config", "--config", file)
+    assert code == 66
+    for line, words in zip(
+        err.splitlines(),
+        ("my.yaml:3: model.weights:", "my.yaml:4: model.labels:", "my.yaml:6: live.folder:"),
+        strict=True,
+    ):
+        assert words in line
+    Path("no.txt").touch()
+    Path("none").mkdir()
+    file.write_text(file.read_text().replace("no.h5", "random"))
+    assert run("config", "--config", file)[0] == 0
+    assert run("config", "--model", f"{'x' * 300}.keras")[0] == 66
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--model", "none.keras"), 66),
+        (("--set", "kiosk.clips=[none.mp4, no.mp4]", "--model", "none.keras"), 66),
+        (("--set", "kiosk.clips=[none.mp4]", "--composite", "no"), 78),
+        (("--weights", "none.h5"), 69),
+        (("--config", "none.yaml", "--opacity", "3"), 78),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_place(run, words, code):
+    """66 where only files are missing, 2 where only options are wrong, else 78."""
+    assert run("config", *words)[0] == code
+
+
+INVALID = "cannot be read as YAML: "
+ALIASES = "cannot be read as YAML: anchors (&name) and aliases (*name) are not supported"
+TAGS = "tags (!name) are not supported"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"lrp:\n  target: \xff", ":2: is not UTF-8 text; save it as UTF-8"),
+        ("lrp: {}".encode("utf-16"), ": is UTF-16, UTF-32 or not text at all; save it as UTF-8"),
+        (b"lrp: {target: \0}", ":1: the character U+0000 is not allowed in YAML"),
+        (b"a: 1\nb: *x", f":2: {ALIASES}"),
+        (b"a: &x [1]\nb: 1", f":1: {ALIASES}"),
+        (b"- 1\n- 2\n", ":1: expected sections such as 'lrp:' with keys under them"),
+        (b"#" * (1 << 20) + b"\n", ": is larger than 1 MiB"),
+        (b"{a: " * 5000, f":1: {INVALID}it is nested too deeply"),
+        (b"[" + b"1, " * 300000, f":1: {INVALID}it has more than 5000 entries"),
+        (b"lrp: {target: " + b"x" * 5000 + b"}", f":1: {INVALID}a text has more than 4096 ch"),
+        (b"lrp:\n  <<: {pool: max}", ":2: there is no key 'lrp.<<'"),
+        (b"lrp: {layers: {a: flat, a: flat}}", ":1: lrp.layers.a: is set twice; keep one of them"),
+        (b"lrp: {target: !!python/object/apply:os.system [true]}", f":1: {INVALID}{TAGS}"),
+        (b"lrp: [1\nb: {", f":2: {INVALID}"),
+        (b"--- {}\n--- {}", f":2: {INVALID}"),
+        (b"model:\n  name:shapes\n", ":1: model: expected a section, with 'key: value' lines"),
+        (b"lrp: {layers: {Dense:flat}}", ":1: lrp.layers: expected {pattern: rule}, with a space"),
+        (b"live: {source:a:geheim@h}", ":1: there is no key 'live.***@h'; live has source, sour"),
+        ("lrp:\n \xa0pool: max\n".encode(), r":2: there is no key 'lrp.\xa0pool'; did you mean"),
+        (b'lrp: {target: "\\0"}', ":1: lrp.target: expected a text without the character U+0000"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
+    """Whatever the bytes, the answer is a ConfigError in plain words, at once."""
+    file = tmp_path / "bad.yaml"
+    file.write_bytes(text)
+    begun = time.process_time()
+    line = refusal_of(file)[0]
+    assert line.removeprefix(str(file)).startswith(words)
+    assert time.process_time() - begun < 2
+
+
+TABLES = [
+    (names.METHODS, METHODS),
+    (names.COMPOSITES, COMPOSITES),
+    (names.RULES, RULES),
+    (names.MODELS, NETWORKS),
+    (names.COLORMAPS, COLORMAPS),
+    (names.SOURCES, SOURCES),
+]
+
+
+@pytest.mark.parametrize(("listed", "table"), TABLES, ids=[one.kind for one, _ in TABLES])
+def test_each_list_agrees_with_its_table(listed, table):
+    """The same names in the same order, and the module where the table is looked for is right."""
+    assert list(listed.included) == list(table) == listed.known()
+    module, attribute = listed.table
+    assert getattr(sys.modules[module], attribute) is table
+    assert set(listed.aliases.values()) <= {*table, "alpha_beta(1, 0)"}
+
+
+def test_each_rule_takes_the_listed_numbers():
+    """The parameters of its class, in their order, with the same defaults."""
+    for name, parameters in names.RULE_PARAMETERS.items():
+        rule = RULES[name]()
+        assert tuple(vars(rule)) == parameters
+        for parameter, default in names._DEFAULTS.get(name, {}).items():
+            assert getattr(rule, parameter) == default
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("d",), ["demo", "doctor"]),
+        (("live", "--comp"), ["--composite"]),
+        (("live", "--pool", ""), ["max", "average"]),
+        (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),  # without asking for a PIN
+    ],
+)
+def test_words_are_completed(words, expected, monkeypatch):
+    """By bash's protocol; options that do something at once do not."""
+    monkeypatch.setattr("click.prompt", None)
+    monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    answer = get_completion_class("bash")(
+        cli, {}, "realtime-lrp", "_REALTIME_LRP_COMPLETE"
+    ).complete()
+    assert answer.splitlines() == [f"plain,{word}" for word in expected]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import media
 import numpy as np
+import psutil
 import pytest
 from faults.clock import until
 from faults.server import MjpegServer
@@ -17,7 +18,9 @@ from viewer import Viewer, explained_frame, green_square
 from realtime_lrp import config
 from realtime_lrp.commands.live import run as live
 from realtime_lrp.engine import engine as engines
+from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime import capture
+from realtime_lrp.realtime import stats as module
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer import view
 
@@ -154,3 +157,129 @@ def test_a_mirror_turns_the_live_picture(tiny_model, monkeypatch):
     live.run(settings(tiny_model, "synthetic", **{"--mirror": True}), duration_s=0.2)
     red = (pictures[0][..., 0] > 200) & (pictures[0][..., 2] < 90)
     assert np.argwhere(red)[:, 1].mean() < 320
+
+
+class Starting(Viewer):
+    """A viewer whose source has given no picture yet; `cards` are what the window showed."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.cards = []
+        self.window.size, self.window.show = (360, 640), self.cards.append
+
+    def turns(self, *keys):
+        """A turn for each key; whether the viewer goes on."""
+        goes_on = True
+        for key in keys:
+            self.window.heard.append(key)
+            goes_on = goes_on and self.loop.turn()
+        return goes_on
+
+
+def test_the_card_is_there_before_anything_else_and_changes_with_the_trouble():
+    """One canvas for what is loading, another for the trouble; then the first frame is shown."""
+    viewer = Starting()
+    viewer.loop.show_card()
+    (card,) = viewer.cards
+    assert card.shape == (360, 640, 3) and card.max() > 200
+    viewer.capture.trouble = "no camera"
+    assert viewer.loop.turn() and viewer.loop.turn()
+    assert len(viewer.cards) == 2 and (viewer.cards[1] != card).any()
+    viewer.capture.trouble = ""
+    viewer.frame(np.zeros((8, 8, 3), np.uint8))
+    assert viewer.loop.turn()
+    assert len(viewer.cards) == 2 and viewer.shown
+
+
+@pytest.mark.parametrize(
+    ("keys", "ends"),
+    [("q", False), ("q q", True), ("h l q q", False), ("h Escape q q", True), ("q f q", False)],
+)
+def test_keys_do_before_the_first_picture_what_they_do_later(keys, ends):
+    """In the box letters are typed; with another key between, the second q is a first one."""
+    assert Starting().turns(*keys.split()) is not ends
+
+
+def test_closing_the_window_and_a_fault_end_the_start():
+    """Without a frame it would wait for ever."""
+    viewer = Starting()
+    viewer.window.closed = True
+    assert not viewer.loop.turn()
+
+    def check():
+        raise UnavailableError("no such camera")
+
+    viewer = Starting()
+    viewer.capture.check = check
+    with pytest.raises(UnavailableError, match="no such camera"):
+        viewer.loop.turn()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time in seconds; set its first entry."""
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_rates_run_from_the_first_map(clock):
+    """What was shown and explained while the network was prepared does not count."""
+    stats = Stats("CPU", "float32")
+    stats.frames_shown = 300
+    assert stats.display_fps() is stats.maps_per_s() is None
+    stats.map_made(1, 0.5)
+    clock[0] += 4
+    stats.frames_shown += 120
+    stats.map_made(20, 1.0)
+    assert stats.display_fps() == 30
+    assert stats.maps_per_s() == 5
+    assert stats.maps == 21 and stats.seconds() == 4
+
+
+def test_a_batch_counts_for_each_of_its_maps():
+    """Eight maps after 0.4 s are eight of 50 ms."""
+    stats = Stats("CPU", "float32")
+    stats.map_made(8, 0.4)
+    stats.frame_age_ms.extend(range(101))
+    assert list(stats.map_ms) == [pytest.approx(50)] * 8
+    figures = stats.as_dict(live=True)
+    assert figures["maps"] == 8 and figures["map_ms"] == {"p50": 50, "p99": 50}
+    assert figures["frame_age_ms"] == {"p50": 50, "p99": 99}
+
+
+def viewed(tmp_path, source, seconds):
+    """Figures of `live` without a display, and (MiB, threads, files) of each second."""
+    figures, samples = tmp_path / "figures.json", []
+    words = ("--model", "shapes", "--display", "none", "--duration", seconds, "--stats", figures)
+    with start("live", "--source", source, *words) as process:
+        program = psutil.Process(process.pid)
+        while process.poll() is None:
+            samples.append(sample(program))
+            time.sleep(1.0)
+        _, err = process.communicate(timeout=20)
+        assert process.returncode == 0, err
+    assert err == ""
+    return json.loads(figures.read_text()), [one for one in samples if one]
+
+
+def sample(program):
+    """What the program holds; None where it is ending."""
+    try:
+        memory = program.memory_full_info().uss / 2**20
+        return memory, program.num_threads(), program.num_fds()
+    except psutil.NoSuchProcess:
+        return None
+
+
+@pytest.mark.release
+def test_100000_pictures_leave_nothing_behind(tmp_path):
+    """At 240 a second: the account is exact, memory, threads and files stand still."""
+    figures, samples = viewed(tmp_path, "synthetic:240", 450)
+    on_their_way = figures["frames_captured"] - figures["frames_shown"] - figures["frames_dropped"]
+    assert 0 <= on_their_way <= 2 and figures["maps"] > 0
+    assert (figures["traces"], figures["reconnects"]) == (1, 0)
+    memory, threads, files = np.array(samples[120:]).T  # as many durations as are kept
+    assert figures["frames_captured"] > 100_000
+    assert memory[-60:].mean() - memory[:60].mean() < 1.0
+    assert len(set(threads)) <= 2 and threads[-1] <= threads[0] and files[-1] <= files[0]

@@ -1,37 +1,52 @@
 """The web server: access, messages, limits, and that no client costs the others anything."""
 
+import ipaddress
 import json
 import os
 import re
 import socket
+import ssl
 import sys
 import threading
 import time
+import urllib.request
 from dataclasses import replace
 from importlib.resources import files
 
 import pytest
 
+pytest.importorskip("cryptography", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 import av
 import cv2
 import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 from served import TOKEN, Role, picture_of, serving_pages
 from viewer import answer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from realtime_lrp import config
 from realtime_lrp.commands import serve
-from realtime_lrp.commands.serve import app, messages
-from realtime_lrp.commands.serve.access import Tokens, read_token
+from realtime_lrp.commands.serve import access, app, messages
+from realtime_lrp.commands.serve.access import (
+    Tokens,
+    context_of_files,
+    make_certificate,
+    own_context,
+    qr_lines,
+    read_token,
+)
+from realtime_lrp.commands.serve.app import FILES
 from realtime_lrp.commands.serve.messages import choices, event_of, read_message
 from realtime_lrp.engine.wording import TARGETS
-from realtime_lrp.errors import ConfigError, MissingInputError, UsageError
+from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.view import keys
+from realtime_lrp.view.look import LookSetting
 
 PATHS = (*app.PAGES, "/figures", "/snapshot.png", "/snapshot.npz", "/view.mjpg")
 NOT_THERE = (
@@ -407,3 +422,134 @@ def test_without_the_extra_the_message_names_it(run, tiny_model, monkeypatch):
     for words in (["serve"], ["live", "--serve", "--display", "none"]):
         code, _, told = run(*words, "--model", tiny_model)
         assert code == 69 and 'pip install "realtime-lrp[serve]"' in told
+
+
+@pytest.fixture(scope="module")
+def tls_files(tmp_path_factory):
+    """Certificate and key as a user keeps them, and a key of another certificate."""
+    folder = tmp_path_factory.mktemp("tls")
+    made, key = make_certificate(["lrp.example.org", "127.0.0.1"])
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    for name, data in (
+        ("cert.pem", pem), ("key.pem", key), ("other.pem", make_certificate([])[1]),
+        ("text.pem", b"no certificate"),
+    ):  # fmt: skip
+        (folder / name).write_bytes(data)
+    private = serialization.load_pem_private_key(key, None)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    (folder / "locked.pem").write_bytes(
+        private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
+    )
+    return folder
+
+
+def test_our_certificate_is_for_the_addresses_of_this_machine():
+    """Numbers and names; for servers, for a year; its key is new each time."""
+    names = "192.168.7.7", "lrp.example.org", "fe80::1"
+    made, key = make_certificate(names)
+    subjects = made.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names, numbers = (set(subjects.get_values_for_type(k)) for k in (x509.DNSName, x509.IPAddress))
+    assert names == {"lrp.example.org"}
+    assert numbers == {ipaddress.ip_address(number) for number in ("192.168.7.7", "fe80::1")}
+    assert (made.not_valid_after_utc - made.not_valid_before_utc).days == 366
+    assert key != make_certificate([])[1]
+
+
+def test_the_server_speaks_https_with_the_files_of_a_user(tls_files):
+    """A client that trusts the certificate gets its answer; plain HTTP gets none."""
+    context = context_of_files(str(tls_files / "cert.pem"), str(tls_files / "key.pem"))
+    with serving_pages(tls=context) as served:
+        trusting = ssl.create_default_context(cafile=tls_files / "cert.pem")
+        address = f"https://127.0.0.1:{served.port}/healthz"
+        with urllib.request.urlopen(address, context=trusting, timeout=60) as answer:
+            assert answer.read() == b"ok\n"
+        page = address.replace("healthz", f"?token={TOKEN}")
+        with urllib.request.urlopen(page, context=trusting, timeout=60) as answer:
+            assert answer.headers["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Secure")
+        with pytest.raises(OSError):
+            urllib.request.urlopen(address.replace("https", "http"), timeout=10)
+
+
+def test_our_own_certificate_is_kept_until_it_does_not_fit(tmp_path, monkeypatch):
+    """A browser that has accepted it accepts it again: the fingerprint is what browsers show."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    file = tmp_path / "realtime-lrp" / "serve" / "certificate.pem"
+    context, first = own_context(["192.168.7.7"])
+    assert isinstance(context, ssl.SSLContext) and len(first) == 95
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert own_context(["192.168.7.7"])[1] == own_context([])[1] == first
+    second = own_context(["192.168.7.8"])[1]
+    assert second != first, "another address"
+    third = own_context(["192.168.7.8"], new=True)[1]
+    assert third != second
+    for harm in (lambda: file.chmod(0o640), lambda: file.write_bytes(b"damaged")):
+        harm()
+        fourth = own_context(["192.168.7.8"])[1]
+        assert fourth != third and file.stat().st_mode & 0o777 == 0o600
+        third = fourth
+    monkeypatch.setattr(access, "RENEWED", access.VALID)
+    assert own_context(["192.168.7.8"])[1] != third, "it ends soon"
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "error", "said"),
+    [
+        ("cert.pem", None, ConfigError, "belong together"),
+        (None, "key.pem", ConfigError, "belong together"),
+        ("nothing.pem", "key.pem", MissingInputError, "nothing.pem"),
+        ("cert.pem", "other.pem", DamagedInputError, "Expected two PEM files"),
+        ("text.pem", "key.pem", DamagedInputError, "Expected two PEM files"),
+        ("cert.pem", "cert.pem", DamagedInputError, "Expected two PEM files"),
+        ("cert.pem", "locked.pem", DamagedInputError, "without a password"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_refused(tls_files, cert, key, error, said):
+    """In a sentence; nobody is asked for a password."""
+    with pytest.raises(error, match=said):
+        context_of_files(cert and str(tls_files / cert), key and str(tls_files / key))
+
+
+def test_the_code_in_the_terminal_is_that_of_the_address():
+    """Each letter is two modules: the upper and the lower half of a block."""
+    address = "https://192.168.7.7:8090/?token=" + "x" * 32
+    halves = {" ": (0, 0), "\u2580": (1, 0), "\u2584": (0, 1), "\u2588": (1, 1)}
+    rows = [[halves[letter] for letter in line] for line in qr_lines(address)]
+    modules = np.array(rows, np.uint8).transpose(0, 2, 1).reshape(2 * len(rows), -1)
+    picture = cv2.resize(255 * modules, None, fx=8, fy=8, interpolation=cv2.INTER_NEAREST)
+    assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == address
+
+
+READ_FROM = {
+    "role": [messages.Role],
+    "choices": [messages.Choices],
+    "news": [messages.News],
+    "latest": [messages.News],
+    "fields": [messages.VisitorMap, messages.Concepts],
+}
+"""What a message is called in the scripts -> what it can be."""
+
+
+@pytest.mark.parametrize("name", READ_FROM)
+def test_every_field_that_the_page_reads_is_sent(name):
+    """A field that is missing in one kind of answer would stop the page."""
+    scripts = "\n".join(one.read_text() for one in FILES.values() if one.name.endswith(".js"))
+    read = set(re.findall(rf"(?<![.\w]){name}\??\.([a-z_]\w*)\b(?!\()", scripts))
+    for fields in re.findall(rf"{{([^{{}}]*)}} = {name}\b", scripts):
+        read |= {field.split(":")[0].strip() for field in fields.split(",")}
+    sent = {field for kind in READ_FROM[name] for field in kind.__struct_fields__}
+    assert read and read <= {"type", *sent}
+
+
+def test_an_answer_without_a_map_has_all_fields():
+    """What the scripts read is there, whatever the answer is."""
+    text = messages.join_message(messages.VisitorMap(3, "busy"))[5:]
+    assert set(messages.VisitorMap.__struct_fields__) < set(messages.msgspec.json.decode(text))
+
+
+def test_a_page_chooses_a_boolean_by_its_word():
+    """Lists of a page have text; a number is no boolean, and no boolean a number."""
+    setting = LookSetting("smooth", "smooth", values=lambda: (False, True))
+    assert [setting.accepts(one) for one in ("true", "false", True, 1.0, "yes")] == [
+        True, True, True, False, False
+    ]  # fmt: skip
+    assert setting.read("true") is True and LookSetting("a", "a").accepts(True) is False

@@ -1,15 +1,28 @@
-"""What is formulated for speed gives what the plain formula gives."""
+"""Speed, precision and batches: the same maps as by the plain formula; what `bench` measures."""
+
+import json
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from drawing import draw_picture
+from faults.networks import overflowing
 from keras import layers
-from test_relevance import largest_difference
+from test_relevance import branched, largest_difference, vgg_like
 
-from realtime_lrp import METHODS, Explainer
+from realtime_lrp import METHODS, Explainer, load_network
+from realtime_lrp.commands.bench import timing
+from realtime_lrp.engine import device as hardware
+from realtime_lrp.errors import NotFiniteError, UnavailableError
+from realtime_lrp.relevance.maps import compiled, perturbed
 from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.reading.layers import steps_of
+from realtime_lrp.relevance.rules.composites import COMPOSITES
 
 pytestmark = pytest.mark.usefixtures("compiled")
 
@@ -147,3 +160,341 @@ def test_kernels_are_kept_where_tensorflow_can(rng):
     assert len(kept) == 2 + 1 + 2  # forward, z+ behind the first layer, back
     assert all(op.get_attr("is_filter_const") for op in kept)
     assert not [op for op in operations if op.type in ("Conv2D", "Conv2DBackpropInput")]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vgg_like()
+
+
+@pytest.mark.parametrize(("samples", "chunk"), [(40, 8), (7, 3)])
+def test_samples_in_chunks_give_the_map_of_all_at_once(samples, chunk, model, monkeypatch, rng):
+    """40 samples in chunks of 8, 7 in chunks of 3, the last of which is shorter; one trace."""
+    x = rng.normal(size=(2, 16, 16, 3)).astype("float32")
+    options = {"method": "smoothgrad", "also": ["integrated_gradients"], "samples": samples}
+    whole = Explainer(model, **options)
+    monkeypatch.setattr(perturbed, "CHUNK_BYTES", chunk * whole._plans[0].activations)
+    parts = Explainer(model, **options)
+    got, expected = parts(x), whole(x)
+    assert largest_difference(got.relevance, expected.relevance) < 1e-5
+    path, all_at_once = (one.maps["integrated_gradients"] for one in (got, expected))
+    assert largest_difference(path, all_at_once) < 1e-5
+    assert parts.traces == 1
+
+
+def test_a_large_batch_is_explained_in_parts(model, monkeypatch, rng):
+    """Maps, scores and accounts as in one part; with a target for each picture, or of one."""
+    explainer = Explainer(model, also=["gradient"])
+    x = rng.normal(size=(7, 16, 16, 3))
+    targets = [0, "top1", "all", 3, 4, "0 - 1", 2]
+    calls = ((x, targets), (x.astype("float32"), 1), (tf.constant(x), None), (x[:1], targets))
+    expected = [explainer(*call) for call in calls]
+    scores = explainer.scores(x)
+    monkeypatch.setattr(Explainer, "pictures_at_once", lambda self: 3)
+    for call, right in zip(calls, expected, strict=True):
+        got = explainer(*call)
+        assert got.scores.shape == (7, 5) and got.targets == right.targets
+        np.testing.assert_allclose(got.scores, right.scores, atol=1e-6)
+        np.testing.assert_allclose(got.relevance, right.relevance, atol=1e-7)
+        assert largest_difference(got.maps["gradient"], right.maps["gradient"]) < 1e-5
+        (account,), (other,) = got.accounts.values(), right.accounts.values()
+        np.testing.assert_allclose(account.started, other.started, atol=1e-6)
+    np.testing.assert_allclose(explainer.scores(x), scores, atol=1e-6)
+
+
+def test_one_picture_that_overflows_is_found_among_many(monkeypatch):
+    """With its own target, in the second part of a batch."""
+    explainer = Explainer(overflowing())
+    monkeypatch.setattr(Explainer, "pictures_at_once", lambda self: 3)
+    x = np.zeros((5, 16, 16, 3), np.float32)
+    x[4, ..., 0] = 255
+    with pytest.raises(NotFiniteError, match="Inf in the layer 'second'"):
+        explainer(x, target=[0, 1, 2, 0, 1])
+
+
+def test_a_batch_is_halved_where_a_device_has_too_little_memory():
+    """Down to single entries; then an error says what to do."""
+    tried = []
+
+    def run(most):
+        def limited(x):
+            tried.append(len(x))
+            if len(x) > most:
+                raise tf.errors.ResourceExhaustedError(None, None, "OOM")
+            return tf.constant(x) * 2
+
+        return limited
+
+    got = compiled.run_in_parts(run(2), [np.arange(7.0)], 100)
+    np.testing.assert_array_equal(got, 2 * np.arange(7))
+    assert tried == [7, 3, 1, 1, 1, 1, 1, 1, 1]
+    with pytest.raises(UnavailableError, match="memory does not suffice to explain one picture"):
+        compiled.run_in_parts(run(0), [np.arange(7.0)], 100)
+
+
+def test_maps_that_do_not_fit_are_refused_at_once(model, monkeypatch, rng):
+    """After the first part, with both numbers."""
+    explainer = Explainer(model)
+    monkeypatch.setattr(compiled, "available_bytes", lambda: 3 * explainer._plans[0].activations)
+    assert explainer.pictures_at_once() == 1
+    with pytest.raises(UnavailableError, match=r"The maps of 5000 pictures need 0\.0\d GiB"):
+        explainer(np.zeros((5000, 16, 16, 3), np.float32))
+
+
+@pytest.mark.release
+def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
+    """A table on stdout and all figures in the file; `live` really ran."""
+    target = tmp_path / "b.json"
+    words = ("--model", tiny_model, "--json", target, "--set", "live.camera_size=640x480")
+    code, out, err = run("bench", "--quick", *words)
+    assert code == 0, err
+    assert "the pictures hold values" not in err, "noise is prepared as pictures are"
+    report = json.loads(target.read_text())
+    rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
+    assert set(rows) == {
+        ("origin", "float32", 1),
+        *((what, p, 1) for what in ("map", "forward") for p in timing.precisions()),
+        *((what, hardware.device().fast_precision, 8) for what in ("map", "forward")),
+    }
+    assert all(0 < row["p10"] <= row["ms"] <= row["p90"] for row in rows.values())
+    (run_30,) = report["live"]
+    assert run_30["fps"] == 30 and run_30["frames_shown"] > 20 and run_30["traces"] == 1
+    captured, shown, dropped = (run_30[f"frames_{n}"] for n in ("captured", "shown", "dropped"))
+    assert 0 <= captured - shown - dropped <= 2
+    assert run_30["start_s"] > 0.5
+    assert 100 < run_30["memory_mib"] <= run_30["peak_memory_mib"]
+    assert all(times["carry"]["ms"] > 0.1 for times in report["pictures"].values())
+    assert report["machine"] in out and report["tensorflow"] in out
+    assert ("Run it alone" in out) == (report["load"] > 1)
+    origin = rows["origin", "float32", 1]["ms"]
+    faster = origin / rows["map", "float32", 1]["ms"]
+    assert f"{faster:.1f}" in out
+
+
+def grouped():
+    """A network with a convolution in groups."""
+    grouped = keras.layers.Conv2D(4, 3, groups=2, activation="relu")
+    ends = keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(3, activation="softmax")
+    first = keras.layers.Conv2D(4, 3, activation="relu")
+    return keras.Sequential([keras.Input((8, 8, 3)), first, grouped, *ends])
+
+
+@pytest.mark.parametrize("build", [vgg_like, grouped])
+def test_the_baseline_gives_our_maps(build, rng):
+    """The original arithmetic gives the same map in another way."""
+    keras.utils.set_random_seed(1)
+    model = build()
+    x = rng.uniform(0, 255, size=(2, *model.input_shape[1:])).astype("float32")
+    origin, ours = timing.baseline(build_graph(model, "max")), Explainer(model)
+    assert largest_difference(origin(x).relevance, ours(x).relevance) < 1e-5
+    types = [op.type for op in origin._run.traced().graph.get_operations()]
+    assert types.count("Maximum") >= 4  # max(w, 0) for every picture
+    assert "_MklNativeFusedConv2D" not in types
+
+
+def test_operations_and_weights_are_counted():
+    """By hand: 2 operations for each use of a weight."""
+    x = keras.Input((8, 8, 3))
+    h = keras.layers.Conv2D(4, 3, padding="same")(x)
+    h = keras.layers.DepthwiseConv2D(3, strides=2, padding="same")(h)
+    h = keras.layers.Conv2DTranspose(2, 2, strides=2)(h)
+    y = keras.layers.Dense(5, activation="softmax")(keras.layers.Flatten()(h))
+    explainer = Explainer(keras.Model(x, y))
+    assert explainer.weights == 108 + 36 + 32 + 640
+    assert explainer.flops == 2 * (108 * 64 + 36 * 16 + 32 * 16 + 640)
+
+
+STEADY = {
+    "zplus": 0.995, "epsilon_plus_flat": 0.995, "excitation_backprop": 0.99, "grad_cam": 0.99,
+}  # fmt: skip
+"""Maps that rounding keeps -> the least correlation with float32, of random weights."""
+
+
+NAMES = [*COMPOSITES, *METHODS]
+OPTIONS = {"target": "top1", "low": 0, "high": 255, "samples": 3}
+
+
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        pytest.param(vgg_like, [*STEADY, "epsilon_gamma_box", "guided_backprop"], id="vgg"),
+        pytest.param(vgg_like, NAMES, id="all maps", marks=pytest.mark.release),
+        pytest.param(branched, NAMES, id="branched", marks=pytest.mark.release),
+    ],
+)
+def test_bfloat16_gives_the_maps_of_float32(build, names):
+    """Every composite and method runs in one trace; those without cancelling sums agree."""
+    model, rng = build(), np.random.default_rng(20)
+    x = rng.uniform(0, 255, size=(4, *model.input_shape[1:])).astype("float32")
+    expected = Explainer(model, precision="float32", also=names, **OPTIONS)(x)
+    fast = Explainer(model, precision="bfloat16", also=names, **OPTIONS)
+    got = fast(x)
+    assert fast.traces == 1
+    np.testing.assert_allclose(got.scores, expected.scores, atol=0.02)
+    np.testing.assert_allclose(got.scores.sum(1), 1, atol=1e-5)
+    sums = got.relevance.sum((1, 2, 3), dtype="float64")
+    np.testing.assert_allclose(sums, got.scores.max(1), rtol=0.01)
+    for name in names:
+        assert got.maps[name].dtype == np.float32
+        assert np.isfinite(got.maps[name]).all(), name
+    for name, least in STEADY.items():
+        pairs = zip(got.maps[name].sum(3), expected.maps[name].sum(3), strict=True)
+        correlations = [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
+        assert min(correlations) > least, name
+
+
+@pytest.fixture(scope="module")
+def drawings():
+    """The embedded network, and pictures of the first three symbols that it names."""
+    network = load_network("shapes")
+    rng = np.random.default_rng(3)
+    pictures = [draw_picture(rng, label, sizes=(0.4, 0.77)).pixels for label in range(3)]
+    return network, np.asarray(network.prepare(np.stack(pictures)))
+
+
+def correlations(maps, others):
+    """The correlation of each map of a batch with another."""
+    pairs = zip(maps, others, strict=True)
+    return [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in pairs]
+
+
+def test_auto_gives_the_default_map_of_drawn_pictures(drawings):
+    """Everything in bfloat16: correlation 0.998 with float32, class by class."""
+    network, x = drawings
+    options = {"composite": "epsilon_plus_flat", "labels": network.labels, **network.box()}
+    exact = Explainer(network.model, **options)
+    fast = Explainer(network.model, precision="auto", **options)
+    assert (fast.precision, fast.exact_forward) == ("bfloat16", False)
+    scores = exact.scores(x)
+    assert (scores[range(3), range(3)] > 0.99).all()
+    for target in ("all", "top1", *range(3)):
+        found = correlations(fast(x, target).relevance, exact(x, target).relevance)
+        for picture, correlation in enumerate(found):
+            if isinstance(target, str) or scores[picture, target] > 1e-6:
+                # 0.999 where products in bfloat16 are added in float32, as AVX512_BF16 and AMX do
+                assert correlation >= 0.998, target
+
+
+def test_input_layers_see_pixels_as_they_are(rng):
+    """A batch norm takes away what all pixels share: 0.999, where rounded pixels gave 0.6."""
+    x = keras.Input((32, 32, 3))
+    h = layers.ReLU()(layers.BatchNormalization(momentum=0.0)(layers.Conv2D(8, 3, strides=2)(x)))
+    h = layers.ReLU()(layers.BatchNormalization(momentum=0.0)(layers.Conv2D(8, 3, strides=2)(h)))
+    h = layers.GlobalAveragePooling2D()(h)
+    model = keras.Model(x, layers.Dense(4, activation="softmax")(h))
+    pictures = rng.integers(0, 256, (6, 32, 32, 3)).astype("float32") + 1000
+    model(pictures, training=True)
+    exact, fast = (
+        Explainer(model, composite="epsilon_plus_flat", precision=precision)
+        for precision in ("float32", "auto")
+    )
+    assert (fast.precision, fast.exact_forward) == ("bfloat16", False)
+    found = correlations(fast(pictures).relevance, exact(pictures).relevance)
+    assert min(found) > 0.999
+
+
+def test_contrasts_that_nearly_cancel_are_kept():
+    """A drawing whose classes share nearly all their relevance: 0.99999, where sums are exact."""
+    network = load_network("shapes")
+    rng = np.random.default_rng(3)
+    labels = [label for label in range(4) for _ in range(2)]
+    pictures = [draw_picture(rng, label, sizes=(0.35, 0.77)).pixels for label in labels]
+    x = network.prepare(np.stack(pictures[6:7]))
+    exact, fast = (
+        Explainer(network.model, precision=precision, target="0 - rest")
+        for precision in ("float32", "auto")
+    )
+    got, expected = fast(x, "3 - rest"), exact(x, "3 - rest")
+    assert (fast.precision, fast.exact_forward) == ("bfloat16", True)
+    np.testing.assert_allclose(got.scores, expected.scores, atol=1e-6)
+    assert np.any(got.relevance != expected.relevance)
+    assert correlations(got.relevance, expected.relevance)[0] > 0.9999
+
+
+def test_auto_is_float32_where_epsilon_does_not_end_the_network(rng):
+    """Dense layers before a convolution, and networks without one."""
+    x = keras.Input((8, 8, 3))
+    h = layers.Conv2D(4, 1, activation="relu")(layers.Dense(4, activation="relu")(x))
+    between = keras.Model(x, layers.Dense(3, activation="softmax")(layers.Flatten()(h)))
+    h = layers.Dense(4, activation="relu")(layers.Flatten()(x))
+    dense = keras.Model(x, layers.Dense(3, activation="softmax")(h))
+    options = {"precision": "auto", "composite": "epsilon_plus"}
+    assert Explainer(between, **options).precision == "float32"
+    assert Explainer(dense, **options).precision == "float32"
+    assert Explainer(dense, **{**options, "composite": "zplus"}).precision == "bfloat16"
+    assert Explainer(vgg_like(), **options).precision == "bfloat16"
+    assert Explainer(vgg_like(), **options, also=["gradient"]).precision == "float32"
+    for changed in ({"absorb_bias": False}, {"target": "0 - 1"}):
+        explainer = Explainer(vgg_like(), **options, **changed)
+        assert (explainer.precision, explainer.exact_forward) == ("bfloat16", True)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("build", [vgg_like, branched])
+def test_xla_gives_the_maps_of_the_plain_graph(build, rng):
+    """For batches of two sizes. SmoothGrad is left out: XLA draws other noise."""
+    model = build()
+    names = [name for name in (*COMPOSITES, *METHODS) if name != "smoothgrad"]
+    x = rng.uniform(0, 255, size=(3, *model.input_shape[1:])).astype("float32")
+    options = {"also": names, "target": "top1", "low": 0, "high": 255, "samples": 3}
+    plain, compiled = (Explainer(model, xla=xla, **options) for xla in (False, True))
+    assert compiled._run.function._jit_compile and not plain._run.function._jit_compile
+    for batch in (x, x[:1]):
+        expected, got = plain(batch), compiled(batch)
+        np.testing.assert_allclose(got.scores, expected.scores, atol=1e-5)
+        for name in names:
+            assert largest_difference(got.maps[name], expected.maps[name]) < 1e-3, name
+    assert compiled.traces == 1
+
+
+def test_only_what_lies_between_weights_computes_in_bfloat16(rng):
+    """The rescaling before the first layer gets a brightness that bfloat16 cannot hold."""
+    x = keras.Input((2, 2, 1))
+    h = layers.Flatten()(layers.Rescaling(1.0, offset=-1000.0)(x))
+    model = keras.Model(x, layers.Dense(2, activation="softmax")(h))
+    model.layers[-1].set_weights([np.ones((4, 2)) * [1, -1], np.zeros(2)])
+    explainer = Explainer(model, precision="bfloat16")
+    scores = explainer(np.full((1, 2, 2, 1), 1000.25, "float32")).scores
+    np.testing.assert_allclose(scores, tf.nn.softmax([[1.0, -1.0]]), rtol=1e-5)
+    records = explainer.layers(np.full((1, 2, 2, 1), 1000.25, "float32"))
+    assert {record.arrived.dtype for record in records} == {np.dtype("float32")}
+
+
+WITHOUT_ONEDNN = """
+import sys
+import keras
+import numpy as np
+from realtime_lrp import Explainer
+
+model, x = keras.models.load_model(sys.argv[1]), np.load(sys.argv[2])
+np.save(sys.argv[3], Explainer(model)(x).relevance)
+"""
+
+
+@pytest.mark.release
+def test_groups_and_dilations_need_no_kernels_of_one_processor(tmp_path):
+    """TensorFlow's own gradients of such convolutions exist on some processors only."""
+    model = keras.Sequential(
+        [
+            layers.Input((16, 16, 3)),
+            layers.Conv2D(8, 3, padding="same", activation="relu"),
+            layers.Conv2D(8, 3, padding="same", groups=2, activation="relu"),
+            layers.Conv2D(8, 3, padding="same", dilation_rate=2, activation="relu"),
+            layers.Conv2D(8, (2, 3), dilation_rate=(1, 2), activation="relu"),
+            layers.Conv2D(8, 3, strides=2, groups=4, activation="relu"),
+            layers.Reshape((35, 8)),
+            layers.Conv1D(6, 2, groups=2, activation="relu"),
+            layers.Flatten(),
+            layers.Dense(4, activation="softmax"),
+        ]
+    )
+    x = np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype(np.float32)
+    files = [tmp_path / name for name in ("model.keras", "x.npy", "maps.npy")]
+    model.save(files[0])
+    np.save(files[1], x)
+    words = [sys.executable, "-c", WITHOUT_ONEDNN, *files]
+    variables = {**os.environ, "TF_ENABLE_ONEDNN_OPTS": "0"}
+    subprocess.run(words, check=True, env=variables, capture_output=True)
+    got = np.load(files[2])
+    np.testing.assert_allclose(got.sum((1, 2, 3)), 1, rtol=2e-3)
+    assert largest_difference(got, Explainer(model, precision="float32")(x).relevance) < 1e-5

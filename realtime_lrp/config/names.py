@@ -2,7 +2,7 @@
 
 They are plain text here so that checking a configuration, `--help` and shell completion
 need neither TensorFlow nor Keras. The tables that implement the names are `METHODS`, `COMPOSITES`,
-... in other rooms; `tests/test_config_errors.py` compares each with its list here. A new name
+... in other rooms; `tests/test_config.py` compares each with its list here. A new name
 belongs in both.
 """
 

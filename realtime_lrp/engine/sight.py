@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -75,7 +76,8 @@ class Sight:
             if times:
                 fit_to = partial(around, size=size, shape=shape)
                 box = self._track(found, times[n], source, fit_to)
-            regions.append(region_of(size, self._size, self._fit, aspect, box, missing=not box))
+            region = region_of(size, self._size, self._fit, aspect, box)
+            regions.append(replace(region, found=box is not None))
         return regions
 
 

@@ -335,30 +335,3 @@ def test_what_no_file_can_compute_is_refused_by_name(tiny, settings, word):
     config = Config().changed(model={"name": str(tiny), "preprocess": "tf"}).changed(**settings)
     with pytest.raises(UsageError, match=word):
         exported(Engine(config), fixed=False)
-
-
-REAL = {
-    "shapes": {}, "shapes_vit": {}, "resnet50": {"weights": "random"},
-    "densenet121": {"weights": "random"}, "efficientnet_b0": {"weights": "random"},
-    "squeezenet": {"name": "squeezenet_v1_0.keras", "preprocess": "caffe"},
-    "mobilenet_v2": {"weights": "mobilenet_v2_imagenet.weights.h5"},
-}  # fmt: skip
-ATTENTION = "attnlrp", "attnlrp_gamma", "cp_lrp"
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("network", REAL)
-def test_files_of_real_networks_give_the_explainers_maps(network, way):
-    """Three pictures each; z+ in attention is ill-conditioned, and there correlation counts."""
-    settings = dict(REAL[network])
-    for key in ("name", "weights"):
-        if Path(settings.get(key, "")).suffix:
-            if SHARED is None:
-                pytest.skip("real files are not beside the checkout")
-            settings[key] = str(SHARED / settings[key])
-    lrp = {"composite": way} if way in COMPOSITES.known() else {"method": way}
-    engine = Engine(Config().changed(model={"name": network, **settings}, lrp=lrp))
-    _, about = exported(engine, fixed=False)
-    ill = network == "shapes_vit" and way not in ATTENTION
-    assert about.largest_difference < (2e-2 if ill else 1e-4)

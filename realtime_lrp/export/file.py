@@ -1,6 +1,5 @@
 """Makes the ONNX file of an engine's explanation, and compares it with the explainer."""
 
-import collections
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
@@ -15,9 +14,8 @@ from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
 from realtime_lrp.export.frozen import frozen
 from realtime_lrp.export.rows import ROWS, TYPES
-from realtime_lrp.export.writer import OPSET, Tensors, Writer
+from realtime_lrp.export.writer import OPSET, Writer
 from realtime_lrp.models.exported import PRODUCER, Drawn, Exported
-from realtime_lrp.relevance.network import onednn
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.reader import VideoReader
 
@@ -31,6 +29,8 @@ NOISE = 6.0  # the deviation of a grey value, in steps of 255
 
 Computed = tuple[np.ndarray, np.ndarray, np.ndarray]
 """scores [1, classes], relevance [1, H, W], account [3]."""
+
+Compute = Callable[..., Sequence[tf.Tensor]]
 
 
 def exported(engine: Engine, fixed: bool) -> tuple[bytes, Exported]:
@@ -82,37 +82,34 @@ def _check(engine: Engine) -> None:
 
 def graph_of(engine: Engine, fixed: bool) -> Any:
     """The ONNX graph: of `picture` and `target` to `scores`, `relevance` and `account`."""
+    return written(*computation(engine, fixed), ("scores", "relevance", "account"))
+
+
+def computation(engine: Engine, fixed: bool) -> tuple[Compute, list[tf.TensorSpec]]:
+    """What the file computes, as a function of tensors, and what it is given."""
     rows, columns, _ = engine.explainer.input_shape
-    compute = engine.explainer.of_one_picture(engine.network.prepare, fixed)
     inputs = [tf.TensorSpec([1, rows, columns, 3], tf.uint8, name="picture")]
     if not fixed:
         inputs.append(tf.TensorSpec([engine.explainer.classes], tf.float32, name="target"))
-    with onednn.disabled():
-        return written(compute, inputs, ("scores", "relevance", "account"))
+    return engine.explainer.of_one_picture(engine.network.prepare, fixed), inputs
 
 
-def written(
-    function: Callable[..., Sequence[tf.Tensor]],
-    inputs: Sequence[tf.TensorSpec],
-    outputs: Sequence[str],
-) -> Any:
+def written(compute: Compute, inputs: Sequence[tf.TensorSpec], outputs: Sequence[str]) -> Any:
     """The ONNX graph of a function of named tensors of fixed shapes; names its outputs.
 
     Raises:
       DamagedInputError: an operation has no row.
     """
-    graph, results = frozen(function, *inputs)
-    writer = Writer()
-    here = Tensors(writer)
+    graph, results = frozen(compute, *inputs)
+    writer, names = Writer(), dict[str, str]()
     for op in graph.get_operations():
-        if op.type == "Placeholder":
-            here.put(op.outputs[0], op.name)
-        elif op.type != "NoOp":
-            _write(here, op)
+        if op.type != "NoOp":
+            made = _write(writer, op, [names[one.name] for one in op.inputs])
+            made = [made] if isinstance(made, str) else made
+            names |= zip((one.name for one in op.outputs), made, strict=False)
     tensors = [graph.get_tensor_by_name(one) for one in results]
     for name, tensor in zip(outputs, tensors, strict=True):
-        writer.nodes.append(helper.make_node("Identity", [here.get(tensor)], [name]))
-    writer.nodes = _needed(writer.nodes, outputs)
+        writer.nodes.append(helper.make_node("Identity", [names[tensor.name]], [name]))
     described = [
         [
             helper.make_tensor_value_info(name, TYPES[one.dtype], one.shape.as_list())
@@ -120,7 +117,7 @@ def written(
         ]
         for names, ends in (([one.name for one in inputs], inputs), (outputs, tensors))
     ]
-    return helper.make_graph(writer.nodes, "explanation", *described, writer.initialisers())
+    return writer.graph(*described)
 
 
 def model_of(graph: Any) -> Any:
@@ -131,29 +128,18 @@ def model_of(graph: Any) -> Any:
     )  # fmt: skip
 
 
-def _write(here: Tensors, op: tf.Operation) -> None:
+def _write(writer: Writer, op: tf.Operation, inputs: Sequence[str]) -> str | list[str]:
     row = ROWS.get(op.type)
     problem = ""
     if row is not None:
         try:
-            row(here, op, *op.inputs)
-            return
+            return row(writer, op, *inputs)
         except NotImplementedError as error:
             problem = f" {error}"
     raise DamagedInputError(
         f"TensorFlow's operation {op.type}{problem} ({op.name[:100]!r}) has no row.\nChoose "
         "another --method or --composite, or add a row to ROWS in realtime_lrp/export/rows.py."
     )
-
-
-def _needed(nodes: list[Any], outputs: Sequence[str]) -> list[Any]:
-    """The nodes that outputs depend on."""
-    wanted, kept = set(outputs), collections.deque[Any]()
-    for node in reversed(nodes):
-        if wanted.intersection(node.output):
-            wanted.update(node.input)
-            kept.appendleft(node)
-    return list(kept)
 
 
 def about(engine: Engine, fixed: bool, difference: float) -> Exported:

@@ -8,6 +8,8 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import convert_to_constants
 from tensorflow.python.grappler import tf_optimizer
 
+from realtime_lrp.relevance.network import onednn
+
 PASSES = "constfold", "function", "dependency", "arithmetic", "constfold", "dependency"
 OFF = 2
 
@@ -17,7 +19,8 @@ def frozen(function: Callable[..., Any], *inputs: tf.TensorSpec) -> tuple[tf.Gra
 
     TensorFlow's own optimiser computes what is constant and leaves out what nothing reads.
     """
-    traced = tf.function(function, autograph=False).get_concrete_function(*inputs)
+    with onednn.disabled():
+        traced = tf.function(function, autograph=False).get_concrete_function(*inputs)
     constant = convert_to_constants.convert_variables_to_constants_v2(
         traced, lower_control_flow=False
     )

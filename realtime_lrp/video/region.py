@@ -12,14 +12,14 @@ from realtime_lrp.video.libraries import cv2
 class Region:
     """The explained region of a picture: its box there, and `inner`, its place in the input.
 
-    That is all of the network's input, `size` (rows, columns), except for `letterbox`. Where a
-    thing is followed, `found` says whether it is there; else it is the whole picture's.
+    That is all of the network's input, `size` (rows, columns), except for `letterbox`. It is the
+    whole picture's where a thing to follow is `missing`.
     """
 
     box: Box
     inner: Box
     size: tuple[int, int]
-    found: bool | None = None
+    missing: bool = False
 
     def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
         """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
@@ -62,6 +62,7 @@ def region_of(
     fit: str,
     aspect: float = 1.0,
     within: Box | None = None,
+    missing: bool = False,
 ) -> Region:
     """The region of a picture of a given size, or of a part of it; sizes are (rows, columns).
 
@@ -74,14 +75,14 @@ def region_of(
     rows, columns = size
     whole_picture, whole_input = (left, top, right, bottom), (0, 0, columns, rows)
     if fit == "squash":
-        return Region(whole_picture, whole_input, size)
+        return Region(whole_picture, whole_input, size, missing)
     if fit == "letterbox":
         scale = min(rows / height, columns / (width * aspect))
         inner = _centred(height * scale, width * aspect * scale, rows, columns)
-        return Region(whole_picture, inner, size)
+        return Region(whole_picture, inner, size, missing)
     scale = min(height / rows, width * aspect / columns)
     box = moved(_centred(rows * scale, columns * scale / aspect, height, width), left, top)
-    return Region(box, whole_input, size)
+    return Region(box, whole_input, size, missing)
 
 
 def box_at(fractions: FloatBox, size: tuple[int, int]) -> Box:

@@ -290,6 +290,24 @@ def test_patches_are_painted_with_the_mouse_and_removed(page):
     page.click("#freeze")
 
 
+def test_a_rectangle_on_the_page_is_seen_alone(page):
+    """Its outline lies under the pointer while it is drawn, with Shift."""
+    box = page.locator("#view").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.keyboard.down("Shift")
+    page.mouse.move(x + 40, y + 30)
+    page.mouse.down()
+    page.mouse.move(x - 20, y - 10, steps=4)
+    outline = page.locator("#brush").bounding_box()
+    assert abs(outline["x"] - x + 20) < 3 and abs(outline["width"] - 60) < 4
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    expect(page.locator("#notice")).to_contain_text("seen alone")
+    page.keyboard.press("z")
+    expect(page.locator("#notice")).to_contain_text("let go")
+    expect(page.locator("#uncover")).to_be_disabled()
+
+
 def done(page, words):
     """Does the first command that some words find."""
     page.keyboard.press("h")

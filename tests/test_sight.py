@@ -99,14 +99,18 @@ def test_a_film_follows_a_square(run, words, tmp_path, squares):
 
 
 def test_a_followed_thing_moves_smoothly_and_is_held():
-    """A box that trembles does so less, one that jumps is held at once, one elsewhere too."""
-    track, held = Track(), []
+    """A box that trembles does so less, one that jumps is held at once; others are larger."""
+    track, regions = Track(), []
     boxes = [(100 + 4 * (n % 2), 100, 140, 140) for n in range(20)]
     boxes += [(300, 200, 360, 260), (301, 200, 361, 260)]
     for n, box in enumerate(boxes):
-        held.append(track(box, n / 30, "", lambda one: around(one, (480, 640), 1.0)))
-        assert all(np.sign([1, 1, -1, -1]) * np.subtract(box, held[-1]) >= 0)
-    assert np.abs(np.diff([one[0] for one in held[10:20]])).max() <= 1
+        regions.append(track([box], n / 30, "", lambda one: around(one, (480, 640), 1.0)))
+        assert all(np.sign([1, 1, -1, -1]) * np.subtract(box, regions[-1]) >= 0)
+    assert np.abs(np.diff([one[0] for one in regions[10:20]])).max() <= 1
+    elsewhere = [(100, 100, 170, 170), (100, 100, 190, 190)]  # 1.4 and 2.3 times as large
+    for box, held in zip(elsewhere, (boxes[-1], elsewhere[-1]), strict=True):
+        x0, y0, x1, y1 = track([box, boxes[-1]], 1.0, "", lambda one: around(one, (480, 640), 1.0))
+        assert x0 <= held[0] and y0 <= held[1] and held[2] <= x1 and held[3] <= y1
     beyond = around((600, 440, 640, 480), (480, 640), 1.0)
     assert beyond[2:] == (640, 480)
 

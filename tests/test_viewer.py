@@ -115,6 +115,26 @@ def test_patches_are_painted_where_the_mouse_is():
     assert viewer.request.mask is None
 
 
+def test_a_rectangle_is_seen_alone_until_it_is_let_go():
+    """Drawn with Shift, or after z; mirrored with the picture; another drag paints again."""
+    viewer = Viewer(size=(240, 400))
+    viewer.frame(GREY)  # at columns 40 to 360
+    viewer.press(Mouse(120, 60, "frame"), Mouse(200, 100, "left"))
+    viewer.view.step()
+    assert (viewer.shown[-1][60, 130:190] == 255).all()
+    viewer.press(Mouse(420, 180, "left"), Mouse(420, 180, ""))
+    assert viewer.request.region == (0.25, 0.25, 1, 0.75)
+    assert viewer.state.present_config().input.region == "0.25,0.25,1,0.75"
+    viewer.press("mirror")
+    assert viewer.request.region == (0, 0.25, 0.75, 0.75)
+    viewer.press("z", "z", Mouse(60, 60, "left"), Mouse(40, 40, "left"), Mouse(40, 40, ""))
+    assert viewer.request.region == (0, 1 / 6, 0.0625, 0.25)
+    viewer.press("z")
+    assert viewer.request.region is None and viewer.request.mask is None
+    viewer.press(Mouse(120, 60, "left"), Mouse(200, 100, ""))
+    assert viewer.request.region is None and viewer.request.mask
+
+
 def test_what_is_covered_is_grey_and_a_mask_of_another_size_covers_nothing():
     """The picture itself stays."""
     mask = np.zeros((120, 160), bool)

@@ -214,6 +214,8 @@ KEYS = [
     ("", "larger_brush", {"brush": 0.06 * 1.3}),
     ("larger_brush", "smaller_brush", {"brush": 0.06 * 1.3 / 1.3}),
     ("paint", "BackSpace", {"covered": False}),
+    ("", "z", {"framing": True}),
+    ("z", "z", {"framing": False}),
     ("", "Page_Down", {"method": "guided_backprop"}),
     ("Right Down", "Up", {"method": "guided_backprop"}),
     ("next_method", "Page_Up", {"method": "lrp"}),
@@ -252,9 +254,9 @@ def test_a_key_changes_this_and_nothing_else(before, key, expected):
 
 
 def test_every_action_is_tried_and_no_key_has_two():
-    """By its key or its name; fifteen rows have keys, and a clicker's two."""
+    """By its key or its name; sixteen rows have keys, and a clicker's two."""
     bound = [key for one in keys.COMMANDS for key in one.keys]
-    assert len(bound) == len(set(bound)) and len(keys.KEYED) == 15
+    assert len(bound) == len(set(bound)) and len(keys.KEYED) == 16
     tried = {keys.BY_KEY[key].action if key in keys.BY_KEY else key.split(":")[0]
              for _, key, _ in KEYS}  # fmt: skip
     assert tried >= set(ACTIONS) - {name for one in LOOK_SETTINGS for name, *_ in one.commands}

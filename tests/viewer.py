@@ -192,7 +192,9 @@ def explained_frame(
         frame=frame,
         picture=frame.value,
         request=request
-        or SimpleNamespace(target="top1", mask=None, frame=None, concepts=None, box=None),
+        or SimpleNamespace(
+            target="top1", mask=None, frame=None, concepts=None, box=None, region=None
+        ),
         engine=engine,
         result=result,
         **more,

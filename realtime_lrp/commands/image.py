@@ -13,12 +13,12 @@ from realtime_lrp.engine.opening import engine_for
 from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
-    NOTHING_TO_FOLLOW,
     Losses,
     map_note,
     nothing_found,
     passes_note,
     score_list,
+    sight_note,
 )
 from realtime_lrp.errors import Error, OutputError, TransferError, UsageError
 from realtime_lrp.relevance.maps.account import State
@@ -225,8 +225,8 @@ class Job:
             self._companions.keep(result, record, str(source))
         best = score_list(self._engine, result)
         note = f"({note})" if note else passes_note(self._engine, result)
-        missing = f"({NOTHING_TO_FOLLOW})" if result.region.missing else ""
-        return " ".join(filter(None, (f"{source.name}: {best} -> {target}", note, missing)))
+        seen = f"({seen})" if (seen := sight_note(result)) else ""
+        return " ".join(filter(None, (f"{source.name}: {best} -> {target}", note, seen)))
 
     def finish(self) -> None:
         """Says how many maps lost relevance."""

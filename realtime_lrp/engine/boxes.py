@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.engine.result import DrawnMap, FoundBox, Result
-from realtime_lrp.system.geometry import FloatBox
+from realtime_lrp.system.geometry import FloatBox, overlap
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
 from realtime_lrp.view.hud import Colour
 from realtime_lrp.view.look import Look
@@ -81,14 +81,6 @@ class BoxNumbers:
         number = max(candidates, key=lambda n: unseen.get(n % len(COLOURS), math.inf))
         self._next = number + 1
         return number
-
-
-def overlap(one: FloatBox, other: FloatBox) -> float:
-    """Intersection over union of two boxes, from 0 to 1."""
-    low, high = np.maximum(one[:2], other[:2]), np.minimum(one[2:], other[2:])
-    shared = float(np.prod(np.maximum(high - low, 0)))
-    areas = ((box[2] - box[0]) * (box[3] - box[1]) for box in (one, other))
-    return shared / whole if (whole := sum(areas) - shared) > 0 else 0.0
 
 
 def box_numbered(result: Result, number: int | None) -> FoundBox | None:

@@ -15,7 +15,7 @@ from realtime_lrp.video.region import region_of
 
 
 class Finder:
-    """A detector that finds the largest thing in pictures, of one class or of any.
+    """A detector that finds things in pictures, of one class or of any.
 
     Raises:
       Error: what `load` raises.
@@ -28,28 +28,31 @@ class Finder:
         try:
             self._network, graph = load(config, keep_model=False)
             if graph.boxes is None:
-                raise UsageError(f"--follow {followed.name}: it finds no boxes. Give a detector.")
+                raise UsageError("it finds no boxes. Expected a detector.")
             explainer = build_explainer(graph, self._network, config, on, precision="float32")
             self._target = explainer.canonical(followed.label or "all")
         except UsageError as error:
+            error.args = (f"--follow {followed.name}: {error}",)
             error.about = "follow"  # it is no setting of the network that is explained
             raise
         self._explainer, self._device = explainer, on
 
     def __call__(
         self, pictures: Sequence[np.ndarray] | np.ndarray, aspect: float = 1.0
-    ) -> list[FloatBox | None]:
-        """The box of the largest thing in each picture, uint8 [H, W, 3] RGB; None without any."""
+    ) -> list[list[FloatBox]]:
+        """The boxes of the things in each picture, uint8 [H, W, 3] RGB, the largest first."""
         size, fit = self._explainer.input_shape[:2], self._network.fit
         regions = [region_of(one.shape[:2], size, fit, aspect) for one in pictures]
         seen = np.stack([one.extract(p) for one, p in zip(regions, pictures, strict=True)])
         with tf.device(self._device.scope):
             found = self._explainer.boxes(self._network.prepare(seen), self._target)
         rows, boxes, sure = (one.numpy() for one in (found.pictures, found.boxes, found.sure))
-        areas = np.prod(boxes[:, 2:] - boxes[:, :2], 1) * sure
-        largest: list[FloatBox | None] = []
-        for number, region in enumerate(regions):
-            best = int(np.argmax(np.where(rows == number, areas, -1)))
-            box = region.in_picture(tuple(boxes[best, [1, 0, 3, 2]].tolist()))
-            largest.append(box if sure[best] else None)
-        return largest
+        order = np.argsort(-np.prod(boxes[:, 2:] - boxes[:, :2], 1), kind="stable")
+        return [
+            [
+                region.in_picture(tuple(boxes[n, [1, 0, 3, 2]].tolist()))
+                for n in order
+                if rows[n] == number and sure[n]
+            ]
+            for number, region in enumerate(regions)
+        ]

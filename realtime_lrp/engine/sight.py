@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from realtime_lrp.config.schema import Input
 from realtime_lrp.config.values import corners
-from realtime_lrp.system.geometry import Box, FloatBox
+from realtime_lrp.system.geometry import Box, FloatBox, area, overlap
 from realtime_lrp.video.region import Region, box_at, region_of
 
 MARGIN = 0.3
@@ -26,8 +27,11 @@ SMOOTHED_S = 0.25
 KEPT_S = 1.0
 """Seconds for which a thing that is not found any more is taken to be where it was."""
 
-Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[FloatBox | None]]
-"""Finds the largest thing in pictures, in their pixels; takes their `aspect`, see `region_of`."""
+LARGER = 1.5
+"""Another thing is followed once it is so many times as large as the one that is followed."""
+
+Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[list[FloatBox]]]
+"""Finds things in pictures, the largest first; takes their `aspect`, see `region_of`."""
 
 
 class Sight:
@@ -71,11 +75,12 @@ class Sight:
         shape = self._size[1] / self._size[0] / aspect
         regions = []
         for n, (found, size) in enumerate(zip(self._find(pictures, aspect), sizes, strict=True)):
-            box = found and around(found, size, shape)
+            box = around(found[0], size, shape) if found else None
             if times:
                 fit_to = partial(around, size=size, shape=shape)
                 box = self._track(found, times[n], source, fit_to)
-            regions.append(region_of(size, self._size, self._fit, aspect, box, missing=not box))
+            region = region_of(size, self._size, self._fit, aspect, box)
+            regions.append(replace(region, found=box is not None))
         return regions
 
 
@@ -87,20 +92,31 @@ class Track:
         self._seen = self._time = -math.inf
         self._box: np.ndarray | None = None  # float64 [4], smoothed
 
+    def _same(self, found: Sequence[FloatBox]) -> FloatBox:
+        """The thing that was followed before, else the largest."""
+        before = tuple(self._box) if self._box is not None else (0.0, 0.0, 0.0, 0.0)
+        one = max(found, key=lambda other: overlap(before, other))
+        return one if overlap(before, one) and LARGER * area(one) > area(found[0]) else found[0]
+
     def __call__(
-        self, found: FloatBox | None, now: float, source: object, around: Callable[[FloatBox], Box]
+        self,
+        found: Sequence[FloatBox],
+        now: float,
+        source: object,
+        around: Callable[[FloatBox], Box],
     ) -> Box | None:
         """The region, None for the whole picture: the thing was not found for `KEPT_S`."""
         if source != self._source or abs(now - self._time) > KEPT_S:
             self._box = None
         self._source, passed, self._time = source, max(now - self._time, 0.0), now
         if found:
-            self._seen, new = now, np.array(found)
+            thing = self._same(found)
+            self._seen, new = now, np.array(thing)
             if self._box is not None:
                 kept = math.exp(-passed / SMOOTHED_S)
                 smoothed = kept * self._box + (1 - kept) * new
                 x0, y0, x1, y1 = around(tuple(smoothed))
-                holds = x0 <= found[0] and y0 <= found[1] and x1 >= found[2] and y1 >= found[3]
+                holds = x0 <= thing[0] and y0 <= thing[1] and x1 >= thing[2] and y1 >= thing[3]
                 new = smoothed if holds else new
             self._box = new
         elif now - self._seen > KEPT_S:

@@ -35,7 +35,9 @@ def nothing_found(target: str | int, label: Callable[[int], str]) -> str:
     return f"no {' or '.join(named)} found" if named else "nothing found"
 
 
-NOTHING_TO_FOLLOW = "nothing to follow: whole picture"
+def sight_note(result: Result) -> str:
+    """Says that a thing to follow was not found; "" where it was, or nothing is followed."""
+    return "nothing to follow: whole picture" if result.region.found is False else ""
 
 
 def best_answer(engine: Engine, result: Result) -> str:
@@ -69,7 +71,7 @@ def score_list(engine: Engine, result: Result) -> str:
 
 def answer_line(engine: Engine, result: Result) -> str:
     """The line under a recording's picture: best label, score, number of perturbed passes."""
-    notes = passes_note(engine, result), NOTHING_TO_FOLLOW if result.region.missing else ""
+    notes = passes_note(engine, result), sight_note(result)
     return "   ".join([best_answer(engine, result), *filter(None, notes)])
 
 

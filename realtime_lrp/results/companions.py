@@ -168,8 +168,8 @@ def map_record(
         "centre": centre,
         "spread": spread,
     }
-    if engine.config.input.follow:
-        record["followed"] = not result.region.missing
+    if result.region.found is not None:
+        record["followed"] = result.region.found
     if result.found is not None:
         record["boxes"] = box_records(engine, result.found, names or {})
     if result.by_channel is not None:

@@ -18,3 +18,16 @@ def contains(box: Box, x: int, y: int) -> bool:
 def moved(box: Box, x: int, y: int) -> Box:
     """A box that is moved right and down."""
     return box[0] + x, box[1] + y, box[2] + x, box[3] + y
+
+
+def area(box: FloatBox) -> float:
+    """The area of a box, 0 where it is turned inside out."""
+    return max(box[2] - box[0], 0.0) * max(box[3] - box[1], 0.0)
+
+
+def overlap(one: FloatBox, other: FloatBox) -> float:
+    """Intersection over union of two boxes, from 0 to 1."""
+    x0, y0 = max(one[0], other[0]), max(one[1], other[1])
+    x1, y1 = min(one[2], other[2]), min(one[3], other[3])
+    shared = area((x0, y0, x1, y1))
+    return shared / whole if (whole := area(one) + area(other) - shared) > 0 else 0.0

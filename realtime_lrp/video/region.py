@@ -12,14 +12,14 @@ from realtime_lrp.video.libraries import cv2
 class Region:
     """The explained region of a picture: its box there, and `inner`, its place in the input.
 
-    That is all of the network's input, `size` (rows, columns), except for `letterbox`. It is the
-    whole picture's where a thing to follow is `missing`.
+    That is all of the network's input, `size` (rows, columns), except for `letterbox`. Where a
+    thing is followed, `found` says whether it is there; else it is the whole picture's.
     """
 
     box: Box
     inner: Box
     size: tuple[int, int]
-    missing: bool = False
+    found: bool | None = None
 
     def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
         """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
@@ -62,7 +62,6 @@ def region_of(
     fit: str,
     aspect: float = 1.0,
     within: Box | None = None,
-    missing: bool = False,
 ) -> Region:
     """The region of a picture of a given size, or of a part of it; sizes are (rows, columns).
 
@@ -75,14 +74,14 @@ def region_of(
     rows, columns = size
     whole_picture, whole_input = (left, top, right, bottom), (0, 0, columns, rows)
     if fit == "squash":
-        return Region(whole_picture, whole_input, size, missing)
+        return Region(whole_picture, whole_input, size)
     if fit == "letterbox":
         scale = min(rows / height, columns / (width * aspect))
         inner = _centred(height * scale, width * aspect * scale, rows, columns)
-        return Region(whole_picture, inner, size, missing)
+        return Region(whole_picture, inner, size)
     scale = min(height / rows, width * aspect / columns)
     box = moved(_centred(rows * scale, columns * scale / aspect, height, width), left, top)
-    return Region(box, whole_input, size, missing)
+    return Region(box, whole_input, size)
 
 
 def box_at(fractions: FloatBox, size: tuple[int, int]) -> Box:

@@ -106,6 +106,12 @@ def draw_brush(
         cv2.circle(part, (x, y), r, colour, width, cv2.LINE_AA, SHIFT)
 
 
+def draw_frame(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Outlines in place the rectangle between two places, in white on black."""
+    for colour, width in (((0, 0, 0), 3), (WHITE, 1)):
+        cv2.rectangle(canvas, start, end, colour, width)
+
+
 def _lines(room: int, letters: int, gap: int) -> list[dict[str, int]]:
     lines: list[dict[str, int]] = [{}]
     for action, one in BUTTONS.items():

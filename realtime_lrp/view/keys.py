@@ -52,6 +52,7 @@ KEYED = _commands(
     ("random", "random weights: does the map change?", "x"),
     ("choose", "explain a class from a list, lock it", "l", "Class"),
     ("versus", "the best class against the next; again: back", "v"),
+    ("frame", "draw a rectangle (region) that is seen alone; again: let go", "z"),
     ("uncover", "remove all patches", "BackSpace Delete"),
     ("snapshot", "snapshot: the view, its raw maps, the settings", "s", "Snapshot"),
     ("record", "record, stop recording", "r", "Record", "Stop"),
@@ -101,6 +102,7 @@ COMMANDS = (*KEYED, *CLICKER, *TYPED)
 MOUSE = (
     ("left button", "cover a part of the picture"),
     ("right button", "uncover it"),
+    ("dragging with Shift", "draws a rectangle that the network sees alone; z: let go"),
     ("click on a channel", "its map alone; again or Esc: the whole map"),
     ("click on a box", "its map alone; again or Esc: all boxes"),
     ("moving", "shows buttons, and for films a bar to seek"),

@@ -59,6 +59,7 @@ class Scene:
     awaited: tuple[str, ...] = ()
     # what the faithfulness probe flips, or None; outlined on the first picture
     patches: Patches | None = None
+    roams: bool = False  # whether what is explained moves about in the picture
     network: str = ""  # the name that stands above the map where there are several networks, or ""
     title: str = ""  # what stands above the map where it is not the whole one, or ""
     untitled: str = ""  # what stands there else, where a line is kept for the title; or ""
@@ -75,6 +76,8 @@ class Scene:
     @cached_property
     def arrangement(self) -> Arrangement:
         region = self.explained.box if self.explained else None
+        if self.roams:  # figures stay where they are
+            region = 0, 0, self.picture.shape[1], self.picture.shape[0]
         panels = len(self.panels) + len(self.awaited)
         titled = (self.network or self.title or self.untitled) and not panels
         above = round(CAPTION * self.letters) if titled else 0

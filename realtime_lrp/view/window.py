@@ -185,7 +185,9 @@ class Mouse:
 
     x: int  # pixels of the canvas
     y: int
-    button: str  # which button is down: "left", "right" or ""
+    button: (
+        str  # which button is down: "left", "right" or ""; "frame" at a press of left with Shift
+    )
 
     def over(self, boxes: Mapping[str, Box]) -> str:
         """The name of the box that the mouse is in, "" for none."""
@@ -274,7 +276,8 @@ class Window:
             left, _, right = event.buttons
             return self._at(event.pos, "left" if left else "right" if right else "")
         if event.type == pygame.MOUSEBUTTONDOWN and event.button in BUTTONS:
-            return self._at(event.pos, BUTTONS[event.button])
+            framing = event.button == 1 and pygame.key.get_mods() & pygame.KMOD_SHIFT
+            return self._at(event.pos, "frame" if framing else BUTTONS[event.button])
         if event.type == pygame.MOUSEBUTTONUP and event.button in BUTTONS:
             return self._at(event.pos, "")
         return None

@@ -100,7 +100,14 @@ class Click(msgspec.Struct, tag="click", frozen=True):
     paints: bool  # whether it covers the picture where it hits no box
 
 
-Message = Shown | Do | Choice | Stroke | Hold | Click
+class Frame(msgspec.Struct, tag="frame", frozen=True):
+    """A rectangle was drawn on the canvas, from one corner to the other."""
+
+    start: tuple[Position, Position]
+    end: tuple[Position, Position]
+
+
+Message = Shown | Do | Choice | Stroke | Hold | Click | Frame
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # largest picture of a visitor's camera, a JPEG
@@ -128,6 +135,8 @@ def event_of(
             return command_event(command, time.monotonic()) if command else None
         case Stroke(start, end, cover):
             return events.Painted(start, end, cover, pictures)
+        case Frame(start, end):
+            return events.Framed(start, end, pictures)
         case Hold(key, by, down):
             return events.Held(key, by, down)
         case Click(at, paints):
@@ -220,6 +229,7 @@ class News(msgspec.Struct, tag="news", frozen=True):
     text_size: str
     frozen: bool
     brush: float
+    framing: bool
     covered: bool
     left: list[list[dict[str, Any]]]
     right: list[list[dict[str, Any]]]
@@ -278,6 +288,7 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
         text_size=state.text_size,
         frozen=state.frozen is not None,
         brush=state.brush,
+        framing=state.framing,
         covered=state.mask is not None,
         left=[[entry_fields(one) for one in block] for block in left],
         right=[[entry_fields(one) for one in block] for block in right],
@@ -292,9 +303,14 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
 
 
 def _region(view: View) -> tuple[float, float, float, float]:
-    """The region that the network sees; everything if several pictures stand side by side."""
+    """The region that the network sees.
+
+    It is everything where several pictures stand side by side, and where it may lie at an edge.
+    """
     newest = view.first.newest
     if newest is None or view.state.tiled or len(view.networks) > 1:
+        return 0.0, 0.0, 1.0, 1.0
+    if newest.request.region or newest.result.region.found is not None:
         return 0.0, 0.0, 1.0, 1.0
     return in_shares(newest.result.region.box, newest.picture)
 

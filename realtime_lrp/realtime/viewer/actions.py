@@ -260,13 +260,15 @@ def _channels(state: ViewerState, now: float) -> ViewerState:
 
 
 def _mirror(state: ViewerState, now: float) -> ViewerState:
-    """Swaps left and right, also of the frozen picture and the patches."""
-    frame, mask = state.frozen, state.mask
+    """Swaps left and right, also of the frozen picture, the patches and the region."""
+    frame, mask, region = state.frozen, state.mask, state.request.region
+    if region:
+        region = 1 - region[2], region[1], 1 - region[0], region[3]
     if frame:
         frame = replace(frame, value=mirrored(frame.value, True))
     if mask is not None:
         state = state.with_mask(np.ascontiguousarray(mask[:, ::-1]))
-    return replace(state, mirror=not state.mirror).with_request(frame=frame)
+    return replace(state, mirror=not state.mirror).with_request(frame=frame, region=region)
 
 
 # The picture
@@ -285,6 +287,15 @@ def _step(state: ViewerState, now: float) -> ViewerState:
     if not state.frozen:
         state = _freeze(state, now)
     return replace(state, stepping=True).with_order("step")
+
+
+def _frame(state: ViewerState, now: float) -> ViewerState:
+    """Lets go of the region that the network sees; else the next drag draws one."""
+    if state.request.region:
+        return state.with_request(region=None).with_notice("the region is let go", now)
+    framing = not state.framing
+    text = "drag a rectangle over the picture" if framing else "no rectangle"
+    return replace(state, framing=framing).with_notice(text, now)
 
 
 def _change_brush(state: ViewerState, now: float, factor: float) -> ViewerState:
@@ -370,6 +381,7 @@ ACTIONS: dict[str, Action] = {
     "clicker_previous": partial(_clicker, by=-1),
     "larger_brush": partial(_change_brush, factor=1.3),
     "smaller_brush": partial(_change_brush, factor=1 / 1.3),
+    "frame": _frame,
     "uncover": lambda state, now: state.with_request(mask=None),
     "presenter": _presenter,
     "networks": lambda state, now: replace(state, alone=not state.alone),

@@ -74,6 +74,14 @@ class Painted(Event, frozen=True):
     pictures: tuple[Box, ...] = ()
 
 
+class Framed(Event, frozen=True):
+    """A rectangle was drawn on the canvas of a page."""
+
+    start: tuple[int, int]
+    end: tuple[int, int]
+    pictures: tuple[Box, ...] = ()  # as of `Painted`
+
+
 class FrameDrawn(Event, frozen=True):
     """A frame is on the screen."""
 

@@ -13,7 +13,10 @@ from realtime_lrp.view.controls import ClassList, CommandBox, Menu
 from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
-INPUTS = events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted, events.Clicked
+INPUTS = (
+    events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted, events.Clicked,
+    events.Framed,
+)  # fmt: skip
 """Input of the user, apart from the mouse."""
 
 
@@ -63,6 +66,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
         case events.Painted(start, end, cover, pictures):
             return pointing.paint_on_canvas(state, start, end, cover, pictures or state.pictures)
+        case events.Framed(start, end, pictures):
+            return pointing.frame_region(state, start, end, now, pictures or state.pictures)
         case events.Clicked(at, paints, pictures):
             return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
         case events.FrameDrawn():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.config.names import ABOUT
-from realtime_lrp.engine.wording import NOTHING_TO_FOLLOW, nothing_found
+from realtime_lrp.engine.wording import nothing_found, sight_note
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, RelevanceThread
@@ -125,6 +125,7 @@ class NetworkView:
             text_size=state.text_size,
             awaited=_awaited(state, drawn, explained),
             patches=_flipped_patches(state, explained),
+            roams=explained is not None and explained.result.region.found is not None,
             network="" if state.alone else self.name,
             title=state.words(followed_caption(explained)) if explained and drawn else "",
         )
@@ -138,9 +139,8 @@ class NetworkView:
         if trouble or not explained:
             return trouble
         result = explained.result
-        missing = NOTHING_TO_FOLLOW if result.region.missing else ""
         nothing = result.found == () and nothing_found(result.target, explained.engine.label)
-        return _lines(nothing or "", missing)
+        return _lines(nothing or "", sight_note(result))
 
     def _renew_columns(self, state: ViewerState, version: int, frame: Item[np.ndarray]) -> None:
         """Renews the figures a few times a second at most, but at once where other things change.

@@ -28,6 +28,7 @@ def move_mouse(
         *position,
         button=button,
         holds=before.holds if button and not pressed else "",
+        start=position if pressed else before.start,
         since=now if now >= before.until else before.since,
         until=now + CONTROLS_S,
     )
@@ -38,6 +39,8 @@ def move_mouse(
     state = replace(state, pointer=pointer)
     if pointer.holds == "bar":
         return _seek(state, now)
+    if before.holds == "frame" and not button:
+        return frame_region(state, pointer.start, position, now, state.pictures)
     if before.holds == "box":
         return _on_box(state, before, now)
     return _paint_to_pointer(state, before) if pointer.holds == "picture" else state
@@ -66,6 +69,24 @@ def paint_on_canvas(
             _draw_stroke(mask, *ends, brush_radius(state), int(cover))
         drawn = drawn or inside
     return state.with_mask(mask.astype(bool) if mask.any() else None) if drawn else state
+
+
+def frame_region(
+    state: ViewerState,
+    start: tuple[int, int],
+    end: tuple[int, int],
+    now: float,
+    pictures: tuple[Box, ...],
+) -> ViewerState:
+    """Lets the network see a rectangle alone, between two places of the canvas on one picture."""
+    state = replace(state, framing=False)
+    box = next((one for one in pictures if contains(one, *start)), None)
+    if box is None or min(abs(end[0] - start[0]), abs(end[1] - start[1])) < DRAG:
+        return state.with_notice("no rectangle was drawn", now)
+    low, size = np.array(box[:2]), np.subtract(box[2:], box[:2])
+    first, last = np.sort([(np.array(at) - low) / size for at in (start, end)], 0).clip(0, 1)
+    region = tuple(map(float, (*first, *last)))
+    return state.with_request(region=region).with_notice("this is seen alone; z: let go", now)
 
 
 def click_on_picture(
@@ -148,6 +169,8 @@ def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
         if contains(box, state.pointer.x, state.pointer.y):
             return follow_channel(_holding(state, "button"), channel, now)
     at = state.pointer.x, state.pointer.y
+    if state.framing or state.pointer.button == "frame":
+        return _holding(state, "frame")
     if state.pointer.button == "left" and _box_at(state, at, state.pictures) is not None:
         return _holding(state, "box")
     return _paint_to_pointer(_holding(state, "picture"), state.pointer)

@@ -42,8 +42,10 @@ class Pointer:
     x: int = -1  # pixels of the canvas
     y: int = -1
     button: str = ""  # which button is down: "left", "right" or ""
-    # what that button was pressed on: "picture", "bar", "button", "menu"; "" for none
+    # what that button was pressed on: "picture", "bar", "button", "menu"; "frame" while it draws a
+    # rectangle; "" for none
     holds: str = ""
+    start: tuple[int, int] = (0, 0)  # where it was pressed
     since: float = 0.0  # `time.monotonic()` when the mouse moved first after a rest
     until: float = 0.0  # when it rests, unless it moves again
 
@@ -103,6 +105,7 @@ class ViewerState:
     menu: Menu | None = None  # the list that is open
     free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
     last_command: str = ""  # the name of what was done last by typing
+    framing: bool = False  # whether the next drag draws the rectangle that the network will see
     list_froze: bool = False  # whether the picture is frozen only because a list is open
     full_screen: bool = False  # whether the window is to fill the screen
     end_until: float = 0.0  # another press before this `time.monotonic()` ends
@@ -148,7 +151,7 @@ class ViewerState:
     def controls(self, now: float) -> Controls | None:
         """The controls, if they are shown: not while somebody paints, and not with menus."""
         pointer = self.pointer
-        if self.menu or pointer.holds in ("picture", "menu"):
+        if self.menu or pointer.holds in ("picture", "menu", "frame"):
             return None
         if now >= pointer.until and pointer.holds != "bar":
             return None
@@ -204,13 +207,19 @@ class ViewerState:
         return self.request.choice.config(first).changed(
             lrp={"target": str(self.request.target), "precision": first.lrp.precision},
             overlay=vars(self.look),
-            input={"mirror": self.mirror},
+            input={"mirror": self.mirror, **self._seen()},
             live={
                 "panels": list(self.panels), "text": self.text, "text_size": self.text_size,
                 "concepts": shown is not None, "lecture": None,
             },
             concepts={"layer": layer or first.concepts.layer},
         )  # fmt: skip
+
+    def _seen(self) -> dict[str, Any]:
+        """The settings of what the network sees: a region that was drawn replaces them."""
+        region = self.request.region
+        text = ",".join(f"{edge:.4g}" for edge in region) if region else None
+        return {"region": text} | ({"follow": None} if region else {})
 
 
 def first_state(config: Config, request: MapRequest, lecture: tuple[Step, ...] = ()) -> ViewerState:

@@ -23,7 +23,7 @@ from realtime_lrp.realtime.viewer.pointing import brush_at_pointer, brush_radius
 from realtime_lrp.realtime.viewer.state import Order, ViewerState
 from realtime_lrp.system.geometry import moved
 from realtime_lrp.view.concepts import ConceptPanel
-from realtime_lrp.view.controls import draw_brush, draw_controls
+from realtime_lrp.view.controls import draw_brush, draw_controls, draw_frame
 from realtime_lrp.view.hud import (
     NOTICE_SCALE,
     Block,
@@ -263,6 +263,8 @@ class View:
         if state.shown and (brush := brush_at_pointer(state, now)):
             around, middle = brush
             draw_brush(canvas, around, state.shown.value.shape, middle, brush_radius(state))
+        if state.pointer.holds == "frame":
+            draw_frame(canvas, state.pointer.start, (state.pointer.x, state.pointer.y))
         if controls:
             bar = progress(state.timeline) if state.timeline else None
             running = {"freeze": bool(state.frozen), "record": status.startswith("recording")}

@@ -153,6 +153,7 @@ function onNews(news) {
   at("uncover").disabled = !news.covered;
   ({ timeline } = news);
   brush = news.tiled ? 0 : news.brush;
+  canvas.classList.toggle("framing", news.framing);
   showOutline();
   if (!camera) shapeFor(news.region);
   document.documentElement.dataset.text = news.text_size;
@@ -384,7 +385,8 @@ at("record").addEventListener("click", () => {
   at("record").setAttribute("aria-pressed", String(stopRecording !== null));
   at("record").textContent = stopRecording ? "Stop recording" : "Record";
 });
-const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), () => brush, send);
+const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), () => brush, send,
+  () => latest?.framing);
 at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", () => {
   at("typed").value = "";

@@ -14,16 +14,19 @@ export function drawOn(canvas, picture, width, height, x = 0) {
 
 /** Sends a stroke for each movement while the brush is down; fingers paint where the canvas has the
  * class `painting`. `outline` is the circle around what the brush covers, `radius` a share of the
- * picture's shorter side, 0 for no circle. Returns what draws the circle again. */
-export function paintOn(canvas, allowed, outline, radius, send) {
+ * picture's shorter side, 0 for no circle. A drag with Shift, or while it is `framing`, draws a
+ * rectangle. Returns what draws the circle again. */
+export function paintOn(canvas, allowed, outline, radius, send, framing) {
   let pointer = null; // the last event of a pointer over the picture
   let last = null; // where the brush is, while it is down
   let strokeAt = 0;
   let moved = false;
   let covers = true;
+  let corner = null; // the event that began a rectangle
 
   canvas.addEventListener("pointerdown", (event) => {
     if (!allowed() || touches(event)) return;
+    corner = framing() || event.shiftKey ? event : null;
     last = position(event);
     moved = false;
     covers = event.button !== 2;
@@ -32,21 +35,23 @@ export function paintOn(canvas, allowed, outline, radius, send) {
   canvas.addEventListener("pointermove", (event) => {
     pointer = event;
     showOutline();
-    if (!last || performance.now() - strokeAt <= STROKE_MS) return;
+    if (!last || corner || performance.now() - strokeAt <= STROKE_MS) return;
     const end = position(event);
     moved ||= Math.hypot(end[0] - last[0], end[1] - last[1]) >= DRAG;
     if (moved) stroke(end);
   });
   canvas.addEventListener("pointerup", (event) => {
     const clicks = covers && event.pointerType !== "touch"; // on a box it shows that one alone
-    if (last && !moved && clicks) send({ type: "click", at: last, paints: true });
+    if (last && corner) send({ type: "frame", start: last, end: position(event) });
+    else if (last && !moved && clicks) send({ type: "click", at: last, paints: true });
     else if (last) stroke(position(event));
-    last = null;
+    last = corner = null;
+    showOutline();
   });
   canvas.addEventListener("click", (event) => {
     if (allowed() && touches(event)) send({ type: "click", at: position(event), paints: false });
   });
-  canvas.addEventListener("pointercancel", () => { last = null; });
+  canvas.addEventListener("pointercancel", () => { last = corner = null; });
   canvas.addEventListener("pointerleave", () => {
     pointer = null;
     showOutline();
@@ -55,7 +60,7 @@ export function paintOn(canvas, allowed, outline, radius, send) {
 
   /** Whether a finger touches the picture, and does not paint. */
   function touches(event) {
-    return event.pointerType === "touch" && !canvas.classList.contains("painting");
+    return event.pointerType === "touch" && !canvas.classList.contains("painting") && !framing();
   }
 
   function stroke(end) {
@@ -64,12 +69,22 @@ export function paintOn(canvas, allowed, outline, radius, send) {
     strokeAt = performance.now();
   }
 
-  /** Puts the circle under the pointer. */
+  /** Puts the circle under the pointer, or lays the rectangle up to it. */
   function showOutline() {
+    outline.classList.toggle("frame", Boolean(corner));
     const rests = !pointer || (pointer.pointerType === "touch" && !last);
-    outline.hidden = rests || !allowed() || !radius();
+    outline.hidden = rests || !allowed() || (!radius() && !corner);
     if (outline.hidden) return;
     const { left, top } = canvas.getBoundingClientRect();
+    if (corner) {
+      const [x, y] = [[corner.clientX, pointer.clientX], [corner.clientY, pointer.clientY]].map(
+        (ends) => ends.sort((one, other) => one - other));
+      outline.style.width = `${x[1] - x[0]}px`;
+      outline.style.height = `${y[1] - y[0]}px`;
+      outline.style.left = `${x[0] - left + canvas.offsetLeft}px`;
+      outline.style.top = `${y[0] - top + canvas.offsetTop}px`;
+      return;
+    }
     const side = 2 * radius() * Math.min(canvas.width, canvas.height) * drawnScale();
     outline.style.width = outline.style.height = `${side}px`;
     outline.style.left = `${pointer.clientX - left + canvas.offsetLeft - side / 2}px`;

@@ -78,8 +78,8 @@ def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
 
 
 def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(tmp_path):
-    """Keras 2 lists what was trained first, by another rule than Keras 3."""
-    first, second = norm("first", 3), norm("second", 3)
+    """Keras 2 lists what was trained first, by another rule than Keras 3; names may have a "/"."""
+    first, second = norm("first/BatchNorm", 3), norm("second/BatchNorm", 3)
     second_trained = [name for name in second if "moving" not in name]
     order = [*second_trained, *first, *(name for name in second if "moving" in name)]
     backbone = {name: (first | second)[name] for name in reversed(order)}
@@ -87,16 +87,19 @@ def test_weights_of_a_network_that_was_trained_in_part_are_found_by_their_names(
         pictures(4, 4, 3),
         functional(
             pictures(4, 4, 3, name="inner"),
-            layer("BatchNormalization", "first", read("inner"), axis=[3], trainable=False),
-            layer("BatchNormalization", "second", read("first"), axis=[3]),
+            layer(
+                "BatchNormalization", "first/BatchNorm", read("inner"), axis=[3], trainable=False
+            ),
+            layer("SpatialDropout2D", "drop", read("first/BatchNorm"), rate=0.5),
+            layer("BatchNormalization", "second/BatchNorm", read("drop"), axis=[3]),
             name="backbone",
         ),
         layer("Flatten", "flat"),
     )
     model = load_model(hdf5(tmp_path / "half.hdf5", described, {"backbone": backbone}))
     for name, array in backbone.items():
-        of_layer = model.layers[0].get_layer(name.split("/")[0])
-        kind = name.split("/")[1].removesuffix(":0")
+        *path, kind = name.removesuffix(":0").split("/")
+        of_layer = model.layers[0].get_layer("_".join(path))
         np.testing.assert_array_equal(getattr(of_layer, kind), array)
 
 
@@ -195,6 +198,7 @@ def test_what_is_not_on_the_list_is_never_built_from_these_files_either(
             "values, the file 26",
         ),
         (functional(pictures(2, 2, 3), function("py_function", "f", "pictures")), TOP, "tf.py_fu"),
+        (sequential(layer("Activation", "a", activation="hard_sigmoid")), TOP, "otherwise; load"),
         ([], TOP, "not a Keras model"),
         (sequential(layer("Dense", "top", units=2)), TOP, "the shape of its pictures"),
     ],

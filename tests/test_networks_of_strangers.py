@@ -148,6 +148,11 @@ def test_a_network_that_prepares_pictures_itself_is_recognised(name):
         ("1 way\n3 ways\n", ["1 way", "3 ways"]),
         ("2 doors\n3 doors\n", ["2 doors", "3 doors"]),
         ("cat\n1 dog", ["cat", "1 dog"]),
+        ("ClassId,Name\r\n0,cat\r\n1,dog\r\n", ["cat", "dog"]),
+        ("cat, dog", ["cat", "dog"]),
+        ('"cat"\n"dog"', ["cat", "dog"]),
+        ("{0: 'cat', 1: 'dog'}", ["cat", "dog"]),
+        ('{"dog": 1, "cat": 0}', ["cat", "dog"]),
     ],
 )
 def test_numbers_before_all_names_are_removed(tmp_path, text, names):
@@ -205,6 +210,8 @@ KINDS = {
     "keras.zip, an archive": (zipped("labels.txt", "keras_model.h5"), "holds 'keras_model.h5'"),
     "model.pb, a graph": (b"\x0a\x05abcde", "a graph of TensorFlow"),
     "model.xyz, unknown": (b"\x01\x02", "of a kind that is known.*\n.*model.save"),
+    "model.tflite, an answer": (b"404: Not Found", "text that begins with '404: Not Found'"),
+    "model.keras, cut": (b"PK\x03\x04", "cut or damaged"),
     "model.jpg, a picture": (b"\xff\xd8\xff\xe0", "is a picture"),
 }
 

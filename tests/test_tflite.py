@@ -47,7 +47,7 @@ CASES = {
         tf.nn.relu(tf.nn.conv2d(x, numbers(2, 3, 3, 4), [1, 2], "VALID")),
         tf.nn.conv2d(x, numbers(3, 3, 3, 4), 1, "SAME", dilations=2),
         tf.nn.depthwise_conv2d(x, numbers(3, 3, 3, 2), [1, 2, 2, 1], "SAME"),
-        tf.nn.conv2d(tf.concat([x, x], 3), numbers(3, 3, 2, 6), 1, "SAME"),
+        tf.nn.conv2d(tf.concat([x, x], 3), numbers(3, 3, 2, 6), 1, "SAME") + numbers(6),
         tf.nn.conv2d_transpose(x, numbers(3, 3, 4, 3), [1, 12, 16, 4], 2, "SAME"),
     ],
     "pools": lambda x: [

@@ -72,6 +72,10 @@ def kind_of(path: Path) -> str:
     if head[4:8] == b"TFL3":
         return TFLITE
     what, advice = _described(path, head)
+    text = head[:60].split(b"\n")[0].strip()
+    if not what and text.isascii() and text.decode("latin-1").isprintable() and len(text) > 4:
+        what = f"text that begins with {text.decode()!r}"
+        advice = "Download the file itself."
     if not what and path.suffix in (".onnx", ".keras", ".tflite"):
         return path.suffix[1:]
     what = what or "none of a kind that is known"
@@ -109,6 +113,8 @@ def _members(path: Path) -> list[str]:
 
 def _archive(path: Path) -> tuple[str, str]:
     names = _members(path)
+    if not names:
+        return "an archive (zip) that is cut or damaged", "Download or save it again."
     if any(name.endswith("data.pkl") for name in names):
         return "PyTorch's", _EXPORT
     endings = (".keras", ".h5", ".hdf5", ".onnx", ".tflite", "saved_model.pb")

@@ -46,7 +46,8 @@ def read_labels(path: Path) -> list[str]:
     """Reads class names, in the order of the network's outputs.
 
     The file is a JSON list of names, Keras's class index {"0": ["n01440764", "tench"], ...}, or
-    text with one name per line, perhaps numbered: "0 cardboard", "1: glass".
+    text with one name per line, perhaps numbered: "0 cardboard", "1: glass", or all in one line
+    with commas. A dictionary may also say the number of each name, as Keras's `class_indices`.
     """
     try:
         text = read_limited(path, MAX_FILE_BYTES, "a file of class names").decode("utf-8-sig")
@@ -68,9 +69,17 @@ def names_in(text: str) -> list[Any]:
     except RecursionError:
         return []
     except ValueError:
-        return _without_numbers([line.strip() for line in text.splitlines() if line.strip()])
+        if names := written_labels(text):
+            return names
+        lines = [line.strip().strip("\"'") for line in text.splitlines() if line.strip()]
+        lines = re.split(r"\s*[,;\t]\s*", lines[0]) if len(lines) == 1 else lines
+        head, *rest = [_without_numbers(lines), _without_numbers(lines[1:])]
+        headed = head == lines and rest[0] != lines[1:] and re.search("[,;\t]", lines[0])
+        return rest[0] if headed else head
     if isinstance(data, list):
         return data
+    if isinstance(data, dict) and all(isinstance(number, int) for number in data.values()):
+        data = {str(number): name for name, number in data.items()}
     if isinstance(data, dict) and set(data) == {str(index) for index in range(len(data))}:
         entries = [data[str(index)] for index in range(len(data))]
         return [entry[-1] if isinstance(entry, list) and entry else entry for entry in entries]

@@ -76,6 +76,8 @@ class TfliteFile:
             raise ValueError("it does not begin as one")
         self.model = schema.Model.GetRootAs(self.data, 0)
         self.graph = self.model.Subgraphs(0)
+        if self.graph is None:
+            raise ValueError("it holds no network")
         inputs = _list(self.graph.InputsAsNumpy())
         if len(inputs) != 1:
             raise ValueError(f"it reads {len(inputs)} tensors, not pictures alone")

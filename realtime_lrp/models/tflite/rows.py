@@ -42,7 +42,7 @@ class Node(NamedTuple):
 
     def biased(self, y: tf.Tensor, bias: np.ndarray | None) -> tf.Tensor:
         """With a bias, one for each channel, if there is one."""
-        return y if bias is None else tf.nn.bias_add(y, self.keep(bias))
+        return y if bias is None else y + self.keep(bias)  # BiasAdd is fused, without groups
 
 
 Row = Callable[..., Any]

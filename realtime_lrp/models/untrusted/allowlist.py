@@ -59,7 +59,7 @@ ALLOWED_CLASSES: dict[str | None, set[str]] = {
         "Exp", "ExpandDims", "Flip", "GetItem", "Greater", "GreaterEqual", "Less", "LessEqual",
         "Log", "Log1p", "Matmul", "Max", "Maximum", "Mean", "Min", "Minimum", "Moveaxis",
         "Multiply", "Negative", "Pad", "Power", "Reciprocal", "Reshape", "Split", "Sqrt", "Square",
-        "Squeeze", "Stack", "Std", "Subtract", "Sum", "Swapaxes", "Tanh", "Transpose",
+        "Squeeze", "Stack", "Std", "Subtract", "Sum", "Swapaxes", "Take", "Tanh", "Transpose",
         "TrueDivide", "Var", "Where",
     },
     "keras.initializers": {

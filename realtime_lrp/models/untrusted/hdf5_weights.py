@@ -71,9 +71,10 @@ def _by_name(layer: keras.Layer, names: Sequence[str]) -> list[keras.Variable]:
     }
     found = []
     for name in names:
-        path = ["", *name.removesuffix(":0").split("/")]
-        kinds = path[-1], path[-1].removeprefix("depthwise_")
-        found += [known[path[-2], kind] for kind in kinds if (path[-2], kind) in known][:1]
+        *path, kind = name.removesuffix(":0").split("/")
+        owners = ["_".join(path[n:]) for n in range(len(path))]  # a name may have had a "/"
+        pairs = [(one, own) for one in owners for own in (kind, kind.removeprefix("depthwise_"))]
+        found += [known[pair] for pair in pairs if pair in known][:1]
     return found if len(names) == len({id(weight) for weight in found}) == len(found) else []
 
 

@@ -90,24 +90,48 @@ IGNORED = ("name", "data_format", "conjugate", "training", "mask")
 """Arguments of calls that change nothing here: feature maps have their channels last."""
 
 
-def translated(part: Any) -> Any:
+def translated(described: Any) -> Any:
     """A description in Keras 3's form; what is in that form stays as it is."""
+    names = {str(part.get("name")) for part in parts_of(described)}
+    return _translated(_renamed(described, {name for name in names if "/" in name}))
+
+
+def refuse_changed(described: Any) -> None:
+    """Raises ValueError if it uses a function that Keras 3 computes otherwise than Keras 2."""
+    for part in parts_of(described):
+        if "hard_sigmoid" in (part.get("activation"), part.get("recurrent_activation")):
+            raise ValueError(
+                "it uses hard_sigmoid, which Keras 3 computes otherwise; load the model in Keras 2 "
+                'and write a SavedModel: model.export("folder")'
+            )
+
+
+def _renamed(part: Any, names: set[str]) -> Any:
+    """With "_" for "/", which Keras 3 refuses, in these names of layers."""
     if isinstance(part, list):
-        return [translated(value) for value in part]
+        return [_renamed(value, names) for value in part]
+    if isinstance(part, dict):
+        return {key: _renamed(value, names) for key, value in part.items()}
+    return part.replace("/", "_") if isinstance(part, str) and part in names else part
+
+
+def _translated(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_translated(value) for value in part]
     if not isinstance(part, dict):
         return part
     if "class_name" not in part:
-        return {key: translated(value) for key, value in part.items()}
+        return {key: _translated(value) for key, value in part.items()}
     kind = part["class_name"]
     if kind in ("__tuple__", "TensorShape"):
-        return translated(part.get("items"))
+        return _translated(part.get("items"))
     if kind == "Policy":
         return part["config"]["name"]
     if kind in OPERATION_LAYERS:
         return _operation(part)
     if "config" in part and not str(kind).startswith("__") and _is_layer(part):
         return _layer(part)
-    return {key: translated(value) for key, value in part.items()}
+    return {key: _translated(value) for key, value in part.items()}
 
 
 def _is_layer(part: dict[str, Any]) -> bool:
@@ -123,12 +147,12 @@ def _layer(part: dict[str, Any]) -> dict[str, Any]:
     config = part["config"]
     if kind == "Sequential" and isinstance(config, list):  # before Keras 2.2.3
         config = {"name": "sequential", "layers": config}
-    if kind.startswith("Random") and kind != "RandomCrop":  # in inference it changes nothing
+    if kind.startswith(("Random", "Spatial")) and kind != "RandomCrop":  # of training alone
         kind, config = "Identity", {key: config[key] for key in ("name", "dtype") if key in config}
     module = _module(kind, config)
     obsolete = OBSOLETE.get(kind, ())
     config = {
-        key: translated(_number(value))
+        key: _translated(_number(value))
         for key, value in config.items()
         if key not in obsolete and not (module == "keras.layers" and key.endswith(TRAINING))
     }

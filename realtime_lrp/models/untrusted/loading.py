@@ -33,7 +33,7 @@ from realtime_lrp.models.memory import (
 from realtime_lrp.models.untrusted.allowlist import check_description
 from realtime_lrp.models.untrusted.hdf5_check import stored_values
 from realtime_lrp.models.untrusted.hdf5_weights import load_hdf5_weights, rename_weights
-from realtime_lrp.models.untrusted.keras2 import translated
+from realtime_lrp.models.untrusted.keras2 import refuse_changed, translated
 from realtime_lrp.relevance.network.checks import too_large
 from realtime_lrp.system.files import temporary_folder
 
@@ -72,6 +72,7 @@ def _from_archive(path: Path, name: str) -> keras.Model:
         )
         version = _version(archive)
         if version.startswith("2."):
+            refuse_changed(described)
             described = translated(described)
         check_description(described)
         with _unpacked_weights(archive, name) as weights:
@@ -101,7 +102,10 @@ def _from_hdf5(path: Path, name: str) -> keras.Model:
             )
         if len(text) > MAX_DESCRIPTION_BYTES:
             raise ValueError(f"its description has {len(text):,} characters")
-        described = translated(without_training(json.loads(text)))
+        described = without_training(json.loads(text))
+        if not version.startswith("3."):
+            refuse_changed(described)
+        described = translated(described)
         check_description(described)
 
         def check(model: keras.Model) -> None:

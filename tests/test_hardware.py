@@ -184,7 +184,7 @@ def test_a_full_gpu_hands_over_to_the_cpu(tiny_model, on_gpu, caplog, monkeypatc
     monkeypatch.setattr(
         loading, "load_network", lambda *words, **more: loads.append(1) or load(*words, **more)
     )
-    output = Explained(Full(), Full(), [Full()], [Full()], [[Full()] * 4], (), (), ())
+    output = Explained(Full(), Full(), [Full()], [Full()], [[Full()] * 4], (), (), (), ())
     engine._pipeline = lambda batch, targets: output
     begun = [engine.begin([picture]) for picture in pictures]
     results = [one()[0] for one in begun]

@@ -124,7 +124,7 @@ def test_an_old_answer_is_marked(exhibit):
 
 def test_nothing_burns_in(exhibit):
     """Within ten minutes every letter moves by more than its strokes are wide, a card by a line."""
-    stage = ScreenArtist(replace(LOOK, colormap="fire", follow="hold"))
+    stage = ScreenArtist(replace(LOOK, colormap="fire", motion="hold"))
     dark = tuple(CAPTIONS[0]["cards"]["dark"].values())
 
     def mask(now, **more):

@@ -117,7 +117,8 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     while not isinstance(message := channel.receive(), PictureBatch):
         pass
     answer = Answer(
-        (DrawableMap(Drawn(np.ones((32, 32), np.int8), 1.0), "x"),) * len(message.pictures)
+        (DrawableMap(Drawn(np.ones((32, 32), np.int8), 1.0), (0, 0, 32, 32), "x"),)
+        * len(message.pictures)
     )
     channel.send(answer)
     sent = io.BytesIO()

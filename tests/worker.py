@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from realtime_lrp.commands.video.recoding import DrawableMap, Job, PictureBatch, Recoder
+from realtime_lrp.commands.video.recoding import DrawableMap, Job, Opened, PictureBatch, Recoder
 from realtime_lrp.config import Config
+from realtime_lrp.video.region import region_of
 from realtime_lrp.view.look import Look, colormap_named
 from realtime_lrp.view.painting import Drawn
 
@@ -18,12 +19,13 @@ class FakeParent:
 
     def __init__(self, strength=0):
         self.maps, self.sent = queue.Queue(), []
-        self.map = DrawableMap(
-            Drawn(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0), ""
-        )
+        self._drawn = Drawn(np.full(SIZE, strength, np.int8), 1.0 if strength else 0.0)
 
     def send(self, message):
         self.sent.append(message)
+        if isinstance(message, Opened):
+            box = region_of(message.size, SIZE, "crop", message.aspect).box
+            self.map = DrawableMap(self._drawn, box, "")
         if isinstance(message, PictureBatch):
             for _ in message.pictures:
                 self.maps.put(self.map)
@@ -35,7 +37,8 @@ def job_for(source, part, **changes):
         "source": source, "parts": (part,), "container": part.suffix, "comment": "",
         "provenance": "",
         "span": None, "stride": 1, "batch": 4, "layout": "overlay", "codec": "h264",
-        "quality": None, "sound": True, "size": SIZE, "fit": "crop", "mirror": False,
+        "quality": None, "sound": True, "size": SIZE, "fit": "crop", "region": None,
+        "follows": False, "mirror": False,
         "look": replace(Look.of(Config().overlay), colormap=colormap_named("fire")),
     }  # fmt: skip
     return Job(**{**settings, **changes})

@@ -12,6 +12,7 @@ from realtime_lrp.engine.result import ConceptMap, ConceptResult
 from realtime_lrp.engine.wording import nothing_found
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
+from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
 from realtime_lrp.view.hud import percent
 from realtime_lrp.view.look import Look
@@ -170,7 +171,7 @@ def name_of(engine: Engine, layer: str, channel: int) -> str:
     known = gallery.channels(layer).get(channel)
     (first, most), *others = (known and known.classes) or [("", 0.0)]
     second = [name for name, part in others[:1] if part > most / 2]
-    classes = " and ".join(f"“{name}”" for name in [first, *second])
+    classes = " and ".join(f"“{tidied(name)}”" for name in [first, *second])
     return gallery.name(layer, channel) or (f"for {classes} ({number})" if first else number)
 
 

@@ -177,7 +177,9 @@ def map_of(time_s, target="top1", **scores):
     """A map with these scores."""
     labels = list(scores)
     return SimpleNamespace(
-        result=SimpleNamespace(found=None, scores=np.array(list(scores.values()), np.float32)),
+        result=SimpleNamespace(
+            found=None, segments=None, scores=np.array(list(scores.values()), np.float32)
+        ),
         frame=SimpleNamespace(time=time_s),
         request=SimpleNamespace(target=target, box=None),
         engine=SimpleNamespace(

@@ -167,6 +167,7 @@ KEYS = [
     ("", "p", {"tiled": True, "also": ALSO}),
     ("p", "p", {"tiled": False, "also": ()}),
     ("", "next_box", {}),
+    ("", "pixel", {}),
     ("", "c", {"concepts": ConceptRequest()}),
     ("c", "lower_layer", {}),
     ("", "higher_layer", {"concepts": ConceptRequest()}),
@@ -254,9 +255,9 @@ def test_a_key_changes_this_and_nothing_else(before, key, expected):
 
 
 def test_every_action_is_tried_and_no_key_has_two():
-    """By its key or its name; sixteen rows have keys, and a clicker's two."""
+    """By its key or its name; seventeen rows have keys, and a clicker's two."""
     bound = [key for one in keys.COMMANDS for key in one.keys]
-    assert len(bound) == len(set(bound)) and len(keys.KEYED) == 16
+    assert len(bound) == len(set(bound)) and len(keys.KEYED) == 17
     tried = {keys.BY_KEY[key].action if key in keys.BY_KEY else key.split(":")[0]
              for _, key, _ in KEYS}  # fmt: skip
     assert tried >= set(ACTIONS) - {name for one in LOOK_SETTINGS for name, *_ in one.commands}

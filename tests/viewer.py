@@ -181,6 +181,7 @@ def explained_frame(
     drawn = np.rint(127 * strength).astype(np.int8), 1.0, total, abs(total), lambda: None
     result = SimpleNamespace(
         found=None,
+        segments=None,
         target=request.target if request else "top1",
         scores=np.array(scores, np.float32),
         explained=score,

@@ -20,7 +20,8 @@ NETWORK = (
 """The options that say which network is explained."""
 
 EXPLAIN = (
-    *NETWORK, "--method", "--composite", "--target", "--pool", "--precision", "--mirror", "--map",
+    *NETWORK, "--method", "--composite", "--target", "--at", "--contrast", "--pool", "--precision",
+    "--mirror", "--map",
     "--colormap", "--opacity",
 )  # fmt: skip
 """The options of every command that explains pictures."""

@@ -43,7 +43,7 @@ _KEY_OF_SUBJECT = {
     "model": "model.name", "further model": "live.also_models",
     "weights": "model.weights", "method": "lrp.method",
     "composite": "lrp.composite", "class": "lrp.target", "colormap": "overlay.colormap",
-    "follow": "input.follow", "size": "model.size", "output": "model.output",
+    "follow": "input.follow", "at": "input.at", "size": "model.size", "output": "model.output",
     "output activation": "model.output_activation", "scores": "model.scores",
     "layers": "lrp.layers", "rule": "lrp.layers",
     "codec": "video.codec", "panel": "live.panels",

@@ -45,6 +45,7 @@ from realtime_lrp.config.values import (
     Option,
     OptionName,
     Pin,
+    Place,
     Preprocess,
     Rules,
     Size,
@@ -180,6 +181,10 @@ class Lrp(Section):
     start: Literal["probability", "logit"] = "probability"
     """what LRP starts with at each class: its probability, or its logit (as zennit and LXT; better
     for all classes at once where a composite divides by the logits)"""
+    contrast: Option[bool] = True
+    """true or false: a segmentation answers why one class, not another, is at a place: the map of
+    the class minus that of the runner-up there, or of the target's second class, each divided by
+    its sum of magnitudes; false: the map of the target alone"""
     pool: Option[Literal["max", "average"]] = "max"
     """how relevance passes max pools: max (winner takes all) or average (in proportion)"""
     precision: Option[Literal["auto", "float32", "bfloat16"]] = "auto"
@@ -194,8 +199,14 @@ class Input(Section):
     """The network's input: the part of a picture that it sees."""
 
     fit: Literal["auto", "crop", "squash", "letterbox"] = "auto"
-    """auto, crop (largest centred region), squash or letterbox. auto: letterbox for detectors, crop
-    for others"""
+    """auto, crop (largest centred region), squash or letterbox. auto: letterbox for detectors and
+    segmentations, crop for others"""
+    at: Option[Place] = None
+    """what a segmentation explains: the region of one class at X,Y, shares of the picture's width
+    and height from the upper left, such as 0.5,0.25; null: the largest region that is not
+    background"""
+    pixel: bool = False
+    """true or false: at a place a segmentation explains the pixel alone, not the region around"""
     mirror: Option[bool] = False
     """true or false: swap left and right, like a mirror; default: false; in kiosk: true"""
     region: Option[Corners | None] = None

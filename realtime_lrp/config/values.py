@@ -20,6 +20,8 @@ MAX_LETTERS = 4096
 MAX_PIXELS = 8192
 _NUMBER = "[1-9][0-9]{0,3}"
 _PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
+_SHARE = r"(0(?:\.[0-9]{1,6})?|\.[0-9]{1,6}|1(?:\.0{1,6})?)"
+_PLACE = rf"^\s*{_SHARE}\s*,\s*{_SHARE}\s*$"
 _HIDDEN = r"^\*\*\*@|:/[\s\S]*\*\*\*"
 _NO_TARGET = r"^\s*(top0+|-[0-9]+)?\s*$"
 _CAMERA_FORMAT = "^[ -~]{4}$"
@@ -45,6 +47,16 @@ def _read_pair(expected: str, one_is_enough: bool) -> BeforeValidator:
         raise ValueError(f"expected {expected}, up to {MAX_PIXELS}")
 
     return BeforeValidator(read)
+
+
+def _read_place(value: Any) -> Any:
+    """Reads "0.5,0.25" as (0.5, 0.25)."""
+    if value is None or isinstance(value, tuple):
+        return value
+    parts = re.fullmatch(_PLACE, value) if isinstance(value, str) else None
+    if parts is None:
+        raise ValueError("expected X,Y, two shares from 0 to 1, such as 0.5,0.25")
+    return float(parts[1]), float(parts[2])
 
 
 def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
@@ -183,6 +195,16 @@ Size = Annotated[
     _pair_schema(True),
     _IN_JSON,
 ]
+Place = Annotated[
+    tuple[float, float] | None,
+    BeforeValidator(_read_place),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": _PLACE}, {"type": "null"}]}),
+    PlainSerializer(
+        lambda value: value and ",".join(f"{one:g}" for one in value), when_used="json"
+    ),
+]
+"""A place of a picture, in shares of its width and height."""
+
 Hours = Annotated[
     dict[
         Annotated[str, _reads(lambda days: parse_hours({days: "00:00-24:00"}))],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from realtime_lrp.engine.result import DrawnMap, FoundBox, Result
+from realtime_lrp.engine.segments import region_outlines
 from realtime_lrp.system.geometry import FloatBox, overlap
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
 from realtime_lrp.view.hud import Colour
@@ -94,7 +95,12 @@ def colour_of(box: FoundBox) -> Colour:
 
 
 def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tuple[Outline, ...]:
-    """What is drawn of the boxes: "star 93 %", "71 % inside"; of others than the one alone less."""
+    """What is drawn of boxes: "star 93 %", "71 % inside"; of others than the one alone less.
+
+    Of a segmentation these are its regions.
+    """
+    if result.segments:
+        return region_outlines(engine, result, result.segments)
     single, contrast = box_numbered(result, alone), " - " in str(result.target)
     return tuple(
         Outline(

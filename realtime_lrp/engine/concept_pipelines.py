@@ -119,7 +119,7 @@ class ConceptPipelines:
         if wanted.near is not None:
             x0, y0, x1, y1 = np.transpose([one.in_input(wanted.near) for one in batch.regions])
             near = np.stack([y0, x0, y1, x1], -1)
-        return run(batch.pictures, batch.targets, prior, near)
+        return run(batch.pictures, batch.targets, prior, near, **batch.where)
 
     def give_up(self, wanted: ConceptRequest | None) -> None:
         """Computes no channels of a layer for `REST_S`, because the memory did not suffice."""

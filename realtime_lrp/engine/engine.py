@@ -1,7 +1,7 @@
 """The engine: pictures in, results out, and what happens where a device's memory is too small."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -20,6 +20,7 @@ from realtime_lrp.engine.finding import Finder
 from realtime_lrp.engine.loading import build_explainer, load, load_configured, quickest_explainer
 from realtime_lrp.engine.measured import each, pool
 from realtime_lrp.engine.result import (
+    Aim,
     Batch,
     Begun,
     ConceptRequest,
@@ -68,6 +69,7 @@ class Engine:
     Attributes:
       config: the configuration that it was built for; `lrp.composite` is what `auto` became.
       detects: whether the network is a detector, which explains each box by itself.
+      segments: whether it gives classes for every place of a picture.
       auto_composite: what `lrp.composite: auto` is here.
       files: what the network was read from.
       sight: where it looks in pictures.
@@ -155,6 +157,13 @@ class Engine:
                 graph, self.network, config, on, self._moving, self.also
             )
             self.detects = graph.boxes is not None
+            self.segments = self.explainer.segments
+            if self.config.input.at and not self.segments:
+                raise UsageError(
+                    f"The network {self.network.name!r} gives one answer for the whole picture. "
+                    "Leave --at out: it is for segmentations.",
+                    "at",
+                )
             self._flooded: set[str] = set()  # names of maps that were warned of
             chosen = config.concepts.layer
             if chosen and chosen not in self.explainer.channel_counts():
@@ -179,6 +188,16 @@ class Engine:
 
         names = self.name, *self.also
         return tuple(map(kind, names, explainer.follows_rules, explainer.differences))
+
+    def _kinds(self, contrast: bool) -> Iterable[MapKind]:
+        """The kinds of the maps; a contrast of maps is no share of what started."""
+        return (replace(one, tolerance=None) for one in self.kinds) if contrast else self.kinds
+
+    @property
+    def aim(self) -> Aim:
+        """What of a segmentation is explained, as configured."""
+        config = self.config
+        return Aim(config.input.at, config.input.pixel, config.lrp.contrast)
 
     @property
     def model(self) -> keras.Model:
@@ -227,6 +246,8 @@ class Engine:
     def fit(self) -> str:
         """How pictures are fitted to the network's input: "crop", "squash" or "letterbox"."""
         chosen = self.config.input.fit
+        if chosen == "auto" and self.segments:
+            return "letterbox"
         return self.network.fit if chosen == "auto" else chosen
 
     def on_device(
@@ -269,6 +290,7 @@ class Engine:
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
         regions: Sequence[Region] | None = None,
+        aim: Aim | None = None,
     ) -> Begun:
         """Starts to explain pictures, uint8 [H, W, 3] RGB; returns what waits for the results.
 
@@ -280,8 +302,12 @@ class Engine:
         channels that are wanted come too; where they cannot be had, results say why. `prior` is
         float32 [2, channels of the layer]. Before the largest shares are chosen, its first row is
         added to them, then its second row multiplies them; see `SteadyShares`. With `regions` the
-        pictures are what the network sees of those, uint8 [B, h, w, 3]. UnavailableError: the CPU's
-        memory is too small for one picture.
+        pictures are what the network sees of those, uint8 [B, h, w, 3]. A segmentation is explained
+        where `aim` says, or as configured.
+
+        Raises:
+          UnavailableError: the CPU's memory is too small for one picture.
+          UsageError: the network does not see the configured place.
         """
         if regions is None:
             regions = self.sight.regions(pictures, self.sight.fixed)
@@ -293,7 +319,13 @@ class Engine:
                 f"Expected one target for each of {len(pictures)} pictures. "
                 f"Received {len(targets)}."
             )
-        batch = Batch(np.asarray(pictures), regions, targets, concepts, prior)
+        aims = [self._where(one, aim) for one in regions] if self.segments else []
+        own = aim or self.aim
+        where = {
+            "region": np.stack(aims), "around": np.array([[not own.pixel]]),
+            "contrast": np.array([[own.contrast]]),
+        } if aims else {}  # fmt: skip
+        batch = Batch(np.asarray(pictures), regions, targets, concepts, prior, own, where)
         if self._pool is None:
             return Begun(self._begin(batch))
 
@@ -306,6 +338,27 @@ class Engine:
             lambda: [result for one in begun for result in one.result()],
             lambda: all(one.done() for one in begun),
         )
+
+    def _where(self, region: Region, aim: Aim | None) -> np.ndarray:
+        """The weights of the places, float32 [h, w], as of `Target.region`: 1 at what is explained.
+
+        A place of an `aim` that the network does not see stands for none.
+        """
+        rows, columns = self.explainer.places
+        weights, at = np.full((rows, columns), -1, np.float32), (aim or self.aim).at
+        weights[region.part_of((rows, columns))] = 0
+        if at is None:
+            return weights
+        place = region.place_of(at)
+        if place is None and aim is None:
+            raise UsageError(
+                f"The network does not see the place {at[0]:g},{at[1]:g}: it sees the middle of "
+                "the picture. Choose another place, or input.fit=letterbox.",
+                "at",
+            )
+        if place is not None:
+            weights[int(place[1] * rows), int(place[0] * columns)] = 1
+        return weights
 
     def _begin(self, batch: Batch) -> Callable[[], list[Result]]:
         """As `begin`, in the thread that calls it."""
@@ -320,7 +373,7 @@ class Engine:
                     output = (
                         pipelines.run(batch, concepts)
                         if concepts
-                        else self._pipeline(batch.pictures, batch.targets)
+                        else self._pipeline(batch.pictures, batch.targets, **batch.where)
                     )
         except tf.errors.ResourceExhaustedError:
             pipelines.give_up(concepts)
@@ -329,8 +382,10 @@ class Engine:
             try:
                 if output:
                     layer = pipelines.layer(concepts) if concepts else ""
-                    signs = zip(*map(explainer.signs_for, batch.targets), strict=True)
-                    kinds = list(zip(self.kinds, signs, strict=True))
+                    named = any(" - " in str(one) for one in batch.targets)
+                    contrast = self.segments and (batch.aim.contrast or named)
+                    each = (explainer.signs_for(one, contrast) for one in batch.targets)
+                    kinds = list(zip(self._kinds(contrast), zip(*each, strict=True), strict=True))
                     return self._checked(batch, fetch_results(output, batch, kinds, layer))
             except tf.errors.ResourceExhaustedError:
                 pipelines.give_up(concepts)

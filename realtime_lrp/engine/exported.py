@@ -15,6 +15,7 @@ from realtime_lrp.config import Config, check_names
 from realtime_lrp.config.names import AUTO
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.result import (
+    Aim,
     Begun,
     ConceptRequest,
     ConceptResult,
@@ -83,7 +84,7 @@ class ExportedExplainer:
         """
         return self.resolve.canonical(target) if self.fixed is None else self.fixed
 
-    def signs_for(self, target: str | int) -> tuple[bool, ...]:
+    def signs_for(self, target: str | int, contrast: bool = False) -> tuple[bool, ...]:
         """Whether the map can have negative entries for a target."""
         return (self._signed or self.resolve(self.canonical(target)).contrasts,)
 
@@ -123,7 +124,7 @@ class ExportedEngine:
       UnavailableError: onnxruntime is not installed.
     """
 
-    detects, in_flight, also, device = False, 1, (), "CPU"
+    detects, segments, in_flight, also, device = False, False, 1, (), "CPU"
     concept_layer: str | None = None
     scores_ready = True  # nothing is compiled for them
 
@@ -173,6 +174,7 @@ class ExportedEngine:
                 f"The composite {lrp.composite}",
             ),
             (bool(also), "Another map beside it"),
+            (config.input.at is not None, "A place"),
             (bool(lrp.layers), "Rules for layers"),
             (lrp.precision == "bfloat16", "Another precision"),
             (model.size not in (None, about.size), "Another size"),
@@ -253,6 +255,7 @@ class ExportedEngine:
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
         regions: Sequence[Region] | None = None,
+        aim: Aim | None = None,
     ) -> Begun:
         """Explains pictures, see `Engine.begin`."""
         if regions is None:

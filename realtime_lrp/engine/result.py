@@ -54,6 +54,18 @@ class ConceptRequest:
     near: FloatBox | None = None
 
 
+@dataclass(frozen=True)
+class Aim:
+    """What of a segmentation is explained: a place, and whether its class is set against another.
+
+    Other networks take no notice.
+    """
+
+    at: tuple[float, float] | None = None  # x, y in shares of the picture; None: the largest region
+    pixel: bool = False  # whether that is the pixel alone, not the region of one class around it
+    contrast: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Pictures that are explained at once, and what is asked about them."""
@@ -63,17 +75,23 @@ class Batch:
     targets: Sequence[str | int]
     concepts: ConceptRequest | None  # the channels that are wanted too, or None
     prior: np.ndarray | None  # see `Engine.begin`
+    aim: Aim
+    # `region`, `around` and `contrast` of a `Target`, of a segmentation
+    where: dict[str, np.ndarray]
 
     def parts(self, count: int) -> list[Batch]:
         """The batch in at most so many parts, in order."""
         size = -(-len(self.pictures) // count)
         starts = range(0, len(self.pictures), size)
+        of_parts = ("region",) if self.where else ()
         return [
             replace(
                 self,
                 pictures=self.pictures[start : start + size],
                 regions=self.regions[start : start + size],
                 targets=self.targets[start : start + size],
+                where=self.where
+                | {name: self.where[name][start : start + size] for name in of_parts},
             )
             for start in starts
         ]
@@ -221,6 +239,31 @@ class FoundBox(NamedTuple):
     number: int  # it keeps this number, and its colour, from picture to picture of a recording
 
 
+class Segments(NamedTuple):
+    """What a segmentation finds in a picture, and where it is explained.
+
+    Arrays are [h, w], the places of the answer that lie on the picture.
+    """
+
+    classes: np.ndarray  # int32, the class of each place
+    region: np.ndarray  # bool, the places that are explained
+    inside: float  # the share of positive relevance of the first map that lies in the region
+    label: int  # the class that is explained
+    other: int  # the class that it is set against, -1 for all others together
+    contrast: bool  # whether it is set against it
+
+    @property
+    def area(self) -> float:
+        """The share of the picture that the region covers."""
+        return float(self.region.mean())
+
+    def areas(self) -> list[tuple[int, float]]:
+        """Each class with the share of the picture that it covers, the largest first."""
+        classes, counts = np.unique(self.classes, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        return [(int(classes[n]), float(counts[n] / self.classes.size)) for n in order]
+
+
 @dataclass(frozen=True)
 class Result:
     """The explanation of one picture; all its numbers are finite."""
@@ -239,6 +282,7 @@ class Result:
     concepts: ConceptResult | None = None
     # what a detector found, the surest first; None of other networks
     found: tuple[FoundBox, ...] | None = None
+    segments: Segments | None = None  # what a segmentation finds; None of other networks
 
     @property
     def relevance(self) -> np.ndarray:
@@ -285,11 +329,25 @@ def fetch_results(
     if output.found:
         by_picture = _by_picture(output, output.found, batch.regions, maps, shares)
         boxes, maps, explained, shares = map(list, zip(*by_picture, strict=True))
+    segments = _segments(output, batch) if output.regions else [None] * len(maps)
     columns = (
         output.scores.numpy(), explained,
-        batch.regions, maps, batch.targets, shares, concepts, boxes,
+        batch.regions, maps, batch.targets, shares, concepts, boxes, segments,
     )  # fmt: skip
     return list(map(Result, *columns))
+
+
+def _segments(output: Explained, batch: Batch) -> Iterator[Segments]:
+    """What is found in each picture, without the borders of a letterbox."""
+    regions: Any = output.regions
+    weights, classes, inside, sides = (one.numpy() for one in regions)
+    for number, region in enumerate(batch.regions):
+        part = (number, *region.part_of(classes.shape[1:]))
+        label, other = sides[number].tolist()
+        yield Segments(
+            classes[part], weights[part] > 0, float(inside[number]), label, other,
+            batch.aim.contrast or " - " in str(batch.targets[number]),
+        )  # fmt: skip
 
 
 def _by_picture(

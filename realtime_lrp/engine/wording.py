@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from realtime_lrp.engine.segments import area_list, why
 from realtime_lrp.relevance.maps.account import State
 
 if TYPE_CHECKING:
@@ -43,8 +44,13 @@ def sight_note(result: Result) -> str:
 def best_answer(engine: Engine, result: Result) -> str:
     """The best label with its score in percent, "goldfish  93%"; of a detector those of all boxes.
 
-    Boxes keep their order from picture to picture.
+    Boxes keep their order from picture to picture. Of a segmentation it is the largest classes,
+    each with the share of the picture that it covers.
     """
+    if result.segments:
+        areas = area_list(engine, result.segments)
+        things = [one for one in areas if one[0] != engine.label(engine.explainer.background)]
+        return ", ".join(_label_and_score(*one) for one in (things or areas)[:3])
     if result.found is None:
         ((name, score),) = top_scores(engine, result.scores, 1)
         if engine.explainer.classes == 1:  # a value, which is no share of anything
@@ -61,7 +67,14 @@ def _label_and_score(name: str, score: float) -> str:
 
 
 def score_list(engine: Engine, result: Result) -> str:
-    """The three best labels with their scores, or those of all boxes: "cup 0.93, moon 0.02"."""
+    """The three best labels with their scores, or those of all boxes: "cup 0.93, moon 0.02".
+
+    Of a segmentation the largest classes and what is explained.
+    """
+    if result.segments:
+        areas = area_list(engine, result.segments)[:3]
+        listed = ", ".join(f"{name} {area:.0%}" for name, area in areas)
+        return f"{listed}; {why(engine, result.segments)}"
     top = top_scores(engine, result.scores, 3)
     if result.found is not None:
         top = [(engine.label(one.label), one.score) for one in result.found]

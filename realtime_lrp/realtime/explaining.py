@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,8 @@ from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.config.values import corners
 from realtime_lrp.engine.boxes import BoxNumbers, box_numbered
 from realtime_lrp.engine.measured import share_cores
-from realtime_lrp.engine.result import ConceptRequest, ConceptResult, FoundBox, ResultMap
+from realtime_lrp.engine.result import Aim, ConceptRequest, ConceptResult, FoundBox, ResultMap
+from realtime_lrp.engine.segments import area_list
 from realtime_lrp.engine.wording import Loss, find_loss, top_scores
 from realtime_lrp.errors import Error, NotFiniteError, UsageError, first_line
 from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
@@ -71,6 +72,7 @@ class MapRequest:
     box: int | None = None  # the number of a detector's box that is shown alone
     # what the network sees, fractions of the picture; None: all of it, or what it follows
     region: FloatBox | None = None
+    aim: Aim = field(default_factory=Aim)  # what of a segmentation is explained
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,15 @@ class ExplainedFrame:
 
     @cached_property
     def answers(self) -> list[tuple[str, float]]:
-        """Label and probability of the best classes, best first, `TOP` of them; or of the boxes."""
+        """Label and probability of the best classes, best first, `TOP` of them; or of the boxes.
+
+        Of a segmentation the explained class, then the others, each with its share of the picture.
+        """
+        if segments := self.result.segments:
+            own = self.engine.label(segments.label)
+            areas = area_list(self.engine, segments)
+            here = [one for one in areas if one[0] == own] or [(own, 0.0)]
+            return [*here, *(one for one in areas if one[0] != own)][:TOP]
         if self.boxes is None:
             return top_scores(self.engine, self.result.scores, TOP)
         return [(self.engine.label(one.label), one.score) for one in self.boxes]
@@ -355,7 +365,7 @@ class RelevanceThread:
             concepts = replace(concepts, near=self._number_boxes.place_of(request.box))
         begun = engine.begin(
             regions[0].extract(picture)[None], targets=[request.target], concepts=concepts,
-            prior=prior, regions=regions,
+            prior=prior, regions=regions, aim=request.aim,
         )  # fmt: skip
 
         def finish() -> float:
@@ -452,8 +462,8 @@ def first_request(config: Config) -> MapRequest:
         random=config.model.weights == "random",
         contrast=is_auto_contrast(config, lrp.target),
     )
-    region = config.input.region
-    return MapRequest(choice, lrp.target, region=corners(region) if region else None)
+    region, aim = config.input.region, Aim(config.input.at, config.input.pixel, lrp.contrast)
+    return MapRequest(choice, lrp.target, region=corners(region) if region else None, aim=aim)
 
 
 def is_auto_contrast(config: Config, target: str | int) -> bool:

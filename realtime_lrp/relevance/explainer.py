@@ -44,7 +44,7 @@ from realtime_lrp.relevance.maps.regions import (
     region_weights,
     scores_anywhere,
 )
-from realtime_lrp.relevance.maps.targets import TargetResolver, Targets
+from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
 from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
@@ -85,6 +85,9 @@ class Explainer(ConceptViews):
         class's index or name, "A - B" or "A - rest".
       start: with what LRP starts at a class: its "probability", in the direction of its logit, or
         its "logit", as zennit and LXT do.
+      contrast: of a segmentation: sets the map of the class against that of the runner-up at the
+        same place, each divided by its sum of magnitudes. So is a target "A - B" or "A - rest" of a
+        segmentation in any case. Other networks take no notice.
       precision: "float32" or "bfloat16", the type in which layers with weights compute; maps and
         scores are float32 in any case. "auto" is `fast` where rounding keeps the map of this
         target. Elsewhere only relevance is handed down in it and the forward pass is float32; where
@@ -154,6 +157,7 @@ class Explainer(ConceptViews):
         absorb_bias: bool | None = None,
         samples: int | None = None,
         start: str = "probability",
+        contrast: bool = False,
         grad_cam_layer: str | None = None,
         pool: str = "max",
         labels: Sequence[str] | None = None,
@@ -191,7 +195,7 @@ class Explainer(ConceptViews):
         folded = canonise(graph)
         checks.check_labels(labels, self.classes, graph)
         graph.background = background_of(labels, self.classes)
-        self._resolve = TargetResolver(self.classes, labels, graph.places)
+        self._resolve = TargetResolver(self.classes, labels, graph.places, contrast)
 
         box = checks.input_box(low, high, self.input_shape)
         contexts = layer_contexts(graph, self.input_shape, box)
@@ -237,6 +241,7 @@ class Explainer(ConceptViews):
         *,
         at: tuple[int, int] | None = None,
         region: np.ndarray | None = None,
+        contrast: bool | None = None,
     ) -> Explanation:
         """Explains a batch x, float32 [B, H, W, C], already preprocessed for the model.
 
@@ -247,7 +252,8 @@ class Explainer(ConceptViews):
         A segmentation is explained at the pixel `at` of x, (row, column), or over a `region`, bool
         [H, W] of x or [B, H, W]. Without either it is the largest connected region of one class, of
         background only where there is nothing else. The map of a region is the mean of the maps of
-        its pixels, scores are the mean of theirs. Another place does not retrace.
+        its pixels, scores are the mean of theirs. Another place does not retrace, nor does another
+        `contrast` than the explainer's. A contrast has no account.
 
         Raises:
           UsageError: x has another shape or is not finite, there is no such target, a sequence of
@@ -260,12 +266,17 @@ class Explainer(ConceptViews):
         if at is not None or region is not None:
             weights = region_weights(self._graph, at, region, x.shape)
             tensors = tensors._replace(region=tf.constant(weights))
+        if contrast is not None:
+            tensors = tensors._replace(contrast=tf.constant([[contrast and self.segments]]))
+        contrasts = Target(*map(np.asarray, tensors)).contrasts
+        accounted = not (self.segments and contrasts)
         run = self._run if len(tensors.weights) <= len(x) else self._run_shared
         found: Explained = self._in_parts(run, x, tensors)
         self._check_finite(x, target, found.scores, *found.maps)
         return explanation_of(
             np.asarray(x, np.float32), found, self._names,
-            [any(pair) for pair in zip(self.follows_rules, self.differences, strict=True)],
+            [accounted and any(pair)
+             for pair in zip(self.follows_rules, self.differences, strict=True)],
             targets=self._resolve.canonical_each(
                 self.target if target is None else target, len(found.scores)
             ),
@@ -330,9 +341,12 @@ class Explainer(ConceptViews):
         self.target, self._default = self._resolve.canonical(target), resolved.tensors()
         self.signs = self.signs_for(target)
 
-    def signs_for(self, target: str | int) -> tuple[bool, ...]:
-        """`signs` for another target."""
-        contrasts = self._resolve(target).contrasts
+    def signs_for(self, target: str | int, contrast: bool | None = None) -> tuple[bool, ...]:
+        """`signs` for another target, and another `contrast` than the explainer's."""
+        resolved = self._resolve(target)
+        if contrast is not None:
+            resolved = resolved._replace(contrast=np.array([[contrast and self.segments]]))
+        contrasts = resolved.contrasts
         return tuple(contrasts or not plan.keeps_sign for plan in self._plans)
 
     def canonical(self, target: str | int) -> str | int:
@@ -382,9 +396,10 @@ class Explainer(ConceptViews):
 
         The result is a function of pictures that explains the explainer's own target, or the
         targets that its second argument gives; with `top` also for a prior and a box's place (see
-        `Layer.beside_maps`). It returns tensors that the device may still be computing. An account
-        is float32 [B, 3]: the sum of what started, with the sign of the logits where the composite
-        asks for it, the sum of its magnitude, and what biases took.
+        `Layer.beside_maps`), and by keyword for `region`, `around` and `contrast` of a `Target`,
+        which only segmentations have. It returns tensors that the device may still be computing. An
+        account is float32 [B, 3]: the sum of what started, with the sign of the logits where the
+        composite asks for it, the sum of its magnitude, and what biases took.
 
         Raises:
           UsageError: as `concepts`, for the layer.
@@ -409,12 +424,16 @@ class Explainer(ConceptViews):
             targets: Targets | None = None,
             prior: np.ndarray | None = None,
             near: np.ndarray = NOWHERE,
+            **aim: np.ndarray,
         ) -> Explained:
             further = []
             if top:
                 prior = no_prior(channels) if prior is None else prior
                 further = [tf.constant(prior, tf.float32), tf.constant(near, tf.float32)]
-            return run(tf.constant(pictures), self._target(targets, len(pictures)), *further)
+            target = self._target(targets, len(pictures))
+            if self.segments:
+                target = target._replace(**{name: tf.constant(one) for name, one in aim.items()})
+            return run(tf.constant(pictures), target, *further)
 
         return explain_pictures
 
@@ -455,6 +474,16 @@ class Explainer(ConceptViews):
     def segments(self) -> bool:
         """Whether the network gives classes for every place of a picture."""
         return self._graph.places is not None
+
+    @property
+    def background(self) -> int:
+        """The class of a segmentation that stands for no thing, -1 for none."""
+        return self._graph.background
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """The rows and columns of a segmentation's answer."""
+        return self._graph.places or (1, 1)
 
     @property
     def starts_with_scores(self) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
-from realtime_lrp.engine.result import FoundBox, Result, shares_of
+from realtime_lrp.engine.result import FoundBox, Result, Segments, shares_of
 from realtime_lrp.relevance.maps.targets import class_label
 from realtime_lrp.system.files import (
     atomic_file,
@@ -151,7 +151,8 @@ def map_record(
     maps without an account). centre is the mean position [x, y] of absolute relevance, spread its
     root mean square distance from there, in pixels of the picture; None if the map is zero
     everywhere. A detector has boxes, each with its place in the picture and the share of its
-    positive relevance inside. A box keeps its number through a recording.
+    positive relevance inside. A box keeps its number through a recording. A
+    segmentation has a `segment_record`.
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
@@ -170,11 +171,34 @@ def map_record(
     }
     if result.region.found is not None:
         record["followed"] = result.region.found
+    if result.segments:
+        record["segment"] = segment_record(engine, result.segments)
     if result.found is not None:
         record["boxes"] = box_records(engine, result.found, names or {})
     if result.by_channel is not None:
         record["concepts"] = concept_records(result.by_channel, names or {})
     return record
+
+
+def segment_record(engine: Engine, segments: Segments) -> dict[str, Any]:
+    """A sidecar's record of what a segmentation explains, and of what it finds.
+
+    class is the explained one, against the one that it is set against, None without; area is the
+    share of the picture, inside that of the positive relevance in the region. classes are all
+    that are found, the largest first.
+    """
+    labels = engine.network.labels
+    other = "rest" if segments.other < 0 else class_label(segments.other, labels)
+    return {
+        "class": class_label(segments.label, labels),
+        "against": other if segments.contrast else None,
+        "area": round(segments.area, 6),
+        "inside": round(segments.inside, 6),
+        "classes": [
+            {"label": class_label(index, labels), "area": round(area, 6)}
+            for index, area in segments.areas()
+        ],
+    }
 
 
 def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[dict[str, Any]]:
@@ -207,7 +231,9 @@ def raw_map_arrays(
 
     relevance: float32 [h, w, 3] at the network's input; scores: float32 [classes]; labels: the five
     best; box: x0, y0, x1, y1 of the region in the picture; provenance: JSON. Of a detector
-    also `box_arrays`, and found_maps, float32 [n, h, w, 3], the map of each box.
+    also `box_arrays`, and found_maps, float32 [n, h, w, 3], the map of each box. Of a segmentation
+    also region, bool [h, w], the places that are explained; classes, int32 [h, w], the class of
+    each place; class and inside, as of `segment_record`.
     """
     arrays = {
         "relevance": result.relevance,
@@ -217,6 +243,10 @@ def raw_map_arrays(
         "box": np.array(result.region.box),
         KEY: np.array(provenance.as_json()),
     }
+    if result.segments:
+        of_region = segment_record(engine, result.segments)
+        arrays |= {"region": result.segments.region, "classes": result.segments.classes}
+        arrays |= {"class": np.array(of_region["class"]), "inside": np.array(of_region["inside"])}
     if result.found is not None:
         arrays |= box_arrays([box_records(engine, result.found, {})])
         maps = [one.maps[0].relevance for one in result.found]

@@ -20,6 +20,7 @@ class Region:
     inner: Box
     size: tuple[int, int]
     found: bool | None = None
+    picture: tuple[int, int] = (1, 1)  # rows and columns of the picture
 
     def extract(self, picture: np.ndarray, border: int = 128) -> np.ndarray:
         """The network's input for a picture uint8 [H, W, 3]: uint8 [rows, columns, 3].
@@ -44,6 +45,27 @@ class Region:
             left + (box[0] - x0) * across, top + (box[1] - y0) * down,
             left + (box[2] - x0) * across, top + (box[3] - y0) * down,
         )  # fmt: skip
+
+    def part_of(self, places: tuple[int, int]) -> tuple[slice, slice]:
+        """The rows and columns of an answer [h, w] that lie on the picture, not in borders."""
+        x0, y0, x1, y1 = self.inner
+        sides = zip((y0, x0), (y1, x1), places, self.size, strict=True)
+        rows, columns = (
+            slice(low * count // size, -(-high * count // size)) for low, high, count, size in sides
+        )
+        return rows, columns
+
+    def place_of(self, at: tuple[float, float]) -> tuple[float, float] | None:
+        """Where x, y, in shares of the picture, lies in the input, in shares of it: 0 to below 1.
+
+        None where the network does not see it.
+        """
+        rows, columns = self.picture
+        x, y, *_ = self.in_input((at[0] * columns, at[1] * rows) * 2)
+        x0, y0, x1, y1 = self.inner
+        if not (x0 <= x <= x1 and y0 <= y <= y1):
+            return None
+        return min(x, x1 - 1e-3) / self.size[1], min(y, y1 - 1e-3) / self.size[0]
 
     def in_input(self, box: FloatBox) -> FloatBox:
         """Where a box of the picture lies in the network's input."""
@@ -74,14 +96,14 @@ def region_of(
     rows, columns = size
     whole_picture, whole_input = (left, top, right, bottom), (0, 0, columns, rows)
     if fit == "squash":
-        return Region(whole_picture, whole_input, size)
+        return Region(whole_picture, whole_input, size, picture=picture_size)
     if fit == "letterbox":
         scale = min(rows / height, columns / (width * aspect))
         inner = _centred(height * scale, width * aspect * scale, rows, columns)
-        return Region(whole_picture, inner, size)
+        return Region(whole_picture, inner, size, picture=picture_size)
     scale = min(height / rows, width * aspect / columns)
     box = moved(_centred(rows * scale, columns * scale / aspect, height, width), left, top)
-    return Region(box, whole_input, size)
+    return Region(box, whole_input, size, picture=picture_size)
 
 
 def box_at(fractions: FloatBox, size: tuple[int, int]) -> Box:

@@ -19,12 +19,21 @@ PALE = (150, 150, 150)  # RGB of a box whose map is not shown
 
 
 class Outline(NamedTuple):
-    """A box with what stands above and below it."""
+    """A box, or lines within it, with what stands above and below."""
 
     box: FloatBox  # in pixels of the picture
     above: str
     below: str
     colour: tuple[int, int, int]
+    # closed lines x, y, drawn instead of the box, in pixels of the picture
+    lines: tuple[tuple[tuple[float, float], ...], ...] = ()
+    strong: bool = True  # whether lines are as thick as a box
+
+    def moved(self, x: float, y: float) -> "Outline":
+        """The same outline, so many pixels to the right and down."""
+        x0, y0, x1, y1 = self.box
+        lines = tuple(tuple((left + x, top + y) for left, top in line) for line in self.lines)
+        return self._replace(box=(x0 + x, y0 + y, x1 + x, y1 + y), lines=lines)
 
 
 def draw_outlines(
@@ -38,16 +47,23 @@ def draw_outlines(
     down, across = (rows / shape[0], columns / shape[1]) if shape else (1, 1)
     thick, size = max(1, round(min(rows, columns) / 240)), text_size(rows)
     high = round(1.35 * size)
-    for box, above, below, colour in reversed(outlines):
+    for box, above, below, colour, lines, strong in reversed(outlines):
         x0, x1 = (round(min(max(x * across, 0), columns - 1)) for x in box[::2])
         y0, y1 = (round(min(max(y * down, 0), rows - 1)) for y in box[1::2])
-        cv2.rectangle(tile, (x0, y0), (x1, y1), (0, 0, 0), thick + 2)
-        cv2.rectangle(tile, (x0, y0), (x1, y1), colour, thick)
+        width = thick if strong else max(1, thick // 2)
+        corners = [np.rint(np.array(line) * (across, down)).astype(np.int32) for line in lines]
+        corners = corners or [np.array([(x0, y0), (x1, y0), (x1, y1), (x0, y1)])]
+        cv2.polylines(tile, corners, True, (0, 0, 0), width + 2)
+        cv2.polylines(tile, corners, True, colour, width)
+        ends = x0, x0
+        if lines:  # the texts stand where the lines begin and end
+            every = np.concatenate(corners)
+            ends = every[every[:, 1].argmin(), 0], every[every[:, 1].argmax(), 0]
         tops = y0 - high if y0 >= high else y0, y1 if y1 + high <= rows else y1 - high
-        for text, top in zip((above, below), tops, strict=True):
+        for text, x, top in zip((above, below), ends, tops, strict=True):
             if text:
                 wide = text_width(text, size) + size // 2
-                left, top = max(0, min(x0, columns - wide)), max(0, min(top, rows - high))
+                left, top = max(0, min(x, columns - wide)), max(0, min(top, rows - high))
                 darken(tile, (left, top, left + wide, top + high))
                 draw_text(tile, text, (left + size // 4, top + size), size, colour)
 

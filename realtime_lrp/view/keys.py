@@ -51,8 +51,9 @@ KEYED = _commands(
     ("probe", "blur what is relevant: does the answer fall?", "a"),
     ("random", "random weights: does the map change?", "x"),
     ("choose", "explain a class from a list, lock it", "l", "Class"),
-    ("versus", "the best class against the next; again: back", "v"),
+    ("versus", "the best class against the next, or not; again: back", "v"),
     ("frame", "draw a rectangle (region) that is seen alone; again: let go", "z"),
+    ("pixel", "explain the region that you point at, or its pixel alone", "e"),
     ("uncover", "remove all patches", "BackSpace Delete"),
     ("snapshot", "snapshot: the view, its raw maps, the settings", "s", "Snapshot"),
     ("record", "record, stop recording", "r", "Record", "Stop"),
@@ -104,7 +105,8 @@ MOUSE = (
     ("right button", "uncover it"),
     ("dragging with Shift", "draws a rectangle that the network sees alone; z: let go"),
     ("click on a channel", "its map alone; again or Esc: the whole map"),
-    ("click on a box", "its map alone; again or Esc: all boxes"),
+    ("moving over the picture", "explains the region, or the box, under the pointer"),
+    ("click on a region or box", "pins it; again or Esc: lets it go"),
     ("moving", "shows buttons, and for films a bar to seek"),
 )
 """The mouse's actions."""

@@ -74,8 +74,7 @@ class Follower:
             if not self._certain[part].size or self._certain[part].mean() < SEEN:
                 return None
             shift = -np.median(self._back[part].reshape(-1, 2), axis=0)
-        x0, y0, x1, y1 = ((at + shift) * self._steps).ravel().tolist()
-        return outline._replace(box=(x0, y0, x1, y1))
+        return outline.moved(*(shift * self._steps).tolist())
 
     def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
         """Whether the flow leads to what was there then: float32 [h, w] from 0, no, to 1, yes.

@@ -303,7 +303,7 @@ class Kiosk:
         kept = page.kept()
         explained = kept or moment.explained
         maps = self._paint(explained, self._look)
-        if maps and explained and explained.result.found:
+        if maps and explained and (explained.result.found or explained.result.segments):
             maps = with_captions(maps, explained, moment.captions)
         # A clip's pictures are too far apart for a map to follow the motion between them.
         with_own_map = explained is not None and (kept or self._shown_source == "clip")

@@ -261,7 +261,9 @@ class SmoothedAnswer:
                 self.reset()  # its classes are others
             quick, slow = self._mean(explained, SURE_S), self._mean(explained, PERHAPS_S)
             self._last, engine = explained, explained.engine
-            if explained.result.found == ():
+            segments = explained.result.segments
+            empty = segments and segments.label == explained.engine.explainer.background
+            if explained.result.found == () or empty:
                 quick, slow = 0 * quick, 0 * slow
             answer = self._answer(quick, self._sure, True, engine)
             if answer is None and (self._perhaps is not None or not knows_nothing(engine)):

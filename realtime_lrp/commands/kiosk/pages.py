@@ -14,6 +14,7 @@ from realtime_lrp.commands.kiosk.network import Answer
 from realtime_lrp.commands.kiosk.settings import Captions, label, with_seconds
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config
+from realtime_lrp.engine.segments import region_outlines
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, Page, TextBlock
 from realtime_lrp.view.hud import Bar, Legend, percent
@@ -152,7 +153,13 @@ def drawn_page(
 
 
 def with_captions(drawn: Painted, explained: ExplainedFrame, captions: Captions) -> Painted:
-    """A detector's boxes with texts in the language of the captions."""
+    """A detector's boxes, or regions, with texts in the language of the captions."""
+    if segments := explained.result.segments:
+        outlines = region_outlines(
+            explained.engine, explained.result, segments,
+            lambda name: label(captions, name), captions["inside"],
+        )  # fmt: skip
+        return replace(drawn, outlines=outlines)
     texts = (
         (f"{label(captions, explained.engine.label(one.label))} {percent(one.score)}",
          captions["inside"].replace("{share}", percent(one.inside)))

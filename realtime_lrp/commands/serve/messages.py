@@ -93,6 +93,12 @@ class Hold(msgspec.Struct, tag="hold", frozen=True):
     down: bool
 
 
+class Point(msgspec.Struct, tag="point", frozen=True):
+    """The pointer is over the canvas; null: no longer."""
+
+    at: tuple[Position, Position] | None
+
+
 class Click(msgspec.Struct, tag="click", frozen=True):
     """A click, or a tap, on the canvas."""
 
@@ -107,7 +113,7 @@ class Frame(msgspec.Struct, tag="frame", frozen=True):
     end: tuple[Position, Position]
 
 
-Message = Shown | Do | Choice | Stroke | Hold | Click | Frame
+Message = Shown | Do | Choice | Stroke | Hold | Point | Click | Frame
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # largest picture of a visitor's camera, a JPEG
@@ -139,6 +145,8 @@ def event_of(
             return events.Framed(start, end, pictures)
         case Hold(key, by, down):
             return events.Held(key, by, down)
+        case Point(at):
+            return events.Pointed(at, pictures)
         case Click(at, paints):
             return events.Clicked(at, paints, pictures)
         case Choice(what, value):
@@ -157,6 +165,8 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
             METHODS.check(value)
         case "composite", str():
             COMPOSITES.check(value)
+        case "line", str():
+            pass
         case "target", str():
             target = _engine(relevance).explainer.canonical(value.strip())
             return int(target) if str(target).isdecimal() else target
@@ -238,6 +248,7 @@ class News(msgspec.Struct, tag="news", frozen=True):
     loading: str
     lesson: dict[str, Any] | None
     maps: float
+    points: bool  # whether the pointer chooses what is explained
     region: tuple[float, float, float, float]  # what the network sees, in shares of the picture
 
 
@@ -297,6 +308,7 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
         loading=relevance.doing if relevance.engine_cache is None else "",
         lesson=lesson,
         maps=round(view.first.rates.maps.rate(), 1),
+        points=state.points,
         region=_region(view),
     )
     return msgspec.json.encode(said).decode()

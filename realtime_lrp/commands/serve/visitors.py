@@ -223,6 +223,9 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
             "box": in_shares(one.box, explained.picture),
             "texts": (one.above, one.below),
             "colour": f"rgb{one.colour}",
+            "lines": [
+                [in_shares((*at, *at), explained.picture)[:2] for at in line] for line in one.lines
+            ],
         }
         for one in (drawn.outlines if drawn else ())
     ]

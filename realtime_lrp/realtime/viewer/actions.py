@@ -21,6 +21,7 @@ from realtime_lrp.view.look import LOOK_SETTINGS, LookSetting, next_of
 HINT = "h: all commands"
 END_NOTICE = "once more ends the program"
 NO_MAP = "there is no map yet"
+NO_REGIONS = "this network gives one answer for the whole picture"
 
 Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
 
@@ -177,17 +178,41 @@ def follow_none(state: ViewerState, now: float) -> ViewerState:
     return state.with_notice("the whole map", now)
 
 
+# What the pointer chooses
+
+
+def pin(state: ViewerState, now: float) -> ViewerState:
+    """Lets what is pointed at stay explained."""
+    text = "pinned: a click on it, or Esc, lets go"
+    return replace(state, pinned=True).with_notice(text, now)
+
+
+def let_go(state: ViewerState, now: float) -> ViewerState:
+    """Explains what is pointed at again."""
+    state = replace(state, pinned=False).with_request(box=None).with_aim(at=None)
+    return state.with_notice("what you point at is explained", now)
+
+
+def _pixel(state: ViewerState, now: float) -> ViewerState:
+    if not (state.answer and state.answer.segments):
+        return state.with_notice(NO_REGIONS, now)
+    pixel = not state.aim.pixel
+    text = "the pixel alone is explained" if pixel else "the region around the place is explained"
+    return state.with_aim(pixel=pixel).with_notice(text, now)
+
+
 # The boxes of a detector
 
 
 def choose_box(state: ViewerState, number: int | None, now: float) -> ViewerState:
     """Shows one box alone; None, or that box again: all of them."""
     found = {one.number: one for one in (state.answer and state.answer.found) or ()}
-    if number == state.box or number not in found:
+    if (number == state.box and state.pinned) or number not in found:
+        state = replace(state, pinned=False)
         return state.with_request(box=None).with_notice("all boxes", now)
     name = state.answer.labels[found[number].label] if state.answer else ""
     text = f"{name} alone; a click on it, or Esc: all boxes"
-    return state.with_request(box=number).with_notice(text, now)
+    return replace(state, pinned=True).with_request(box=number).with_notice(text, now)
 
 
 def _next_box(state: ViewerState, now: float, by: int = 1) -> ViewerState:
@@ -220,6 +245,10 @@ def _choose(state: ViewerState, now: float) -> ViewerState:
 
 
 def _versus(state: ViewerState, now: float) -> ViewerState:
+    if state.answer and state.answer.segments and " - " not in str(state.request.target):
+        contrast = not state.aim.contrast
+        text = "the class here, not the runner-up" if contrast else "the class here alone"
+        return state.with_aim(contrast=contrast).with_notice(text, now)
     if " - " in str(state.request.target):
         return choose_target(state, state.before_versus, now)
     best = _best(state, 2)
@@ -337,8 +366,8 @@ def _escape(state: ViewerState, now: float) -> ViewerState:
     """Shows the whole map, or leaves full screen; else the second of two presses ends."""
     if (whole := follow_none(state, now)) is not state:
         return whole
-    if state.box is not None:
-        return choose_box(state, None, now)
+    if state.pinned:
+        return choose_box(state, None, now) if state.box is not None else let_go(state, now)
     return _full_screen(state, now) if state.full_screen else _quit(state, now)
 
 
@@ -360,6 +389,7 @@ ACTIONS: dict[str, Action] = {
     "lower_layer": partial(change_layer, by=-1),
     "higher_layer": partial(change_layer, by=1),
     "next_box": _next_box,
+    "pixel": _pixel,
     "random": lambda state, now: state.with_choice(random=not state.request.choice.random),
     "probe": lambda state, now: state.with_request(probe=not state.request.probe),
     "lock": _lock,

@@ -54,6 +54,13 @@ class MouseMoved(Event, frozen=True):
     button: str  # which button is down: "left", "right" or ""
 
 
+class Pointed(Event, frozen=True):
+    """The pointer of a page is over its canvas, or left it."""
+
+    at: tuple[int, int] | None
+    pictures: tuple[Box, ...] = ()  # as of `Painted`
+
+
 class Clicked(Event, frozen=True):
     """A click, or a tap, on the canvas of a page."""
 

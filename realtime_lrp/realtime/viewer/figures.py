@@ -10,6 +10,7 @@ import numpy as np
 
 from realtime_lrp.engine.boxes import colour_of
 from realtime_lrp.engine.result import ResultMap
+from realtime_lrp.engine.segments import class_name, colour_of_class, why
 from realtime_lrp.engine.wording import (
     EACH_BOX,
     STATES,
@@ -80,6 +81,10 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
         return [(Paragraph(text, ""),)]
     bars = answer_bars(explained)
     best = bars[0]
+    if explained.result.segments:
+        own = explained.answers[0][0]
+        best = next((one for one in bars if isinstance(one, Bar) and one.name == own), Bar(own, 0))
+        bars = (best, *(one for one in bars if one is not best))
     if not isinstance(best, Bar):  # a value, which is no share of anything
         return [bars]
     longest = max(map(engine.label, range(engine.explainer.classes)), key=len)
@@ -103,6 +108,8 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
 def _why(explained: ExplainedFrame) -> str:
     """The explained class in words: why: “house”."""
     engine, target = explained.engine, explained.request.target
+    if explained.result.segments:
+        return why(engine, explained.result.segments)
     if sides := _sides(explained):
         return f"why: {sides[0]}, not {sides[1]}"
     if explained.box or (str(target) == "top1" and not engine.detects):
@@ -166,6 +173,11 @@ def answer_bars(explained: ExplainedFrame) -> Block:
         mark = None if before is None else float(before[index])
         return Bar(engine.label(index), score, mark, **more)
 
+    if segments := explained.result.segments:
+        return tuple(
+            Bar(engine.label(index), area, colour=colour_of_class(engine, index))
+            for index, area in segments.areas()[:TOP]
+        )
     if explained.boxes is not None:
         boxes = sorted(explained.boxes, key=lambda one: one.number)  # steady
         return tuple(bar(one.label, one.score, colour=colour_of(one)) for one in boxes)
@@ -205,6 +217,8 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
     target = describe_target(engine, explained.request.target, explained.answers)
+    if explained.result.segments:
+        target = why(engine, explained.result.segments).removeprefix("why: ")
     if explained.box and target == EACH_BOX:
         target = f"the box of “{engine.label(explained.box.label)}”"
     rows = [
@@ -266,6 +280,9 @@ def legend_of(panel: Overlay, look: Look, explained: ExplainedFrame) -> Legend |
 def _sides(explained: ExplainedFrame) -> list[str]:
     """The two sides of a contrast in words, classes in quotes; none without a contrast."""
     target = explained.engine.explainer.canonical(explained.request.target)
+    if (segments := explained.result.segments) and segments.contrast:
+        names = (class_name(explained.engine, one) for one in (segments.label, segments.other))
+        return [one if one == "the others" else f"“{one}”" for one in names]
     if " - " not in str(target):
         return []
     named = describe_target(explained.engine, target).split(" - ", 1)

@@ -26,6 +26,7 @@ CHOICES: dict[str, Choice] = {
     "composite": lambda state, name, now: state.with_choice(method="lrp", composite=name),
     "method": actions.choose_method,
     "target": actions.choose_target,
+    "line": pointing.choose_line,
     "panel": actions.toggle_panel,
     "text": lambda state, text, now: replace(state, text=text),
     "text_size": actions.choose_text_size,
@@ -68,6 +69,8 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return pointing.paint_on_canvas(state, start, end, cover, pictures or state.pictures)
         case events.Framed(start, end, pictures):
             return pointing.frame_region(state, start, end, now, pictures or state.pictures)
+        case events.Pointed(at, pictures):
+            return pointing.point_at(state, at, pictures or state.pictures)
         case events.Clicked(at, paints, pictures):
             return pointing.click_on_picture(state, at, paints, now, pictures or state.pictures)
         case events.FrameDrawn():

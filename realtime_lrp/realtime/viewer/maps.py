@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from realtime_lrp.engine.boxes import drawable, drawn_map, outlines_of
 from realtime_lrp.engine.result import ConceptMap, ConceptResult
+from realtime_lrp.engine.segments import why
 from realtime_lrp.engine.wording import nothing_found
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.viewer.state import ViewerState
@@ -220,7 +221,9 @@ class MapPainter:
         key = (
             explained.engine, explained.request.target, explained.frame.source,
             one and (explained.request.concepts, one.channel), look.average,
-            explained.request.box, look.colormap,
+            explained.request.box, look.colormap, explained.result.segments and why(
+                explained.engine, explained.result.segments
+            ),
         )  # fmt: skip
         if key != self._key:
             self._key, self._maps, self._series = key, None, Series()

@@ -239,6 +239,8 @@ class NetworkView:
                     described_layers=described_layers(engine, engine.gallery),
                     concept_layer=engine.concept_layer or "",
                     found=explained.result.found,
+                    segments=explained.result.segments,
+                    seen=explained.result.region.box,
                 ),
             )
         return self._answer[1]

@@ -6,7 +6,14 @@ import cv2
 import msgspec
 import numpy as np
 
-from realtime_lrp.realtime.viewer.actions import ACTIONS, choose_box, follow_channel
+from realtime_lrp.realtime.viewer.actions import (
+    ACTIONS,
+    choose_box,
+    choose_target,
+    follow_channel,
+    let_go,
+    pin,
+)
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
@@ -43,7 +50,12 @@ def move_mouse(
         return frame_region(state, pointer.start, position, now, state.pictures)
     if before.holds == "box":
         return _on_box(state, before, now)
-    return _paint_to_pointer(state, before) if pointer.holds == "picture" else state
+    if pointer.holds == "picture":
+        return _paint_to_pointer(state, before)
+    over_controls = controls is not None and controls.at(*position) != ""
+    if before.button or state.menu or over_controls:
+        return state
+    return point_at(state, position, state.pictures)
 
 
 def paint_on_canvas(
@@ -92,11 +104,86 @@ def frame_region(
 def click_on_picture(
     state: ViewerState, at: tuple[int, int], paints: bool, now: float, pictures: tuple[Box, ...]
 ) -> ViewerState:
-    """Shows the box that was clicked on alone, or all boxes again; beside boxes it may paint."""
-    number = _box_at(state, at, pictures)
+    """Pins what was clicked on, a box or a region, or lets it go; elsewhere it may paint."""
+    number, place = _box_at(state, at, pictures), _place_at(state, at, pictures)
     if number is not None:
         return choose_box(state, number, now)
+    if place is not None:
+        if state.pinned and _in_region(state, place):
+            return let_go(state, now)
+        return pin(state.with_aim(at=place), now)
     return paint_on_canvas(state, at, at, True, pictures) if paints else state
+
+
+def point_at(
+    state: ViewerState, at: tuple[int, int] | None, pictures: tuple[Box, ...]
+) -> ViewerState:
+    """Explains what lies under the pointer: a region, or a detector's box alone.
+
+    Beside the picture it is what is explained without a pointer; something pinned stays.
+    """
+    if state.pinned or not state.points:
+        return state
+    if state.answer and state.answer.segments:
+        return state.with_aim(at=at and _place_at(state, at, pictures))
+    box = _box_at(state, at, pictures) if at else None
+    return state if box == state.box else state.with_request(box=box)
+
+
+def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
+    """Explains the class of a line of the answers; of a segmentation its largest region.
+
+    That class again: the best class, or what is pointed at.
+    """
+    answer = state.answer
+    names = [one.replace("_", " ") for one in answer.labels] if answer else []
+    plain = name.replace("_", " ")
+    if answer is None or plain not in names:  # the line of something else
+        return state
+    index = names.index(plain)
+    if answer.segments is None:
+        again = state.request.target == index
+        return choose_target(state, "top1" if again else index, now)
+    same = (answer.segments.classes == index).astype(np.uint8)
+    if (state.pinned and answer.segments.label == index) or not same.any():
+        return let_go(state, now)
+    _, numbers, figures, _ = cv2.connectedComponentsWithStats(same, connectivity=4)
+    largest = 1 + int(np.argmax(figures[1:, cv2.CC_STAT_AREA]))
+    depth = cv2.distanceTransform((numbers == largest).astype(np.uint8), cv2.DIST_L2, 3)
+    row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+    x0, y0, x1, y1 = answer.seen
+    rows, columns = state.shown.value.shape[:2] if state.shown else (1, 1)
+    x = x0 + (column + 0.5) * (x1 - x0) / same.shape[1]
+    y = y0 + (row + 0.5) * (y1 - y0) / same.shape[0]
+    return pin(state.with_aim(at=(float(x / columns), float(y / rows))), now)
+
+
+def _place_at(
+    state: ViewerState, at: tuple[int, int], pictures: tuple[Box, ...]
+) -> tuple[float, float] | None:
+    """The place of a segmentation's picture there, as of `Aim`; None where it sees nothing."""
+    if not (state.shown and state.answer and state.answer.segments):
+        return None
+    shape = state.shown.value.shape
+    for picture in pictures:
+        if contains(picture, *at):
+            x, y = _pixel(shape, picture, at)
+            if contains(state.answer.seen, x, y):
+                return (x + 0.5) / shape[1], (y + 0.5) / shape[0]
+    return None
+
+
+def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
+    """Whether a place lies in the region that is explained, or next to the explained pixel."""
+    if not (state.shown and state.answer and state.answer.segments):
+        return False
+    region, (x0, y0, x1, y1) = state.answer.segments.region, state.answer.seen
+    rows, columns = state.shown.value.shape[:2]
+    row = int((place[1] * rows - y0) / (y1 - y0) * region.shape[0])
+    column = int((place[0] * columns - x0) / (x1 - x0) * region.shape[1])
+    near = max(1, max(region.shape) // 25) if state.aim.pixel else 0
+    part = np.s_[max(0, row - near) : row + near + 1, max(0, column - near) : column + near + 1]
+    return bool(region[part].any())
 
 
 def _box_at(state: ViewerState, position: tuple[int, int], pictures: tuple[Box, ...]) -> int | None:
@@ -116,7 +203,7 @@ def _box_at(state: ViewerState, position: tuple[int, int], pictures: tuple[Box, 
 
 
 def _on_box(state: ViewerState, before: Pointer, now: float) -> ViewerState:
-    """The mouse went down on a box: up again is a click, and a movement begins to paint."""
+    """The mouse went down on what can be pinned: up is a click, a movement begins to paint."""
     end = state.pointer
     if not end.button:
         return click_on_picture(state, (end.x, end.y), False, now, state.pictures)
@@ -171,7 +258,8 @@ def _press(state: ViewerState, hit: str, now: float) -> ViewerState:
     at = state.pointer.x, state.pointer.y
     if state.framing or state.pointer.button == "frame":
         return _holding(state, "frame")
-    if state.pointer.button == "left" and _box_at(state, at, state.pictures) is not None:
+    pinnable = _box_at(state, at, state.pictures), _place_at(state, at, state.pictures)
+    if state.pointer.button == "left" and pinnable != (None, None):
         return _holding(state, "box")
     return _paint_to_pointer(_holding(state, "picture"), state.pointer)
 

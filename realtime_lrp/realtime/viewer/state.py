@@ -7,7 +7,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import AUTO
-from realtime_lrp.engine.result import ConceptRequest, FoundBox
+from realtime_lrp.engine.result import Aim, ConceptRequest, FoundBox, Segments
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
@@ -76,6 +76,8 @@ class Answer:
     described_layers: tuple[str, ...] = ()
     concept_layer: str = ""  # the one that is shown first, or ""
     found: tuple[FoundBox, ...] | None = None  # the boxes of a detector; None without one
+    segments: Segments | None = None  # the regions of a segmentation; None without one
+    seen: Box = (0, 0, 0, 0)  # the part of the picture that the network sees
 
     def best(self, count: int) -> list[int]:
         """The best classes; of a detector those that are somewhere in the picture."""
@@ -101,6 +103,7 @@ class ViewerState:
     tiled: bool = False  # whether all maps stand side by side
     stepping: bool = False  # whether the next picture is awaited while the picture is frozen
     seeking: bool = False  # whether a frozen film was sought: then every further picture is awaited
+    pinned: bool = False  # whether what is pointed at stays when the pointer moves on
     brush: float = BRUSH  # radius of the brush, as a share of the picture's shorter side
     menu: Menu | None = None  # the list that is open
     free: Box = (0, 0, 0, 0)  # where a list covers no picture, if it has room there
@@ -144,6 +147,22 @@ class ViewerState:
     @property
     def mask(self) -> np.ndarray | None:
         return self.request.mask.pixels if self.request.mask else None
+
+    def with_aim(self, **changes: Any) -> "ViewerState":
+        """The state with another aim of the request; the same state if that is no other one."""
+        aim = replace(self.request.aim, **changes)
+        return self if aim == self.request.aim else self.with_request(aim=aim)
+
+    @property
+    def aim(self) -> Aim:
+        """What of a segmentation is explained."""
+        return self.request.aim
+
+    @property
+    def points(self) -> bool:
+        """Whether the pointer chooses what is explained."""
+        answer = self.answer
+        return bool(answer and (answer.segments or answer.found is not None))
 
     def with_mask(self, pixels: np.ndarray | None) -> "ViewerState":
         return self.with_request(mask=None if pixels is None else Mask(pixels))
@@ -204,10 +223,18 @@ class ViewerState:
         """The configuration that gives the present view."""
         first, shown = self.config, self.request.concepts
         layer = shown.layer if shown else self.concept_layer
+        aim = self.aim
         return self.request.choice.config(first).changed(
-            lrp={"target": str(self.request.target), "precision": first.lrp.precision},
+            lrp={
+                "target": str(self.request.target), "precision": first.lrp.precision,
+                "contrast": aim.contrast,
+            },
             overlay=vars(self.look),
-            input={"mirror": self.mirror, **self._seen()},
+            input={
+                "mirror": self.mirror, "pixel": aim.pixel,
+                "at": aim.at and (round(aim.at[0], 4), round(aim.at[1], 4)),
+                **self._seen(),
+            },
             live={
                 "panels": list(self.panels), "text": self.text, "text_size": self.text_size,
                 "concepts": shown is not None, "lecture": None,

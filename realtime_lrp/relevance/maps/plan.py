@@ -12,7 +12,7 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_linear
 from realtime_lrp.relevance.maps.regions import located
-from realtime_lrp.relevance.maps.starts import start_of_gradient, start_of_relevance
+from realtime_lrp.relevance.maps.starts import sides_of, start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Part, Parts, total
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
@@ -189,7 +189,40 @@ class Plan:
             return self.method.back(self)
 
     def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
-        """Returns the map of a target, and what arrived at each tensor and at biases."""
+        """Returns the map of a located target, and what arrived at each tensor and at biases."""
+        if self.graph.places is None:
+            return self._of_target(x, tensors, target)
+        one, other = sides_of(tf.cast(tensors[self.graph.output], tf.float32), target)
+        opposed = tf.reduce_any(target.weights < 0, -1, keepdims=True)
+        chosen = target.contrast | target.rest | opposed  # sides that start as one cancel
+        chosen = tf.broadcast_to(chosen, [tf.shape(x)[0], 1])
+
+        def side(target: Target, one: Target) -> Target:
+            """The target, or a side of it where it is a contrast."""
+            return one._replace(**{
+                name: tf.where(chosen, getattr(one, name), getattr(target, name))
+                for name in ("weights", "top", "rest", "by_probability")
+            })  # fmt: skip
+
+        first = self._of_target(x, tensors, side(target, one))
+
+        def contrast() -> tuple[tf.Tensor, tf.Tensor]:
+            second = self._of_target(x, tensors, other).relevance
+            relevance = _divided(first.relevance) - _divided(second)
+            total, size = sums(relevance), sums(tf.abs(relevance))
+            account = tf.stack([total, size, tf.zeros_like(total)], -1)
+            return (
+                tf.where(chosen[:, :, None, None], relevance, first.relevance),
+                tf.where(chosen, account, first.account),
+            )
+
+        relevance, account = tf.cond(
+            tf.reduce_any(chosen), contrast, lambda: (first.relevance, first.account)
+        )
+        return MethodResult(relevance, first.parts, account)
+
+    def _of_target(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
+        """The map of a target, whatever it is set against."""
         method, graph = self.method, self.graph
         parts = self.parts(tensors, target)
         if not method.perturb:
@@ -272,6 +305,12 @@ class Plan:
         magnitude = sums(tf.abs(begin))
         taken = [part.tensor for part in parts.get(BIASES, ())]
         return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
+
+
+def _divided(relevance: tf.Tensor) -> tf.Tensor:
+    """Each map [B, H, W, C], float32, divided by its sum of magnitudes; 0 where that is 0."""
+    relevance = tf.cast(relevance, tf.float32)
+    return tf.math.divide_no_nan(relevance, sums(tf.abs(relevance))[:, None, None, None])
 
 
 def _arriving(tensors: Numbered) -> Parts:

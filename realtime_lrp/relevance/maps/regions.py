@@ -10,11 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.starts import sides_of
 from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.graph import Graph
 
 BACKGROUND = ("background", "_background_", "bg", "void", "nothing")
 """Names of a class that stands for no thing, as labels write them."""
+
+
+BESIDE = -2
+"""The class of places beside the picture, in the borders of a letterbox."""
 
 
 class Regions(NamedTuple):
@@ -23,6 +28,8 @@ class Regions(NamedTuple):
     region: tf.Tensor  # float32 [B, h, w], the weight of each place; of a picture they add up to 1
     classes: tf.Tensor  # int32 [B, h, w], the class with the highest score at each place
     inside: tf.Tensor  # float32 [B], the share of positive relevance of the first map in the region
+    # int32 [B, 2]: the class that is explained, and the one against it; -1 for all others together
+    sides: tf.Tensor
 
 
 def background_of(labels: Sequence[str] | None, classes: int) -> int:
@@ -106,32 +113,48 @@ def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target) -> T
     """The target with the region of each picture, whose weights add up to 1.
 
     Where a picture's weights are all 0, it is the largest connected region that is not background,
-    or of background if there is nothing else. Unchanged if the network is no segmentation.
+    or of background if there is nothing else. With `around` it is the connected region at the place
+    with the largest weight. Unchanged if the network is no segmentation.
     """
     if graph.places is None:
         return target
     scores = tf.cast(tensors[graph.output], tf.float32)
     like = tf.zeros(tf.shape(scores)[:-1])
-    given = target.region + like
+    beside = target.region + like < 0
+    given = tf.maximum(target.region + like, 0)
     missing = tf.reduce_sum(given, [1, 2]) <= 0
+    searched = missing | tf.broadcast_to(target.around[:, 0], tf.shape(missing))
 
     def found() -> tf.Tensor:
-        largest = _largest(tf.argmax(scores, -1, tf.int32), graph.background)
-        return tf.where(missing[:, None, None], largest, given)
+        at = tf.where(missing, -1, _largest_place(given))
+        classes = tf.where(beside, BESIDE, tf.argmax(scores, -1, tf.int32))
+        whole = _whole(classes, graph.background, at)
+        return tf.where(searched[:, None, None], whole, given)
 
-    region = tf.cond(tf.reduce_any(missing), found, lambda: given)
+    region = tf.cond(tf.reduce_any(searched), found, lambda: given)
     return target._replace(region=region)
 
 
-def _largest(classes: tf.Tensor, background: int) -> tf.Tensor:
-    """The weights of the largest region that is no background: int32 to float32 [B, h, w]."""
+def _largest_place(weights: tf.Tensor) -> tf.Tensor:
+    """The place with the largest weight [B, h, w], counted row by row: int32 [B]."""
+    return tf.argmax(tf.reshape(weights, [tf.shape(weights)[0], -1]), -1, tf.int32)
+
+
+def _whole(classes: tf.Tensor, background: int, at: tf.Tensor) -> tf.Tensor:
+    """The weights of the region at a place of each picture: int32 to float32 [B, h, w].
+
+    Where the place, int32 [B], is -1, it is the largest region that is no background.
+    """
     pictures, places = tf.shape(classes)[0], classes.shape[1] * classes.shape[2]
     numbers = tf.reshape(connected(classes), [-1])
     sizes = tf.math.unsorted_segment_sum(tf.ones_like(numbers), numbers, pictures * places)
     own = tf.gather(sizes, numbers)
     things = tf.reshape(classes, [-1]) != background
-    ranked = tf.reshape(tf.where(things, own + places, own), [pictures, places])
-    best = tf.gather(tf.reshape(numbers, [pictures, places]), tf.argmax(ranked, -1), batch_dims=1)
+    ranked = tf.where(things, own + places, own)
+    ranked = tf.where(tf.reshape(classes, [-1]) == BESIDE, 0, ranked)
+    ranked = tf.reshape(ranked, [pictures, places])
+    at = tf.where(at < 0, tf.argmax(ranked, -1, tf.int32), at)
+    best = tf.gather(tf.reshape(numbers, [pictures, places]), at, batch_dims=1)
     region = tf.cast(tf.reshape(numbers, [pictures, places]) == best[:, None], tf.float32)
     weights = region / tf.reduce_sum(region, -1, keepdims=True)
     return tf.reshape(weights, tf.shape(classes))
@@ -213,5 +236,9 @@ def regions_of(
     share = tf.math.divide_no_nan(
         tf.reduce_sum(positive * inside, [1, 2]), tf.reduce_sum(positive, [1, 2])
     )
-    classes = tf.argmax(tensors[graph.output], -1, tf.int32)
-    return Regions(target.region, classes, share)
+    scores = tf.cast(tensors[graph.output], tf.float32)
+    one, other = (side.weights for side in sides_of(scores, target))
+    several = tf.reduce_sum(other, -1) > 1
+    against = tf.where(several, -1, tf.argmax(other, -1, tf.int32))
+    sides = tf.stack([tf.argmax(one, -1, tf.int32), against], -1)
+    return Regions(target.region, tf.argmax(scores, -1, tf.int32), share, sides)

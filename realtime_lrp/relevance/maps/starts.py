@@ -1,5 +1,6 @@
 """What starts at the output for a target, inside compiled functions."""
 
+import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.relevance.maps.targets import Target
@@ -22,6 +23,30 @@ def start_of_gradient(scores: tf.Tensor, target: Target) -> tf.Tensor:
     target, region = _spread(scores, target)
     t = target.weights * tf.where(target.by_probability, scores, tf.ones_like(scores))
     return tf.where(target.rest, _against_rest(scores, target.weights), t) * region
+
+
+def sides_of(scores: tf.Tensor, target: Target) -> tuple[Target, Target]:
+    """The class that a located target of a segmentation explains, and the one against it.
+
+    The first is the best class that the target names, or its positive side; the second the best
+    of the others, or its negative side. The others together are "rest".
+    """
+    mean = tf.einsum("bhwc,bhw->bc", scores, tf.cast(target.region, scores.dtype))
+    named = tf.broadcast_to(target.weights, tf.shape(mean))
+    first = _best(mean, named > 0)
+    opposed = tf.reduce_any(named < 0, -1, keepdims=True)
+    others = tf.where(opposed, named < 0, first == 0)
+    rest = tf.cast(first == 0, tf.float32)
+    second = tf.where(target.rest, rest, _best(mean, others))
+    no = tf.zeros_like(opposed)
+    one = target._replace(top=tf.fill(tf.shape(no), scores.shape[-1]), rest=no, by_probability=no)
+    return one._replace(weights=first), one._replace(weights=second)
+
+
+def _best(scores: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
+    """1 for the class with the highest score of some, bool [B, classes], else 0."""
+    ranked = tf.where(among, scores, tf.constant(-np.inf, scores.dtype))
+    return tf.one_hot(tf.argmax(ranked, -1), scores.shape[-1])
 
 
 def _spread(scores: tf.Tensor, target: Target) -> tuple[Target, tf.Tensor | float]:

@@ -26,6 +26,8 @@ SYNSET = re.compile(r"n\d{8}[ _:-]+(?=\S)")
 ONE_ANSWER = np.zeros([1, 0, 0], np.float32)
 """The region of a network that gives one vector of classes."""
 
+NO = np.zeros([1, 1], bool)
+
 
 class Target(NamedTuple):
     """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
@@ -37,13 +39,19 @@ class Target(NamedTuple):
     top: Any  # int32 [T, 1], how many classes count, those with each picture's highest scores
     rest: Any  # bool [T, 1], whether the classes with weight 0 count against the one with weight 1
     by_probability: Any  # bool [T, 1], whether gradient methods multiply each class by its score
-    # float32 [T, h, w], of a segmentation: the weight of each place; all 0: the largest region
+    # float32 [T, h, w], of a segmentation: the weight of each place; none above 0: the largest
+    # region. Below 0 are places beside the picture, which are in no region
     region: Any = ONE_ANSWER
+    # bool [T, 1], whether the region around the weighted place counts rather than the place alone
+    around: Any = NO
+    # bool [T, 1], of a segmentation: whether the map of the class is set against that of another,
+    # each divided by its sum of magnitudes
+    contrast: Any = NO
 
     @property
     def contrasts(self) -> bool:
         """Whether classes count against others."""
-        return bool(self.rest.any() or (self.weights < 0).any())
+        return bool(self.rest.any() or (self.weights < 0).any() or self.contrast.any())
 
     @property
     def several(self) -> bool:
@@ -78,7 +86,8 @@ class Target(NamedTuple):
 class TargetResolver:
     """Reads targets as users write them; labels are the names of classes in order, or None.
 
-    `places` are the rows and columns of a segmentation's answer.
+    `places` are the rows and columns of a segmentation's answer; `contrast` is whether its classes
+    are set against others, see `Target`.
     """
 
     def __init__(
@@ -86,8 +95,10 @@ class TargetResolver:
         classes: int,
         labels: Sequence[str] | None = None,
         places: tuple[int, int] | None = None,
+        contrast: bool = False,
     ) -> None:
         self._classes = classes
+        self._set_against = np.array([[contrast and places is not None and classes > 1]])
         self._anywhere = np.zeros([1, *(places or (0, 0))], np.float32)
         self.labels = None if labels is None else list(map(str, labels))
         self._by_name = defaultdict(list)
@@ -96,7 +107,7 @@ class TargetResolver:
 
     def __call__(self, target: str | int) -> Target:
         """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest"."""
-        return self._of_classes(target)._replace(region=self._anywhere)
+        return self._of_classes(target)._replace(region=self._anywhere, contrast=self._set_against)
 
     def _of_classes(self, target: str | int) -> Target:
         target = self.canonical(target)

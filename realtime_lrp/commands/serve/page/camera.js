@@ -65,14 +65,20 @@ export async function openCamera(canvas, sendPicture, ended, facing) {
 
   /** A box of a detector, with what stands above and below it. */
   function drawOutline(outline, width, height) {
-    const { texts, colour } = outline;
+    const { box, lines, texts, colour } = outline;
     const [x0, y0, x1, y1] = placeOf(outline);
     const size = Math.max(11, Math.round(height / 26));
     const [left, top, right, bottom] = [x0 * width, y0 * height, x1 * width, y1 * height];
     context.font = `600 ${size}px sans-serif`;
     for (const [style, line] of [["black", 4], [colour, 2]]) {
       Object.assign(context, { strokeStyle: style, lineWidth: line });
-      context.strokeRect(left, top, right - left, bottom - top);
+      if (!lines.length) context.strokeRect(left, top, right - left, bottom - top);
+      for (const corners of lines) {
+        context.beginPath();
+        for (const [x, y] of corners) context.lineTo((x + x0 - box[0]) * width, (y + y0 - box[1]) * height);
+        context.closePath();
+        context.stroke();
+      }
       const rows = [Math.max(size, top - size / 3), Math.min(height - 4, bottom + size)];
       context.fillStyle = colour;
       texts.forEach((text, n) => {

@@ -2,8 +2,13 @@
 
 let drawnBlocks = "";
 
-/** Draws the blocks of figures, entries as `messages.py` makes them, if they have changed. */
-export function showBlocks(element, blocks) {
+/** Draws the blocks of figures, entries as `messages.py` makes them, if they have changed. A click on
+ * the line of a class is told to `choose`, if there is one. */
+export function showBlocks(element, blocks, choose) {
+  element.onclick = choose ? ({ target }) => {
+    const line = target.closest("[data-class]");
+    if (line) choose(line.dataset.class);
+  } : null;
   const text = JSON.stringify(blocks);
   if (text === drawnBlocks) return;
   drawnBlocks = text;
@@ -24,9 +29,11 @@ const ENTRIES = {
       mark.style.left = `${100 * before}%`;
       track.append(mark);
     }
-    return made("div", { className: scale > 1 ? "bar large" : "bar" }, [
+    const line = made("div", { className: scale > 1 ? "bar large" : "bar" }, [
       made("span", { textContent: name }), made("span", { textContent: percent }), track,
     ]);
+    if (name) line.dataset.class = name;
+    return line;
   },
   headline: (entry) => {
     const bar = ENTRIES.bar({ ...entry, name: "" });

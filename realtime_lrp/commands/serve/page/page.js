@@ -158,7 +158,7 @@ function onNews(news) {
   if (!camera) shapeFor(news.region);
   document.documentElement.dataset.text = news.text_size;
   if (!camera) {
-    showBlocks(at("answers"), [...news.right, ...news.left]);
+    showBlocks(at("answers"), [...news.right, ...news.left], usable() && ((name) => pick("line", name)));
     at("figures").dataset.maps = news.maps;
   }
   refresh();
@@ -386,7 +386,7 @@ at("record").addEventListener("click", () => {
   at("record").textContent = stopRecording ? "Stop recording" : "Record";
 });
 const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), () => brush, send,
-  () => latest?.framing);
+  () => latest?.framing, () => latest?.points);
 at("fill").hidden = !document.fullscreenEnabled;
 at("help").addEventListener("click", () => {
   at("typed").value = "";

@@ -1,6 +1,7 @@
 // Drawing on canvases; painting patches on the picture, with mouse or finger.
 
 const STROKE_MS = 15; // at least between two strokes: the server limits messages
+const POINT_MS = 60; // at least between two places that the pointer is over
 const DRAG = 4; // pixels that the pointer moves at least to paint; less is a click
 
 /** Draws a picture, or as much of it from `x` on, on a canvas that gets this size. */
@@ -15,11 +16,13 @@ export function drawOn(canvas, picture, width, height, x = 0) {
 /** Sends a stroke for each movement while the brush is down; fingers paint where the canvas has the
  * class `painting`. `outline` is the circle around what the brush covers, `radius` a share of the
  * picture's shorter side, 0 for no circle. A drag with Shift, or while it is `framing`, draws a
- * rectangle. Returns what draws the circle again. */
-export function paintOn(canvas, allowed, outline, radius, send, framing) {
+ * rectangle. Where it `points`, what the mouse is over is sent. Returns what draws the circle again. */
+export function paintOn(canvas, allowed, outline, radius, send, framing, points) {
   let pointer = null; // the last event of a pointer over the picture
   let last = null; // where the brush is, while it is down
   let strokeAt = 0;
+  let pointed = null; // what the mouse was over last
+  let pointing = null; // the timer that says so
   let moved = false;
   let covers = true;
   let corner = null; // the event that began a rectangle
@@ -35,6 +38,7 @@ export function paintOn(canvas, allowed, outline, radius, send, framing) {
   canvas.addEventListener("pointermove", (event) => {
     pointer = event;
     showOutline();
+    if (!last) point(event);
     if (!last || corner || performance.now() - strokeAt <= STROKE_MS) return;
     const end = position(event);
     moved ||= Math.hypot(end[0] - last[0], end[1] - last[1]) >= DRAG;
@@ -55,8 +59,21 @@ export function paintOn(canvas, allowed, outline, radius, send, framing) {
   canvas.addEventListener("pointerleave", () => {
     pointer = null;
     showOutline();
+    clearTimeout(pointing);
+    pointing = null;
+    if (points() && allowed()) send({ type: "point", at: null });
   });
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+
+  /** Says what the mouse is over, soon: that is explained. */
+  function point(event) {
+    if (!points() || !allowed() || event.pointerType === "touch") return;
+    pointed = position(event);
+    pointing ??= setTimeout(() => {
+      pointing = null;
+      send({ type: "point", at: pointed });
+    }, POINT_MS);
+  }
 
   /** Whether a finger touches the picture, and does not paint. */
   function touches(event) {

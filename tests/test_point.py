@@ -1,0 +1,247 @@
+"""Point and ask: what of a segmentation is explained, how it is drawn, what the pointer does."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import tensorflow as tf
+from segments import LABELS, coloured, picture
+from test_outputs import segmentation
+from test_viewer_state import mouse, pressed, started
+
+from realtime_lrp import Explainer, config
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.painted import painted
+from realtime_lrp.engine.result import Aim, Segments
+from realtime_lrp.errors import UsageError
+from realtime_lrp.realtime.viewer import events
+from realtime_lrp.realtime.viewer.handle import handle
+from realtime_lrp.relevance.maps.regions import BESIDE, connected
+
+FOLDERS = (one / "shared" for one in Path(__file__).resolve().parents)
+SHARED = next((one for one in FOLDERS if (one / "models").is_dir()), None)
+PICTURE = picture()
+RED, BLUE, NOTHING = (0.2, 0.5), (0.7, 0.5), (0.98, 0.02)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Options for the network, and the picture."""
+    folder = tmp_path_factory.mktemp("segments")
+    coloured().save(folder / "coloured.keras")
+    (folder / "labels.txt").write_text("\n".join(LABELS))
+    cv2.imwrite(str(folder / "areas.png"), PICTURE[:, :, ::-1])
+    return folder
+
+
+def options(folder):
+    return {
+        "--model": str(folder / "coloured.keras"), "--labels": str(folder / "labels.txt"),
+        "--preprocess": "tf",
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine(files):
+    return Engine(config.load(options=options(files), command="live").config)
+
+
+def click(x, y):
+    """The mouse goes down and up again."""
+    return (x, y, "left"), (x + 1, y, "left"), (x + 1, y, "")
+
+
+@pytest.mark.parametrize(
+    "method", [{"composite": "zplus"}, {"composite": "epsilon_plus_flat"}, {"method": "gradient"}]
+)
+def test_a_contrast_is_the_difference_of_two_maps_of_the_same_magnitude(method, rng):
+    """The best class of the region minus the runner-up, or what the target names; no account."""
+    explainer = Explainer(segmentation(), target="top1", **method)
+    x = rng.normal(size=(1, 16, 16, 3)).astype(np.float32)
+    region = np.zeros((16, 16), bool)
+    region[4:9, 3:12] = True
+    maps = {one: explainer(x, one, region=region) for one in range(3)}
+    scores = maps[0].scores[0]
+    best, second, third = np.argsort(-scores).tolist()
+
+    def divided(*classes):
+        relevance = sum(maps[one].relevance for one in classes)
+        return relevance / np.abs(relevance).sum()
+
+    named = {
+        "top1": (best, second), third: (third, best), f"{second} - {third}": (second, third),
+        "all": (best, second),
+    }  # fmt: skip
+    for target, (one, other) in named.items():
+        made = explainer(x, target, region=region, contrast=True)
+        np.testing.assert_allclose(made.relevance, divided(one) - divided(other), atol=1e-6)
+        assert made.accounts == {}
+    if "composite" in method:  # a gradient of several classes at once has no shares
+        made = explainer(x, f"{best} - rest", region=region, contrast=True)
+        expected = divided(best) - divided(second, third)
+        np.testing.assert_allclose(made.relevance, expected, atol=1e-6)
+
+
+@pytest.mark.usefixtures("compiled")
+def test_a_contrast_and_places_of_a_batch_do_not_retrace(rng):
+    explainer = Explainer(segmentation(), target="top1", contrast=True)
+    x = rng.normal(size=(2, 16, 16, 3)).astype(np.float32)
+    made = [explainer(x, at=(n, n), contrast=n % 2 > 0).relevance for n in range(16)]
+    assert explainer.traces == 1
+    np.testing.assert_array_less(1e-6, [np.abs(one).sum() for one in made])
+
+
+def test_regions_end_at_the_borders_of_a_letterbox():
+    """Places beside the picture are in no region, and belong to no other."""
+    classes = np.array([[[0, 1, 1], [BESIDE, 1, 0], [BESIDE, BESIDE, BESIDE]]], np.int32)
+    numbers = connected(tf.constant(classes)).numpy()
+    assert len(np.unique(numbers[classes == BESIDE])) == 1 == len(np.unique(numbers[classes == 1]))
+    explainer = Explainer(coloured(), labels=LABELS)
+    beside = np.zeros((1, 64, 64), np.float32)
+    beside[:, 10:] = -1
+    x = np.full((1, 64, 64, 3), -1, np.float32)
+    x[:, 5:60, 5:60, 0] = 1
+    seen = explainer._default._replace(region=tf.constant(beside))
+    region = explainer._run(tf.constant(x), seen).regions.region.numpy()
+    assert region[0, 6:10].any() and not region[0, 10:].any()
+    assert region.sum() == pytest.approx(1)
+
+
+def test_an_engine_explains_the_region_at_a_place(engine):
+    """The largest region without a place; the pixel alone where that is asked for."""
+    assert engine.fit == "letterbox"
+
+    def explained(**aim):
+        (result,) = engine.begin([PICTURE], aim=Aim(**aim))()
+        return result.segments
+
+    found = [explained(at=at) for at in (None, RED, BLUE, NOTHING)]
+    assert [(LABELS[one.label], LABELS[one.other]) for one in found[1:]] == [
+        ("red", LABELS[found[1].other]), ("blue", LABELS[found[2].other]),
+        ("background", LABELS[found[3].other]),
+    ]  # fmt: skip
+    np.testing.assert_array_equal(found[0].region, found[1].region)
+    exact = (PICTURE[..., 0].mean() / 255, PICTURE[..., 2].mean() / 255)
+    assert found[1].area == pytest.approx(exact[0], abs=0.03)
+    assert found[2].area == pytest.approx(exact[1], abs=0.03)
+    assert sum(area for _, area in found[0].areas()) == pytest.approx(1)
+    assert found[1].inside > 0.9 and found[2].inside > 0.9
+    assert explained(at=RED, pixel=True).region.sum() == 1
+    beside = explained(at=BLUE, contrast=False)
+    assert not beside.contrast and beside.label == 2
+
+
+def test_regions_are_outlined_with_their_names(engine):
+    """Around each area in the picture, the explained one first; background has no outline."""
+    (result,) = engine.begin([PICTURE], aim=Aim(BLUE))()
+    blue, red = painted(engine, PICTURE, result).outlines
+    assert re.fullmatch(r"blue 1\d %", blue.above) and re.fullmatch(r"red \d\d %", red.above)
+    assert blue.below.endswith(" % inside") and red.below == ""
+    for outline, channel in ((blue, 2), (red, 0)):
+        filled = np.zeros(PICTURE.shape[:2], np.uint8)
+        lines = [np.rint(line).astype(np.int32) for line in outline.lines]
+        cv2.fillPoly(filled, lines, 1)
+        inside = PICTURE[..., channel] > 0
+        shared = (filled.astype(bool) & inside).sum() / (filled.astype(bool) | inside).sum()
+        assert shared > 0.85
+    assert blue.colour != red.colour
+
+
+def test_image_writes_what_is_explained_beside_the_pictures(run, files, tmp_path):
+    """At a place, and without one; what is wrong with a place is said in a line."""
+    words = [word for pair in options(files).items() for word in pair]
+    source, out = files / "areas.png", tmp_path / "a.png"
+    code, told, err = run("image", source, "-o", out, *words, "--at", "0.7,.5", "--sidecar")
+    assert code == 0 and "why: “blue”, not “" in told, err
+    record = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["segment"]
+    assert record["class"] == "blue" and record["against"] in LABELS
+    assert record["classes"][0]["label"] == "background" and record["inside"] > 0.9
+    assert record["area"] == pytest.approx(PICTURE[..., 2].mean() / 255, abs=0.03)
+    for given, said in (
+        ([*words, "--at", "2,0"], "expected X,Y"),
+        (["--model", "shapes", "--at", "0.5,0.5"], "one answer for the whole picture"),
+    ):
+        code, _, err = run("image", source, "-o", tmp_path / "b.png", *given)
+        assert code == 2 and said in err and not (tmp_path / "b.png").exists()
+
+
+def test_a_place_that_the_network_does_not_see_is_refused(engine):
+    cropped = engine.config.changed(input={"fit": "crop", "at": (0.01, 0.5)})
+    with pytest.raises(UsageError, match="does not see the place"):
+        Engine(cropped).explain([PICTURE])
+
+
+def pointing(label=1):
+    """A viewer whose picture, 120 x 160 pixels, shows class 1 at the left, 2 at the right.
+
+    It is drawn four times as large.
+    """
+    state = started()
+    classes = np.ones((12, 16), np.int32)
+    classes[:, 8:] = 2
+    segments = Segments(classes, classes == label, 0.9, label, 0, True)
+    answer = replace(state.answer, segments=segments, seen=(0, 0, 160, 120))
+    return replace(state, size=(480, 640), pictures=((0, 0, 640, 480),), answer=answer)
+
+
+def test_what_the_pointer_is_over_is_explained_until_something_is_pinned():
+    """It moves, leaves, pins by a click, and lets go by another, or by Esc."""
+    state = mouse(pointing(), (160, 80, ""))
+    assert state.aim.at == pytest.approx((40.5 / 160, 20.5 / 120)) and not state.pinned
+    assert mouse(state, (400, 80, "")).aim.at[0] > 0.6
+    pinned = mouse(state, *click(160, 240))
+    assert pinned.pinned and pinned.mask is None
+    assert mouse(pinned, (600, 80, "")).aim == pinned.aim
+    again = mouse(pinned, *click(168, 240))
+    assert not again.pinned
+    other = mouse(pinned, *click(480, 240))  # another region is pinned instead
+    assert other.pinned and other.aim.at[0] > 0.7
+    assert pressed(pinned, "Escape").aim.at is None
+    painted = mouse(pointing(), (160, 240, "left"), (280, 240, "left"), (280, 240, ""))
+    assert painted.mask[60, 50] and not painted.pinned
+
+
+def test_a_page_points_as_the_window_does():
+    """A tap pins; the line of a class explains its largest region."""
+    state = pointing()
+    over = handle(state, events.Pointed((480, 240)))
+    assert over.aim.at[0] > 0.7 and handle(over, events.Pointed(None)).aim.at is None
+    tapped = handle(state, events.Clicked((480, 240), paints=False))
+    assert tapped.pinned and handle(tapped, events.Pointed(None)).aim == tapped.aim
+    line = handle(state, events.Chosen("line", state.answer.labels[2]))
+    assert line.pinned and line.aim.at[0] > 0.5
+
+
+def test_a_key_takes_the_pixel_and_another_the_plain_map():
+    state = pointing()
+    assert pressed(state, "e").aim.pixel and not pressed(state, "e e").aim.pixel
+    assert not pressed(state, "v").aim.contrast and pressed(state, "v v").aim.contrast
+    kept = mouse(pressed(state, "e v"), *click(160, 240)).present_config()
+    assert kept.input.pixel and not kept.lrp.contrast
+    assert kept.input.at == pytest.approx((0.25, 0.5), abs=0.01)
+
+
+@pytest.mark.release
+@pytest.mark.skipif(SHARED is None, reason="there is no real network beside the checkout")
+@pytest.mark.parametrize(
+    ("name", "thing"), [("cat.jpg", "cat"), ("pets.jpg", "dog"), ("parrot.jpg", "bird")]
+)
+def test_a_trained_segmentation_names_what_is_in_photos(run, name, thing, tmp_path):
+    """Most of what speaks for the thing lies inside it; of the plain map less does."""
+    model = SHARED / "models" / "deeplab_v3_mobilenet_v2_voc.keras"
+    words = ("--model", model, "--labels", SHARED / "models" / "voc_labels.txt")
+    inside = []
+    for contrast in ("--contrast", "--no-contrast"):
+        code, _, err = run(
+            "image", SHARED / "media" / name, "-o", tmp_path / "a.png", *words, "--preprocess",
+            "tf", "--sidecar", "--overwrite", contrast,
+        )  # fmt: skip
+        assert code == 0, err
+        record = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["segment"]
+        assert record["class"] == thing
+        inside.append(record["inside"])
+    assert inside[0] > 0.8 and inside[0] > inside[1]

@@ -24,6 +24,7 @@ from axe_playwright_python.sync_playwright import Axe
 from galleries import gallery_file
 from playwright.sync_api import expect, sync_playwright
 from program import start
+from segments import LABELS, coloured, picture
 from served import TOKEN, Role, StandIn, serving_pages
 
 from realtime_lrp import config
@@ -752,3 +753,36 @@ def test_boxes_over_a_visitors_camera_follow_its_picture(page):
     steps = [picture(33, 23), picture(37, 26), [90] * 72 * 96]
     near, far, (found, *_) = page.evaluate(FOLLOWED, [picture(30, 25), steps])
     assert (near, far) == ([True, 3, -2], [True, 7, 1]) and not found
+
+
+def test_what_the_mouse_is_over_is_explained_and_a_tap_pins_it(visit, tmp_path):
+    """Red at the left, blue at the right; beside them, on a phone, the largest region."""
+    coloured().save(tmp_path / "coloured.keras")
+    (tmp_path / "labels.txt").write_text("\n".join(LABELS))
+    cv2.imwrite(str(tmp_path / "areas.png"), picture(240, 480)[:, :, ::-1])
+    words = ("--model", tmp_path / "coloured.keras", "--labels", tmp_path / "labels.txt")
+    source = ("--source", tmp_path / "areas.png", "--preprocess", "tf", "--port", "0")
+    with start("serve", *source, *words, DISPLAY="") as process:
+        address = process.stdout.readline().strip()
+        page = visit(address, **DESKTOP)
+        headline = page.locator("#answers .headline p").first
+        expect(headline).to_contain_text("red")
+        place_of = page.locator("#view").bounding_box
+
+        def at(share):
+            box = place_of()
+            return box["x"] + share * box["width"], box["y"] + 0.5 * box["height"]
+
+        page.mouse.move(*at(0.7))
+        expect(headline).to_contain_text("blue")
+        page.mouse.move(*at(0.25))
+        expect(headline).to_contain_text("red")
+        page.context.close()
+        phone = visit(address, **PHONE)
+        headline = phone.locator("#answers .headline p").first
+        expect(headline).to_contain_text("red")
+        place_of = phone.locator("#view").bounding_box
+        phone.touchscreen.tap(*at(0.7))
+        expect(headline).to_contain_text("blue")
+        phone.touchscreen.tap(*at(0.7))
+        expect(headline).to_contain_text("red")

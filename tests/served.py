@@ -15,6 +15,7 @@ from realtime_lrp.commands.serve.access import Role, Tokens
 from realtime_lrp.commands.serve.app import App
 from realtime_lrp.commands.serve.exchange import Exchange
 from realtime_lrp.commands.serve.server import Guard, Server, listen
+from realtime_lrp.realtime.viewer.words import ENGLISH
 from realtime_lrp.video import untrusted
 from realtime_lrp.video.pictures import encode_picture
 
@@ -69,7 +70,7 @@ class Served:
         self.gallery = None
         app = App(
             self.exchange, self.tokens, "", lambda: {"maps": 7}, lambda: None, self.visitors,
-            lambda: self.gallery,
+            lambda: self.gallery, ENGLISH,
         )  # fmt: skip
         self.server = Server(Guard(app.routes(), self.tokens, names, self.port), listening, tls)
         self._ended = threading.Event()

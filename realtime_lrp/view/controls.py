@@ -5,7 +5,7 @@ narrows down. `realtime/viewer/pointing.py` has the effect of a click.
 """
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -54,11 +54,13 @@ class Controls:
 
 
 @functools.lru_cache(maxsize=8)
-def arrange_controls(size: tuple[int, int], letters: int, with_bar: bool) -> Controls:
-    """Arranges the controls at the lower edge of a canvas."""
+def arrange_controls(
+    size: tuple[int, int], letters: int, with_bar: bool, words: Callable[[str], str] = str
+) -> Controls:
+    """Arranges the controls at the lower edge of a canvas; `words` translates the buttons."""
     rows, columns = size
     height, gap = round(2.2 * letters), max(2, letters // 3)
-    lines = _lines(columns - 2 * gap, letters, gap)
+    lines = _lines(columns - 2 * gap, letters, gap, words)
     y = rows - gap - len(lines) * (height + gap)
     top = y + gap
     boxes: dict[str, Box] = {}
@@ -83,10 +85,12 @@ def draw_controls(
     progress: Progress | None,
     running: Collection[str],
     pointer: tuple[int, int],
+    words: Callable[[str], str] = str,
 ) -> None:
     """Draws the controls in place."""
     labels = {
-        one.action: one.undo if one.action in running else one.button for one in BUTTONS.values()
+        one.action: words(one.undo if one.action in running else one.button)
+        for one in BUTTONS.values()
     }
     if progress and controls.track:
         _draw_bar(canvas, controls.track, progress, controls.letters)
@@ -112,10 +116,10 @@ def draw_frame(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int])
         cv2.rectangle(canvas, start, end, colour, width)
 
 
-def _lines(room: int, letters: int, gap: int) -> list[dict[str, int]]:
+def _lines(room: int, letters: int, gap: int, words: Callable[[str], str]) -> list[dict[str, int]]:
     lines: list[dict[str, int]] = [{}]
     for action, one in BUTTONS.items():
-        width = max(_width(text, letters) for text in (one.button, one.undo))
+        width = max(_width(words(text), letters) for text in (one.button, one.undo))
         if lines[-1] and sum(lines[-1].values()) + gap * len(lines[-1]) + width > room:
             lines.append({})
         lines[-1][action] = width
@@ -163,6 +167,7 @@ class Menu:
 
     typed: str = ""
     cursor: int = 0  # its position among the entries found
+    words: Callable[[str], str] = str  # translates what is not an entry
 
     least = WIDTH  # letters that the column needs beside the picture
     head: ClassVar[tuple[str, ...]] = ()  # lines about keys, above the entries
@@ -219,16 +224,19 @@ class Menu:
         for number in place.shown:
             colour = hud.WARNING if number == self.cursor else WHITE
             entries.append(hud.line(*self.texts(found[number]), size, colour, colour))
-        foot = [hud.line(left, right, size, WHITE, hud.DIM) for left, right in self.foot()]
+        foot = [
+            hud.line(self.words(left), self.words(right), size, WHITE, hud.DIM)
+            for left, right in self.foot()
+        ]
         parts = [*self._head(size, len(found)), *entries, hud.Part(size // 2), *foot]
         hud.draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
 
     def _head(self, size: int, count: int) -> list[hud.Part]:
-        lines = [hud.line(text, "", size, hud.DIM) for text in self.head]
-        typed = f"> {self.typed}_   ({min(self.cursor + 1, count)} of {count})"
-        lines.append(hud.line(typed, "", size))
+        lines = [hud.line(self.words(text), "", size, hud.DIM) for text in self.head]
+        place = self.words(f"{min(self.cursor + 1, count)} of {count}")
+        lines.append(hud.line(f"> {self.typed}_   ({place})", "", size))
         if not count:
-            lines.append(hud.line(self.empty(), "", size, hud.WARNING))
+            lines.append(hud.line(self.words(self.empty()), "", size, hud.WARNING))
         return [hud.Part(size // 2), *lines, hud.Part(size // 2)]
 
     def _place(self, canvas: Sequence[int], size: int, free: Box, count: int) -> _Place:

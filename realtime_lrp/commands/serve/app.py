@@ -6,6 +6,7 @@ Runs in the server's thread. There is a route for each thing; no path leads to a
 import asyncio
 import io
 import logging
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +33,7 @@ from realtime_lrp.commands.serve.server import OPEN
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.errors import first_line
 from realtime_lrp.models.gallery import Gallery
+from realtime_lrp.realtime.viewer.words import Words
 from realtime_lrp.results.snapshot import Snapshot, encode_view, write_data
 
 TYPES = {
@@ -41,6 +43,12 @@ FILES = {one.name: one for one in (files("realtime_lrp.commands.serve") / "page"
 PAGES = {f"/{name}": name for name in FILES if not name.endswith(".html")}
 PAGES |= {"/": "index.html", "/view": "index.html"}
 """Path -> file in `page/`. The page knows its path: `/view` is the picture alone."""
+
+SAID = {
+    ".html": re.compile(r"""(?<=>)([^<>]+)(?=<)|(?<=(?:abel|itle|lder|.alt)=")([^"]+)"""),
+    ".js": re.compile(r"""(?<=")([A-Z][^"\n]+|[^"\n]* [^"\n]*)(?=")"""),
+}
+"""What of a file is text for people: between tags and in attributes; a script's sentences."""
 
 HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
 
@@ -53,7 +61,7 @@ class App:
     """The answers; `figures` and `snapshot` are called in the render loop.
 
     `gallery` gives that of the channels, if there is one; `fingerprint` is that of a certificate
-    which browsers ask about, else "".
+    which browsers ask about, else ""; the page speaks in `words`.
     """
 
     def __init__(
@@ -65,7 +73,9 @@ class App:
         snapshot: Callable[[], Snapshot | None],
         visitors: Visitors,
         gallery: Callable[[], Gallery | None],
+        words: Words,
     ):
+        self._words = words
         self._visitors, self._gallery = visitors, gallery
         self._exchange, self._tokens, self._fingerprint = exchange, tokens, fingerprint
         self._figures, self._snapshot = figures, snapshot
@@ -75,7 +85,7 @@ class App:
         app = Starlette(
             exception_handlers={TimeoutError: _no_answer},
             routes=[
-                *(_page(path, name) for path, name in PAGES.items()),
+                *(_page(path, name, self._words) for path, name in PAGES.items()),
                 Route(OPEN, self._health),
                 Route("/figures", self._answer_figures),
                 Route("/qr.svg", self._qr_code),
@@ -221,12 +231,15 @@ class _Film(StreamingResponse):
             self._exchange.leave(self._viewer)
 
 
-def _page(path: str, name: str) -> Route:
-    """The route of a file in `page/`, which is read once."""
-    body = FILES[name].read_bytes()
+def _page(path: str, name: str, words: Words) -> Route:
+    """The route of a file in `page/`, which is read once, in the language of `words`."""
+    text = FILES[name].read_text(encoding="utf-8")
+    if said := SAID.get(Path(name).suffix):
+        text = said.sub(lambda found: words.within(found[0]), text)
+    text = text.replace('lang="en"', f'lang="{words.language}"')
 
     async def answer(request: Request) -> Response:
-        return Response(body, media_type=TYPES[Path(name).suffix])
+        return Response(text, media_type=TYPES[Path(name).suffix])
 
     return Route(path, answer)
 

@@ -341,7 +341,9 @@ def choices(state: ViewerState, answer: Answer) -> str:
         methods=[name for name in METHODS.known() if name not in unsuited],
         composites=[name for name in COMPOSITES.known() if name not in unsuited],
         look=[
-            (one.name, one.label.capitalize(), one.values()) for one in LOOK_SETTINGS if one.on_page
+            (one.name, state.words(one.label.capitalize()), one.values())
+            for one in LOOK_SETTINGS
+            if one.on_page
         ],
         targets=[*(str(one.value) for one in known if one.action == "target"), *answer.labels],
         commands=[

@@ -73,7 +73,7 @@ class WebPage:
         )
         app = App(
             self._exchange, tokens, fingerprint, view.figures, snapshot, self._visitors,
-            self._gallery,
+            self._gallery, view.state.words,
         )  # fmt: skip
         port = listening.getsockname()[1]
         self._server = Server(Guard(app.routes(), tokens, serve.names, port), listening, tls)

@@ -46,10 +46,11 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
 
 
 def commands_for(state: ViewerState) -> tuple[keys.Command, ...]:
-    """The possible commands: five for the best classes only if there are as many classes."""
+    """The possible commands in the view's language; "top5" only where there are five classes."""
     few = state.answer is None or len(state.answer.labels) < 5
     targets = {name: text for name, text in TARGETS.items() if not (few and name == "top5")}
-    return keys.commands(targets, state.unsuited)
+    known = keys.commands(targets, state.unsuited)
+    return tuple(replace(one, meaning=state.words(one.meaning)) for one in known)
 
 
 def announce_target(state: ViewerState, now: float) -> ViewerState:
@@ -238,7 +239,7 @@ def _lock(state: ViewerState, now: float) -> ViewerState:
 
 
 def _choose(state: ViewerState, now: float) -> ViewerState:
-    classes = ClassList()
+    classes = ClassList(words=state.words)
     if state.answer:
         classes = classes.with_scores(state.answer.scores, state.answer.labels)
     return replace(_held(state, now), menu=classes)
@@ -355,7 +356,7 @@ def choose_text_size(state: ViewerState, size: str, now: float) -> ViewerState:
 def _help(state: ViewerState, now: float) -> ViewerState:
     """Opens the box in which commands are found; what it did last stands first."""
     known = sorted(commands_for(state), key=lambda one: one.name != state.last_command)
-    return replace(state, menu=CommandBox(commands=tuple(known)))
+    return replace(state, menu=CommandBox(commands=tuple(known), words=state.words))
 
 
 def _full_screen(state: ViewerState, now: float) -> ViewerState:

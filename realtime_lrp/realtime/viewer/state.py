@@ -175,7 +175,7 @@ class ViewerState:
         if now >= pointer.until and pointer.holds != "bar":
             return None
         letters = figure_size(*self.size, self.text_size)
-        return arrange_controls(self.size, letters, self.timeline is not None)
+        return arrange_controls(self.size, letters, self.timeline is not None, self.words)
 
     @property
     def with_figures(self) -> bool:

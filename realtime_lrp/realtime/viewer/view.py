@@ -269,7 +269,8 @@ class View:
             bar = progress(state.timeline) if state.timeline else None
             running = {"freeze": bool(state.frozen), "record": status.startswith("recording")}
             undone = [action for action, runs in running.items() if runs]
-            draw_controls(canvas, controls, bar, undone, (state.pointer.x, state.pointer.y))
+            pointer = state.pointer.x, state.pointer.y
+            draw_controls(canvas, controls, bar, undone, pointer, state.words)
         if state.menu:
             state.menu.draw(canvas, split.letters, split.free)
         return canvas

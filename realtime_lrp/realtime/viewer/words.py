@@ -22,7 +22,8 @@ class Words:
     A text stands in the table itself, or fits an entry with {}: the first such entry counts.
     """
 
-    def __init__(self, table: Mapping[str, str]):
+    def __init__(self, table: Mapping[str, str], language: str = "en"):
+        self.language = language
         self._table = table
         self._patterns = [
             (re.compile(re.escape(english).replace(r"\{\}", "(.+)")), text)
@@ -41,6 +42,10 @@ class Words:
             if found := pattern.fullmatch(text):
                 return translated.format(*map(self, found.groups()))
         return text
+
+    def within(self, text: str) -> str:
+        """A text in the language; the space around it stays."""
+        return text.replace(inner, self(inner)) if (inner := text.strip()) else text
 
     def blocks(self, blocks: Iterable[Block]) -> tuple[Block, ...]:
         """Blocks of figures in the language."""
@@ -65,4 +70,4 @@ def words_for(lecture: str | None) -> Words:
     if language not in {one.stem for one in file.parent.glob("*.yaml")}:
         return ENGLISH
     labels = read_file(ASSETS / "captions" / file.name, texts=True).values["labels"]
-    return Words({**labels, **read_file(file, texts=True).values})
+    return Words({**labels, **read_file(file, texts=True).values}, language)

@@ -17,9 +17,11 @@ from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
 from realtime_lrp.commands.kiosk.states import State
 from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
+from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.realtime.viewer.words import words_for
 from realtime_lrp.view import exhibit as exhibit_module
+from realtime_lrp.view import keys
 from realtime_lrp.view.exhibit import (
     ACCENT,
     BACKGROUND,
@@ -361,3 +363,13 @@ def test_a_lecture_names_each_channel_and_class_of_the_included_networks_in_its_
         words = words_for(file.stem)
         known = {words(name) for name in CLASSES}
         assert known == set(load_captions([file.stem])[0]["labels"].values()) | {words("nothing")}
+
+
+def test_a_lecture_has_each_command_and_button_in_its_language_and_finds_them_there():
+    """All but the names of composites, which are the same everywhere."""
+    words = words_for("de")
+    known = [one for one in keys.commands(TARGETS) if one.action != "composite"]
+    told = [one.meaning for one in known] + [one.button for one in known if one.button]
+    assert [text for text in told if words(text) == text] == []
+    german = [replace(one, meaning=words(one.meaning)) for one in known]
+    assert keys.find("Umriss", german)[0].name == "style:contour"

@@ -707,13 +707,15 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
 
 @pytest.mark.release
 def test_a_clicker_plays_the_lecture_to_its_end(visit, tmp_path):
-    """The included one, in full screen; the last step shows two networks beside each other."""
-    words = ("--source", "synthetic", *network(tmp_path), "--set", "live.lecture=en")
+    """The included German one, in full screen; the last step shows two networks side by side."""
+    words = ("--source", "synthetic", *network(tmp_path), "--set", "live.lecture=de")
     with start("serve", *words, "--port", "0", DISPLAY="") as process:
         page = visit(process.stdout.readline().strip(), **DESKTOP)
         expect(page.locator("#controls")).to_be_enabled()
+        expect(page.locator("#freeze")).to_have_text("Anhalten")
+        expect(page.locator("#camera")).to_have_text("Kamera dieses Geräts benutzen")
         page.click("#fill")
-        for step in yaml.safe_load(INCLUDED["en"].read_text()):
+        for step in yaml.safe_load(INCLUDED["de"].read_text()):
             expect(page.locator("#answers")).to_contain_text(step["say"])
             page.keyboard.press("PageDown")
         until(page, lambda: size(page) == [1280, 720])

@@ -268,7 +268,9 @@ class ClassList(Menu):
         if self.entries:
             return replace(self, scores=scores)
         order = np.argsort(-scores, kind="stable").tolist()
-        return replace(self, scores=scores, entries=tuple((n, labels[n]) for n in order))
+        return replace(
+            self, scores=scores, entries=tuple((n, self.words(labels[n])) for n in order)
+        )
 
     def found(self) -> list[tuple[int, str]]:
         """The entries whose label contains what was typed, or whose number begins with it."""

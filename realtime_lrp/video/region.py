@@ -59,9 +59,9 @@ class Region:
         return rows, columns
 
     def place_of(self, at: tuple[float, float]) -> tuple[float, float] | None:
-        """Where x, y, in shares of the picture, lies in the input, in shares of it: 0 to below 1.
+        """The place in the input, in shares of it from 0 to below 1.
 
-        None where the network does not see it.
+        `at` is x, y in shares of the picture. None where the network does not see it.
         """
         rows, columns = self.picture
         x, y, *_ = self.in_input((at[0] * columns, at[1] * rows) * 2)

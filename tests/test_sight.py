@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
+from media import plain, write_picture, write_video
 
 from realtime_lrp import config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.sight import KEPT_S, Track, around
-from tests.media import plain, write_picture, write_video
 
 SHARED = next((one / "shared" for one in Path(__file__).parents if (one / "shared").is_dir()), None)
 SIDE, ROWS, COLUMNS = 8, 48, 64

@@ -59,7 +59,7 @@ def explained():
     moments = {second: frames[round(second * 30)] for second in SHOWN}
     results = engine.explain(list(moments.values()))
     return {
-        second: (picture, result, top_scores(engine, result.scores, 1)[0])
+        second: (picture, result, top_scores(engine.label, result.scores, 1)[0])
         for (second, picture), result in zip(moments.items(), results, strict=True)
     }
 

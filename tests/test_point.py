@@ -17,6 +17,7 @@ from realtime_lrp import Explainer, config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.result import Aim, Segments
+from realtime_lrp.engine.wording import best_answer
 from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
@@ -212,8 +213,11 @@ def test_a_page_points_as_the_window_does():
     assert over.aim.at[0] > 0.7 and handle(over, events.Pointed(None)).aim.at is None
     tapped = handle(state, events.Clicked((480, 240), paints=False))
     assert tapped.pinned and handle(tapped, events.Pointed(None)).aim == tapped.aim
-    line = handle(state, events.Chosen("line", state.answer.labels[2]))
-    assert line.pinned and line.aim.at[0] > 0.5
+    german = replace(state, answer=replace(state.answer, labels=("sun", "moon", "heart")))
+    german = replace(german, config=started("live.lecture=de").config)
+    for asked, label in ((state, state.answer.labels[2]), (german, "Herz")):
+        line = handle(asked, events.Chosen("line", label))
+        assert line.pinned and line.aim.at[0] > 0.5
 
 
 def test_a_key_takes_the_pixel_and_another_the_plain_map():
@@ -223,6 +227,18 @@ def test_a_key_takes_the_pixel_and_another_the_plain_map():
     kept = mouse(pressed(state, "e v"), *click(160, 240)).present_config()
     assert kept.input.pixel and not kept.lrp.contrast
     assert kept.input.at == pytest.approx((0.25, 0.5), abs=0.01)
+
+
+def test_a_segmentation_without_background_names_its_last_class_too(tmp_path):
+    coloured().save(tmp_path / "plain.keras")
+    (tmp_path / "names.txt").write_text("black\nred\nblue")
+    words = {"--model": str(tmp_path / "plain.keras"), "--labels": str(tmp_path / "names.txt")}
+    engine = Engine(config.load(options=words | {"--preprocess": "tf"}, command="live").config)
+    (result,) = engine.explain([PICTURE])
+    assert engine.explainer.background == -1
+    assert {int(one) for one in np.unique(result.segments.classes)} == {0, 1, 2}
+    for index in range(3):
+        assert engine.label(index) in best_answer(engine, result)
 
 
 @pytest.mark.release

@@ -95,9 +95,9 @@ def colour_of(box: FoundBox) -> Colour:
 
 
 def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tuple[Outline, ...]:
-    """What is drawn of boxes: "star 93 %", "71 % inside"; of others than the one alone less.
+    """Each box's outline and texts ("star 93 %", "71 % inside"); unchosen boxes get fewer.
 
-    Of a segmentation these are its regions.
+    A segmentation has the outlines of its regions.
     """
     if result.segments:
         return region_outlines(engine, result, result.segments)

@@ -195,7 +195,7 @@ class Engine:
 
     @property
     def aim(self) -> Aim:
-        """What of a segmentation is explained, as configured."""
+        """The configured aim, for segmentations."""
         config = self.config
         return Aim(config.input.at, config.input.pixel, config.lrp.contrast)
 

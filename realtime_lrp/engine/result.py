@@ -56,7 +56,7 @@ class ConceptRequest:
 
 @dataclass(frozen=True)
 class Aim:
-    """What of a segmentation is explained: a place, and whether its class is set against another.
+    """The explained place of a segmentation, and whether its class is set against another.
 
     Other networks take no notice.
     """
@@ -240,7 +240,7 @@ class FoundBox(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """What a segmentation finds in a picture, and where it is explained.
+    """The classes of a picture by a segmentation, and the explained region.
 
     Arrays are [h, w], the places of the answer that lie on the picture.
     """
@@ -338,7 +338,7 @@ def fetch_results(
 
 
 def _segments(output: Explained, batch: Batch) -> Iterator[Segments]:
-    """What is found in each picture, without the borders of a letterbox."""
+    """The segments of each picture, without the borders of a letterbox."""
     regions: Any = output.regions
     weights, classes, inside, sides = (one.numpy() for one in regions)
     for number, region in enumerate(batch.regions):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LEAST = 0.01  # smaller regions, as a share of the picture, get no outline
 
-FINE = 240  # rows and columns of places from which their edges are drawn as they are
+FINE = 240  # answers with fewer rows or columns are enlarged before their edges are smoothed
 
 POINT = 0.012  # radius of the circle around a single place, as a share of the picture
 
@@ -35,7 +35,7 @@ def area_list(engine: Engine, segments: Segments) -> list[tuple[str, float]]:
 
 
 def why(engine: Engine, segments: Segments) -> str:
-    """What is explained, in words: why: “cat”, not “background”, here."""
+    """The explained class in words: why: “cat”, not “background”, here."""
     against = ""
     if segments.contrast:
         other = class_name(engine, segments.other)
@@ -57,20 +57,20 @@ def region_outlines(
 ) -> tuple[Outline, ...]:
     """The outlines of a picture's regions with their names, the explained one first.
 
-    `name` is label -> how it is written.
+    `name` writes a label, for example in another language.
     """
 
     def named(index: int, area: float) -> str:
         return f"{name(engine.label(index))} {100 * area:.0f} %"
 
     own = segments.region.astype(np.uint8)
-    one = own.sum() == 1
-    below = "" if one else inside.replace("{share}", f"{100 * segments.inside:.0f} %")
-    above = name(engine.label(segments.label)) if one else named(segments.label, segments.area)
-    drawn = _outline(result, own, colour_of_class(engine, segments.label), one)
+    single = own.sum() == 1
+    below = "" if single else inside.replace("{share}", f"{100 * segments.inside:.0f} %")
+    above = name(engine.label(segments.label)) if single else named(segments.label, segments.area)
+    drawn = _outline(result, own, colour_of_class(engine, segments.label), single)
     outlines = [drawn._replace(above=above, below=below)]
     for index, mask, area in _regions(segments):
-        whole = not one and segments.region[mask > 0].any()
+        whole = not single and segments.region[mask > 0].any()
         if index != engine.explainer.background and not whole:
             drawn = _outline(result, mask, colour_of_class(engine, index))
             outlines.append(drawn._replace(above=named(index, area), strong=False))
@@ -82,11 +82,27 @@ def _regions(segments: Segments) -> Iterator[tuple[int, np.ndarray, float]]:
     for index, area in segments.areas():
         if area < LEAST:
             return
-        same = (segments.classes == index).astype(np.uint8)
-        _, numbers, figures, _ = cv2.connectedComponentsWithStats(same, connectivity=4)
-        for number, (*_, count) in enumerate(figures.tolist()):
-            if number and count >= LEAST * same.size:
-                yield index, (numbers == number).astype(np.uint8), count / same.size
+        for mask, count in _connected(segments.classes == index):
+            if count >= LEAST * mask.size:
+                yield index, mask, count / mask.size
+
+
+def _connected(same: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    """The connected parts of a mask, bool [h, w], with their sizes, the largest first."""
+    _, numbers, figures, _ = cv2.connectedComponentsWithStats(same.astype(np.uint8), connectivity=4)
+    counts = figures[1:, cv2.CC_STAT_AREA]
+    order = np.argsort(-counts, kind="stable")
+    return [((numbers == n + 1).astype(np.uint8), int(counts[n])) for n in order]
+
+
+def inmost_place(segments: Segments, index: int) -> tuple[int, int] | None:
+    """The row and column deepest inside the largest region of a class; None without a region."""
+    parts = _connected(segments.classes == index)
+    if not parts:
+        return None
+    depth = cv2.distanceTransform(parts[0][0], cv2.DIST_L2, 3)
+    row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+    return int(row), int(column)
 
 
 def _outline(

@@ -1,4 +1,4 @@
-"""Where the network looks: at all of a picture, at a region of it, or at a thing that is followed.
+"""The part of a picture that the network sees: all, a region, or a followed thing.
 
 Every region is made here. Must not import TensorFlow with the module: an exported explanation
 needs none.
@@ -22,22 +22,23 @@ MARGIN = 0.3
 """How much the network sees beside a thing, as a share of the thing's longer side."""
 
 SMOOTHED_S = 0.25
-"""A region that follows a thing has gone all but 1/e of the way to it after so many seconds."""
+"""Seconds after which a region has gone all but 1/e of the way to the thing that it follows."""
 
 KEPT_S = 1.0
-"""Seconds for which a thing that is not found any more is taken to be where it was."""
+"""Seconds for which a lost thing is taken to be at its last place."""
 
 LARGER = 1.5
-"""Another thing is followed once it is so many times as large as the one that is followed."""
+"""Another thing is followed once it is this many times as large as the followed one."""
 
 Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[list[FloatBox]]]
 """Finds things in pictures, the largest first; takes their `aspect`, see `region_of`."""
 
 
 class Sight:
-    """What an input of `size`, (rows, columns), sees of pictures; see `region_of` for `fit`.
+    """Chooses the region of each picture for an input of `size`, (rows, columns).
 
-    `find` finds the thing to follow. `fixed` is the configured region, as fractions of a picture.
+    `find` finds the thing to follow; `region_of` explains `fit`. `fixed` is the configured region,
+    as fractions of a picture.
     """
 
     def __init__(self, chosen: Input, size: tuple[int, int], fit: str, find: Find | None = None):
@@ -47,13 +48,13 @@ class Sight:
 
     @property
     def follows(self) -> bool:
-        """Whether it depends on what is in a picture."""
+        """Whether the region depends on the contents of a picture."""
         return self._find is not None
 
     def region(
         self, size: tuple[int, int], aspect: float = 1.0, fixed: FloatBox | None = None
     ) -> Region:
-        """The region of a picture of (rows, columns), whatever is in it."""
+        """The region of a picture of (rows, columns), whatever its contents."""
         within = fixed and box_at(fixed, size)
         return region_of(size, self._size, self._fit, aspect, within)
 
@@ -65,7 +66,7 @@ class Sight:
         times: Sequence[float] = (),
         source: object = "",
     ) -> list[Region]:
-        """The regions of pictures, uint8 [H, W, 3] RGB: the `fixed` one, or that of the thing.
+        """The regions of pictures, uint8 [H, W, 3] RGB: the `fixed` one, or the thing's.
 
         Pictures with `times`, in seconds, follow each other in a `source`; others stand alone.
         """

@@ -24,10 +24,12 @@ TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 EACH_BOX = "each box"  # is what a detector explains, where its target names no class
 
 
-def top_scores(engine: Engine, scores: np.ndarray, count: int = 5) -> list[tuple[str, float]]:
+def top_scores(
+    label: Callable[[int], str], scores: np.ndarray, count: int = 5
+) -> list[tuple[str, float]]:
     """The highest scores of one picture as (label, score), best first."""
     best = np.argsort(-scores)[:count]
-    return [(engine.label(index), float(scores[index])) for index in best]
+    return [(label(index), float(scores[index])) for index in best]
 
 
 def nothing_found(target: str | int, label: Callable[[int], str]) -> str:
@@ -48,11 +50,12 @@ def best_answer(engine: Engine, result: Result) -> str:
     each with the share of the picture that it covers.
     """
     if result.segments:
-        areas = area_list(engine, result.segments)
-        things = [one for one in areas if one[0] != engine.label(engine.explainer.background)]
-        return ", ".join(_label_and_score(*one) for one in (things or areas)[:3])
+        areas = result.segments.areas()
+        things = [one for one in areas if one[0] != engine.explainer.background] or areas
+        texts = (_label_and_score(engine.label(index), area) for index, area in things[:3])
+        return ", ".join(texts)
     if result.found is None:
-        ((name, score),) = top_scores(engine, result.scores, 1)
+        ((name, score),) = top_scores(engine.label, result.scores, 1)
         if engine.explainer.classes == 1:  # a value, which is no share of anything
             return f"{name}  {score:.4g}"
         return _label_and_score(name, score)
@@ -75,7 +78,7 @@ def score_list(engine: Engine, result: Result) -> str:
         areas = area_list(engine, result.segments)[:3]
         listed = ", ".join(f"{name} {area:.0%}" for name, area in areas)
         return f"{listed}; {why(engine, result.segments)}"
-    top = top_scores(engine, result.scores, 3)
+    top = top_scores(engine.label, result.scores, 3)
     if result.found is not None:
         top = [(engine.label(one.label), one.score) for one in result.found]
     listed = ", ".join(f"{name} {score:.3g}" for name, score in top)

@@ -130,7 +130,7 @@ class ExplainedFrame:
             here = [one for one in areas if one[0] == own] or [(own, 0.0)]
             return [*here, *(one for one in areas if one[0] != own)][:TOP]
         if self.boxes is None:
-            return top_scores(self.engine, self.result.scores, TOP)
+            return top_scores(self.engine.label, self.result.scores, TOP)
         return [(self.engine.label(one.label), one.score) for one in self.boxes]
 
 

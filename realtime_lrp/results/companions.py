@@ -6,8 +6,9 @@ Must not import TensorFlow: the live view opens its window before.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from realtime_lrp.config.provenance import KEY, Provenance
 from realtime_lrp.engine.result import FoundBox, Result, Segments, shares_of
+from realtime_lrp.engine.wording import top_scores
 from realtime_lrp.relevance.maps.targets import class_label
 from realtime_lrp.system.files import (
     atomic_file,
@@ -156,7 +158,8 @@ def map_record(
     """
     relevance = result.relevance.sum(-1, dtype=np.float64)
     centre, spread = _centre_and_spread(np.abs(relevance), result)
-    top = [{"label": name, "probability": round(p, 6)} for name, p in _top(engine, result)]
+    best = top_scores(_given_label(engine), result.scores)
+    top = [{"label": name, "probability": round(p, 6)} for name, p in best]
     first = result.maps[0]
     record = {
         "top5": top,
@@ -181,22 +184,21 @@ def map_record(
 
 
 def segment_record(engine: Engine, segments: Segments) -> dict[str, Any]:
-    """A sidecar's record of what a segmentation explains, and of what it finds.
+    """A sidecar's record of the explained region of a segmentation, and of all its classes.
 
     class is the explained one, against the one that it is set against, None without; area is the
-    share of the picture, inside that of the positive relevance in the region. classes are all
+    share of the picture, inside the share of positive relevance in the region. classes lists all
     that are found, the largest first.
     """
-    labels = engine.network.labels
-    other = "rest" if segments.other < 0 else class_label(segments.other, labels)
+    label = _given_label(engine)
+    other = "rest" if segments.other < 0 else label(segments.other)
     return {
-        "class": class_label(segments.label, labels),
+        "class": label(segments.label),
         "against": other if segments.contrast else None,
         "area": round(segments.area, 6),
         "inside": round(segments.inside, 6),
         "classes": [
-            {"label": class_label(index, labels), "area": round(area, 6)}
-            for index, area in segments.areas()
+            {"label": label(index), "area": round(area, 6)} for index, area in segments.areas()
         ],
     }
 
@@ -218,10 +220,9 @@ def concept_records(by_channel: np.ndarray, names: Mapping[int, str]) -> list[di
     ]
 
 
-def _top(engine: Engine, result: Result) -> list[tuple[str, float]]:
-    """The five highest scores, each with its class's name as the labels have it."""
-    best = np.argsort(-result.scores)[:5]
-    return [(class_label(n, engine.network.labels), float(result.scores[n])) for n in best]
+def _given_label(engine: Engine) -> Callable[[int], str]:
+    """Names of classes as the labels have them: data is not tidied."""
+    return partial(class_label, labels=engine.network.labels)
 
 
 def raw_map_arrays(
@@ -238,7 +239,7 @@ def raw_map_arrays(
     arrays = {
         "relevance": result.relevance,
         "scores": result.scores,
-        "labels": np.array([name for name, _ in _top(engine, result)]),
+        "labels": np.array([name for name, _ in top_scores(_given_label(engine), result.scores)]),
         "target": np.array(target),
         "box": np.array(result.region.box),
         KEY: np.array(provenance.as_json()),
@@ -262,7 +263,7 @@ def box_records(
     for one in found:
         row: dict[str, Any] = {
             "box": [round(side, 2) for side in one.box],
-            "label": class_label(one.label, engine.network.labels),
+            "label": _given_label(engine)(one.label),
             "score": round(one.score, 6),
             "inside": round(one.inside, 6),
             "number": one.number,

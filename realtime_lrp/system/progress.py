@@ -13,7 +13,7 @@ LOG_EVERY_S = 60.0
 """Seconds between two lines in the log."""
 
 PERIOD_S = 300.0
-"""The time left is estimated from so many of the last seconds: a step may take a minute."""
+"""The last seconds from which the time left is estimated: a step may take a minute."""
 
 log = logging.getLogger(__name__)
 

@@ -48,7 +48,7 @@ SAID = {
     ".html": re.compile(r"""(?<=>)([^<>]+)(?=<)|(?<=(?:abel|itle|lder|.alt)=")([^"]+)"""),
     ".js": re.compile(r"""(?<=")([A-Z][^"\n]+|[^"\n]* [^"\n]*)(?=")"""),
 }
-"""What of a file is text for people: between tags and in attributes; a script's sentences."""
+"""The text for people in a file: between tags and in attributes; a script's sentences."""
 
 HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
 

@@ -6,6 +6,7 @@ import cv2
 import msgspec
 import numpy as np
 
+from realtime_lrp.engine.segments import inmost_place
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
     choose_box,
@@ -136,26 +137,23 @@ def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
     That class again: the best class, or what is pointed at.
     """
     answer = state.answer
-    names = [one.replace("_", " ") for one in answer.labels] if answer else []
-    plain = name.replace("_", " ")
-    if answer is None or plain not in names:  # the line of something else
+    labels = answer.labels if answer else ()
+    known = (n for n, label in enumerate(labels) if name in (label, state.words(label)))
+    index = next(known, None)
+    if answer is None or index is None:  # the line of something else
         return state
-    index = names.index(plain)
     if answer.segments is None:
         again = state.request.target == index
         return choose_target(state, "top1" if again else index, now)
-    same = (answer.segments.classes == index).astype(np.uint8)
-    if (state.pinned and answer.segments.label == index) or not same.any():
+    place = inmost_place(answer.segments, index)
+    if place is None or (state.pinned and answer.segments.label == index):
         return let_go(state, now)
-    _, numbers, figures, _ = cv2.connectedComponentsWithStats(same, connectivity=4)
-    largest = 1 + int(np.argmax(figures[1:, cv2.CC_STAT_AREA]))
-    depth = cv2.distanceTransform((numbers == largest).astype(np.uint8), cv2.DIST_L2, 3)
-    row, column = np.unravel_index(int(depth.argmax()), depth.shape)
+    (row, column), (height, width) = place, answer.segments.classes.shape
     x0, y0, x1, y1 = answer.seen
     rows, columns = state.shown.value.shape[:2] if state.shown else (1, 1)
-    x = x0 + (column + 0.5) * (x1 - x0) / same.shape[1]
-    y = y0 + (row + 0.5) * (y1 - y0) / same.shape[0]
-    return pin(state.with_aim(at=(float(x / columns), float(y / rows))), now)
+    x = x0 + (column + 0.5) * (x1 - x0) / width
+    y = y0 + (row + 0.5) * (y1 - y0) / height
+    return pin(state.with_aim(at=(x / columns, y / rows)), now)
 
 
 def _place_at(

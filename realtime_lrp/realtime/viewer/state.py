@@ -155,7 +155,7 @@ class ViewerState:
 
     @property
     def aim(self) -> Aim:
-        """What of a segmentation is explained."""
+        """The aim of the request, for segmentations."""
         return self.request.aim
 
     @property

@@ -11,11 +11,11 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.starts import sides_of
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import Target, tidied
 from realtime_lrp.relevance.network.graph import Graph
 
-BACKGROUND = ("background", "_background_", "bg", "void", "nothing")
-"""Names of a class that stands for no thing, as labels write them."""
+BACKGROUND = ("background", "bg", "void", "nothing")
+"""Tidied names of a class that stands for no thing."""
 
 
 BESIDE = -2
@@ -23,7 +23,7 @@ BESIDE = -2
 
 
 class Regions(NamedTuple):
-    """Where relevance started in a batch, and what is where."""
+    """The regions from which relevance started in a batch, and the class of each place."""
 
     region: tf.Tensor  # float32 [B, h, w], the weight of each place; of a picture they add up to 1
     classes: tf.Tensor  # int32 [B, h, w], the class with the highest score at each place
@@ -39,8 +39,7 @@ def background_of(labels: Sequence[str] | None, classes: int) -> int:
     """
     if labels is None:
         return 0 if classes == 2 else -1
-    first = str(labels[0]).strip().lower().replace(" ", "_").replace("__", "_")
-    return 0 if first in BACKGROUND else -1
+    return 0 if tidied(str(labels[0])).lower() in BACKGROUND else -1
 
 
 def region_weights(graph: Graph, at: Any, region: Any, batch: Sequence[int]) -> np.ndarray:
@@ -88,7 +87,7 @@ def place_of_pixels(pixels: int, places: int) -> np.ndarray:
 
 
 def pixels_of(places: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """What is at each pixel of pictures of this shape: [B, h, w] to [B, H, W]."""
+    """The value at each pixel of pictures of this shape: [B, h, w] to [B, H, W]."""
     rows, columns = map(place_of_pixels, shape, places.shape[1:])
     pixels: np.ndarray = places[:, rows[:, None], columns]
     return pixels

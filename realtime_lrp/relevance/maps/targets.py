@@ -6,6 +6,7 @@ A batch has one target for all of its pictures, or one for each. Must not import
 the module.
 """
 
+import functools
 import operator
 import re
 from collections import defaultdict
@@ -258,6 +259,7 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
     return labels[index] if labels else f"class {index}"
 
 
+@functools.lru_cache(maxsize=4096)
 def tidied(name: str) -> str:
     """A name of a class as people read it: "tiger_cat" and "n02123159 tiger cat" are "tiger cat".
 

@@ -85,7 +85,7 @@ class Explainer(ConceptViews):
         class's index or name, "A - B" or "A - rest".
       start: with what LRP starts at a class: its "probability", in the direction of its logit, or
         its "logit", as zennit and LXT do.
-      contrast: of a segmentation: sets the map of the class against that of the runner-up at the
+      contrast: of a segmentation: sets the map of the class against the runner-up's map at the
         same place, each divided by its sum of magnitudes. So is a target "A - B" or "A - rest" of a
         segmentation in any case. Other networks take no notice.
       precision: "float32" or "bfloat16", the type in which layers with weights compute; maps and
@@ -373,9 +373,9 @@ class Explainer(ConceptViews):
         return not self._plans[0].absorbing
 
     def flood_advice(self, layer: str, target: Targets | None = None) -> str:
-        """What to do where relevance of the map grows without limit, most of it in a layer.
+        """Advice where relevance of the map grows without limit, most of it in a layer.
 
-        `target` is what the map explains; None: the explainer's own.
+        `target` is the map's target; None: the explainer's own.
         """
         asked = self._resolve.for_batch(self.target if target is None else target, 1)
         divided = any(layer in plan.divided_by_logits for plan in self._plans)

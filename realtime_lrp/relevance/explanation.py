@@ -1,4 +1,4 @@
-"""What an explainer returns: scores and maps of a batch of pictures, and how they are shown.
+"""The result of an explainer: scores and maps of a batch of pictures, and how they are shown.
 
 Drawing and HTML are the work of `realtime_lrp.notebook`; this file prepares plain arrays and text.
 """
@@ -76,7 +76,7 @@ class Explanation:
         integrated gradients have one.
       region: bool [B, H, W], of a segmentation: the pixels of x that are explained, else None.
       inside: float32 [B], of a segmentation: the share of positive relevance inside the region.
-      stride: that of the explainer; plots smooth its grid away.
+      stride: the explainer's stride; plots smooth its grid away.
       colours: (offset, matrix): RGB from 0 to 255 is (x - offset) @ matrix; None if the explainer
         does not know the colours.
     """
@@ -119,7 +119,7 @@ class Explanation:
 
     @property
     def pictures(self) -> np.ndarray:
-        """What the network saw, uint8 [B, H, W, 3] RGB.
+        """The pictures that the network saw, uint8 [B, H, W, 3] RGB.
 
         An explainer of a `Network` knows the colours. Otherwise the values of each picture are
         stretched from black to white.

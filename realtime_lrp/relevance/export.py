@@ -140,7 +140,7 @@ def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> Concrete
 
 
 def _one_each(x: tf.Tensor, index: tf.Tensor, target: Target) -> Target:
-    """The target, but for class index[b] of picture b; index is int32 [B]."""
+    """The target for class index[b] of picture b; index is int32 [B]."""
     classes = target.weights.shape[1]
     known = tf.reduce_all((index >= 0) & (index < classes))
     as_many = tf.shape(index)[0] == tf.shape(x)[0]
@@ -219,7 +219,7 @@ def explainer_provenance(
     target: str | int,
     precision: str,
 ) -> Provenance:
-    """The record of an explainer; `arguments` are those of `kept_arguments`."""
+    """The record of an explainer; `arguments` come from `kept_arguments`."""
     settings = _settings({**arguments, "target": str(target)})
     method = arguments["method"]
     return Provenance(

@@ -1,4 +1,4 @@
-"""What compiled functions compute of the channels of a layer.
+"""Relevance of the channels of a layer, in compiled functions.
 
 Relevance is handed down to the output of a layer once. There each channel, or each neuron, is kept
 by itself and handed down to the picture, all of them as one batch. The tensors of the forward pass
@@ -114,7 +114,7 @@ class Layer:
         Only the channels are handed down by themselves, from the layer on. With `count` there is a
         prior, float32 [2, channels]: the chosen channels are those with the largest share of the
         magnitude of all shares, 0 to 1, after its first row is added and the result is multiplied
-        by its second row. They are those of one box of a detector, see `row_near`, whose place in
+        by its second row. They belong to one box of a detector, see `row_near`, whose place in
         the input is given too. `after` computes something of the chosen channels' maps.
         """
         arrived = self._arrived(parts)
@@ -146,7 +146,7 @@ class Layer:
         ]  # fmt: skip
 
     def _relevance(self, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
-        """What reaches the layer's output of what starts at the network's output."""
+        """Relevance at the layer's output, handed down from the network's output."""
         back = past_gates(self.plan.back)
         return self._arrived(self.plan.graph.backward(tensors, begin, back, None, self.number))
 

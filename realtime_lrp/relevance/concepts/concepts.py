@@ -28,7 +28,7 @@ AT_ONCE = 16
 """How many channels are handed down together; more take several runs."""
 
 PER_PICTURE = 2
-"""How many channels take the memory of a picture (VGG16: 16 channels took that of 8 pictures)."""
+"""Channels that take the memory of a picture (VGG16: 16 channels took as much as 8 pictures)."""
 
 NEURONS_AT_ONCE = 8, 4, 2, 1
 """How many neurons of a picture are followed together, as many as there are left: each number has
@@ -64,7 +64,7 @@ class Concepts:
 
 @dataclass(frozen=True, eq=False)
 class Peaks:
-    """What the channels of a layer carry. A position counts rows and columns as one axis.
+    """The relevance that a layer's channels carry; a position counts rows and columns as one axis.
 
     In a layer of tokens it is the number of a token that stands for a patch. There attention has
     brought relevance together, much of it in the class token, so that no position stands for it.
@@ -81,7 +81,7 @@ class Peaks:
 
 
 class ConceptViews(LayerViews):
-    """What an `Explainer` tells about channels; each function is compiled at its first call."""
+    """Views of an `Explainer` on channels; each function is compiled at its first call."""
 
     @cached_property
     def concept_layers(self) -> tuple[str, ...]:
@@ -198,9 +198,9 @@ class ConceptViews(LayerViews):
     def peaks(
         self, x: np.ndarray | tf.Tensor, layers: Sequence[str], target: Targets | None = None
     ) -> tuple[np.ndarray, dict[str, Peaks]]:
-        """What every channel of some layers carries, and where most of it is; without maps.
+        """The relevance of every channel of some layers, and where most of it is; without maps.
 
-        Of a batch x and a target, as in a call. Returns the scores, float32 [B, classes], and the
+        `x` and `target` are those of a call. Returns the scores, float32 [B, classes], and the
         peaks of each layer. Tokens of a layer have to lie on a grid of patches.
         """
         found = [self._layer(layer) for layer in layers]
@@ -220,9 +220,9 @@ class ConceptViews(LayerViews):
         """The maps of single neurons of a layer for one picture: what each of them looks at.
 
         Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x.
-        Where the rules are linear, as all of them are, that is the map of what reaches this neuron,
-        but for its scale. The position (as in `Peaks`) -1 stands for all of them: the
-        map of the channel, as of `concepts`. Returns float32 [neurons, H, W, C].
+        All rules are linear: except for its scale it is the map of the relevance that reaches this
+        neuron. The position (as in `Peaks`) -1 stands for all neurons: the channel's map, see
+        `concepts`. Returns float32 [neurons, H, W, C].
         """
         batch, one = checks.to_float32(self.check_batch(x)), self._layer(layer)
         numbers, places = np.asarray(channels, np.int32), np.asarray(positions, np.int32)

@@ -1,1 +1,1 @@
-"""What is computed of a network: methods, targets, the compiled functions and their account."""
+"""Methods, targets, the compiled functions and their account."""

@@ -14,7 +14,7 @@ FLOOD = 1e3
 computes a map that explains nothing."""
 
 VANISHED = 0.01
-"""Where pixels and biases received less than this share of what started, a map shows nothing."""
+"""A map shows nothing if pixels and biases received less than this share of what started."""
 
 TINY = 1e-4  # a smaller score counts as 0: its relevance is rounding
 
@@ -34,11 +34,11 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Account:
-    """Where relevance went: started = reached + biases + lost.
+    """The destinations of relevance: started = reached + biases + lost.
 
     Attributes:
-      started: the relevance at the network's output; for integrated gradients the difference of the
-        explained scores from those of a picture of zeros.
+      started: the relevance at the network's output; for integrated gradients the explained
+        scores minus the scores of a picture of zeros.
       reached: the sum of the map.
       biases: the relevance that biases took.
       started_magnitude: the sum of magnitudes at the output.
@@ -100,7 +100,7 @@ def has_flooded(reached_magnitude: Any, started_magnitude: Any) -> Any:
 
 
 def flood_advice(absorb_bias: bool | None, drowns: bool = False) -> str:
-    """What to do where relevance grows without limit on its way back.
+    """Advice where relevance grows without limit on its way back.
 
     It `drowns` at the start where the probability of each of several classes is divided by its
     logit, which may be nearly 0.

@@ -30,7 +30,7 @@ from realtime_lrp.system.machine import available_bytes, gib
 
 
 class ChannelOutput(NamedTuple):
-    """What a compiled function gives of the channels of a layer, first for all, then for some."""
+    """A compiled function's output for the channels of a layer, first for all, then for some."""
 
     # float32 [B, channels of the layer], the relevance of each; where none are chosen, a row for
     # each box of a detector
@@ -41,9 +41,9 @@ class ChannelOutput(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """What a compiled function gives for a batch; what was not asked for is empty.
+    """A compiled function's output for a batch; fields that were not asked for are empty.
 
-    With the `found` boxes of a detector, whatever is of maps has a row for each box instead.
+    With the `found` boxes of a detector, fields of maps have a row for each box instead.
     """
 
     scores: tf.Tensor  # float32 [B, classes]; of a detector the best of each class

@@ -1,4 +1,4 @@
-"""What a detector finds, box by box, each with the map of its score.
+"""A detector's boxes, each with the map of its score.
 
 A detector gives boxes and scores at many places: cells of a grid, anchors, queries. The best boxes
 are chosen first; then relevance starts at the score of each box at its own place, all boxes of a
@@ -19,7 +19,7 @@ from realtime_lrp.relevance.network.graph import Ends, Graph
 from realtime_lrp.system.geometry import SURE
 
 OVERLAP = 0.5
-"""Of two boxes with a larger intersection over union only the one with the better score stays."""
+"""Two boxes with a larger intersection over union are one: the one with the lower score goes."""
 
 DRAWN = 8
 """How many boxes of a picture are drawn at most, each with a map of its own."""
@@ -35,9 +35,9 @@ class Best(NamedTuple):
 
 
 class DrawnBoxes(NamedTuple):
-    """The boxes of a batch that are drawn, those of a picture in a row, the best first.
+    """The boxes of a batch that are drawn, picture after picture, each picture's best first.
 
-    Of a picture without any there is the best one, not `sure`: no map is asked of nothing.
+    A picture without any has its best box, not `sure`: a map needs a box.
     """
 
     pictures: tf.Tensor  # int32 [N], the picture of each
@@ -61,7 +61,7 @@ def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
 
 
 def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: Target) -> DrawnBoxes:
-    """The boxes that are drawn: where the target names classes, those of these classes alone.
+    """The boxes that are drawn; if the target names classes, boxes of these classes alone.
 
     A box without any part in the picture, or with NaN, is none.
     """
@@ -93,9 +93,9 @@ def at_boxes(
 
 
 def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tensor:
-    """Of each picture the row of the box that overlaps most with `near` [B or 1, 4], int32 [B].
+    """Each picture's row of the box that overlaps most with `near` [B or 1, 4], int32 [B].
 
-    Its surest box where none does.
+    The surest box, if none overlaps.
     """
     at = tf.gather(tf.repeat(near, pictures // tf.shape(near)[0], 0), found.pictures)
     shared = intersection_over_union(found.boxes, at)
@@ -110,7 +110,7 @@ def target_of_boxes(labels: tf.Tensor, classes: int | None) -> Target:
 
 
 def target_of_drawn(found: DrawnBoxes, target: Target) -> Target:
-    """As `target_of_boxes`, or by the classes that the target of its picture names."""
+    """`target_of_boxes`, or the classes that the target of its picture names."""
     own = target_of_boxes(found.labels, target.weights.shape[1])
     batch = tf.reduce_max(found.pictures) + 1
     asked = Target(*(tf.gather(tf.repeat(a, batch // tf.shape(a)[0], 0), found.pictures)
@@ -169,7 +169,7 @@ Found = tuple[Best, tf.Tensor, tf.Tensor, tf.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """What was found in a batch. In all arrays rows from `count` on are 0.
+    """The boxes of a batch. In all arrays rows from `count` on are 0.
 
     Attributes:
       count: int [B], how many boxes were found.
@@ -177,8 +177,8 @@ class Detections:
       labels: int32 [B, top], the classes.
       scores: float32 [B, top], from 0 to 1.
       places: int32 [B, top], the place that made each box: a cell, an anchor, a query.
-      maps: float32 [B, top, H, W, C], raw. Maps and what biases took add up to the scores, but for
-        what was lost.
+      maps: float32 [B, top, H, W, C], raw. Maps, the biases' shares and losses add up to
+        the scores.
       taken: float32 [B, top], what biases took.
       inside: float32 [B, top], the share of positive relevance, of pixels, that lies in the box.
     """
@@ -205,7 +205,7 @@ class Detections:
 
 
 def ends_of(graph: Graph) -> Ends:
-    """What a detector's graph has beside its output; UsageError for another network."""
+    """The further ends of a detector's graph; UsageError for another network."""
     if graph.ends is None:
         raise UsageError(
             f"The network {graph.name!r} is no detector. Expected a model with two outputs, "

@@ -1,4 +1,4 @@
-"""What an explainer tells about layers: what each held, or summed up, during one explanation."""
+"""Views of an explainer on layers: each one's tensors, or their sums, in one explanation."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from realtime_lrp.relevance.rules.rules import Rule
 
 @dataclass(frozen=True)
 class LayerRecord:
-    """What one layer of the network held during one explanation.
+    """The tensors of one layer during one explanation.
 
-    The tensors are those of the model as Keras runs it, even where a batch norm was folded.
+    They are the tensors of the model in Keras, even where a batch norm was folded.
 
     Attributes:
       name: the layer's name; "model/layer" inside a nested model, "layer:2" at a second call.
@@ -32,7 +32,7 @@ class LayerRecord:
       inputs: the tensors that it read, [B, ...] each.
       output: the tensor that it computed, [B, ...].
       arrived: what arrived at its output, shaped like it: relevance, or the gradient.
-      handed_down: what it handed to each of its inputs, shaped like these.
+      handed_down: the share of each of its inputs, shaped like the inputs.
       taken_by_biases: float32 [B], the sum of relevance that its biases took.
     """
 
@@ -51,7 +51,7 @@ class LayerRecord:
 
     @property
     def lost(self) -> np.ndarray:
-        """What neither the inputs nor the biases received, float64 [B]."""
+        """The relevance that neither the inputs nor the biases received, float64 [B]."""
         return _sums([self.arrived]) - self.sums() - self.taken_by_biases
 
     @property
@@ -103,7 +103,7 @@ def _record(
 
 
 class LayerViews:
-    """What an `Explainer` tells about layers; it sets the attributes."""
+    """Views of an `Explainer` on layers; the explainer sets the attributes."""
 
     check_batch: checks.BatchCheck
     input_shape: tuple[int, int, int]
@@ -162,7 +162,7 @@ class LayerViews:
         index: int = 0,
         place: int | None = None,
     ) -> list[LayerRecord]:
-        """What every layer computed and handed down, from the output to the input.
+        """The tensors of every layer and the shares it handed down, from the output to the input.
 
         SmoothGrad and integrated gradients show the gradient at the picture itself. Branches that
         the output does not use are left out. Computed operation by operation: a compiled function
@@ -194,7 +194,7 @@ class LayerViews:
         ]
 
     def _in_parts(self, run: Callable[..., Any], x: Any, *more: Any, each: int = 1) -> Any:
-        """What a compiled function gives, as arrays; a picture takes the memory of `each`."""
+        """A compiled function's output as arrays; a picture takes the memory of `each`."""
         most = max(1, self.pictures_at_once() // each)
         return run_in_parts(lambda x, *more: run(to_float32(x), *more), (x, *more), most)
 
@@ -208,7 +208,7 @@ class LayerViews:
             raise self.not_finite(x[number : number + 1] if len(x) > 1 else x, own)
 
     def _target(self, target: Targets | None, pictures: int) -> Target:
-        """The tensors of a target, of which each has one row or one for each picture."""
+        """The tensors of a target; each has one row, or a row a picture."""
         if target is None:
             return self._default
         return self._resolve.for_batch(target, pictures).tensors()

@@ -20,8 +20,8 @@ from realtime_lrp.relevance.maps.methods import METHODS
 def supporting_relevance(relevance: np.ndarray, name: str) -> np.ndarray:
     """The part of raw relevance [N, H, W, C] that speaks for the class, float [N, H, W].
 
-    Summed over the channels, then the positive part; the magnitude for an `absolute` method. The
-    name is that of the method or composite.
+    Summed over the channels, then the positive part; the magnitude for an `absolute` method. `name`
+    is the name of the method or composite.
     """
     summed = relevance.sum(axis=-1)
     absolute = name in METHODS and METHODS[name].absolute

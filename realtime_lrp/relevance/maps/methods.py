@@ -99,7 +99,7 @@ def _rectifiers(graph: Graph, options: Options) -> set[int]:
 def _last_maps(graph: Graph, options: Options) -> int:
     """The number of the feature maps that Grad-CAM weights.
 
-    They are those of the chosen layer, else the last ones before the pools that follow them.
+    They belong to the chosen layer, or are the last ones before the pools that follow them.
     """
     if options.grad_cam_layer is not None:
         return feature_maps(graph, options.grad_cam_layer)
@@ -166,9 +166,9 @@ METHODS: dict[str, Method] = {
 def composite_for(
     name: "str | Composite", graph: Graph, otherwise: str = COMPOSITE
 ) -> "str | Composite":
-    """What a composite stands for: "auto" is the one that suits the network.
+    """The composite of a name: "auto" is the composite that suits the network.
 
-    For networks without attention that is `otherwise`.
+    Networks without attention get `otherwise`.
     """
     if name != AUTO:
         return name
@@ -179,7 +179,7 @@ def composite_for(
 
 
 def advice_on(graph: Graph, composite: Composite) -> str:
-    """What would suit the network better than the composite that its map follows, or ""."""
+    """Advice on a composite that suits the network better than this one, or ""."""
     if composite.steps or not has_attention(graph):
         return ""
     name = next((name for name, one in COMPOSITES.items() if one is composite), "this one")

@@ -27,7 +27,7 @@ Numbered = Mapping[int, tf.Tensor]
 
 @dataclass(frozen=True)
 class Options:
-    """What users choose about all maps of an explainer; see the arguments of `Explainer`."""
+    """A user's choices for all maps of an explainer; see the arguments of `Explainer`."""
 
     layers: Mapping[str, str | Rule] = field(default_factory=dict)
     absorb_bias: bool | None = None
@@ -78,7 +78,7 @@ class Method:
 
 
 class MethodResult(NamedTuple):
-    """What a plan computes for a batch."""
+    """The output of a plan for a batch."""
 
     relevance: tf.Tensor  # the map, shaped like x
     parts: Parts  # what arrived at each tensor and at biases
@@ -108,7 +108,7 @@ class Plan:
 
     @cached_property
     def needed(self) -> Any:
-        """What `Method.needs` found."""
+        """The result of `Method.needs`."""
         return self.method.needs(self.graph, self.options)
 
     @cached_property
@@ -184,7 +184,7 @@ class Plan:
 
     @cached_property
     def back(self) -> Back:
-        """What each step passes back. Modified weights are made at the first access."""
+        """The way back of each step. Modified weights are made at the first access."""
         with tf.init_scope():  # once, even if that is inside a graph
             return self.method.back(self)
 
@@ -283,11 +283,11 @@ class Plan:
         return total(parts[0])
 
     def parts(self, tensors: Numbered, target: Target) -> Parts:
-        """What arrives at each tensor, and at biases."""
+        """The relevance or gradient at each tensor, and the share of biases."""
         return self.graph.backward(tensors, self.start(tensors, target), self.back)
 
     def start(self, tensors: Numbered, target: Target) -> tf.Tensor:
-        """What starts at the output for a target, shaped like the scores."""
+        """The start at the output for a target, shaped like the scores."""
         target = located(self.graph, tensors, target)
         scores = tensors[self.graph.output]
         if self.values is not None:
@@ -296,7 +296,7 @@ class Plan:
         return begin if self.signs is None else with_signs_of(tensors[self.signs], begin)
 
     def _account(self, parts: Parts, rise: tf.Tensor | None = None) -> tf.Tensor:
-        """The account of what arrived; `rise` is by how much logits differ from those of 0."""
+        """The account of what arrived; `rise` is the difference of logits from a zero picture's."""
         begin = tf.cast(parts[self.graph.output][0].tensor, tf.float32)
         if rise is not None:
             difference = sums(begin * rise)
@@ -314,7 +314,7 @@ def _divided(relevance: tf.Tensor) -> tf.Tensor:
 
 
 def _arriving(tensors: Numbered) -> Parts:
-    """What arrives at tensors, by their numbers."""
+    """Arrivals at tensors, by their numbers."""
     return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
 
 
@@ -344,7 +344,7 @@ def keeps_sign(
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
-    """What starts, [B, ..., classes], times the sign of each logit (0 counts as positive).
+    """The start, [B, ..., classes], times the sign of each logit (0 counts as positive).
 
     Unchanged where the logits are not shaped like the scores, as before a pool.
     """

@@ -1,4 +1,4 @@
-"""Where a network may compute in half precision; `docs/performance.md` has the correlations.
+"""Half precision: which part of a network may use it; correlations: `docs/performance.md`.
 
 What rounding does to a map, measured on photos and drawings:
 
@@ -37,7 +37,7 @@ of several nearly equal entries win, which moves relevance by several pixels."""
 
 @dataclass(frozen=True)
 class Lowering:
-    """What computes in which precision.
+    """The precision of each part of a computation.
 
     `exact` has the output numbers of what computes in float32, forward and back; with
     `exact_forward` the whole forward pass is float32, and only relevance is handed down in
@@ -54,7 +54,7 @@ class Lowering:
         Steps before the first and after the last layer with weights stay in float32: the picture's
         preprocessing, the softmax. So do input layers whose output a max pool reads. Rounding would
         make another of several nearly equal entries win, which moves relevance at full resolution
-        (SqueezeNet, z+: correlation with float32 0.997 rounded, 0.9999 as it is).
+        (SqueezeNet, z+: correlation with float32 0.997 rounded, 0.9999 not rounded).
         """
         if self.precision == "float32":
             return
@@ -114,7 +114,7 @@ def _input_layers_before_max_pools(graph: Graph) -> set[int]:
 
 
 def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts: bool) -> Lowering:
-    """What computes in which precision.
+    """The precision of each part of a computation.
 
     "auto" is the fastest lowering that keeps every map, correlation 0.999 or more; `fast` is the
     fastest precision of the device, `contrasts` whether classes count against others.

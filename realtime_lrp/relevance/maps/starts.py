@@ -1,4 +1,4 @@
-"""What starts at the output for a target, inside compiled functions."""
+"""The start of relevance at the output for a target, inside compiled functions."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What is explained: all classes, the best, one class, or one class against others.
+"""The target of a map: all classes, the best, one class, or one class against others.
 
 Relevance starts at the output with `t * score`; gradient methods differentiate the sum of
 `t * logit`. A target is data of the compiled function: changing it does not retrace.
@@ -18,7 +18,7 @@ import numpy as np
 from realtime_lrp.errors import UsageError, nearest
 
 Targets = str | int | Sequence[str | int] | np.ndarray
-"""What callers may ask for: one target, or a sequence with one for each picture."""
+"""A caller's target, or a sequence with a target for each picture."""
 
 
 SYNSET = re.compile(r"n\d{8}[ _:-]+(?=\S)")
@@ -45,7 +45,7 @@ class Target(NamedTuple):
     region: Any = ONE_ANSWER
     # bool [T, 1], whether the region around the weighted place counts rather than the place alone
     around: Any = NO
-    # bool [T, 1], of a segmentation: whether the map of the class is set against that of another,
+    # bool [T, 1], of a segmentation: whether the class's map is set against another class's map,
     # each divided by its sum of magnitudes
     contrast: Any = NO
 
@@ -263,7 +263,7 @@ def class_label(index: int, labels: Sequence[str] | None) -> str:
 def tidied(name: str) -> str:
     """A name of a class as people read it: "tiger_cat" and "n02123159 tiger cat" are "tiger cat".
 
-    Data, such as sidecars, keep names as they are.
+    Data, such as sidecars, keep names unchanged.
     """
     return " ".join(SYNSET.sub("", name, count=1).replace("_", " ").split()) or name
 

@@ -43,7 +43,7 @@ class Prepared(Protocol):
 def check_options(
     precision: str, pool: str, start: str, samples: int | None, also: Sequence[str]
 ) -> None:
-    """Refuses illegal values; the arguments are those of `Explainer`."""
+    """Refuses illegal values; the arguments are `Explainer`'s."""
     for what, value, legal in (
         ("precision", precision, ("float32", "bfloat16", "auto")),
         ("pool", pool, ("max", "average")),

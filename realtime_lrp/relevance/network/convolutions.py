@@ -142,7 +142,7 @@ class Convolution(Linear):
 
     @property
     def _skips(self) -> bool:
-        """Whether it reads only every so many pixels: a window of 1 x 1 with a stride.
+        """Whether it skips pixels: a window of 1 x 1 with a stride.
 
         Its adjoint is a convolution without a stride, whose values are put back to these pixels:
         TensorFlow's own takes 31 ms of a map of ResNet50 (float32, 2 cores).
@@ -151,7 +151,7 @@ class Convolution(Linear):
         return self._groups == 1 and window == (1, 1) and set(strides) != {1}
 
     def _put_back(self, c: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
-        """Values of every so many pixels in an input of this shape; the others are 0."""
+        """Values put back to the pixels that were read, in this shape; the others are 0."""
         rows, columns = self.geometry["strides"]
         return tf.raw_ops.StridedSliceGrad(
             shape=shape, begin=[0, 0, 0], end=[0, 0, 0], strides=[1, rows, columns],

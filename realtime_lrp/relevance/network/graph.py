@@ -61,9 +61,9 @@ BIASES = -1
 
 
 class Arrival(NamedTuple):
-    """What arrives at the output of a node, with the tensors of the forward pass.
+    """Relevance or a gradient at the output of a node, with the tensors of the forward pass.
 
-    It is a gradient or relevance; only a function that hands down `Multiple` gets one.
+    Only a function that hands down `Multiple` gets one.
     """
 
     node: Node
@@ -73,7 +73,7 @@ class Arrival(NamedTuple):
 
     @property
     def relevance(self) -> tf.Tensor:
-        """What arrives, as a tensor."""
+        """The arriving relevance or gradient as a tensor."""
         return relevance_of(self.arriving)
 
     def gradient(self, s: tf.Tensor) -> Tensors:
@@ -82,14 +82,14 @@ class Arrival(NamedTuple):
 
 
 Back = Callable[[Arrival], Handed]
-"""What arrives at a node -> what each input receives; after that, where biases take a share, what
-they took, [B]. None where an input receives nothing."""
+"""Arrival at a node -> the share of each input; then, where biases take a share, that share, [B].
+None where an input receives nothing."""
 
 
 class Part(NamedTuple):
-    """What a node hands down to its input number `position`, shaped like that input.
+    """The share that a node hands down to input number `position`, shaped like that input.
 
-    `node` is None for what starts at the network's output; `factor` is that of a `Multiple`.
+    `node` is None for what starts at the network's output; `factor` is a `Multiple`'s factor.
     """
 
     tensor: tf.Tensor
@@ -148,7 +148,7 @@ class Graph:
         return self.output
 
     def mark(self) -> dict[str, Any]:
-        """What `return_to` needs to take back all that is appended from here on."""
+        """The state to which `return_to` goes back."""
         return {"nodes": list(self.nodes), "wholes": dict(self.wholes), "_calls": +self._calls}
 
     def return_to(self, mark: dict[str, Any]) -> None:
@@ -210,7 +210,7 @@ class Graph:
     def of_rows(
         self, tensors: Mapping[int, tf.Tensor], pictures: tf.Tensor
     ) -> dict[int, tf.Tensor]:
-        """Tensors of a batch that is made of pictures of another one, int32 [N], but for numbers.
+        """Tensors of a batch made of pictures, int32 [N], of another one; numbers stay.
 
         Whole numbers may say where a picture begins in its batch: `forward` computes them anew.
         Numbers of the same tensor get the same one.
@@ -294,7 +294,7 @@ class Graph:
     def hand_down(
         self, parts: Parts, nodes: Sequence[Node], tensors: Mapping[int, tf.Tensor], back: Back
     ) -> None:
-        """Passes what has arrived back through some of the nodes; adds what they hand down."""
+        """Passes arrivals back through some nodes; adds the shares that they hand down."""
         for node in reversed(nodes):
             if node.output not in parts:
                 continue  # a branch that `start` does not use

@@ -40,7 +40,7 @@ MAX_ENTRIES = 1 << 22
 """The most entries of a tensor of random values, and of a matrix that compares all classes."""
 
 EXACT = 0.01
-"""How far the logits of scores may lie from those of a softmax or sigmoid, for values in -4..4."""
+"""Largest difference between logits of scores and of a softmax or sigmoid, for -4..4."""
 
 Shapes = Mapping[int, tuple[int, ...]]
 """Number of a tensor -> its shape without the batch."""
@@ -75,7 +75,7 @@ def end_in_vector(graph: Graph, picture: tuple[int, int, int]) -> None:
 def end_in_places(graph: Graph, picture: tuple[int, int, int]) -> None:
     """Notes the places of a segmentation, whose output is [B, h, w, classes], in place.
 
-    An output of the size of the pictures, [B, H, W], is that of one class. `picture` is (rows,
+    An output of the pictures' size, [B, H, W], stands for one class. `picture` is (rows,
     columns, channels).
     """
     sizes = output_shape(graph, picture)
@@ -187,7 +187,7 @@ def _make_scores(
             f"{graph.name} ends in values that are no probabilities, as they can lie outside "
             "0 to 1: a softmax is added to get its scores. If they are, say so: --scores "
             "probabilities. If they are no classes that exclude each other, say what they are: "
-            "--output-activation sigmoid, or linear for values such as those of a regression"
+            "--output-activation sigmoid, or linear for values such as a regression's"
         )
     kind = activation or ("softmax" if several else "sigmoid")
     graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))
@@ -353,7 +353,7 @@ def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
 
 
 def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
-    """What the values are that a graph ends in: probabilities, their logarithms, or logits."""
+    """The kind of a graph's output: probabilities, their logarithms, or logits."""
     last = graph.last_with_weights(graph.output)
     if not last or _ends_in_weights(graph):
         return "logits"

@@ -56,7 +56,7 @@ class Step:
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         """The relevance of each input, shaped like it; None for an input that gets nothing.
 
-        What constants took, [B], may follow. `inputs` and `output` are those of `forward`.
+        The share of constants, [B], may follow. `inputs` and `output` come from `forward`.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a method `relevance`")
 
@@ -69,7 +69,7 @@ class Step:
         return tape.gradient(output, inputs, gradient)
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
-        """The support of the output, 1 for content and 0 for padding, from that of the inputs."""
+        """The support of the output, 1 for content and 0 for padding, from the inputs' support."""
         return self.forward(*inputs)
 
 
@@ -141,7 +141,7 @@ class Softmax(Activation):
 
 
 class SoftmaxOfSome(Softmax):
-    """The softmax of some classes: reads their logits, and those of all."""
+    """The softmax of some classes: reads their logits, and all logits."""
 
     def forward(self, a: tf.Tensor, every: tf.Tensor | None = None) -> tf.Tensor:
         chosen, all_of_them = (tf.cast(one, tf.float32) for one in (a, every))

@@ -227,7 +227,7 @@ def _of_one_cell(cells: _Cells) -> _Cells | None:
 
 
 def _of_each_token(cells: _Cells) -> _Cells | None:
-    """As `_of_one_cell`; tokens that hold the pixels of a patch each make the patches the cells."""
+    """The cells of tokens; where each holds a patch's pixels, the patches become the cells."""
     if (of_one_cell := _of_one_cell(cells)) is not None:
         return of_one_cell
     (rows, columns), shape = cells.size, cells.numbers.shape

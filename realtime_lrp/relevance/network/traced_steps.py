@@ -1,7 +1,7 @@
 """Steps of TensorFlow operations that few Keras layers have, and of normalisations.
 
-A step runs its operation on the tensors as they were traced. Where an operation joins the axis of
-the pictures with another one, [B * k, ...], the graph holds [B, k, ...].
+A step runs its operation on the tensors in their traced shapes. If an operation joins the axis
+of the pictures with another one, [B * k, ...], the graph holds [B, k, ...].
 """
 
 import math
@@ -66,7 +66,7 @@ PROBED, MAX_PROBES = 9.0, 4096
 class Operation(Step):
     """An operation on tensors and constants, computed in float32 unless a kind says otherwise.
 
-    `shapes` are those of its inputs and its output as they were traced, with the batch.
+    `shapes` are the traced shapes of its inputs and its output, with the batch.
     """
 
     def __init__(self, compute: Compute, shapes: Sequence[Sequence[int]]) -> None:

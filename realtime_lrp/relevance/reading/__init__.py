@@ -1,1 +1,1 @@
-"""From a Keras model to a network: layers with a row, and traced TensorFlow operations."""
+"""Reads a Keras model as a network: layers with a row, and traced TensorFlow operations."""

@@ -143,7 +143,7 @@ def finds_boxes(model: keras.Model) -> bool:
 
 
 def output_names(model: keras.Model) -> list[str]:
-    """The names of a functional model's outputs: their keys, or those of the layers."""
+    """The names of a functional model's outputs: their keys, or the names of the layers."""
     if isinstance(model, keras.Sequential):
         return [model.layers[-1].name]
     paths = [path for path, _ in keras.tree.flatten_with_path(model.output)]
@@ -283,7 +283,7 @@ class _Builder:
     ) -> list[int | None]:
         """Appends the layers of a functional model; returns the numbers of its outputs.
 
-        None is an output that does not depend on the picture. `shapes` are those of its inputs,
+        None is an output that does not depend on the picture. `shapes` are its inputs' shapes,
         where the model around it knows more of them.
         """
         known: dict[int, int | None] = dict(zip(map(id, model.inputs), numbers, strict=True))
@@ -344,7 +344,7 @@ class _Builder:
         return outputs
 
     def _sized(self, one: Any) -> Any:
-        """A tensor with its sizes, if they are known; anything else as it is."""
+        """A tensor with its sizes, if they are known; anything else unchanged."""
         return self.sized.get(id(one), one)
 
     def _note_sizes(self, called: _Called, outputs: Sequence[keras.KerasTensor]) -> None:
@@ -410,7 +410,7 @@ def _require_finite(layer: keras.Operation) -> None:
 
 
 def _nodes_in_order(model: keras.Model) -> list[Any]:
-    functional = getattr(model, "_functional", None) or model  # the first is that of a Sequential
+    functional = getattr(model, "_functional", None) or model  # a Sequential holds one
     by_depth = functional._nodes_by_depth
     in_order = [node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth]]
     return [node for node in in_order if not node.is_input]

@@ -49,12 +49,12 @@ class LayerCall:
         return [number for number in self.outputs if number is not None]
 
     def by_layer(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """What the layer computes of the outputs that depend on the picture."""
+        """The layer's outputs that depend on the picture."""
         found = zip(tf.nest.flatten(self.compute(*inputs)), self.outputs, strict=True)
         return [value for value, number in found if number is not None]
 
     def by_nodes(self, inputs: Sequence[tf.Tensor]) -> list[np.ndarray]:
-        """What the nodes compute of them."""
+        """The same outputs, computed by the nodes."""
         read = zip(self.inputs, inputs, strict=True)
         tensors = {
             number: tf.cast(one, tf.float32) if one.dtype in _NUMBERS else one
@@ -121,7 +121,7 @@ def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
     chooses = any(isinstance(node.step, Choice) for node in call.nodes)
 
     def alike(one: np.ndarray, other: np.ndarray) -> bool:
-        """As for `check_calls`, rounding can change the order of what is chosen."""
+        """Whether both agree; rounding may change the order of choices, see `check_calls`."""
         if _alike(one, other, tolerance):
             return True
         if not chooses or one.shape != other.shape:
@@ -144,7 +144,7 @@ def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
 
 
 def noise(tensor: tf.Tensor, pictures: int) -> tf.Tensor:
-    """Noise like a tensor, for so many pictures."""
+    """Noise shaped like a tensor, for a number of pictures."""
     values = np.random.default_rng(0).normal(size=(pictures, *tensor.shape[1:]))
     if tensor.dtype.is_bool:
         return tf.constant(values > 0)

@@ -184,7 +184,7 @@ def _batch_normalisation(layer: keras.Layer) -> list[steps.Step]:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
         raise UnsupportedLayerError(layer, CHANNELS_FIRST)
     mean, variance = _float32(layer, "moving_mean", "moving_variance")
-    scale = tf.math.rsqrt(variance + layer.epsilon)  # to the last bit what Keras computes
+    scale = tf.math.rsqrt(variance + layer.epsilon)  # equals Keras's to the last bit
     if layer.scale:
         scale *= _float32(layer, "gamma")[0]
     beta = _float32(layer, "beta")[0] if layer.center else 0.0
@@ -341,7 +341,7 @@ def has_row(layer: keras.Operation) -> bool:
 def steps_of(layer: keras.Layer, arguments: Sequence[Any] = ()) -> list[steps.Step]:
     """Translates a built Keras layer, or the operation of an expression, into a chain of steps.
 
-    `arguments` are those of an operation's call. Max pools are of the kind "max".
+    `arguments` belong to an operation's call. Max pools are of the kind "max".
     """
     constants = not all(map(keras.utils.is_keras_tensor, arguments))
     if constants and type(layer) in (*EXPRESSIONS, DIVISION):  # relevance passes `x * 2` unchanged

@@ -24,7 +24,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """Operations, in order, that may be a normalisation of the tensor `root`, as it was traced.
+    """Operations, in order, that may be a normalisation of the traced tensor `root`.
 
     Only the last one is read by others. Those from number `least` on may be its gamma and beta.
     """
@@ -154,7 +154,7 @@ def _gamma_and_beta(
 
 
 def _epsilon(candidate: Candidate, constant: Callable[[tf.Tensor], tf.Tensor | None]) -> float:
-    """What is added to the variance before its root is taken; 0 where nothing is."""
+    """The constant added to the variance before its root is taken; 0 if there is none."""
     root = next(one for one in candidate.operations if one.type in ROOTS)
     before = root.inputs[0].op
     parts = {one.outputs[0].name for one in candidate.operations}

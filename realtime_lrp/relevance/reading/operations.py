@@ -70,7 +70,7 @@ def elementwise(reader: Reader, operation: tf.Operation) -> Values:
 
 
 def is_computed(reader: Reader, operation: tf.Operation, index: int = 0) -> bool:
-    """Whether an output has floating numbers, or those of a picture of bytes; else it chooses."""
+    """Whether an output has floating numbers or a picture's bytes; otherwise it chooses."""
     dtype, inputs = operation.outputs[index].dtype, operation.inputs
     of_picture = [one for one in inputs if reader.constant(one) is None]
     return dtype.is_floating or all(
@@ -107,7 +107,7 @@ chosen, picked = of_operation(Choice), of_operation(Movement)
 
 
 def stacked(reader: Reader, operation: tf.Operation) -> Values:
-    """Tensors side by side on a new axis, perhaps before that of the pictures."""
+    """Tensors side by side on a new axis, which may stand before the pictures' axis."""
     shape = operation.outputs[0].shape
     constants = [reader.constant(tensor) for tensor in operation.inputs]
     if operation.get_attr("axis") % shape.rank or any(one is not None for one in constants):
@@ -244,7 +244,7 @@ def _is_per_channel(reader: Reader, tensor: tf.Tensor, constant: tf.Tensor | Non
 
 
 def _of_one_rank(reader: Reader, operation: tf.Operation) -> list[Held]:
-    """What an operation reads that broadcasts; each with as many axes as the output."""
+    """The inputs of an operation that broadcasts, each with as many axes as the output."""
     held = [reader.held(tensor) for tensor in operation.inputs]
     if any(len(one.shape) != len(operation.outputs[0].shape) for one in held):
         raise CannotReadError("joins tensors with different numbers of axes")

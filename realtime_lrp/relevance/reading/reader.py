@@ -214,7 +214,7 @@ class Reader:
         )  # fmt: skip
 
     def inputs(self, operation: tf.Operation) -> list[Value]:
-        """What an operation reads."""
+        """The inputs of an operation."""
         return [self.values[tensor.name] for tensor in operation.inputs]
 
     def constant(self, tensor: tf.Tensor) -> tf.Tensor | None:
@@ -251,7 +251,7 @@ class Reader:
         return producer is not None and isinstance(producer.step, Choice)
 
     def turned(self, tensor: tf.Tensor) -> Turned | None:
-        """The tensor, if its first axis is not that of the pictures."""
+        """The tensor, if its first axis is not the pictures' axis."""
         value = self.values[tensor.name]
         return value if isinstance(value, Turned) else None
 
@@ -272,12 +272,12 @@ class Reader:
         return [Held(number, tuple(operation.outputs[output].shape))]
 
     def _joined(self, *names: str | None) -> str:
-        """A name of a node: that of the traced layer, and those inside it."""
+        """The name of a node: the traced layer's name, and the names inside it."""
         return "/".join(filter(None, (self.name, *names)))
 
 
 def shapes_of(operation: tf.Operation, held: Sequence[Held], index: int = 0) -> list[Sequence[int]]:
-    """The shapes of an operation's inputs and of one output, as they were traced."""
+    """The traced shapes of an operation's inputs and of one output."""
     try:
         kept_shape(operation.outputs[index].shape)
     except ValueError as error:
@@ -288,7 +288,7 @@ def shapes_of(operation: tf.Operation, held: Sequence[Held], index: int = 0) -> 
 def compute_with_constants(
     reader: Reader, operation: tf.Operation, index: int = 0
 ) -> Callable[..., tf.Tensor]:
-    """What an operation computes from those inputs that depend on the picture."""
+    """The operation as a function of the inputs that depend on the picture."""
     run = compute_of(operation)
     constants = [reader.constant(tensor) for tensor in operation.inputs]
     turned = [reader.turned(tensor) for tensor in operation.inputs]
@@ -325,10 +325,10 @@ _SIZES = {("BroadcastTo", 1), ("Slice", 2), ("StridedSlice", 2)}
 def _for_batch(
     value: tf.Tensor, rank: int, place: tuple[str, int]
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    """What an operation reads in place of a constant: batch size -> tensor.
+    """A function that stands for a constant input: batch size -> tensor.
 
-    `rank` is that of the tensors beside it; `place` has the type of the operation and the position
-    of the constant among its inputs.
+    `rank` is the rank of the tensors beside it; `place` has the operation's type and the constant's
+    position among its inputs.
     """
     if place == ("Reshape", 1):
         joined = [size for size in value.numpy() if size > 0 and size % BATCH == 0]

@@ -1,7 +1,7 @@
 """The TensorFlow operations that a layer consists of, and what their tensors stand for.
 
 A layer is run once, symbolically. Everything is traced for a batch of `BATCH` pictures, so
-that every shape is known and the axis of the pictures can be told from the others.
+that every shape is known and the axis of the pictures differs from the others.
 """
 
 import functools
@@ -60,8 +60,8 @@ def trace(
 ) -> Trace:
     """Traces a function of tensors of these shapes, with the batch, and types.
 
-    No size but the batch's may be open. Calls of those `inner` layers, at any depth, of which
-    `stays` is true are recorded as such.
+    No size but the batch's may be open. Calls of `inner` layers, at any depth, are
+    recorded as such where `stays` is true.
     """
     recorder = _Recorder(stays)
     names: list[str] = []
@@ -100,7 +100,7 @@ def _functions_inlined() -> Iterator[None]:
 
 @contextmanager
 def _maps_vectorised() -> Iterator[None]:
-    """What is done picture by picture, such as `keras.ops.map`, is traced for all at once."""
+    """Work done picture by picture, such as `keras.ops.map`, is traced for all at once."""
     before = tf.map_fn
     tf.map_fn = lambda fn, elems, **kwargs: tf.vectorized_map(fn, elems)
     try:
@@ -169,14 +169,14 @@ class CannotReadError(Exception):
 
 @dataclass(frozen=True)
 class Constant:
-    """What does not depend on the picture: an eager tensor."""
+    """A value that does not depend on the picture: an eager tensor."""
 
     value: tf.Tensor
 
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor of the graph; its shape is as it was traced, with the batch."""
+    """A tensor of the graph, with its traced shape, which includes the batch."""
 
     number: int
     shape: tuple[int, ...]
@@ -186,8 +186,8 @@ class Held:
 class Chain:
     """Elementwise operations on one tensor of the graph, not yet a node.
 
-    `compute` maps the root, as it was traced, float32, to the value, which the operation `last`
-    computes. `types` are those of all its operations; some may read `constants` too.
+    `compute` maps the traced root, float32, to the value, which the operation `last` computes.
+    `types` are the types of all its operations; some may read `constants` too.
     """
 
     root: Held
@@ -204,10 +204,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class Turned:
-    """Moved entries of a tensor whose first axis is then not that of the pictures; not yet a node.
+    """Moved entries of a tensor, whose first axis is not the pictures' axis; not yet a node.
 
     Queries, keys and values are often computed together and then moved to the front. `move` maps
-    the tensor, as it was traced, to its entries moved.
+    the traced tensor to its moved entries.
     """
 
     held: Held
@@ -288,7 +288,7 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
 
 
 def _updated(values: tf.Tensor, update: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
-    """What `keras.ops.slice_update` computes of constants, as in Swin's masks."""
+    """`keras.ops.slice_update` of constants, as in Swin's masks."""
     copy = values.numpy().copy()
     places = zip(begin.numpy(), update.shape, strict=True)
     copy[tuple(slice(first, first + size) for first, size in places)] = update.numpy()
@@ -297,9 +297,9 @@ def _updated(values: tf.Tensor, update: tf.Tensor, begin: tf.Tensor) -> tf.Tenso
 
 @functools.cache
 def _python_names(kind: str, names: tuple[str, ...]) -> dict[str, str]:
-    """What a function of `tf.raw_ops` calls the inputs and attributes of its operation.
+    """The names of inputs and attributes in the function of `tf.raw_ops`.
 
-    A few have another name there: the sums' "reduction_indices" are its "axis".
+    A few differ from the operation's own: "reduction_indices" of sums is "axis" there.
     """
     signature = inspect.signature(getattr(tf.raw_ops, kind))
     parameters = [one for one in signature.parameters if one != "name"]
@@ -326,11 +326,11 @@ AS_ACTIVATION = {
 """Type of an operation -> its name as an activation, whether no output is negative."""
 
 DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}
-"""What normalisations divide by, or multiply with."""
+"""Operations whose output a normalisation divides by, or multiplies with."""
 
 
 COMPARISONS = {"ClipByValue", "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum"}
-"""What a ReLU in operations of its own compares with."""
+"""Operations that make a ReLU out of a comparison."""
 
 
 def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
@@ -355,7 +355,7 @@ def chain_of(operation: tf.Operation, inputs: Sequence[Value]) -> Chain | None:
 
 
 def as_chain(value: Held | Chain | Turned) -> Chain:
-    """A tensor of the graph as a chain without operations; a chain as it is."""
+    """A tensor of the graph as a chain without operations; a chain unchanged."""
     if isinstance(value, Turned):
         raise CannotReadError(MIXES)
     return value if isinstance(value, Chain) else Chain(value, tf.identity)

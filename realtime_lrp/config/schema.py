@@ -183,7 +183,7 @@ class Lrp(Section):
     for all classes at once where a composite divides by the logits)"""
     contrast: Option[bool] = True
     """true or false: a segmentation answers why one class, not another, is at a place: the map of
-    the class minus that of the runner-up there, or of the target's second class, each divided by
+    the class minus the map of the runner-up there, or of the target's second class, each divided by
     its sum of magnitudes; false: the map of the target alone"""
     pool: Option[Literal["max", "average"]] = "max"
     """how relevance passes max pools: max (winner takes all) or average (in proportion)"""

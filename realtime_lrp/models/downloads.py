@@ -33,7 +33,7 @@ class Download:
 
     @property
     def path(self) -> Path:
-        """Where the file is kept."""
+        """The path of the kept file."""
         return cache_folder() / (self.name or self.url.rsplit("/", 1)[-1])
 
 
@@ -42,7 +42,7 @@ def fetch(download: Download) -> Path:
     path = download.path
     if path.is_file():
         if not _is_published(path, download.checksum):
-            log.warning("%s is not the file that Keras publishes; it is used as it is", path)
+            log.warning("%s is not the file that Keras publishes; it is used unchanged", path)
         return path
     import keras  # here, so that `--help` does not wait for it
 
@@ -85,7 +85,7 @@ def _progress_on_a_terminal() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong: the innermost of the errors that requests and urllib wrap."""
+    """The reason: the innermost of the errors that requests and urllib wrap."""
     inner = getattr(error, "reason", None) or next(iter(error.args), None)
     if isinstance(inner, BaseException):
         return reason(inner)

@@ -17,7 +17,7 @@ CLASSES = (
     "circle", "square", "triangle", "star", "heart", "arrow", "cross", "moon", "house", "smiley",
     "lightning", "flower", "tree", "fish", "cup", "nothing",
 )  # fmt: skip
-"""What the embedded networks tell apart, in the order of their outputs."""
+"""The classes of the embedded networks, in the order of their outputs."""
 
 NOTHING = len(CLASSES) - 1  # The class of a picture without a symbol
 

@@ -1,4 +1,4 @@
-"""What an exported explanation says of itself: the metadata of its ONNX file.
+"""The metadata of an exported explanation, inside its ONNX file.
 
 Must not import TensorFlow: the file runs without.
 """
@@ -14,13 +14,13 @@ from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import DamagedInputError
 
 PRODUCER = "realtime-lrp"
-"""The file's first words say so, which is how it is told from other ONNX files."""
+"""The file's first words, which mark it among other ONNX files."""
 
 MARK = b"\x12\x0c" + PRODUCER.encode()  # field 2 of the message ModelProto, 12 letters
 
 
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the map before it is computed, for whoever draws or checks it.
+    """Facts about the map before it is computed, for drawing and checking.
 
     Attributes:
       stride: (rows, columns) of the grid that is smoothed away where the map is drawn.

@@ -1,4 +1,4 @@
-"""What a file holds, told by its first bytes: the name may say something else.
+"""The kind of a file, known by its first bytes: the name may say something else.
 
 What is no network that can be read is named by what it is, with what to do.
 """
@@ -39,7 +39,7 @@ BEGINNINGS = (
     (b"\x89png", "a picture", "Give it as INPUT, and the network after --model."),
     (b"\xff\xd8\xff", "a picture", "Give it as INPUT, and the network after --model."),
 )  # fmt: skip
-"""What a file begins with, in small letters; what it is; what to do."""
+"""First bytes of a file, in small letters; what it is; what to do."""
 
 ENDINGS = {
     ".pb": ("a graph of TensorFlow", "Give the folder of the SavedModel. A frozen graph of "
@@ -84,7 +84,7 @@ def kind_of(path: Path) -> str:
 
 
 def _described(path: Path, head: bytes) -> tuple[str, str]:
-    """What a file is that is not read, and what to do; ("", "") if that is not known."""
+    """The kind of a file that is not read, and what to do; ("", "") if that is not known."""
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     if not start:
         return "empty", "Download or save it again."

@@ -162,11 +162,11 @@ Word = Annotated[str, msgspec.Meta(max_length=500)]
 
 
 class ChannelContents(msgspec.Struct, frozen=True):
-    """What a file says of a channel.
+    """A file's contents on a channel.
 
     `relevant` and `activating` are numbers of pictures, largest share of relevance or activation
-    first. `classes` are those that it speaks for most, with their part of its positive relevance.
-    `often` counts pictures in which it had one of the four largest shares.
+    first. `classes` are the classes that it speaks for most, each with its part of the channel's
+    positive relevance. `often` counts pictures in which it had one of the four largest shares.
     """
 
     relevant: Row
@@ -176,7 +176,7 @@ class ChannelContents(msgspec.Struct, frozen=True):
 
 
 class LayerContents(msgspec.Struct, frozen=True):
-    """What a file says of a layer: its name, how many channels it has, and those with pictures."""
+    """A file's contents on a layer: its name, its number of channels, channels with pictures."""
 
     name: Word
     channels: Annotated[int, msgspec.Meta(ge=1, le=MAX_CHANNELS)]
@@ -232,7 +232,7 @@ class Gallery:
         return bool(self.channels(layer) or self.names.get(layer))
 
     def channels(self, layer: str) -> Mapping[int, ChannelContents]:
-        """What is known of the channels of a layer that have pictures."""
+        """The contents on the channels of a layer that have pictures."""
         known = self._layers.get(layer)
         return known.entries if known else {}
 
@@ -290,7 +290,7 @@ class Gallery:
 def load_gallery(config: Config) -> Gallery:
     """The gallery that a configuration names, else that of an embedded network, else an empty one.
 
-    Names are those of the configuration; only the embedded gallery has its own.
+    Names come from the configuration; only the embedded gallery has its own.
     """
     chosen = config.concepts
     names = Path(chosen.names) if chosen.names else None
@@ -317,7 +317,7 @@ def read_gallery_file(file: Path) -> tuple[Contents, bytes]:
 
 
 def parse_gallery(whole: bytes) -> tuple[Contents, bytes]:
-    """As `read_gallery_file`, of bytes. Raises ValueError, which says what is wrong."""
+    """`read_gallery_file` for bytes. Raises ValueError, which says what is wrong."""
     if not whole.startswith(MAGIC):
         raise ValueError("it does not begin as one")
     begin = len(MAGIC) + 4
@@ -362,7 +362,7 @@ def encode_picture(picture: np.ndarray, quality: int) -> bytes:
 
 
 def decode_picture(data: bytes) -> np.ndarray | None:
-    """What `encode_picture` encoded, uint8 [S, S, 3] RGB; None if it is no picture."""
+    """The picture that `encode_picture` encoded, uint8 [S, S, 3] RGB; None if it is none."""
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR_RGB)
     except cv2.error:

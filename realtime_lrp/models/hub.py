@@ -57,18 +57,18 @@ COCO_CLASSES, COCO_NUMBERS = 80, 91
 """How many classes a detector of COCO has: those that are there, or all that were planned."""
 
 COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
-"""The numbers below 91 of which COCO has no boxes."""
+"""Class numbers below 91 that no box of COCO has."""
 
 LOGITS = ("logits", "cls_logits")
-"""What the scores of detectors are called before the sigmoid: in D-FINE, in RetinaNet."""
+"""Names of a detector's scores before the sigmoid: in D-FINE, in RetinaNet."""
 
 MAX_PLACES = 1 << 20
 """The most places of a detector. They are computed while it is built, and a file may ask for any
 number."""
 
 TOLERANCE = 1e-5
-"""Largest difference between our input and that of the preset's converter, relative to its largest
-value."""
+"""Largest difference between our input and the input by the preset's converter, relative to its
+largest value."""
 
 MAX_PROBE = 64  # Rows and columns of the largest picture with which a preset's converter is tried
 
@@ -127,7 +127,7 @@ def _keras_hub() -> ModuleType:
 
 
 def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
-    """Where a preset is, an address or a folder, and what its name says about its classes."""
+    """A preset's address or folder, and the classes that its name suggests."""
     known = hub.models.Backbone.presets
     presets = [*hub.models.ImageClassifier.presets, *hub.models.ObjectDetector.presets]
     if preset in known:

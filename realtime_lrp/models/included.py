@@ -64,8 +64,8 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
 def _noting_downloads(downloads: list[Download]) -> Iterator[None]:
     """Within it builders of keras.applications note which weights they want, and load none.
 
-    Only `weights="imagenet"` builds each network as it was trained: EfficientNet's has a layer that
-    others lack.
+    Only `weights="imagenet"` builds each network in its trained form: EfficientNet's has a layer
+    that others lack.
     """
 
     def note(fname: str, origin: str, file_hash: str | None = None, **_: Any) -> None:
@@ -122,7 +122,7 @@ def _existing_weights(weights: str) -> Path:
 
 
 def load_shapes(file: Path, weights: str | None) -> Network:
-    """Loads one of the embedded networks, which know hand-drawn symbols."""
+    """Loads an embedded network, which knows hand-drawn symbols."""
     from realtime_lrp.models.drawings import CLASSES
 
     network = Network(file.stem, with_weights(load_model(file), weights))

@@ -63,7 +63,7 @@ def _build(
 def needed_bytes(model: keras.Model) -> int:
     """The least memory an explanation needs: all weights and the activations of one picture.
 
-    Outputs without a fixed size, and those of layers that are called more than once, are not
+    Outputs without a fixed size, and outputs of layers that are called more than once, are not
     counted.
     """
     weights = sum(math.prod(w.shape) * tf.as_dtype(w.dtype).size for w in model.weights)

@@ -95,7 +95,7 @@ def model_files(name: str, weights: str | None, labels: str | None) -> dict[str,
 
 
 class FileVersion(NamedTuple):
-    """A file as it was at some time; `changed_ns` is the time of its last change."""
+    """A file at some time; `changed_ns` is the time of its last change."""
 
     path: Path
     size: int

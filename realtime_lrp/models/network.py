@@ -71,7 +71,7 @@ def prepared(pictures: np.ndarray | tf.Tensor, way: Preprocessing, channels: int
 
 
 NO_PREPROCESSING = "no --preprocess given, so the answers may be nonsense"
-"""The warning of a network of which nothing says how its pictures are prepared."""
+"""The warning of a network if nothing says how its pictures are prepared."""
 
 
 def tell_preparation(file: str, way: str, who: str) -> None:
@@ -138,13 +138,13 @@ class Network:
 
     @property
     def fit(self) -> str:
-        """What of a picture it sees where nobody says: detectors see all of it."""
+        """The default part of a picture that it sees: detectors see all of it."""
         return "letterbox" if self.detects else "crop"
 
     def labels_of(self, names: Sequence[str]) -> list[str]:
-        """A file's `names` as those of the scores, where one stands for no thing.
+        """The names of the scores from a file's `names`, which may have one for no thing.
 
-        Of a single thing there is one score; of several the last is that of nothing, which a file
+        A single thing has one score. With several, the last score is for nothing, which a file
         may leave unnamed.
         """
         scores = self.model.output["scores"] if self.model and self.nothing else None

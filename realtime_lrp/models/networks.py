@@ -119,7 +119,7 @@ def _from_elsewhere(
 
 
 def _with_output(network: Network, output: str | None) -> Network:
-    """The network with one of its outputs alone, and its labels where these are their classes."""
+    """The network with a single output, and its labels if they name that output's classes."""
     model = network.model
     if output is None or model is None:
         return network

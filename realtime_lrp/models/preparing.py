@@ -29,11 +29,11 @@ def from_teachable_machine(model: keras.Model | None) -> bool:
 
 
 def _scales(model: keras.Model, raw: set[int]) -> bool | None:
-    """Whether raw pictures are scaled; None if the model hands them on as they are.
+    """Whether raw pictures are scaled; None if the model hands them on unchanged.
 
     `raw` has the tensors, by `id`, that hold pixels, and grows.
     """
-    functional = getattr(model, "_functional", None) or model  # the first is that of a Sequential
+    functional = getattr(model, "_functional", None) or model  # a Sequential holds one
     depths = functional._nodes_by_depth
     for node in (node for depth in sorted(depths, reverse=True) for node in depths[depth]):
         layer, read = node.operation, node.input_tensors

@@ -134,10 +134,10 @@ class SavedOperations(keras.layers.Layer):
         return found[0] if len(found) == 1 else tuple(found)
 
     def operation_place(self, name: str) -> str:
-        """Where an operation stands in the network, such as "block1/conv", by its name."""
+        """The place of an operation in the network, such as "block1/conv", by its name."""
         parts = name.removeprefix(f"{self.name}/").split("/")[:-1]
         return "/".join(parts)
 
     def operation_name(self, name: str) -> str:
-        """What an operation is called in the network; "" where its place and type say it."""
+        """The name of an operation in the network; "" where its place and type say it."""
         return (self._names or {}).get(name.removeprefix(f"{self.name}/"), "")

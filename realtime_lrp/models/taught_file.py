@@ -40,7 +40,7 @@ ClassAndCount = tuple[Annotated[int, msgspec.Meta(ge=0)], Annotated[int, msgspec
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a file says of its network: class names, preprocessing, how it was made.
+    """A file's facts about its network: class names, preprocessing, how it was made.
 
     `shown` has for each showing the number of its class and how many pictures `VECTORS` holds.
     """
@@ -52,7 +52,7 @@ class About(msgspec.Struct, frozen=True):
 
 
 def read_about(path: Path) -> About | None:
-    """What a .keras file says of its network; None if it says nothing."""
+    """A .keras file's facts about its network; None if it has none."""
     text = read_extra(path, TAUGHT, MAX_BYTES)
     if text is None:
         return None
@@ -65,7 +65,7 @@ def read_about(path: Path) -> About | None:
 
 
 def read_shown(path: Path, about: About, copies: int) -> list[Shown]:
-    """What was shown to the network of a file; nothing where it does not hold that."""
+    """The pictures shown to the network of a file; empty if the file does not hold them."""
     data = read_extra(path, VECTORS, MAX_VECTORS)
     if not data or not about.shown:
         return []

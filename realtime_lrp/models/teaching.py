@@ -1,7 +1,7 @@
 """Teaches a network a few things of one's own: a dense layer on the features of another network.
 
 A `Lesson` holds the features of what was shown, computed once for each picture. Training takes
-seconds, because the other network stays as it is (transfer learning).
+seconds, because the other network stays unchanged (transfer learning).
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from realtime_lrp.models.network import Network
 
 NOTHING = "nothing"  # the class of the empty scene
 FEWEST = 5  # pictures that each class needs
-FEW = 20  # below this number more are asked for
+FEW = 20  # pictures of a class; with fewer, more are asked for
 UNEQUAL = 3  # one class should not have more than this many times another's pictures
 CHANGES = 2  # changed copies of each picture, see `changed`
 ASIDE = 4  # the last of 4 parts of each showing is kept aside; chosen by chance, all would be alike
@@ -69,7 +69,7 @@ class Features:
     ) -> list[np.ndarray]:
         """Vectors of pictures uint8 [rows, columns, 3]: for each float32 [1 + CHANGES, features].
 
-        Its own comes first, then those of changed copies.
+        Its own comes first, then the vectors of changed copies.
         """
         copies = [[one, *(changed(one, rng) for _ in range(CHANGES))] for one in pictures]
         vectors = self.model.predict_on_batch(self.network.prepare(np.stack([*chain(*copies)])))
@@ -87,7 +87,7 @@ class Features:
 class Showing:
     """Pictures of one class that follow each other: a recording, a folder, a key that was held.
 
-    `vectors` are those of `Features.with_changes`, `pictures` the last ones.
+    `vectors` come from `Features.with_changes`; `pictures` are the last ones.
     """
 
     number: int
@@ -102,7 +102,7 @@ class Showing:
 
 @dataclass
 class Lesson:
-    """What was shown of each class, in order, and what a dense layer learns of it."""
+    """The pictures of each class, in order, and a dense layer that learns from them."""
 
     classes: Sequence[str]
     showings: list[Showing] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Lesson:
         return found
 
     def advices(self) -> Iterator[str]:
-        """What is to be said of few pictures, or unequally many."""
+        """Advice on few pictures, or unequally many."""
         counts = dict(zip(self.classes, self.counts(), strict=True))
         if few := [name for name, count in counts.items() if count < FEW]:
             yield f"few pictures of {', '.join(few)}: {FEW} or more of each class are better"

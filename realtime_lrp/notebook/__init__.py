@@ -1,4 +1,4 @@
-"""What notebooks show: figures, made of plain arrays and text.
+"""Figures for notebooks, made of plain arrays and text.
 
 Knows neither networks nor maps, so that relevance and models may use it.
 """

@@ -74,7 +74,7 @@ def new_figure(width: float, height: float, title: str = "", dpi: float = 100) -
 
 
 def pixels_of(figure: "Figure") -> np.ndarray:
-    """The figure as it is drawn, uint8 [H, W, 3] RGB."""
+    """The drawn figure, uint8 [H, W, 3] RGB."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas = FigureCanvasAgg(figure)

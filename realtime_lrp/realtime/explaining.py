@@ -160,7 +160,7 @@ class SteadyShares:
         return np.stack([np.abs(self._average) * np.float32(kept / (1 - kept)), factor])
 
     def add(self, series: object, found: ConceptResult, now: float) -> np.ndarray:
-        """Notes which channels were chosen; returns the average shares with those of a picture.
+        """Notes which channels were chosen; returns the average shares, the new picture's included.
 
         A picture outside a series gets its own shares.
         """

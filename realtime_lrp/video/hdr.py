@@ -11,7 +11,7 @@ from realtime_lrp.video.frames import HLG, PQ, Colour
 
 WHITE_NITS = 203.0  # what white is in HDR (ITU-R BT.2408)
 PEAK = 1000 / WHITE_NITS  # the brightest light that stays below white; also HLG's peak
-KNEE = 0.8  # light up to this share of white stays as bright as it is
+KNEE = 0.8  # light up to this share of white keeps its brightness
 SDR_GAMMA = 2.4  # ITU-R BT.1886
 NODES = 33  # the table's length along each colour
 

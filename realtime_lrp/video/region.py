@@ -37,7 +37,7 @@ class Region:
         return bordered
 
     def in_picture(self, box: FloatBox) -> FloatBox:
-        """Where a box of the network's input lies in the picture; it may reach beyond."""
+        """A box of the network's input as a box of the picture; it may reach beyond."""
         left, top, right, bottom = self.box
         x0, y0, x1, y1 = self.inner
         across, down = (right - left) / (x1 - x0), (bottom - top) / (y1 - y0)
@@ -71,7 +71,7 @@ class Region:
         return min(x, x1 - 1e-3) / self.size[1], min(y, y1 - 1e-3) / self.size[0]
 
     def in_input(self, box: FloatBox) -> FloatBox:
-        """Where a box of the picture lies in the network's input."""
+        """A box of the picture as a box of the network's input."""
         left, top, right, bottom = self.box
         x0, y0, x1, y1 = self.inner
         across, down = (x1 - x0) / (right - left), (y1 - y0) / (bottom - top)

@@ -196,7 +196,7 @@ def _side_by_side(
     else:
         tiles = _all_moved(above, _free_across(above, columns) // 2, 0)
         area = 0, tiles[-1][3] + below, columns, rows
-    x0, _, x1, y1 = tiles[0]  # below the picture there is no legend
+    x0, _, x1, y1 = tiles[0]  # no legend stands below the picture
     marks = (x0, y1, x1, min(rows, y1 + round(MARKS * letters)))
     if with_figures:
         return Arrangement(tiles, (area,), tiles[0], marks)

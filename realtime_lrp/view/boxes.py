@@ -30,7 +30,7 @@ class Outline(NamedTuple):
     strong: bool = True  # whether lines are as thick as a box
 
     def moved(self, x: float, y: float) -> "Outline":
-        """The same outline, so many pixels to the right and down."""
+        """The same outline, moved by pixels to the right and down."""
         x0, y0, x1, y1 = self.box
         lines = tuple(tuple((left + x, top + y) for left, top in line) for line in self.lines)
         return self._replace(box=(x0 + x, y0 + y, x1 + x, y1 + y), lines=lines)

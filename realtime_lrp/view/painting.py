@@ -33,7 +33,7 @@ class Scale:
 
     def __init__(self, smoothing: float = SMOOTHING):
         self._smoothing = smoothing
-        self._peak = 0.0  # of the maps until now
+        self._peak = 0.0  # the maps' largest value until now
 
     def __call__(self, peak: float) -> float:
         """How strongly a map of this peak is drawn: 1 is full strength."""
@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
 
     strength: np.ndarray  # int8 [h, w] or [h, w, 3] from -FULL to FULL; of the region alone
     peak: float  # see `Scale`
-    fade: float = 1.0  # below 1 the map is fainter
+    fade: float = 1.0  # 0 to 1: the map's strength
     signed: bool = False  # whether it can be negative
     name: str = ""  # the method or composite that it comes from
 
@@ -86,7 +86,7 @@ class Series:
 def intensity(one: Drawn, relative: float = 1.0) -> np.ndarray:
     """How strongly each pixel is drawn: float32 [h, w] or [h, w, 3] in [-1, 1].
 
-    `relative` is the map's relevance of full strength, divided by that of the drawing.
+    `relative` is the map's relevance of full strength, divided by the drawing's.
     """
     factor = np.float32((one.fade * relative) ** SOFTNESS / FULL)
     return np.clip(one.strength * factor, -1, 1)

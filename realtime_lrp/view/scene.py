@@ -23,7 +23,7 @@ from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40
-"""The grey around pictures, and that of a tile whose map is being prepared."""
+"""The grey around pictures, and of a tile whose map is being prepared."""
 
 DASH = 0.3  # a dashed side is drawn for this share of its length at either end
 
@@ -40,7 +40,7 @@ class Patches:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a canvas is drawn of."""
+    """The contents of a canvas."""
 
     size: tuple[int, int]  # rows and columns of the canvas
     picture: np.ndarray  # uint8 [H, W, 3] RGB
@@ -99,7 +99,7 @@ class Scene:
         return list(zip(blocks, areas, strict=True))
 
     def notice_area(self, text: str, rows: int | None = None) -> Box:
-        """Where a notice covers no other text, if there is room."""
+        """A place for a notice that covers no other text, if there is room."""
         areas = [
             (x0, hud.blocks_end(blocks, (x0, y0, x1, y1), self.size, self.letters), x1, y1)
             for blocks, (x0, y0, x1, y1) in self.figures()
@@ -129,7 +129,7 @@ class SplitScene:
 
     @property
     def pictures(self) -> tuple[Box, ...]:
-        """Where the picture stands on the canvas, in every scene."""
+        """The picture's place on the canvas, in every scene."""
         return tuple(
             moved(picture, *box[:2])
             for scene, box in zip(self.scenes, self.boxes, strict=True)
@@ -144,7 +144,7 @@ class SplitScene:
 
     @property
     def concept_rows(self) -> tuple[tuple[Box, int], ...]:
-        """Where each channel has its row in the panel of concepts."""
+        """Each channel's row in the panel of concepts."""
         if self.place is None or self.concepts is None:
             return ()
         pairs = zip(self.place.rows, self.concepts.rows, strict=False)
@@ -162,7 +162,7 @@ class SplitScene:
         return moved(self.scenes[-1].arrangement.marks, *self.boxes[-1][:2])
 
     def notice_area(self, number: int, text: str, rows: int) -> Box:
-        """Where a notice about one of the networks stands; of these rows of the canvas alone."""
+        """The place of a notice about a network, within these rows of the canvas."""
         box = self.boxes[number]
         return moved(self.scenes[number].notice_area(text, rows - box[1]), *box[:2])
 
@@ -190,7 +190,7 @@ def boxes_of(
     letters: int,
     concepts: ConceptPanel | None = None,
 ) -> tuple[Box, ...]:
-    """Where the scenes of so many networks stand on a canvas, beside the panel of concepts."""
+    """The places of several networks' scenes on a canvas, beside the panel of concepts."""
     if concepts:
         size = concepts.place(size, letters).rest
     return split(size, shape, count, round(GAP * letters))
@@ -238,7 +238,7 @@ class Artist:
             self._draw_tile(canvas, box, picture, overlay)
         for number, (x0, y0, x1, y1) in enumerate(boxes[: len(shown)]):
             draw_outlines(canvas[y0:y1, x0:x1], outlines, scene.picture.shape)
-            if number == len(scene.panels[:1]):  # the shares are those of the first map
+            if number == len(scene.panels[:1]):  # the shares belong to the first map
                 outlines = tuple(one._replace(below="") for one in outlines)
         for x0, y0, x1, y1 in boxes[len(shown) :]:
             canvas[y0:y1, x0:x1] = EMPTY
@@ -249,7 +249,7 @@ class Artist:
     def _working_picture(self, scene: Scene, overlays: Sequence[Overlay], box: Box) -> np.ndarray:
         """The picture at the size at which maps are laid over it: the smaller one of two.
 
-        These are its own size and that of the box; but no map may become smaller than it is.
+        These are its own size and the box's; but no map may become smaller.
         """
         picture = scene.picture
         rows, columns = box[3] - box[1], box[2] - box[0]

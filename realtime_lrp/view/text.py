@@ -11,7 +11,7 @@ import numpy as np
 WHITE = (255, 255, 255)
 _CLOSING = "\\u3001\\u3002\\u300d\\u300f\\uff01\\uff09\\uff0c\\uff1a\\uff1b\\uff1f\\u2026"
 _PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\uffff]|\xa0)+")
-"""What is never broken: words, and East Asian letters with the punctuation after them."""
+"""Never broken: words, and East Asian letters with the punctuation after them."""
 
 LEAST = 8  # pixels; smaller letters cannot be read
 

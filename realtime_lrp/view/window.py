@@ -20,7 +20,7 @@ from realtime_lrp.view.keys import BY_KEY, UNNAMED
 
 SETTINGS = {
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",
-    "SDL_FRAMEBUFFER_ACCELERATION": "0",  # pixels go to the window as they are, without OpenGL
+    "SDL_FRAMEBUFFER_ACCELERATION": "0",  # pixels go to the window unchanged, without OpenGL
     "SDL_MOUSE_FOCUS_CLICKTHROUGH": "1",  # a click that brings the window to the front counts too
     "SDL_NO_SIGNAL_HANDLERS": "1",
     "SDL_VIDEO_X11_NET_WM_BYPASS_COMPOSITOR": "0",  # else the whole desktop loses its effects
@@ -176,7 +176,7 @@ MIN_CANVAS, MAX_CANVAS = 240, 4096
 REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
 
 BUTTONS = {1: "left", 3: "right"}
-HELD = "BackSpace", "Up", "Down"  # of the keys that do something those that repeat while held
+HELD = "BackSpace", "Up", "Down"  # keys that repeat while held
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class Window:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Rows and columns of the canvas: those of the window, within the limits."""
+        """Rows and columns of the canvas: the window's, within the limits."""
         columns, rows = self._window.size
         scale = min(1.0, MAX_CANVAS / max(rows, columns))
         return max(round(rows * scale), MIN_CANVAS), max(round(columns * scale), MIN_CANVAS)
@@ -246,7 +246,7 @@ class Window:
         return self._keyboard.held
 
     def events(self) -> list[str | Mouse]:
-        """What happened since the last call: key names (see `view.keys`) and the mouse, in order.
+        """The events since the last call: key names (see `view.keys`) and the mouse, in order.
 
         No key is lost, however long ago the last call was.
         """

@@ -26,14 +26,12 @@ EXPLAIN = (
 )  # fmt: skip
 """The options of every command that explains pictures."""
 
-SEEN = "--region", "--follow"
-"""The options that say what the network sees of a picture."""
+SEEN = "--region", "--follow"  # the options that say what the network sees of a picture
 
 PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
 """The options of the web page."""
 
-CONCEPTS = "--gallery", "--names"
-"""Options about the channels of a network."""
+CONCEPTS = "--gallery", "--names"  # options about the channels of a network
 
 _MAY_BE_FILES = (
     "--model", "--also-model", "--weights", "--labels", "--source", "--gallery", "--names",

@@ -114,7 +114,6 @@ class Batch:
         self._job: Job | None = None
 
     def run(self) -> Iterator[str]:
-        """Yields a line for each picture."""
         sources: list[Path] = []
         try:
             for source, target in self._targets.items():
@@ -161,7 +160,6 @@ class Batch:
         yield from read_pictures(sources)
 
     def _explained(self, source: Path, pages: list[np.ndarray] | Exception) -> Iterator[str]:
-        """Explains the picture of a file and yields a line."""
         if isinstance(pages, Exception):
             self.tally.failed(source, pages)
             return
@@ -185,7 +183,6 @@ class Batch:
 
 
 def _only_first(files: Sequence[Path]) -> str:
-    """Says which files hold several pictures."""
     if len(files) == 1:
         named = f"{str(files[0])!r} holds"
     else:
@@ -229,7 +226,6 @@ class Job:
         return " ".join(filter(None, (f"{source.name}: {best} -> {target}", note, seen)))
 
     def finish(self) -> None:
-        """Says how many maps lost relevance."""
         for note in self._losses.notes:
             log.warning("%s", note)
 

@@ -129,7 +129,6 @@ def from_folder(
 
 
 def _classes(folder: Path, every: float) -> dict[str, FilePictures]:
-    """The pictures and recordings of each subfolder."""
     if not folder.is_dir():
         raise MissingInputError(
             f"There is no folder {str(folder)!r}. Expected one with a subfolder for each class."
@@ -168,7 +167,6 @@ def _read(
 
 
 def _check(counts: dict[str, int]) -> None:
-    """Refuses classes with too few pictures."""
     if few := [f"{name!r} has {count}" for name, count in counts.items() if count < FEWEST]:
         raise DamagedInputError(
             f"There are too few pictures: {', '.join(few)}. Expected at least {FEWEST} of each "

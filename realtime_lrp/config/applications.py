@@ -28,7 +28,6 @@ class Application:
 
     @property
     def description(self) -> str:
-        """One line for `realtime-lrp models`."""
         return f"{self.megabytes:4} MB, names {self.top1:.1f} % of ImageNet's photos"
 
     @property

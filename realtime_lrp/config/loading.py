@@ -29,8 +29,7 @@ from realtime_lrp.config.reading import Tree, read_file, read_text
 from realtime_lrp.config.schema import Config
 from realtime_lrp.errors import ConfigError, Error, UsageError
 
-DEFAULT = "default"
-"""The origin of a value that nobody set."""
+DEFAULT = "default"  # the origin of a value that nobody set
 
 EMPTY_VALUE = (
     "the value is empty; for the default leave the assignment out, or write null where the key "

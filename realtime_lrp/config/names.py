@@ -129,8 +129,7 @@ COMPOSITES = Names(
 """The names come from zennit and LXT, the aliases from iNNvestigate and this project's first
 version."""
 
-AUTO = "auto"
-"""The composite that suits the network."""
+AUTO = "auto"  # the composite that suits the network
 
 COMPOSITE, VIEWER_COMPOSITE, ATTENTION_COMPOSITE = "zplus", "epsilon_plus_flat", "attnlrp_gamma"
 """`lrp.composite: auto` stands for these: outside viewers, in viewers, and for attention.
@@ -204,8 +203,7 @@ MODELS = Names(
 WEIGHTS = Names("weights", ("imagenet", "random"), open=True)
 TARGETS = Names("target", ("all", "top1", "top5"), open=True)
 
-HUB = "hub:"
-"""How the names of KerasHub's presets begin: hub:NAME or hub:FOLDER."""
+HUB = "hub:"  # how the names of KerasHub's presets begin: hub:NAME or hub:FOLDER
 
 COLORMAPS = Names(
     "colormap",

@@ -28,9 +28,8 @@ from realtime_lrp.errors import (
     unknown,
 )
 
-MAX_PROBLEMS = 100
-MAX_LINE = 400
-"""How many problems are listed, and how many characters of each."""
+MAX_PROBLEMS = 100  # problems that are listed
+MAX_LINE = 400  # characters of each
 
 KeyPath = tuple[str | int, ...]
 """The names and list indices that lead to a value: ("live", "sources", 1)."""

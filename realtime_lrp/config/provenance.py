@@ -14,14 +14,9 @@ from realtime_lrp.config.keys import COMMAND_KEYS, field_of
 from realtime_lrp.config.schema import Config, as_setting
 from realtime_lrp.errors import DamagedInputError
 
-FORMAT = 1
-"""Version of the fields: raised when the meaning of one changes, not when one is added."""
-
-KEY = "provenance"
-"""The key in JSON files, and the name of the array in .npz files."""
-
-MAX_BYTES = 1 << 20
-"""Longest JSON text that is read."""
+FORMAT = 1  # version of the fields: raised when the meaning of one changes, not when one is added
+KEY = "provenance"  # the key in JSON files, and the name of the array in .npz files
+MAX_BYTES = 1 << 20  # longest JSON text that is read
 
 MAX_WRITTEN_BYTES = 60_000
 """Longest JSON text that is written, for the sake of JPEG; a longer one goes without `layers`."""

@@ -14,8 +14,7 @@ from realtime_lrp.config import preprocessing
 from realtime_lrp.config.hours import parse_hours
 from realtime_lrp.config.names import RULES
 
-MAX_LETTERS = 4096
-"""Characters of one text: as long as a path may be."""
+MAX_LETTERS = 4096  # characters of one text: as long as a path may be
 
 MAX_PIXELS = 8192
 _NUMBER = "[1-9][0-9]{0,3}"
@@ -107,8 +106,7 @@ class OptionName(str):
 
 
 _Value = TypeVar("_Value")
-Option = Annotated[_Value, OptionName()]
-"""The value of a key that --key sets."""
+Option = Annotated[_Value, OptionName()]  # the value of a key that --key sets
 
 _TEXT_OR_INTEGER = {"type": ["string", "integer"]}
 Text = Annotated[
@@ -156,8 +154,7 @@ def corners(text: str) -> tuple[float, float, float, float]:
     )
 
 
-Corners = Annotated[Text, _reads(corners)]
-"""A region of a picture."""
+Corners = Annotated[Text, _reads(corners)]  # a region of a picture
 
 Target = Annotated[
     TextOrNumber,

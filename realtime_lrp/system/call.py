@@ -15,8 +15,7 @@ import msgspec
 
 from realtime_lrp.system.child import Child, Failed, module_command, parent_channel
 
-WALL_FACTOR = 12
-"""A child may take this many times its CPU time, because the machine may be busy."""
+WALL_FACTOR = 12  # times its CPU time that a child may take, because the machine may be busy
 
 
 class Call(msgspec.Struct, frozen=True, tag=True):

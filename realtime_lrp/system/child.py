@@ -45,14 +45,12 @@ def module_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-c", _RUN, module, *arguments]
 
 
-MOST_TRACEBACK = 10_000
-"""Characters of a child's traceback that are kept, from its end."""
+MOST_TRACEBACK = 10_000  # characters of a child's traceback that are kept, from its end
 
 MOST_BYTES = 2**31
 """Maximum size of a message, so that a hostile child cannot make its parent take more memory."""
 
-KINDS = ("uint8", "int8", "float32")
-"""Types of array elements that may be sent."""
+KINDS = ("uint8", "int8", "float32")  # types of array elements that may be sent
 
 ARRAY = tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...], bytearray]
 """An array in a message: element type, shape, bytes."""
@@ -176,8 +174,7 @@ def _from_plain(kind: type, value: Any) -> Any:
 CLOSING_S = 1.0
 """Maximum wait for a killed child, in seconds; it is longer only where the kernel itself hangs."""
 
-POLL_S = 0.05
-"""How often a wait for a message checks whether it has to end."""
+POLL_S = 0.05  # how often a wait for a message checks whether it has to end
 
 ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
 """Signals by which the system or a person ends a process; no library does."""
@@ -228,7 +225,6 @@ class Child:
 
     @property
     def has_sent(self) -> bool:
-        """Whether `receive` gives something at once."""
         return not self._messages.empty()
 
     def send(self, message: msgspec.Struct) -> None:

@@ -43,12 +43,8 @@ def read_limited(path: Path, limit: int, expected: str) -> bytes:
 CANNOT_CREATE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG)
 """Error numbers that mean that a file cannot be created, as opposed to a failed write."""
 
-MOST_NAME = 255
-"""Bytes of the longest name of a file, on the usual file systems."""
-
-
-KEPT_FREE = 64 * 2**20
-"""Bytes of a disk that stay free."""
+MOST_NAME = 255  # bytes of the longest name of a file, on the usual file systems
+KEPT_FREE = 64 * 2**20  # bytes of a disk that stay free
 
 
 def check_room(
@@ -253,8 +249,7 @@ def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-PREFIX = "realtime-lrp-"
-"""How the names of the folders begin; the number of the process follows."""
+PREFIX = "realtime-lrp-"  # how the names of the folders begin; the number of the process follows
 
 LOCK_S = 1.0
 """Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""

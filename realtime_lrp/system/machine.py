@@ -60,8 +60,7 @@ def free_cycles() -> None:
     return_freed_memory()
 
 
-_left_out = False
-"""Whether `leave_out_of_collection` was called."""
+_left_out = False  # whether `leave_out_of_collection` was called
 
 
 def leave_out_of_collection() -> None:

@@ -9,11 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-LOG_EVERY_S = 60.0
-"""Seconds between two lines in the log."""
-
-PERIOD_S = 300.0
-"""The last seconds from which the time left is estimated: a step may take a minute."""
+LOG_EVERY_S = 60.0  # seconds between two lines in the log
+PERIOD_S = 300.0  # the last seconds from which the time left is estimated: a step may take a minute
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +68,6 @@ class Progress:
             log.warning("%s: %s %s after %.0f min%s", self._name, what, self._unit, minutes, more)
 
     def end(self) -> None:
-        """Ends a file."""
         self._done += 1
         if self._task is not None:
             self._bars.remove_task(self._task)

@@ -8,8 +8,7 @@ PERCENTILE = 99.5
 SOFTNESS = 0.75
 """Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
 
-FULL = 127
-"""Full strength, as a byte."""
+FULL = 127  # full strength, as a byte
 
 
 def end_of(magnitude: np.ndarray) -> float:

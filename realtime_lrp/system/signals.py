@@ -22,8 +22,7 @@ STOPS = [
     if hasattr(signal, name)  # Windows has no SIGHUP
 ]
 
-AGAIN_S = 0.05
-"""Seconds until a stop that Python discarded is raised again."""
+AGAIN_S = 0.05  # seconds until a stop that Python discarded is raised again
 
 
 class _Stops:

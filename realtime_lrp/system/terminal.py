@@ -16,8 +16,7 @@ from realtime_lrp.errors import masked
 if TYPE_CHECKING:
     from rich.table import Table
 
-MAX_LINE = 2000
-"""Characters of a line; names in untrusted files can have any length."""
+MAX_LINE = 2000  # characters of a line; names in untrusted files can have any length
 
 
 REPLACED = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -47,11 +46,8 @@ class PlainFormatter(logging.Formatter):
 
 _lock = threading.Lock()
 _switching = threading.Lock()
-_kept: int | None = None
-"""Standard error while it is captured."""
-
-IN_MEMORY = "/dev/shm"
-"""Linux keeps the files of this folder in memory."""
+_kept: int | None = None  # standard error while it is captured
+IN_MEMORY = "/dev/shm"  # Linux keeps the files of this folder in memory
 
 
 def ensure_temporary_folder() -> None:

@@ -12,8 +12,7 @@ from realtime_lrp.video.libraries import av
 MOST_PIXELS = 8192**2  # pictures with more pixels are refused
 
 UNSPECIFIED = 2
-PQ, HLG = 16, 18
-"""Transfer characteristics of HDR (ITU-T H.273): SMPTE ST 2084, ARIB STD-B67."""
+PQ, HLG = 16, 18  # transfer characteristics of HDR (ITU-T H.273): SMPTE ST 2084, ARIB STD-B67
 
 LIMITED, FULL = 1, 2
 HIGH_DEFINITION_ROWS = 720

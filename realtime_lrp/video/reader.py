@@ -31,15 +31,13 @@ LATE_STARTS = ("mov", "matroska")
 """Formats whose times count from the start of the film; the clocks of others start anywhere."""
 
 MOST_GAP_S = 3600.0  # longest gap in other formats; a longer one is a clock that was set
-
 NO_TIMES = 0x80  # FFmpeg's flag of formats that have no times
 SOUND_BEHIND_S = 2.0  # how far after the last frame of a span its sound may be in the file
 
 LEAST_MISSING_S = Fraction(1, 10)
 """A recording counts as complete if it ends by less than this before its claimed end."""
 
-Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"
-"""A frame, or a packet of sound."""
+Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"  # a frame, or a packet of sound
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,7 @@ import numpy as np
 
 from realtime_lrp.errors import MissingInputError, masked
 
-PATIENCE_S = 60.0
-"""How long what comes over a network may be silent while its rhythm is not known."""
-
+PATIENCE_S = 60.0  # how long what comes over a network may be silent while its rhythm is not known
 MOST_SECONDS = 1e9  # limit of a timeline: what claims to last longer has none
 
 

@@ -159,11 +159,7 @@ class ConceptArtist:
         size = shrunk(letters, small, lambda size: text_width(told, size) <= width)
         if text_width(told, size) > width:
             told = panel.title  # its end tells
-        header = [
-            *large,
-            line(told, "", size),
-            *(line(one, "", small, WARNING) for one in warning),
-        ]
+        header = [*large, line(told, "", size), *(line(one, "", small, WARNING) for one in warning)]
         draw_parts(image, header, x0 + pad, y0 + round(0.3 * letters), width)
         if panel.note:
             note = [line(one, "", letters, WARNING) for one in wrapped(panel.note, width, letters)]

@@ -47,7 +47,6 @@ class Buffers:
         return bytearray(size)
 
     def copy(self, canvas: np.ndarray) -> np.ndarray:
-        """A copy of an array, uint8."""
         copied = self.get(canvas.shape)
         np.copyto(copied, canvas)
         return copied

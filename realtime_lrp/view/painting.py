@@ -18,9 +18,7 @@ from realtime_lrp.view.look import Look
 from realtime_lrp.view.overlay import Overlay, make_overlay
 
 SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture
-
-MAX_ABOVE = 2.0
-"""The largest factor between a map's own peak and the peak that it is drawn with."""
+MAX_ABOVE = 2.0  # the largest factor between a map's own peak and the peak that it is drawn with
 
 
 class Scale:

@@ -22,9 +22,7 @@ from realtime_lrp.view.overlay import Overlay, lay_into
 from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
-BACKGROUND, EMPTY = 24, 40
-"""The grey around pictures, and of a tile whose map is being prepared."""
-
+BACKGROUND, EMPTY = 24, 40  # the grey around pictures, and of a tile whose map is being prepared
 DASH = 0.3  # a dashed side is drawn for this share of its length at either end
 
 

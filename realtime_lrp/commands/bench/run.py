@@ -18,13 +18,7 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from realtime_lrp.commands.bench.timing import (
-    Bench,
-    Row,
-    time_drawing,
-    time_maps,
-    time_window,
-)
+from realtime_lrp.commands.bench.timing import Bench, Row, time_drawing, time_maps, time_window
 from realtime_lrp.config import Config, Settings, as_yaml
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.config.provenance import Provenance
@@ -46,9 +40,7 @@ from realtime_lrp.view.window import display_reachable
 WIDTH = 120
 
 BUSY = 1.0  # load above which other programs slow the measurement down
-
-Report = Mapping[str, Any]
-"""The figures of a measurement, by their names in the JSON file."""
+Report = Mapping[str, Any]  # the figures of a measurement, by their names in the JSON file
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +114,7 @@ def report_lines(report: Report) -> list[str]:
     return [*head, "", *(line for part in parts for line in part)]
 
 
-Columns = Mapping[str, Callable[[Row], str]]
-"""Heading -> what stands under it in a row."""
+Columns = Mapping[str, Callable[[Row], str]]  # heading -> text under it in a row
 
 MS: Columns = {
     "ms": lambda row: f"{row['ms']:.1f}",

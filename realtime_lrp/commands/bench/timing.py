@@ -33,14 +33,9 @@ from realtime_lrp.view.scene import Artist, Scene
 from realtime_lrp.view.window import Window, display_reachable
 
 Row = dict[str, Any]
-Status = Callable[[str], None]
-"""Shows a person what is being measured."""
-
-Times = dict[str, float]
-"""Milliseconds for a picture: {"ms": median, "p10": ..., "p90": ...}."""
-
-Action = Callable[[], Any]
-"""Does once what is timed."""
+Status = Callable[[str], None]  # shows a person what is being measured
+Times = dict[str, float]  # milliseconds for a picture: {"ms": median, "p10": ..., "p90": ...}
+Action = Callable[[], Any]  # does once what is timed
 
 _Name = TypeVar("_Name")
 
@@ -55,7 +50,6 @@ class Bench:
     status: Status
 
     def turns(self, full: int) -> int:
-        """How often something is timed."""
         return max(2, full // 3) if self.quick else full
 
     def pictures(self, count: int) -> np.ndarray:
@@ -142,8 +136,7 @@ def time_maps(bench: Bench) -> list[Row]:
     return rows
 
 
-SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}
-"""Name -> rows and columns."""
+SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}  # name -> rows and columns
 
 
 def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:

@@ -13,12 +13,7 @@ from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import shares_of
 from realtime_lrp.errors import DamagedInputError, NotFiniteError
-from realtime_lrp.models.gallery import (
-    ChannelContents,
-    Contents,
-    LayerContents,
-    encode_picture,
-)
+from realtime_lrp.models.gallery import ChannelContents, Contents, LayerContents, encode_picture
 from realtime_lrp.relevance.concepts.concepts import NEURONS_AT_ONCE, Peaks
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.system.progress import Progress
@@ -214,11 +209,9 @@ class Making:
 
     @property
     def looked(self) -> int:
-        """How many pictures have been looked at."""
         return len(self._places)
 
     def run(self) -> None:
-        """Looks at all pictures and cuts out the best."""
         self._look()
         # where some crops are alike, also the next best
         while missing := {one for *_, row in self._rows() for one in row} - self._crops.keys():
@@ -231,7 +224,6 @@ class Making:
 
     @property
     def cut(self) -> int:
-        """How many crops have been cut out."""
         return len(self._crops)
 
     def contents(self) -> tuple[Contents, list[bytes]]:
@@ -320,7 +312,6 @@ class Making:
         self._thumbnails += map(thumbnail_of, regions)
 
     def _cut_out(self, missing: set[Neuron]) -> None:
-        """Cuts out the crops of these neurons, picture by picture."""
         by_place: dict[Place, list[Neuron]] = defaultdict(list)
         for neuron in sorted(missing):
             by_place[neuron.place].append(neuron)

@@ -18,12 +18,8 @@ from realtime_lrp.video.untrusted import read_frames, read_pictures
 
 APART_S = 2.0  # seconds of a recording of which a channel has at most one picture
 NAMED = 5  # of the files that are left out
-
-Place = tuple[int, int]
-"""Number of a file, or of a batch of drawn pictures, and of a frame in it."""
-
-Found = tuple[Place, np.ndarray]
-"""A place, and the picture there, uint8 [H, W, 3] RGB."""
+Place = tuple[int, int]  # number of a file, or of a batch of drawn pictures, and of a frame in it
+Found = tuple[Place, np.ndarray]  # a place, and the picture there, uint8 [H, W, 3] RGB
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +54,6 @@ class DrawnPictures(Pictures):
         self.total = len(self._pixels)
 
     def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
-        """See `Pictures.read`."""
         for number, picture in enumerate(self._pixels):
             if wanted is None or (number, 0) in wanted:
                 yield (number, 0), picture
@@ -88,7 +83,6 @@ class FilePictures(Pictures):
         self._read: set[int] = set()
 
     def read(self, wanted: Collection[Place] | None = None) -> Iterator[Found]:
-        """See `Pictures.read`."""
         files = set(range(len(self.files)) if wanted is None else (file for file, _ in wanted))
         for moving, run in groupby(sorted(files), lambda number: _is_recording(self.files[number])):
             for place, picture in (self._frames if moving else self._stills)([*run]):

@@ -211,7 +211,6 @@ def _check_network(config: Config, gallery: Gallery, name: str) -> None:
 
 
 def _check_outputs(config: Config, options: ConceptOptions, inputs: Sequence[Path]) -> None:
-    """Refuses outputs that cannot be made, before any work is done."""
     _check_distinct(config, options, inputs)
     if options.output:
         check_output(options.output, options.overwrite)

@@ -64,8 +64,7 @@ LIBRARIES = {
 }  # fmt: skip
 """Name -> module."""
 
-Check = Callable[[Settings], Iterable[Row]]
-"""Checks one thing; an exception becomes a row as well."""
+Check = Callable[[Settings], Iterable[Row]]  # checks one thing; an exception becomes a row as well
 
 
 def program(settings: Settings) -> Iterator[Row]:
@@ -124,8 +123,7 @@ def _disk(folder: Path, chosen_by: str) -> Row:
     return finding(found, f"free some space, or {otherwise}" if free < GB else "")
 
 
-MEASURE_S = 2.0
-"""How long a source is read."""
+MEASURE_S = 2.0  # how long a source is read
 
 
 def every_camera(settings: Settings) -> Iterator[Row]:
@@ -252,7 +250,6 @@ def display(settings: Settings) -> Iterator[Row]:
 
 
 def _screens() -> list[str]:
-    """The size of each screen, if the system knows it."""
     import mss
 
     with suppress(mss.ScreenShotError, OSError), mss.MSS() as system:

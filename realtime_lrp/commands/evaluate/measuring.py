@@ -38,10 +38,7 @@ from realtime_lrp.video.libraries import cv2
 
 BATCH = 16  # samples that are measured together, each for two classes
 COMPARED = 16  # pictures that are compared between the trained and the randomised network
-
-LEAST_PROBABILITY = 1e-20
-"""Below this probability float32 cannot hold the relevance of a class."""
-
+LEAST_PROBABILITY = 1e-20  # below this probability float32 cannot hold the relevance of a class
 GRID = 16  # patches per row and per column
 STEPS = 10  # points of a curve; docs/evaluation.md says how exact the areas are
 
@@ -87,7 +84,6 @@ class Evaluation:
         self._randomised: Mapping[str, keras.Model] = {}
 
     def measure(self, name: str) -> MeasuredRow:
-        """Measures a composite or a method."""
         explainer, rng = self._explainer(name), self._rng(name)
 
         def figures(samples: np.ndarray) -> Values:
@@ -283,10 +279,7 @@ class CurveMeter:
     """
 
     def __init__(
-        self,
-        scores: Callable[[np.ndarray], np.ndarray],
-        pictures: np.ndarray,
-        classes: np.ndarray,
+        self, scores: Callable[[np.ndarray], np.ndarray], pictures: np.ndarray, classes: np.ndarray
     ):
         self._scores, self._pictures, self._classes = scores, pictures, classes
         deviation = min(pictures.shape[1:3]) * BLUR_SHARE

@@ -45,7 +45,6 @@ class Metric:
         return f"{self.name}, {'high' if self.high_is_good else 'low'} is good"
 
     def described(self) -> dict[str, Any]:
-        """The metric's record in the JSON file."""
         return {key: value for key, value in vars(self).items() if key != "of_maps"}
 
 
@@ -119,7 +118,6 @@ class Measurement:
 
     @property
     def photos(self) -> list[str]:
-        """The photo of each sample."""
         return [photo_of(sample) for sample in self.samples]
 
 

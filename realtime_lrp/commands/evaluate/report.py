@@ -93,7 +93,6 @@ def _row(row: MeasuredRow) -> dict[str, Any]:
 
 
 def _mean(values: np.ndarray) -> float | None:
-    """The mean of the values that are not NaN, or None if all are."""
     known = values[~np.isnan(values)]
     return round(float(known.mean()), 4) if known.size else None
 

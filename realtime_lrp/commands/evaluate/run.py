@@ -81,7 +81,6 @@ def _measure(
     folder: Path | None,
     made: Provenance,
 ) -> list[str]:
-    """Measures the rows, writes what is asked for, and returns the table."""
     if options.only is None:
         left_out = {*engine.explainer.unsuited}
         if isinstance(samples, BoxSamples):
@@ -112,7 +111,6 @@ def _measure(
 
 
 def _check_options(options: EvaluateOptions) -> None:
-    """Refuses options that do not go together."""
     if options.picture and options.picture.suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise UsageError(f"{str(options.picture)!r}: expected a name that ends in .png or .jpg.")
     if (options.images is None) != (options.boxes is None):

@@ -22,12 +22,8 @@ MAX_BOXES_BYTES = 2**26
 
 log = logging.getLogger(__name__)
 
-Corners = tuple[float, float, float, float]
-"""x0, y0, x1, y1 in pixels."""
-
-Label = str | int | None
-"""A class by its name or index; None: the network's answer."""
-
+Corners = tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels
+Label = str | int | None  # a class by its name or index; None: the network's answer
 NAMED = 5  # most omitted files that are named
 
 
@@ -54,11 +50,8 @@ class BoxEntry(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("expected a box [x0, y0, x1, y1] with x0 < x1 and y0 < y1")
 
 
-_Sample = tuple[np.ndarray, np.ndarray, Label, str]
-"""A picture, a mask, a label and a name."""
-
-BoxesByFile = dict[str, list[BoxEntry]]
-"""File name -> the objects on that photo."""
+_Sample = tuple[np.ndarray, np.ndarray, Label, str]  # a picture, a mask, a label and a name
+BoxesByFile = dict[str, list[BoxEntry]]  # file name -> the objects on that photo
 
 
 def drawn_samples(count: int, seed: int) -> Samples:

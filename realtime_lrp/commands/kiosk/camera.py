@@ -90,7 +90,6 @@ class SourcePart:
 
     @property
     def captured(self) -> int:
-        """How many pictures came in all."""
         return self._captured + (self._capture.frames.count if self._capture else 0)
 
     def update(self, needed: bool, now: float) -> None:
@@ -110,14 +109,12 @@ class SourcePart:
             self.release()
 
     def release(self) -> None:
-        """Closes the source."""
         if self._capture:
             self._reconnects, self._captured = self.reconnects, self.captured
             self._capture.end()
             self._capture = None
 
     def fault(self, now: float) -> Fault | None:
-        """The picture's fault, or None."""
         capture = self._capture
         if capture is None:
             return None

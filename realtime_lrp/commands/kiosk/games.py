@@ -24,12 +24,9 @@ if TYPE_CHECKING:
     from realtime_lrp.realtime.teacher import Teacher
 
 THINGS = ("A", "B", "C")
-TAKEN, MOST_S = 15, 10.0
-"""A touch takes 15 pictures within 10 seconds, and more while it is held."""
-
+TAKEN, MOST_S = 15, 10.0  # a touch takes 15 pictures within 10 seconds, and more while it is held
 EMPTY = "0"  # the key of the scene without a thing, which is learnt first
 READ_S = 2.0  # time to read the instructions before the empty scene is learnt
-
 DRAW_S, TOLD_S = 45.0, 20.0  # how long there is to draw, and how long the result is shown
 JUDGED_S = 1.0  # the answer in these last seconds decides the game
 GAMES = ("teach", "game")  # the buttons of these pages; each closes the other page
@@ -62,16 +59,13 @@ class Game(ExhibitPage):
             self.close(moment)
 
     def close(self, moment: Moment) -> None:
-        """Closes it."""
         self.opened, self.target = None, ""
         self.end(moment)
 
     def due(self, moment: Moment) -> bool:
-        """While it is open."""
         return self.opened is not None and moment.source == "camera"
 
     def button(self, moment: Moment) -> str:
-        """Opens it, or closes it, while a visitor is there."""
         if moment.state != State.ACTIVE or moment.engine is None or moment.failing:
             return ""
         return moment.captions[self.setting]["button" if self.opened is None else "end"]
@@ -96,7 +90,6 @@ class TeachPage(Game):
         self._teacher, self._key = None, ""
 
     def update(self, moment: Moment) -> None:
-        """Takes pictures while a thing's button is touched."""
         before = self._before
         super().update(moment)
         if not self._teacher:
@@ -121,11 +114,9 @@ class TeachPage(Game):
             self._key = self._key if down else ""
 
     def button(self, moment: Moment) -> str:
-        """None for a network that cannot be taught."""
         return "" if self._refused else super().button(moment)
 
     def elements(self, moment: Moment) -> list[Element]:
-        """A large button for each thing, white while it is shown; below them what is seen."""
         captions, answer, texts = moment.captions, moment.answer, moment.captions["teach"]
         if not self._teacher:
             return []
@@ -148,7 +139,6 @@ class TeachPage(Game):
         ]  # fmt: skip
 
     def shows_map(self, moment: Moment) -> bool:
-        """True while a thing is shown."""
         return super().shows_map(moment) and self._names(moment.answer)
 
     def _names(self, answer: Answer | None) -> bool:
@@ -168,7 +158,6 @@ class GamePage(Game):
         self._asked = random.choice([one for one in CLASSES if one != NOTHING])
 
     def update(self, moment: Moment) -> None:
-        """Decides when the time is over."""
         super().update(moment)
         if self.opened is None:
             return
@@ -191,20 +180,16 @@ class GamePage(Game):
             self._decided = next(one for one in reversed(self._last) if _seen(one) == name)
 
     def kept(self) -> ExplainedFrame | None:
-        """The frame of the deciding moment."""
         decided = self._decided
         return decided.explained if decided and decided.explains else None
 
     def shows_map(self, moment: Moment) -> bool:
-        """Until the time is over."""
         return super().shows_map(moment) and not self._decided
 
     def button(self, moment: Moment) -> str:
-        """For a network that knows drawn symbols."""
         return super().button(moment) if known(self.config) == "drawing" else ""
 
     def elements(self, moment: Moment) -> list[Element]:
-        """The thing to draw and the time left; then who has won, and why."""
         captions, texts = moment.captions, moment.captions["game"]
         seen, left = _seen(self._decided or moment), self._left(moment)
         named = label(captions, seen) if seen else captions["nothing"]

@@ -62,7 +62,6 @@ class VisitorChoices:
         return int((now - self._rotating_since) / TURN_S) % self._languages
 
     def privacy(self, now: float) -> bool:
-        """Whether the privacy card is shown."""
         return now < self._privacy_until
 
     def handle(self, events: Sequence[str | Mouse], buttons: Mapping[str, Box], now: float) -> None:
@@ -132,7 +131,6 @@ class ExitLock:
 
     @property
     def typed(self) -> int:
-        """How many digits have been typed."""
         return len(self._digits)
 
     def handle(

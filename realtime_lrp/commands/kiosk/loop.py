@@ -98,7 +98,6 @@ class Kiosk:
 
     @property
     def left(self) -> bool:
-        """Whether staff ended the exhibit."""
         return self._lock.opened
 
     def step(self) -> bool:
@@ -119,7 +118,6 @@ class Kiosk:
         return True
 
     def end(self) -> None:
-        """Completes the stats and releases the camera."""
         self._stats.frames_captured = self.camera.captured
         self._stats.reconnects = self.camera.reconnects
         for part in (self.camera, self._clip):
@@ -128,12 +126,10 @@ class Kiosk:
 
     @property
     def answer(self) -> str:
-        """The class that the network sees, "" for none."""
         return self._answer.answer.name if self._answer.answer else ""
 
     @property
     def described(self) -> str:
-        """The state, with the card."""
         return f"{self.state} ({self.card})" if self.card else str(self.state)
 
     def _show_first_card(self, now: float) -> None:

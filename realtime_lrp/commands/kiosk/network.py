@@ -71,13 +71,11 @@ class RelevancePart:
         self._maps = 0
 
     def submit(self, picture: np.ndarray, captured: float, now: float) -> None:
-        """Hands over a picture to be explained."""
         self._frames.put(picture, captured)
         if self._waiting_since is None:
             self._waiting_since = now
 
     def ask(self, target: str | int) -> None:
-        """Says what the next maps explain."""
         if target != self._thread.request.target:
             self._thread.request = replace(self._thread.request, target=target)
 
@@ -97,7 +95,6 @@ class RelevancePart:
 
     @property
     def submitted(self) -> int:
-        """How many pictures were handed over."""
         return self._frames.count
 
     def newest(self, after: int) -> ExplainedFrame | None:
@@ -140,7 +137,6 @@ class RelevancePart:
 
     @property
     def failing(self) -> bool:
-        """Whether maps cannot be computed at the moment."""
         return bool(self._thread.failing)
 
     @property

@@ -32,11 +32,9 @@ class AttractPage(ExhibitPage):
     """Invites whoever passes by."""
 
     def due(self, moment: Moment) -> bool:
-        """Whenever no other page is."""
         return True
 
     def elements(self, moment: Moment) -> list[Element]:
-        """A headline, and captions in turn."""
         captions = moment.captions
         headline, *others = captions["attract"]
         turns = [*captions[f"attract_{known(self.config)}"], *others]
@@ -48,11 +46,9 @@ class IdlePage(ExhibitPage):
     """Asks whether anybody is still there."""
 
     def due(self, moment: Moment) -> bool:
-        """True in the page's own state."""
         return moment.state == State.IDLE
 
     def elements(self, moment: Moment) -> list[Element]:
-        """The question, and a countdown."""
         captions, share = moment.captions, moment.left_s / self.config.kiosk.countdown_seconds
         return [
             TextBlock(captions["still_there"], 2.0, ACCENT), Gap(0.6),
@@ -73,11 +69,9 @@ class AnswerPage(ExhibitPage):
             self._answered, self._since = answered, moment.now
 
     def due(self, moment: Moment) -> bool:
-        """While the camera's pictures are shown."""
         return moment.source == "camera"
 
     def elements(self, moment: Moment) -> list[Element]:
-        """The answer or that there is none, and a hint."""
         captions, answer = moment.captions, moment.answer
         if answer:
             top = self._answer(moment, answer)

@@ -216,7 +216,6 @@ class Report:
         self.write(self._health(kiosk))
 
     def ended(self, kiosk: Kiosk) -> None:
-        """Reports that the exhibit ends."""
         self.send("STOPPING=1")
         self.write(self._health(kiosk) | {"state": "ended"})
         logging.getLogger("realtime_lrp").removeHandler(self._warnings)

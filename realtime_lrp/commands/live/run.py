@@ -245,7 +245,6 @@ class Loop:
             window.show(canvas)
 
     def handle_events(self, events: Iterable[Event]) -> None:
-        """Sends events to the state, then carries out the orders."""
         view = self._view
         for event in events:
             typed = view.state.menu and isinstance(event, KeyPressed)
@@ -317,7 +316,6 @@ class Sources:
         self._present = 0
 
     def opener(self) -> OpenSource:
-        """The function that opens the present source."""
         return functools.partial(open_source, self._names[self._present], camera=self._camera)
 
     def turned(self, picture: np.ndarray) -> np.ndarray:

@@ -81,7 +81,6 @@ class App:
         self._figures, self._snapshot = figures, snapshot
 
     def routes(self) -> ASGIApp:
-        """The application."""
         app = Starlette(
             exception_handlers={TimeoutError: _no_answer},
             routes=[

@@ -98,7 +98,6 @@ class Exchange:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody watches."""
         return bool(self._viewers)
 
     @property
@@ -125,7 +124,6 @@ class Exchange:
             self._wake_all()
 
     def messages(self) -> list[Message]:
-        """The messages of pages since the last call."""
         return [self._messages.popleft() for _ in range(len(self._messages))]
 
     def run_jobs(self) -> None:
@@ -161,11 +159,9 @@ class Exchange:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """Forgets a viewer."""
         self._viewers.discard(viewer)
 
     def put(self, message: Message) -> None:
-        """Hands a message to the render loop."""
         self._messages.append(message)
 
     async def in_render_loop(self, job: Callable[[], T], timeout_s: float = 5.0) -> T:

@@ -206,7 +206,6 @@ GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
 
 QUALITY = 80  # JPEG quality, 1 to 100
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
-
 VIEW = b"v"  # first byte of a picture of the view; `join_message` begins with others
 
 LATENCY = struct.Struct("<I")
@@ -382,8 +381,7 @@ def join_message(fields: VisitorMap | Concepts, picture: bytes = b"") -> bytes:
     return b"j" + len(text).to_bytes(4, "little") + text + picture
 
 
-NO_CONCEPTS = join_message(Concepts(shown=False))
-"""The message while no channels are shown."""
+NO_CONCEPTS = join_message(Concepts(shown=False))  # the message while no channels are shown
 
 
 def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:

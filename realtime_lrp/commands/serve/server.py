@@ -230,7 +230,6 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether the server has not ended by itself."""
         return self._thread.is_alive()
 
     def _run(self) -> None:

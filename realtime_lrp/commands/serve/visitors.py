@@ -118,7 +118,6 @@ class Visitors:
             return True
 
     def leave(self, visitor: Visitor) -> None:
-        """Forgets a visitor."""
         with self._changed:
             self._visitors.discard(visitor)
             visitor.waiting = None

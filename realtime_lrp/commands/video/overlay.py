@@ -185,7 +185,6 @@ def _batch(config: Config, engine: Engine) -> int:
 
 
 def _check_room(job: Job, opened: Opened) -> None:
-    """Refuses to begin a film that will not fit on the disk."""
     panels = 2 if job.layout in ("side-by-side", "original+map") else 1
     source_size = job.source.stat().st_size
     # a damaged file may claim any number

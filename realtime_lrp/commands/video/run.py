@@ -55,7 +55,6 @@ class Job:
         self._stats: Stats | None = None
 
     def run(self) -> Iterator[str]:
-        """Yields a line for each film that is done, as `video.run.run` does."""
         for task in self._tasks:
             if task.done:
                 yield self._skipped(task)

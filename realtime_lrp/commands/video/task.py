@@ -114,7 +114,6 @@ class Disk:
         return resume.read_manifest(film)
 
     def check(self, task: "Task") -> None:
-        """Refuses outputs that cannot be made, or would have to be replaced."""
         files.check_output(task.target, task.replace)
         check_companions(task.companions, task.replace_companions)
         files.refuse_link(resume.manifest_path(task.target))

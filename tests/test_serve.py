@@ -339,8 +339,11 @@ def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     ):  # fmt: skip
         assert event_of(messages.Choice(name, value), None) is None
     assert event_of(messages.Choice("position", 0.25), None).value == 0.25
-    stroke = event_of(messages.Stroke((1, 2), (3, 4), False), None)
+    sent = '{"type": "stroke", "start": [1, 2], "end": [3, 4], "cover": false, '
+    sent += '"pictures": [], "time": 5}'
+    stroke = event_of(read_message(sent), None, ((0, 0, 9, 9),))
     assert (stroke.start, stroke.end, stroke.cover) == ((1, 2), (3, 4), False)
+    assert stroke.pictures == ((0, 0, 9, 9),) and stroke.time > 5
 
 
 WRONG = (

@@ -1,6 +1,5 @@
-"""The screen's states: a state machine as a table, without camera, screen or clock."""
+"""The screen's states: a state machine without camera, screen or clock."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -35,16 +34,6 @@ class Observation:
     present: bool
 
 
-@dataclass(frozen=True)
-class Transition:
-    """An arrow of the diagram; `reason` is for the documentation."""
-
-    sources: tuple[State, ...]
-    reason: str
-    applies: Callable[["StateMachine", Observation], bool]
-    target: State
-
-
 class StateMachine:
     """The exhibit's state; it starts with the card of a network that is being loaded.
 
@@ -62,50 +51,31 @@ class StateMachine:
         """Takes at most one transition and returns the state after it."""
         if observation.present:
             self.last_present = observation.now
-        for transition in TRANSITIONS:
-            if self.state in transition.sources and transition.applies(self, observation):
-                self.state, self.since = transition.target, observation.now
-                break
+        state = self._next(observation)
+        if state != self.state:
+            self.state = state
+            self.since = observation.now
+        return state
+
+    def _next(self, observation: Observation) -> State:
+        """The arrows of the diagram in docs/kiosk.md; the first one that applies is taken."""
+        if not observation.open:
+            return State.CLOSED
+        if self.state == State.CLOSED or observation.fault:
+            return State.CARD
+        if observation.present:
+            return State.ACTIVE
+        if self.state == State.CARD:
+            return State.ATTRACT
+        if self.state == State.ACTIVE and observation.now - self.last_present >= self.idle_s:
+            return State.IDLE
+        if self.state == State.IDLE and not self.countdown(observation.now):
+            return State.ATTRACT
         return self.state
 
     def countdown(self, now: float) -> float:
         """Seconds that are left of the countdown in the state idle."""
         return max(0.0, self.countdown_s - (now - self.since))
-
-
-_SHOWING = (State.ATTRACT, State.ACTIVE, State.IDLE)
-
-TRANSITIONS = (
-    Transition(
-        (*_SHOWING, State.CARD), "outside the opening hours", lambda m, o: not o.open, State.CLOSED
-    ),
-    Transition((State.CLOSED,), "opening hours begin", lambda m, o: o.open, State.CARD),
-    Transition(_SHOWING, "something fails", lambda m, o: bool(o.fault), State.CARD),
-    Transition(
-        (State.CARD,),
-        "it works again, a visitor is there",
-        lambda m, o: not o.fault and o.present,
-        State.ACTIVE,
-    ),
-    Transition(
-        (State.CARD,), "it works again, nobody is there", lambda m, o: not o.fault, State.ATTRACT
-    ),
-    Transition((State.ATTRACT,), "a visitor comes", lambda m, o: o.present, State.ACTIVE),
-    Transition(
-        (State.ACTIVE,),
-        "nobody for idle_seconds",
-        lambda m, o: o.now - m.last_present >= m.idle_s,
-        State.IDLE,
-    ),
-    Transition((State.IDLE,), "the visitor is there", lambda m, o: o.present, State.ACTIVE),
-    Transition(
-        (State.IDLE,),
-        "countdown_seconds are over",
-        lambda m, o: o.now - m.since >= m.countdown_s,
-        State.ATTRACT,
-    ),
-)
-"""All transitions; the first one that applies is taken."""
 
 
 def broken(part: str, why: str) -> TemporaryError:

@@ -25,6 +25,7 @@ from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.actions import commands_for
+from realtime_lrp.realtime.viewer.events import Name
 from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.pointing import progress
 from realtime_lrp.realtime.viewer.state import Answer, ViewerState
@@ -55,8 +56,6 @@ def commands_of_pages() -> dict[str, keys.Command]:
 
 # What a page sends
 
-Name = Annotated[str, Meta(min_length=1, max_length=200)]
-Position = Annotated[int, Meta(ge=-10_000, le=10_000)]
 Number = Annotated[float, Meta(ge=-1e6, le=1e6)]
 
 
@@ -77,43 +76,10 @@ class Choice(msgspec.Struct, tag="choice", frozen=True):
     value: bool | Number | Name
 
 
-class Stroke(msgspec.Struct, tag="stroke", frozen=True):
-    """The brush went from one position of the canvas to another."""
-
-    start: tuple[Position, Position]
-    end: tuple[Position, Position]
-    cover: bool = True
-
-
-class Hold(msgspec.Struct, tag="hold", frozen=True):
-    """The button of a key of a lesson is down, or was let go; `by` tells pages apart."""
-
-    key: Name
-    by: Name
-    down: bool
-
-
-class Point(msgspec.Struct, tag="point", frozen=True):
-    """The pointer is over the canvas; null: no longer."""
-
-    at: tuple[Position, Position] | None
-
-
-class Click(msgspec.Struct, tag="click", frozen=True):
-    """A click, or a tap, on the canvas."""
-
-    at: tuple[Position, Position]
-    paints: bool  # whether it covers the picture where it hits no box
-
-
-class Frame(msgspec.Struct, tag="frame", frozen=True):
-    """A rectangle was drawn on the canvas, from one corner to the other."""
-
-    start: tuple[Position, Position]
-    end: tuple[Position, Position]
-
-
-Message = Shown | Do | Choice | Stroke | Hold | Point | Click | Frame
+Message = (
+    Shown | Do | Choice | events.Painted | events.Held | events.Pointed | events.Clicked
+    | events.Framed
+)  # fmt: skip
 
 MOST_TEXT = 4096  # characters of a message
 MOST_BYTES = 128 * 1024  # largest picture of a visitor's camera, a JPEG
@@ -139,16 +105,9 @@ def event_of(
         case Do(name):
             command = commands_of_pages().get(name)
             return command_event(command, time.monotonic()) if command else None
-        case Stroke(start, end, cover):
-            return events.Painted(start, end, cover, pictures)
-        case Frame(start, end):
-            return events.Framed(start, end, pictures)
-        case Hold(key, by, down):
-            return events.Held(key, by, down)
-        case Point(at):
-            return events.Pointed(at, pictures)
-        case Click(at, paints):
-            return events.Clicked(at, paints, pictures)
+        case events.Event():  # a page decides neither its time nor where pictures stand
+            own = {} if isinstance(message, events.Held) else {"pictures": pictures}
+            return msgspec.structs.replace(message, time=time.monotonic(), **own)
         case Choice(what, value):
             try:
                 checked = _checked(what, value, relevance)

@@ -1,7 +1,10 @@
-"""The viewer's events. Plain data; each event carries the time at which it happened."""
+"""The viewer's events. Plain data; each event carries the time at which it happened.
+
+Those with a tag are also messages of a page, whose types limit what it may send.
+"""
 
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -11,6 +14,10 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.state import Answer
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Side = Annotated[int, msgspec.Meta(ge=-10_000, le=10_000)]
+Position = tuple[Side, Side]  # x and y, in pixels of the canvas
 
 
 class Event(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -25,11 +32,11 @@ class KeyPressed(Event, frozen=True):
     key: str
 
 
-class Held(Event, frozen=True):
+class Held(Event, frozen=True, tag="hold"):
     """A button of a lesson is down on a page, again and again, or was let go; see `Teacher`."""
 
-    key: str
-    by: str  # tells people apart
+    key: Name
+    by: Name  # tells people apart
     down: bool = True
 
 
@@ -54,38 +61,38 @@ class MouseMoved(Event, frozen=True):
     button: str  # which button is down: "left", "right" or ""
 
 
-class Pointed(Event, frozen=True):
+class Pointed(Event, frozen=True, tag="point"):
     """The pointer of a page is over its canvas, or left it."""
 
-    at: tuple[int, int] | None
+    at: Position | None
     pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
-class Clicked(Event, frozen=True):
+class Clicked(Event, frozen=True, tag="click"):
     """A click, or a tap, on the canvas of a page."""
 
-    at: tuple[int, int]
+    at: Position
     paints: bool  # whether it covers the picture where it hits no box
     pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
-class Painted(Event, frozen=True):
+class Painted(Event, frozen=True, tag="stroke"):
     """The brush went straight from one position of the canvas to another.
 
     `pictures` are the boxes of the pictures if that is another canvas than the window's.
     """
 
-    start: tuple[int, int]
-    end: tuple[int, int]
-    cover: bool
+    start: Position
+    end: Position
+    cover: bool = True
     pictures: tuple[Box, ...] = ()
 
 
-class Framed(Event, frozen=True):
+class Framed(Event, frozen=True, tag="frame"):
     """A rectangle was drawn on the canvas of a page."""
 
-    start: tuple[int, int]
-    end: tuple[int, int]
+    start: Position
+    end: Position
     pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 

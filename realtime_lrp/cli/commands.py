@@ -190,19 +190,26 @@ def concepts(settings: config.Settings, **options: Any) -> None:
 
 
 @cli.command()
-@option("-o FILE", "the ONNX file", name="output", kind=PATH, required=True)
+@option("-o PATH", "FILE.onnx, or a folder for a web page", name="output", kind=PATH, required=True)
+@option(
+    "--runtime FOLDER",
+    "onnxruntime-web for a web page, to be copied; default: from its CDN",
+    kind=PATH,
+)
 @OVERWRITE
 @configured(*NETWORK, "--method", "--composite", "--target", "--pool", "--precision")
-def export(settings: config.Settings, output: Path, overwrite: bool) -> None:
-    """Write forward pass and map of a network as one ONNX file.
+def export(settings: config.Settings, output: Path, runtime: Path | None, overwrite: bool) -> None:
+    """Write forward pass and map of a network as one ONNX file, or as a web page.
 
     The file needs onnxruntime alone, in any language. The commands live, image, video, serve and
     kiosk run it without TensorFlow: --model FILE.onnx. With --target it explains this target only,
-    else it has an input for the weight of each class.
+    else it has an input for the weight of each class. The page computes on the visitor's device,
+    behind any static file server, and sends nothing.
     """
     from realtime_lrp.commands.export.run import run
 
-    print_lines(run(settings.config, output, settings.is_set("lrp.target"), overwrite))
+    fixed = settings.is_set("lrp.target")
+    print_lines(run(settings.config, output, fixed, overwrite, runtime))
 
 
 @cli.command()

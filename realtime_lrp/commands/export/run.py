@@ -1,27 +1,40 @@
-"""`export`: writes the explanation of one network and method as an ONNX file."""
+"""`export`: writes the explanation of one network and method as an ONNX file or a web page."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
+from realtime_lrp.commands.export.web_page import check_page, is_page, write_page
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import UnavailableError
+from realtime_lrp.errors import UnavailableError, UsageError
 from realtime_lrp.models.exported import Exported
 from realtime_lrp.system.files import atomic_file, check_output
 
 SUFFIX = ".onnx"
 
 
-def run(config: Config, target: Path, fixed: bool, overwrite: bool) -> Iterator[str]:
-    """Writes the file; yields a line that names it.
+def run(
+    config: Config, target: Path, fixed: bool, overwrite: bool, runtime: Path | None = None
+) -> Iterator[str]:
+    """Writes the file, or the folder of a page; yields a line that names it.
 
-    With a `fixed` target the file explains nothing else. Raises what `make` raises.
+    With a `fixed` target it explains nothing else. `runtime` is a folder with onnxruntime-web.
+    Raises what `make` and `write_page` raise.
     """
-    check_output(target, overwrite)
+    page = is_page(target)
+    if runtime and not page:
+        raise UsageError("--runtime is for a web page. Expected the name of a folder in -o.")
+    if page:
+        check_page(target, runtime, overwrite)
+    else:
+        check_output(target, overwrite)
     data, about = make(config, fixed)
-    with atomic_file(target, overwrite) as part:
-        part.write_bytes(data)
+    if page:
+        write_page(target, data, about, config, runtime, overwrite)
+    else:
+        with atomic_file(target, overwrite) as part:
+            part.write_bytes(data)
     yield f"{described(data, about)} -> {target}"
 
 

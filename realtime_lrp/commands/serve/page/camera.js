@@ -1,5 +1,6 @@
 // This device's own camera: its pictures go up, small and one at a time; the map that comes back is
 // laid over the local video, which stays smooth at any speed of the network.
+import { openVideo } from "./device.js";
 import { follow, greyOf } from "./following.js";
 import { drawOn } from "./painting.js";
 
@@ -13,14 +14,7 @@ const OLD_MS = 5000; // a map is shown no longer than this, if no other one come
  * "environment" for what is before a phone, "user" for who holds it. `restart` is for a new connection,
  * `age` is the map's in milliseconds, null if there is none; `gone` says that the scene is another one. */
 export async function openCamera(canvas, sendPicture, ended, facing) {
-  const stream = await navigator.mediaDevices.getUserMedia({
-    video: { width: { ideal: 640 }, height: { ideal: 480 }, facingMode: { ideal: facing } },
-    audio: false,
-  });
-  const video = Object.assign(document.createElement("video"), {
-    srcObject: stream, muted: true, playsInline: true,
-  });
-  await video.play();
+  const { stream, video } = await openVideo(facing);
   const context = canvas.getContext("2d", { alpha: false });
   const small = document.createElement("canvas");
   let stopped = false;
@@ -119,15 +113,3 @@ export async function openCamera(canvas, sendPicture, ended, facing) {
 
 /** Where a part that is followed is now. */
 const placeOf = ({ box, shift }) => box.map((at, n) => at + shift[n % 2]);
-
-/** A sentence that says why there is no camera. */
-export function whyNoCamera(error) {
-  if (!window.isSecureContext) {
-    return "Browsers give a camera only to pages over HTTPS, or on the same machine.";
-  }
-  return {
-    NotAllowedError: "The camera was not allowed. Allow it in the browser's settings of this page.",
-    NotFoundError: "This device has no camera.",
-    NotReadableError: "Another program uses the camera.",
-  }[error.name] ?? `The camera cannot be opened (${error.message}).`;
-}

@@ -1,7 +1,8 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
-import { openCamera, whyNoCamera } from "./camera.js";
+import { openCamera } from "./camera.js";
 import { conceptRows } from "./concepts.js";
+import { whyNoCamera } from "./device.js";
 import { made, showBlocks } from "./figures.js";
 import { lessonButtons } from "./lesson.js";
 import { connect } from "./link.js";

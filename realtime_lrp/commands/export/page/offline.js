@@ -1,0 +1,38 @@
+// The service worker: keeps what the page has loaded, so that it opens without a network, and lets it
+// compute in several threads, which browsers allow to pages with these headers alone.
+
+const KEPT = `realtime_lrp ${registration.scope}`;
+const SHELL = ["./", "index.html", "page.css", "page.js", "worker.js", "icon.svg"];
+const HEADERS = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
+
+addEventListener("install", (event) => {
+  skipWaiting();
+  event.waitUntil(caches.open(KEPT).then((kept) => kept.addAll(SHELL)));
+});
+addEventListener("activate", (event) => event.waitUntil(clients.claim()));
+addEventListener("fetch", (event) => {
+  const { method, url } = event.request;
+  if (method === "GET" && url.startsWith("http")) event.respondWith(answer(event.request));
+});
+
+/** Files with a query never change and come from here; others are asked for first. */
+async function answer(request) {
+  const store = await caches.open(KEPT);
+  const kept = await store.match(request);
+  if (kept && new URL(request.url).search) return isolated(kept);
+  try {
+    const response = await fetch(request);
+    if (response.ok) {
+      await store.delete(request, { ignoreSearch: true });
+      await store.put(request, response.clone());
+    }
+    return isolated(response);
+  } catch (error) {
+    if (kept) return isolated(kept);
+    throw error;
+  }
+}
+
+function isolated({ body, status, statusText, headers }) {
+  return new Response(body, { status, statusText, headers: { ...Object.fromEntries(headers), ...HEADERS } });
+}

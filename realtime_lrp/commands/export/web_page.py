@@ -1,0 +1,245 @@
+"""Writes an exported explanation as a static web page, which computes it on the visitor's device.
+
+The page is the one in `page/`; what `serve`'s page has too comes from there. The constants of the
+painter and the colours are written into it from where they are defined.
+"""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.config.names import EMBEDDED
+from realtime_lrp.engine.exported import ExportedExplainer
+from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.models.exported import Exported
+from realtime_lrp.relevance.maps import scale
+from realtime_lrp.relevance.maps.account import TINY
+from realtime_lrp.system.files import atomic_folder, check_folder, read_limited
+from realtime_lrp.system.program import __version__
+from realtime_lrp.video.pictures import encode_picture
+from realtime_lrp.video.reader import VideoReader
+from realtime_lrp.view import overlay, painting
+from realtime_lrp.view.look import Look
+
+VERSION = "1.30.0"
+"""The version of onnxruntime-web."""
+
+CDN = f"https://cdn.jsdelivr.net/npm/onnxruntime-web@{VERSION}/dist/"
+LOCAL = "runtime/"
+
+RUNTIME = {
+    "wasm": {
+        "ort.wasm.min.mjs": "SfFfy/pvthiOsgaw3KX0bV5TfQ6Iq+oY9KutMe4SxIuHH4cl+DCSD4rTsYOoG1tJ",
+        "ort-wasm-simd-threaded.mjs": (
+            "XcXA/MtAf0WpB8e023xQH9CM7RIjiugakT7x99DIwpFf7k56BIFFcAPerIF7FDad"
+        ),
+        "ort-wasm-simd-threaded.wasm": (
+            "vjBJ1z7qrhkTyYsNqKeF6c7N+nOJSU94czEo+tvZcu8G75JparGq9kB+kTnEUNVM"
+        ),
+    },
+    "webgpu": {
+        "ort.webgpu.min.mjs": "FPQBMbud8ICuP0Ii+Gr95KWEX9pKHtUC3lacIp0aPI8WYluKvTsEGQ3AE2Ze3QlL",
+        "ort-wasm-simd-threaded.asyncify.mjs": (
+            "qViEcCGzsR/m8nlQwIsbYh7afN4thuraqFYDQY6huvmoLVoZq/eYawQ1wrv8nnhA"
+        ),
+        "ort-wasm-simd-threaded.asyncify.wasm": (
+            "EPVDLTxuO663dkZO/pcKJF6vOyyfq/5z9FY1oksN0UWFX2ABH4wDDZQHeNoUleWR"
+        ),
+    },
+}
+"""The files of onnxruntime-web by what computes, library first: name -> SHA-384."""
+
+LARGEST = 64 << 20  # bytes of a file of onnxruntime-web
+MEGABYTES = 14  # that a visitor loads of it at least
+
+GRAPH = "explanation.onnx"
+PARTS = "worker.js", "offline.js"
+STYLES = "page.css"
+EXAMPLE = "example.jpg"
+EXAMPLE_AT = 45  # the frame of the included clip that is shown first
+FILES = {"index.html", "page.js", STYLES, "icon.svg", GRAPH, EXAMPLE, LOCAL.strip("/"), *PARTS}
+
+OWN = files("realtime_lrp.commands.export") / "page"
+SERVE = files("realtime_lrp.commands.serve") / "page"
+
+IMPORT = re.compile(r'^import \{(.*?)\} from "\./(\w+\.js)";\n', re.M)
+EXPORT = re.compile(r"^export ((?:async )?function|const) (\w+)", re.M)
+
+
+def is_page(target: Path) -> bool:
+    """Whether an output is a folder: its name does not end in .onnx."""
+    return target.is_dir() or target.suffix.lower() != ".onnx"
+
+
+def check_page(target: Path, runtime: Path | None, overwrite: bool) -> None:
+    """Refuses a folder that may not be made, and files of another onnxruntime-web."""
+    check_folder(target, overwrite, FILES)
+    for name, checksum in _all_files() if runtime else ():
+        if sha384(read_limited(runtime / name, LARGEST, f"onnxruntime-web {VERSION}")) != checksum:
+            raise DamagedInputError(
+                f"{str(runtime / name)!r} is not the file of onnxruntime-web {VERSION}. Expected "
+                f"the folder `dist` of that version: npm pack onnxruntime-web@{VERSION}"
+            )
+
+
+def write_page(
+    target: Path,
+    data: bytes,
+    about: Exported,
+    config: Config,
+    runtime: Path | None,
+    overwrite: bool,
+) -> None:
+    """Writes the folder of an exported explanation, with a copy of onnxruntime-web if it is given.
+
+    Raises:
+      OutputError: the folder cannot be made, or holds other files.
+      TransferError: writing failed.
+    """
+    with atomic_folder(target, overwrite, FILES) as folder:
+        for name, content in page_files(data, about, config, runtime is not None).items():
+            (folder / name).write_bytes(content)
+        if runtime:
+            (folder / LOCAL).mkdir()
+            for name, _ in _all_files():
+                (folder / LOCAL / name).write_bytes((runtime / name).read_bytes())
+
+
+def page_files(data: bytes, about: Exported, config: Config, local: bool) -> dict[str, bytes]:
+    """The files of the page by name; `local`: onnxruntime-web lies beside them."""
+    spec = described(data, about, config, local)
+    texts = {
+        "index.html": _index(spec, about, local),
+        "page.js": bundled("page.js"),
+        STYLES: _text(SERVE / STYLES) + _text(OWN / "own.css"),
+        "icon.svg": _text(SERVE / "icon.svg"),
+        **{name: _text(OWN / name) for name in PARTS},
+    }
+    example = {EXAMPLE: encode_picture(".jpg", _example())} if "example" in spec else {}
+    return {GRAPH: data, **example, **{name: text.encode() for name, text in texts.items()}}
+
+
+def described(data: bytes, about: Exported, config: Config, local: bool) -> dict[str, Any]:
+    """The explanation as the page needs it: names, constants of the painter, files to load."""
+    look, known = Look.of(config.overlay), ExportedExplainer(about, about.target or "top1")
+    legend = {True: ("against", "for"), False: ("no relevance", "most")}
+    if not about.map.by_rules:
+        legend[True] = ("lowers it", "raises it")
+
+    def colours(signed: bool) -> dict[str, Any]:
+        table = look.colours(signed)
+        stops = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in table.table[::17].tolist()]
+        low, high = legend[table.signed]
+        return {
+            "table": table.table.ravel().tolist(), "signed": table.signed,
+            "legend": {"low": low, "high": high, "colours": stops},
+        }  # fmt: skip
+
+    spec = {
+        "names": about.labels or [f"class {n}" for n in range(about.classes)],
+        "size": about.size,
+        "fit": about.fit if config.input.fit == "auto" else config.input.fit,
+        "target": about.target,
+        "from_scores": about.map.from_scores,
+        "fades": about.map.by_rules and about.classes > 1,
+        "signed": known.signed,
+        "colours": colours(False),
+        "signed_colours": colours(True),
+        "windows": [scale.centred_window(period).tolist() for period in about.map.stride],
+        "outline": overlay.OUTLINE,
+        "painter": {
+            "percentile": scale.PERCENTILE, "softness": scale.SOFTNESS, "tiny": TINY,
+            "smoothing": painting.SMOOTHING, "most": painting.MAX_ABOVE, "opacity": look.opacity,
+            "halo": overlay.HALO, "needed": overlay.NEEDED, "muted": overlay.MUTED,
+            "grey": overlay.GREY,
+        },
+        "check": checked(data, about),
+        "graph": {"name": GRAPH, "integrity": f"sha384-{sha384(data)}"},
+        "megabytes": math.ceil(len(data) / 1e6) + MEGABYTES,
+        "runtime": {
+            "base": LOCAL if local else CDN,
+            **{
+                way: [{"name": name, "integrity": f"sha384-{one}"} for name, one in known.items()]
+                for way, known in RUNTIME.items()
+            },
+        },
+    }  # fmt: skip
+    return spec | ({"example": EXAMPLE} if about.name in EMBEDDED else {})
+
+
+def checked(data: bytes, about: Exported) -> dict[str, float]:
+    """The answer for a picture of a simple rule, which the page computes first to compare.
+
+    Its bytes are 7919 n modulo 251.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    picture = np.arange(math.prod(about.size) * 3) * 7919 % 251
+    inputs = {"picture": picture.astype(np.uint8).reshape(1, *about.size, 3)}
+    if not about.target:
+        inputs["target"] = np.zeros(about.classes, np.float32)
+    scores, relevance, _ = session.run(None, inputs)
+    best = int(scores.argmax())
+    magnitude = float(np.abs(relevance).sum(dtype=float))
+    return {"best": best, "score": float(scores[0, best]), "magnitude": magnitude}
+
+
+def bundled(name: str) -> str:
+    """A script with all that it imports, as one script that needs no modules."""
+    text = _text(OWN / name if (OWN / name).is_file() else SERVE / name)
+    parts = []
+    for names, file in IMPORT.findall(text):
+        module = bundled(file)
+        given = ", ".join(found for _, found in EXPORT.findall(_text(SERVE / file)))
+        inner = EXPORT.sub(r"\1 \2", module)
+        parts.append(f"const {{{names}}} = (() => {{\n{inner}\nreturn {{ {given} }};\n}})();\n")
+    return "".join(parts) + IMPORT.sub("", text)
+
+
+def sha384(data: bytes) -> str:
+    """The checksum as browsers take it."""
+    return base64.b64encode(hashlib.sha384(data).digest()).decode()
+
+
+def _index(spec: dict[str, Any], about: Exported, local: bool) -> str:
+    policy = (
+        "default-src 'none'; script-src 'self' blob: 'wasm-unsafe-eval'; worker-src 'self' blob:; "
+        f"connect-src 'self'{'' if local else ' ' + CDN.split('/npm')[0]}; style-src 'self'; "
+        "img-src 'self' blob:; media-src 'self' blob:; base-uri 'none'; form-action 'none'"
+    )
+    method = about.composite or about.method
+    written = {
+        "policy": html.escape(policy),
+        "title": html.escape(f"What {about.name} looks at"),
+        "explanation": json.dumps(spec, separators=(",", ":")).replace("<", "\\u003c"),
+        "made": html.escape(f"{about.name}, {method}; realtime_lrp {__version__}."),
+    }
+    return re.sub(r"\{(\w+)\}", lambda found: written[found[1]], _text(OWN / "index.html"))
+
+
+def _example() -> np.ndarray:
+    with VideoReader(ASSETS / "demo.mp4") as reader:
+        return next(islice(reader, EXAMPLE_AT, None)).picture
+
+
+def _all_files() -> Iterator[tuple[str, str]]:
+    return ((name, one) for known in RUNTIME.values() for name, one in known.items())
+
+
+def _text(file: Any) -> str:
+    text: str = file.read_text(encoding="utf-8")
+    return text

@@ -85,7 +85,9 @@ def is_page(target: Path) -> bool:
 def check_page(target: Path, runtime: Path | None, overwrite: bool) -> None:
     """Refuses a folder that may not be made, and files of another onnxruntime-web."""
     check_folder(target, overwrite, FILES)
-    for name, checksum in _all_files() if runtime else ():
+    if runtime is None:
+        return
+    for name, checksum in _all_files():
         if sha384(read_limited(runtime / name, LARGEST, f"onnxruntime-web {VERSION}")) != checksum:
             raise DamagedInputError(
                 f"{str(runtime / name)!r} is not the file of onnxruntime-web {VERSION}. Expected "
@@ -189,7 +191,7 @@ def checked(data: bytes, about: Exported) -> dict[str, float]:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     picture = np.arange(math.prod(about.size) * 3) * 7919 % 251
-    inputs = {"picture": picture.astype(np.uint8).reshape(1, *about.size, 3)}
+    inputs: dict[str, np.ndarray] = {"picture": picture.astype(np.uint8).reshape(1, *about.size, 3)}
     if not about.target:
         inputs["target"] = np.zeros(about.classes, np.float32)
     scores, relevance, _ = session.run(None, inputs)

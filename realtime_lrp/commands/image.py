@@ -98,12 +98,9 @@ class Batch:
     """
 
     def __init__(
-        self,
-        config: Config,
-        options: ImageOptions,
-        targets: Mapping[Path, Path],
+        self, config: Config, options: ImageOptions, targets: Mapping[Path, Path],
         companions: Companions,
-    ):
+    ):  # fmt: skip
         self._config, self._options, self._targets = config, options, targets
         self._companions = companions
         self._single = len(targets) == 1

@@ -110,13 +110,9 @@ def run_name(config: Config, source: Path) -> str:
 
 
 def write_run(
-    folder: Path,
-    records: Sequence[LayerRecord],
-    x: np.ndarray,
-    relevance: np.ndarray,
-    conserving: bool,
-    provenance: str,
-) -> None:
+    folder: Path, records: Sequence[LayerRecord], x: np.ndarray, relevance: np.ndarray,
+    conserving: bool, provenance: str,
+) -> None:  # fmt: skip
     """Writes an event file into an empty folder and checks that it is complete.
 
     `x` is the network's input, `relevance` its map; `conserving`: layers hand down relevance, not

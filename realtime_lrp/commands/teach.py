@@ -36,15 +36,10 @@ log = logging.getLogger(__name__)
 
 
 def live(
-    config: Config,
-    output: Path,
-    overwrite: bool,
-    classes: str | None = None,
-    keep: Path | None = None,
-    duration: float | None = None,
-    serves: bool = False,
+    config: Config, output: Path, overwrite: bool, classes: str | None = None,
+    keep: Path | None = None, duration: float | None = None, serves: bool = False,
     new_token: bool = False,
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Runs the viewer; returns its lines, and one for the network that was written.
 
     A network that was taught, and whose file holds what was shown, learns more; that file may be

@@ -80,12 +80,9 @@ class Settings:
 
 
 def load(
-    file: str | Path | Tree | None = None,
-    sets: tuple[str, ...] = (),
-    options: Mapping[str, Any] | None = None,
-    check: Check | None = wrong_names,
-    command: str = "",
-) -> Settings:
+    file: str | Path | Tree | None = None, sets: tuple[str, ...] = (),
+    options: Mapping[str, Any] | None = None, check: Check | None = wrong_names, command: str = "",
+) -> Settings:  # fmt: skip
     """Loads a configuration and reports everything that is wrong with it at once.
 
     Args:

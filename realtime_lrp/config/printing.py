@@ -128,11 +128,7 @@ def _without_secrets(value: Any, key: str) -> Any:
 def to_yaml(value: Any) -> str:
     """A value in one line of YAML."""
     text = yaml.dump(
-        [as_setting(value)],
-        Dumper=_Dumper,
-        default_flow_style=True,
-        allow_unicode=True,
-        sort_keys=False,
-        width=float("inf"),
-    )
+        [as_setting(value)], Dumper=_Dumper, default_flow_style=True, allow_unicode=True,
+        sort_keys=False, width=float("inf"),
+    )  # fmt: skip
     return text[1 : text.rindex("]")]

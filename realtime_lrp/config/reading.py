@@ -69,12 +69,9 @@ def read_file(file: Path, texts: bool = False, most: int = MAX_NODES) -> Tree:
 
 
 def read_text(
-    text: str,
-    locate: Callable[[int], str],
-    path: KeyPath = (),
-    texts: bool = False,
+    text: str, locate: Callable[[int], str], path: KeyPath = (), texts: bool = False,
     most: int = MAX_NODES,
-) -> Tree:
+) -> Tree:  # fmt: skip
     """Reads a YAML text that is the value of a key, or a whole file, (); see `read_file`.
 
     `locate` turns a line number, from 0, into a location for messages.

@@ -82,12 +82,9 @@ class Region:
 
 
 def region_of(
-    picture_size: tuple[int, int],
-    size: tuple[int, int],
-    fit: str,
-    aspect: float = 1.0,
+    picture_size: tuple[int, int], size: tuple[int, int], fit: str, aspect: float = 1.0,
     within: Box | None = None,
-) -> Region:
+) -> Region:  # fmt: skip
     """The region of a picture of a given size, or of a part of it; sizes are (rows, columns).
 
     "crop" is the largest centred region of the network's proportions, "squash" all of the picture,

@@ -54,20 +54,11 @@ class VideoWriter:
     """
 
     def __init__(
-        self,
-        path: Path,
-        container: str,
-        fps: Fraction,
-        time_base: Fraction,
-        *,
-        codec: str = "h264",
-        quality: int | None = None,
-        colour: Colour | None = None,
-        aspect: Fraction = Fraction(1),
-        metadata: Mapping[str, str] | None = None,
-        description: str = "",
-        live: bool = False,
-    ):
+        self, path: Path, container: str, fps: Fraction, time_base: Fraction, *,
+        codec: str = "h264", quality: int | None = None, colour: Colour | None = None,
+        aspect: Fraction = Fraction(1), metadata: Mapping[str, str] | None = None,
+        description: str = "", live: bool = False,
+    ):  # fmt: skip
         encoder, rate_factor, further = CODECS[codec]
         if (codec, quality) == ("hevc", 0):  # a rate factor of 0 is lossless in x264 only
             further = {**further, "x265-params": f"{further['x265-params']}:lossless=1"}

@@ -61,13 +61,9 @@ def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> 
 
 
 def arrange(
-    size: tuple[int, int],
-    shape: Sequence[int],
-    region: Box | None,
-    panels: int,
-    with_figures: bool,
-    letters: int,
-) -> Arrangement:
+    size: tuple[int, int], shape: Sequence[int], region: Box | None, panels: int,
+    with_figures: bool, letters: int,
+) -> Arrangement:  # fmt: skip
     """Arranges a canvas.
 
     Without panels the map lies over the picture. The region lies in the picture; None is the

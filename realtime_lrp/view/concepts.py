@@ -169,14 +169,9 @@ class ConceptArtist:
             self._draw_row(image, panel, row, place, box, letters)
 
     def _draw_row(
-        self,
-        image: np.ndarray,
-        panel: ConceptPanel,
-        row: ConceptRow,
-        place: PanelPlace,
-        box: Box,
+        self, image: np.ndarray, panel: ConceptPanel, row: ConceptRow, place: PanelPlace, box: Box,
         letters: int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Draws a row; above it what its figures and pictures are, where it is the uppermost."""
         pad, ground = round(PAD * letters), GROUND_FOLLOWED if row.followed else GROUND
         x0, y0, x1, y1 = moved(box, -place.box[0], -place.box[1])

@@ -80,13 +80,9 @@ def arrange_controls(
 
 
 def draw_controls(
-    canvas: np.ndarray,
-    controls: Controls,
-    progress: Progress | None,
-    running: Collection[str],
-    pointer: tuple[int, int],
-    words: Callable[[str], str] = str,
-) -> None:
+    canvas: np.ndarray, controls: Controls, progress: Progress | None, running: Collection[str],
+    pointer: tuple[int, int], words: Callable[[str], str] = str,
+) -> None:  # fmt: skip
     """Draws the controls in place."""
     labels = {
         one.action: words(one.undo if one.action in running else one.button)

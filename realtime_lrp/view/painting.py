@@ -105,13 +105,9 @@ class Painted:
 
 
 def paint(
-    picture: np.ndarray,
-    maps: Sequence[Drawn],
-    look: Look,
-    box: Box,
-    outlines: tuple[Outline, ...] = (),
-    series: Series | None = None,
-) -> Painted:
+    picture: np.ndarray, maps: Sequence[Drawn], look: Look, box: Box,
+    outlines: tuple[Outline, ...] = (), series: Series | None = None,
+) -> Painted:  # fmt: skip
     """Colours the maps of a region of a picture, uint8 [H, W, 3] RGB.
 
     Without a `series` each is scaled by itself.

@@ -182,12 +182,9 @@ def room_above(said: str, size: tuple[int, int], letters: int) -> tuple[int, int
 
 
 def boxes_of(
-    size: tuple[int, int],
-    shape: Sequence[int],
-    count: int,
-    letters: int,
+    size: tuple[int, int], shape: Sequence[int], count: int, letters: int,
     concepts: ConceptPanel | None = None,
-) -> tuple[Box, ...]:
+) -> tuple[Box, ...]:  # fmt: skip
     """The places of several networks' scenes on a canvas, beside the panel of concepts."""
     if concepts:
         size = concepts.place(size, letters).rest

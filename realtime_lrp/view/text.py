@@ -56,12 +56,9 @@ def darken(picture: np.ndarray, box: tuple[int, int, int, int], shade: float = S
 
 
 def draw_text(
-    picture: np.ndarray,
-    text: str,
-    origin: tuple[int, int],
-    size: int,
+    picture: np.ndarray, text: str, origin: tuple[int, int], size: int,
     colour: tuple[int, int, int] = WHITE,
-) -> None:
+) -> None:  # fmt: skip
     """Draws a line `size` pixels high, its baseline starting at `origin` (x, y), in place."""
     cv2.putText(picture, _drawable(text), origin, colour, _font_for(text), size, 500)
 

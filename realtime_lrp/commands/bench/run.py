@@ -246,12 +246,9 @@ def _watch(
     """Runs a command to its end; measures the time to its first map, and its memory later on."""
     begin = time.monotonic()
     process = subprocess.Popen(
-        module_command("realtime_lrp", *words),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
+        module_command("realtime_lrp", *words), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True, env=environment,
+    )  # fmt: skip
     measured: dict[str, float | None] = {}
     lines = []
     try:

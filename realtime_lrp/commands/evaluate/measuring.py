@@ -69,14 +69,9 @@ class Evaluation:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        samples: Samples,
-        seed: int,
-        scores: Callable[[np.ndarray], np.ndarray],
-        classes: np.ndarray,
-        labels: Sequence[str],
-    ):
+        self, engine: Engine, samples: Samples, seed: int,
+        scores: Callable[[np.ndarray], np.ndarray], classes: np.ndarray, labels: Sequence[str],
+    ):  # fmt: skip
         self._engine, self._samples, self._seed = engine, samples, seed
         self.classes, self._labels = classes, labels
         self._curves = CurveMeter(scores, samples.pictures, classes)

@@ -104,12 +104,9 @@ def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:
 
 
 def map_sheet(
-    config: Config,
-    pictures: np.ndarray,
-    maps: Mapping[str, np.ndarray],
-    stride: tuple[int, int],
+    config: Config, pictures: np.ndarray, maps: Mapping[str, np.ndarray], stride: tuple[int, int],
     captions: Captions | None = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Draws pictures with the maps of every row.
 
     Pictures are uint8 [N, h, w, 3] RGB, maps float32 [N, h, w]; for the stride see `strength`.

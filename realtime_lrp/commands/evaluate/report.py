@@ -196,12 +196,9 @@ def _cell(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> str:
 
 
 def write_report(
-    folder: Path,
-    measurement: Measurement,
-    report: Mapping[str, Any],
-    examples: np.ndarray,
+    folder: Path, measurement: Measurement, report: Mapping[str, Any], examples: np.ndarray,
     made: Provenance,
-) -> None:
+) -> None:  # fmt: skip
     """Writes the files of `FILES` into a folder.
 
     `report` is the measurement's `summary`, `examples` a picture.

@@ -74,13 +74,9 @@ def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
 
 
 def _measure(
-    engine: Engine,
-    samples: Samples,
-    names: list[str],
-    options: EvaluateOptions,
-    folder: Path | None,
-    made: Provenance,
-) -> list[str]:
+    engine: Engine, samples: Samples, names: list[str], options: EvaluateOptions,
+    folder: Path | None, made: Provenance,
+) -> list[str]:  # fmt: skip
     if options.only is None:
         left_out = {*engine.explainer.unsuited}
         if isinstance(samples, BoxSamples):

@@ -134,12 +134,9 @@ class ExitLock:
         return len(self._digits)
 
     def handle(
-        self,
-        events: Sequence[str | Mouse],
-        down: Collection[str],
-        size: tuple[int, int],
+        self, events: Sequence[str | Mouse], down: Collection[str], size: tuple[int, int],
         now: float,
-    ) -> list[str | Mouse]:
+    ) -> list[str | Mouse]:  # fmt: skip
         """Processes events and the keys that are down after them.
 
         It has to be called without events as well, because time passes. Returns the events for the

@@ -105,14 +105,9 @@ class AnswerPage(ExhibitPage):
         colours = Legend(look.named(signed), captions[low], captions[high])
         legend = () if found and look.colormap is None else (Gap(0.3), colours)
         return [
-            TextBlock(captions[told], 0.9, SOFT),
-            TextBlock(name, size, colour),
-            *bars,
-            Gap(0.5),
-            TextBlock(captions[moment.colours], 0.9),
-            *legend,
-            Gap(0.6),
-        ]
+            TextBlock(captions[told], 0.9, SOFT), TextBlock(name, size, colour), *bars, Gap(0.5),
+            TextBlock(captions[moment.colours], 0.9), *legend, Gap(0.6),
+        ]  # fmt: skip
 
 
 PAGES: tuple[type[ExhibitPage], ...] = (

@@ -79,12 +79,9 @@ def start(
 
 
 def _run(
-    settings: Settings,
-    duration_s: float | None,
-    stats_file: Path | None,
-    worked: threading.Event,
+    settings: Settings, duration_s: float | None, stats_file: Path | None, worked: threading.Event,
     arguments: dict[str, Any],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     config = settings.config
     if settings.complaint:
         log.error("%s\nUsing the last good configuration instead.", masked(settings.complaint))

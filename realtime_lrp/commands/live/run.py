@@ -60,16 +60,10 @@ MAPS_FOR_PACE = 5  # after this many maps it is known how quick the network is
 
 
 def run(
-    config: Config,
-    duration_s: float | None = None,
-    stats: Path | None = None,
-    record: Path | None = None,
-    overwrite: bool = False,
-    window: type | None = Window,
-    serves: bool = False,
-    new_token: bool = False,
-    teach: Callable[..., Any] | None = None,
-) -> list[str]:
+    config: Config, duration_s: float | None = None, stats: Path | None = None,
+    record: Path | None = None, overwrite: bool = False, window: type | None = Window,
+    serves: bool = False, new_token: bool = False, teach: Callable[..., Any] | None = None,
+) -> list[str]:  # fmt: skip
     """Runs until `q` or Esc, twice, the window's X, SIGINT, SIGTERM or the end of the duration.
 
     `duration_s` counts from the first map; `window` is a class, `Window` or one like it; `serves`

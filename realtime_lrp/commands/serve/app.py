@@ -65,16 +65,10 @@ class App:
     """
 
     def __init__(
-        self,
-        exchange: Exchange,
-        tokens: Tokens,
-        fingerprint: str,
-        figures: Callable[[], dict[str, Any]],
-        snapshot: Callable[[], Snapshot | None],
-        visitors: Visitors,
-        gallery: Callable[[], Gallery | None],
-        words: Words,
-    ):
+        self, exchange: Exchange, tokens: Tokens, fingerprint: str,
+        figures: Callable[[], dict[str, Any]], snapshot: Callable[[], Snapshot | None],
+        visitors: Visitors, gallery: Callable[[], Gallery | None], words: Words,
+    ):  # fmt: skip
         self._words = words
         self._visitors, self._gallery = visitors, gallery
         self._exchange, self._tokens, self._fingerprint = exchange, tokens, fingerprint

@@ -350,16 +350,12 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
     rows = () if panel.note else panel.rows
     entries = [
         {
-            "channel": one.channel,
-            "name": one.name,
-            "bar": round(min(abs(one.share), 1.0), 3),
-            "against": one.share < 0,
-            "percent": one.figure,
-            "examples": one.channel in pictured,
+            "channel": one.channel, "name": one.name, "bar": round(min(abs(one.share), 1.0), 3),
+            "against": one.share < 0, "percent": one.figure, "examples": one.channel in pictured,
             "followed": one.followed,
         }
         for one in rows
-    ]
+    ]  # fmt: skip
     with_pictures = gallery.layers if gallery else ()
     fields = Concepts(
         shown=True,

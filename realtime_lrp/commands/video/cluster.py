@@ -232,14 +232,9 @@ _kept: dict[str, "Films"] = {}
 
 
 def make_film(
-    config: Config,
-    options: VideoOptions,
-    task: Task,
-    threads: int,
-    cwd: Path,
-    temporary: Path | None,
-    level: int,
-) -> Outcome:
+    config: Config, options: VideoOptions, task: Task, threads: int, cwd: Path,
+    temporary: Path | None, level: int,
+) -> Outcome:  # fmt: skip
     """Makes a film, and says what was logged at this level and above.
 
     Relative paths count from `cwd`; temporary folders go into `temporary`, or where the machine has

@@ -141,12 +141,9 @@ def _explain(
 
 
 def _finite(
-    engine: Engine,
-    regions: Sequence[Region],
-    batch: PictureBatch,
-    results: Callable[[], list[Result]],
-    records: Records,
-) -> list[Result | None]:
+    engine: Engine, regions: Sequence[Region], batch: PictureBatch,
+    results: Callable[[], list[Result]], records: Records,
+) -> list[Result | None]:  # fmt: skip
     """Waits for the results of a batch; None for pictures with NaN or Inf in their maps.
 
     Raises `NotFiniteError` if no picture so far has a map.

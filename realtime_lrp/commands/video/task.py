@@ -127,14 +127,9 @@ class Task(Film):
     """
 
     def __init__(
-        self,
-        config: Config,
-        options: VideoOptions,
-        source: Path,
-        target: Path,
-        place: Disk,
+        self, config: Config, options: VideoOptions, source: Path, target: Path, place: Disk,
         recording: StoredFile | None = None,
-    ):
+    ):  # fmt: skip
         companions = companions_of(target, options.sidecar, options.summary, options.maps)
         over = options.overwrite
         super().__init__(source, target, over, companions, over, options.span)

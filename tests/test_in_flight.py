@@ -72,9 +72,12 @@ def test_the_size_of_the_weights_decides_wherever_they_are(decide, tmp_path, mon
 
 
 def test_who_sets_the_number_of_threads_decides(decide):
-    """Nobody does once TensorFlow has taken its number."""
+    """Nobody does once TensorFlow has taken its number; else what was measured decides."""
     assert decide("vgg16", threads="1") and not decide("shapes", threads="4")
     assert not decide("shapes", loaded=True)
+    assert decide("shapes") and not decide("vgg16")
+    put(shapes=(20, 25), vgg16=(9.7, 8.3))
+    assert not decide("shapes") and decide("vgg16")
 
 
 @pytest.fixture(scope="module")
@@ -222,31 +225,21 @@ def test_bench_runs_live_both_ways_and_keeps_what_it_measured(monkeypatch, caplo
     assert pace_of("Shapes") == Pace(40, 30) and pace_of("vgg16") is None
 
 
-def test_what_was_measured_decides_how_cores_are_shared(decide):
-    assert decide("shapes") and not decide("vgg16")
-    put(shapes=(20, 25), vgg16=(9.7, 8.3))
-    assert not decide("shapes") and decide("vgg16")
-
-
 def test_a_quick_network_is_named_with_its_figure():
     """The one that is right most often, of those with 15 maps a second; nothing for quick ones."""
     assert "mobilenet_v2 is quicker (14 MB, not measured here)" in quicker_network("VGG16", 2.94)
+    small = "mobilenet_v2", "MobileNet_V2", "mobilenet_v3_small"
+    assert [quicker_network(name, 3.0) for name in small] == [""] * 3
     put(mobilenet_v2=(27, 16), efficientnet_b0=(18, 9), efficientnet_b1=(14, 9))
     text = quicker_network("vgg16", 2.94)
     assert text.startswith("vgg16 makes 2.9 ") and "efficientnet_b0 is quicker (29 MB, 18 " in text
     quick = quicker_network("vgg16", 5.0), quicker_network("mine.keras", 1), quicker_network("", 1)
     assert quick == ("", "", "")
-
-
-def test_only_what_would_be_quicker_is_advised():
-    """Not the network itself, none that is larger, none that was measured as slow."""
-    small = "mobilenet_v2", "MobileNet_V2", "mobilenet_v3_small"
-    assert [quicker_network(name, 3.0) for name in small] == [""] * 3
-    put(mobilenet_v2=(4, 3), efficientnet_b0=(2, 1))
-    assert quicker_network("vgg16", 2.94) == ""
+    put(mobilenet_v2=(4, 3), efficientnet_b0=(2, 1), efficientnet_b1=(2, 1))
+    assert quicker_network("vgg16", 2.94) == "", "none that was measured as slow"
     put(efficientnet_b0=(18, 9))
     assert "efficientnet_b0 is quicker" in quicker_network("mobilenet_v2", 3.0)
-    assert quicker_network("efficientnet_b0", 3.0) == ""
+    assert quicker_network("efficientnet_b0", 3.0) == "", "not the network itself"
 
 
 def test_the_viewer_says_once_that_its_network_is_slow(caplog):

@@ -24,9 +24,8 @@ from realtime_lrp.view.window import Mouse
 def turns(monkeypatch):
     """An exhibit with both pages and a visitor."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
-    made = Turns(monkeypatch, "kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
-    made.turn(nothing=1.0)
-    until(lambda: made.turn(0.05, present=True) == "active" and made.kiosk._shown)
+    sets = ("kiosk.teach=true", "kiosk.game=true", "kiosk.perhaps=0.1")
+    made = Turns(monkeypatch, *sets).visit()
     made.turn()
     yield made
     made.kiosk.end()
@@ -155,9 +154,7 @@ def test_a_touch_takes_pictures_of_a_thing_and_leaving_forgets_it(turns, monkeyp
 def test_a_lesson_goes_on_while_the_exhibit_asks_who_is_there(monkeypatch):
     """A class that the configuration explains is none of the lesson's."""
     monkeypatch.setattr(screen.ScreenArtist, "_draw_picture", lambda *words: None)
-    turns = Turns(monkeypatch, "kiosk.teach=true", "lrp.target=heart")
-    turns.turn(nothing=1.0)
-    until(lambda: turns.turn(0.05, present=True) == "active" and turns.kiosk._shown)
+    turns = Turns(monkeypatch, "kiosk.teach=true", "lrp.target=heart").visit()
     part = turns.kiosk.network
     monkeypatch.setattr(part, "teach", FakeTeacher)
     monkeypatch.setattr(part, "forget", lambda teacher: None)

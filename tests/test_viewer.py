@@ -17,13 +17,7 @@ from realtime_lrp.realtime.viewer.words import words_for
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls, hud
 from realtime_lrp.view.boxes import COLOURS
-from realtime_lrp.view.hud import (
-    Bar,
-    Headline,
-    Line,
-    Paragraph,
-    Row,
-)
+from realtime_lrp.view.hud import Bar, Headline, Line, Paragraph, Row
 from realtime_lrp.view.window import Mouse
 
 GREY = np.full((120, 160, 3), 90, np.uint8)
@@ -38,10 +32,16 @@ def drawn_at(row, column, size=60):
     return drawn
 
 
-def seen(viewer, scores=(0.7, 0.2, 0.1), **more):
+def explain(viewer, frame, row=30, column=30, **more):
+    """The map of a frame comes, hot at a place."""
+    made = explained_frame(frame, drawn_at(row, column), BOX, **more)
+    viewer.maps.put(made, frame.time)
+    return made
+
+
+def seen(viewer, **more):
     """A frame and its map are shown."""
-    frame = viewer.frame(GREY)
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX, scores, **more), frame.time)
+    explain(viewer, viewer.frame(GREY), **more)
     viewer.view.step()
     return viewer
 
@@ -98,7 +98,10 @@ def test_a_frozen_picture_stays_while_the_camera_goes_on():
 
 
 def test_patches_are_painted_where_the_mouse_is():
-    """On a canvas twice as large as the picture, and off its middle; beside it nothing happens."""
+    """On a canvas twice as large as the picture, and off its middle; beside it nothing happens.
+
+    What is covered is grey; the picture itself stays.
+    """
     viewer = Viewer(size=(240, 400))
     viewer.frame(GREY)
     assert viewer.view.first.scene.arrangement.pictures == ((40, 0, 360, 240),)
@@ -113,6 +116,10 @@ def test_patches_are_painted_where_the_mouse_is():
     assert viewer.request.mask is mask
     viewer.press(Mouse(40 + 2 * 50, 2 * 30, "right"))
     assert viewer.request.mask is None
+    pixels = np.arange(120)[:, None] < np.full((1, 160), 10)
+    changed = covered(GREY, Mask(pixels))
+    assert (changed[:10] == 128).all() and (changed[10:] == 90).all() and (GREY == 90).all()
+    assert covered(GREY, Mask(pixels[:50])) is GREY, "a mask of another size"
 
 
 def test_a_rectangle_is_seen_alone_until_it_is_let_go():
@@ -135,15 +142,6 @@ def test_a_rectangle_is_seen_alone_until_it_is_let_go():
     assert viewer.request.region is None and viewer.request.mask
 
 
-def test_what_is_covered_is_grey_and_a_mask_of_another_size_covers_nothing():
-    """The picture itself stays."""
-    mask = np.zeros((120, 160), bool)
-    mask[:10] = True
-    changed = covered(GREY, Mask(mask))
-    assert (changed[:10] == 128).all() and (changed[10:] == 90).all() and (GREY == 90).all()
-    assert covered(GREY, Mask(mask[:50])) is GREY
-
-
 # What is drawn
 
 
@@ -161,34 +159,24 @@ def test_a_change_of_colour_shows_on_a_frozen_picture():
     assert (viewer.shown[-1][60, 80] == 255).all() and (fire == (255, 187, 0)).all()
 
 
-def test_the_map_of_another_file_is_not_drawn():
-    """The next photo of a folder has no map until its own comes; the panels keep their places."""
-    viewer = Viewer(**{"--opacity": 1})
-    frame = viewer.frame(GREY, "cat.jpg (1 of 2)")
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+def test_map_and_answer_of_another_file_do_not_stand_beside_a_picture():
+    """They come with its own; the panels keep their places, and a film keeps its answer."""
+    viewer = Viewer(figures=True, **{"--opacity": 1})
+    cat, dog = "cat.jpg (1 of 2)", "dog.jpg (2 of 2)"
+    explain(viewer, viewer.frame(GREY, cat))
     viewer.press("p")
     viewer.view.step()
-    assert (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
     boxes = viewer.view.first.scene.arrangement.pictures
-    viewer.frame(GREY, "dog.jpg (2 of 2)")
-    assert not (viewer.shown[-1] == (0, 255, 0)).all(-1).any()
-    assert viewer.view.first.scene.arrangement.pictures == boxes
-
-
-def test_the_answer_of_another_file_does_not_stand_beside_a_picture():
-    """It goes with its map, and the next one comes with the next map; a film keeps its answer."""
-    viewer = Viewer(figures=True)
-    frame = viewer.frame(GREY, "cat.jpg (1 of 2)")
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
     for picture, source, answered in (
-        (GREY, "cat.jpg (1 of 2)", True), (GREY, "dog.jpg (2 of 2)", False),
-        (GREY, "cat.jpg (1 of 2)", True), (GREY[::2], "cat.jpg (1 of 2)", False),
+        (GREY, cat, True), (GREY, dog, False), (GREY, cat, True), (GREY[::2], cat, False),
     ):  # fmt: skip
         viewer.frame(picture, source)
         assert bool(viewer.view.first.right) == answered
-    frame = viewer.frame(GREY, "dog.jpg (2 of 2)")
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
-    viewer.frame(GREY, "dog.jpg (2 of 2)")
+        if picture is GREY:
+            assert np.isnan(green_column(viewer)) != answered
+            assert viewer.view.first.scene.arrangement.pictures == boxes
+    explain(viewer, viewer.frame(GREY, dog))
+    viewer.frame(GREY, dog)
     assert viewer.view.first.right[0][0].name == "heart"
 
 
@@ -205,7 +193,7 @@ def test_an_answer_to_an_earlier_picture_is_marked_as_old(text):
     viewer = Viewer(figures=True)
     viewer.view.state = replace(viewer.view.state, text=text)
     frame = replace(viewer.frame(GREY), time=time.monotonic() - 2)
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    explain(viewer, frame)
     viewer.view.step()
     for _ in range(2):
         viewer.press("text_size:medium")  # draws at once
@@ -222,15 +210,15 @@ def test_an_answer_is_old_as_soon_as_the_picture_shows_something_else():
     one[50:70, 70:90] = other[10:30, 20:40] = 0
     beside = one.copy()
     beside[5:25, 130:155] = 0
-    frame = replace(viewer.frame(one), time=time.monotonic() + 100)  # however busy the machine is
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    explain(
+        viewer, replace(viewer.frame(one), time=time.monotonic() + 100)
+    )  # on a busy machine too
     marks = []
     for picture in (one, beside, other, one):
         viewer.frame(picture)
         marks.append(old_marks(viewer))
     assert marks == [[], [], ["of the picture before"], []]
-    frame = viewer.frame(other)
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 30), BOX), frame.time)
+    explain(viewer, viewer.frame(other))
     viewer.frame(other)
     assert old_marks(viewer) == []
 
@@ -240,16 +228,14 @@ def test_mirroring_a_frozen_picture_shows_it_mirrored_at_once():
     viewer = Viewer(**{"--opacity": 1})
     picture = GREY.copy()
     picture[:, :80] = 40
-    frame = viewer.frame(picture)
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 20), BOX), frame.time)
+    explain(viewer, viewer.frame(picture), 30, 20)
     viewer.press("space")
     viewer.view.step()
     assert green_column(viewer) < 80 and viewer.shown[-1][5, 5].tolist() == [40] * 3
     viewer.press("mirror")
     viewer.view.step()
     assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and np.isnan(green_column(viewer))
-    frame = viewer.request.frame
-    viewer.maps.put(explained_frame(frame, drawn_at(30, 40), BOX), frame.time)
+    explain(viewer, viewer.request.frame, 30, 40)
     time.sleep(view.SOON_S)
     viewer.view.step()
     assert viewer.shown[-1][5, 5].tolist() == [90] * 3 and green_column(viewer) > 80
@@ -267,8 +253,7 @@ def green_column(viewer):
 )  # fmt: skip
 def test_a_map_is_faint_where_there_is_nothing_to_explain(score, total, strongest):
     """At a tenth of the least score; however little of a score reaches the pixels, it glows."""
-    frame = Viewer().frame(GREY)
-    faint = explained_frame(frame, drawn_at(30, 30), BOX, score=(score, score), total=total)
+    faint = made_of(score=(score, score), total=total)
     alpha = MapPainter()(faint, LOOK).overlays[0].alpha
     assert alpha.max() == pytest.approx(LOOK.opacity * strongest, rel=1e-3)
 
@@ -301,11 +286,14 @@ def named_values(scene):
 # The figures
 
 
+def made_of(**more):
+    """A frame of a plain picture with its map."""
+    return explained_frame(Viewer().frame(GREY), drawn_at(30, 30), BOX, **more)
+
+
 def setting_of(**more):
     """The rows of a setting by name."""
-    frame = Viewer().frame(GREY)
-    made = explained_frame(frame, drawn_at(30, 30), BOX, **more)
-    rows = figures.setting_rows(made)
+    rows = figures.setting_rows(made_of(**more))
     return {row.name: row for row in rows if isinstance(row, Row)}
 
 
@@ -336,12 +324,11 @@ def test_what_biases_took_is_no_loss_and_a_loss_is_named():
 
 def test_the_answer_shows_what_patches_change_and_a_locked_class():
     """Bars with the probability without patches; the target's, where it is not among the best."""
-    frame = Viewer().frame(GREY)
-    made = explained_frame(frame, drawn_at(30, 30), BOX, uncovered=np.array([0.9, 0.05, 0.05]))
+    made = made_of(uncovered=np.array([0.9, 0.05, 0.05]))
     assert figures.answer_bars(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
     labels, scores = "abcdefg", (0.3, 0.2, 0.2, 0.15, 0.1, 0.04, 0.01)
     request = SimpleNamespace(target=6, mask=None, box=None)
-    locked = explained_frame(frame, drawn_at(30, 30), BOX, scores, labels, request=request)
+    locked = made_of(scores=scores, labels=labels, request=request)
     assert figures.answer_bars(locked)[5] == Bar("g", pytest.approx(0.01))
     _, below = figures.presented(locked, None)
     assert [one.name for one in below if isinstance(one, Bar)] == ["b", "g"], "the larger above"
@@ -349,21 +336,17 @@ def test_the_answer_shows_what_patches_change_and_a_locked_class():
 
 def test_the_presenter_view_says_that_weights_are_random():
     """An audience would believe the answer."""
-    frame = Viewer().frame(GREY)
     for weights, told in (("imagenet", 0), ("random", 1)):
-        engine = engine_of("abc", **{"--weights": weights})
-        made = explained_frame(frame, drawn_at(30, 30), BOX, engine=engine)
+        made = made_of(engine=engine_of("abc", **{"--weights": weights}))
         _, below = figures.presented(made, None)
         assert sum(one == figures.UNTAUGHT for one in below) == told
 
 
 def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
     """In the colours of the boxes: of one alone, of none that is lost, of what was asked for."""
-    frame = Viewer().frame(GREY)
 
     def made(*boxes, alone=None, lost=(), target="top1"):
-        request = SimpleNamespace(target=target, mask=None, box=alone)
-        explained = explained_frame(frame, drawn_at(30, 30), BOX, request=request)
+        explained = made_of(request=SimpleNamespace(target=target, mask=None, box=alone))
         found = [FoundBox(BOX, label, score, 0.7, explained.maps, 0, None, number)
                  for number, label, score in boxes]  # fmt: skip
         explained.result.found = tuple(found)
@@ -387,10 +370,8 @@ def test_a_box_that_is_lost_between_two_maps_is_not_spoken_of(rng):
     """On the same canvas on which it is not drawn."""
     here, gone = rng.integers(0, 256, (2, 120, 160, 3), np.uint8)
     viewer = Viewer(figures=True)
-    frame = viewer.frame(here)
-    made = explained_frame(frame, drawn_at(30, 30), BOX)
+    made = explain(viewer, viewer.frame(here))
     made.result.found = (FoundBox((40, 20, 110, 90), 0, 0.8, 0.7, made.maps, 0, None, 0),)
-    viewer.maps.put(made, frame.time)
     viewer.view.step()
     names = lambda: [one.name for block in viewer.view.columns[1] for one in block  # noqa: E731
                      if isinstance(one, Headline)]  # fmt: skip
@@ -433,16 +414,15 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
     # its border, of whose pixels a fifth is white
     assert flipped.relevant == pytest.approx(1 - (1600 + 4 * 20) / 42**2, abs=0.02)
     assert flipped.at_random == pytest.approx(0.9, abs=0.06)
-    rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=flipped))
+    rows = figures.probe_rows(made_of(probed=flipped))
     assert rows[-1].name == "faithfulness" and not rows[-1].warn
     assert flipped.relevant_patches.sum() == flipped.random_patches.sum() == 20
     assert flipped.relevant_patches[:4, :4].all() and not flipped.relevant_patches[5:, 5:].any()
     for at_random in (0.7, 0.8):
-        worse = replace(flipped, whole=0.9, relevant=0.8, at_random=at_random)
-        rows = figures.probe_rows(explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse))
+        made = made_of(probed=replace(flipped, whole=0.9, relevant=0.8, at_random=at_random))
+        rows = figures.probe_rows(made)
         assert rows[3].warn and isinstance(rows[-1], Paragraph)
         assert [(one.share, one.before) for one in rows[1:3]] == [(0.8, 0.9), (at_random, 0.9)]
-        made = explained_frame(Viewer().frame(GREY), drawn, BOX, probed=worse)
         assert figures.probe_rows(made, presenting=True) == tuple(
             replace(one, scale=1.5) for one in rows[1:3]
         ), "as high whatever was found"

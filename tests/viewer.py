@@ -146,27 +146,14 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
     return SimpleNamespace(
         label=lambda index: labels[index],
         explainer=SimpleNamespace(
-            classes=len(labels),
-            canonical=TargetResolver(len(labels), labels).canonical,
-            unsuited=frozenset(),
-            advice="",
-            traces=1,
+            classes=len(labels), canonical=TargetResolver(len(labels), labels).canonical,
+            unsuited=frozenset(), advice="", traces=1,
         ),
-        config=chosen,
-        name=name,
-        scores_ready=True,
-        also=(),
-        precision=precision,
-        device="CPU",
-        in_flight=1,
-        computed=f"{precision} on CPU",
-        network=SimpleNamespace(name="shapes", labels=labels, warning=""),
-        auto_composite="epsilon_plus_flat",
-        concepts=SimpleNamespace(layers=("conv1", "conv2")),
-        concept_layer="conv2",
-        gallery=None,
-        detects=False,
-    )
+        config=chosen, name=name, scores_ready=True, also=(), precision=precision, device="CPU",
+        in_flight=1, computed=f"{precision} on CPU", auto_composite="epsilon_plus_flat",
+        network=SimpleNamespace(name="shapes", labels=labels, warning=""), gallery=None,
+        concepts=SimpleNamespace(layers=("conv1", "conv2")), concept_layer="conv2", detects=False,
+    )  # fmt: skip
 
 
 def explained_frame(

@@ -142,7 +142,7 @@ def exhibit(size):
         TextBlock("The colours show what spoke for it. " * 2), Legend("icefire", "against", "for"),
     )  # fmt: skip
     buttons = Buttons(("a", "b", "c"), ("English", "Deutsch", "Privacy"), "b")
-    draw_page(canvas, layout_of(size, 8), Page(top, (buttons,)))
+    draw_page(canvas, layout_of(size, 8)[1], Page(top, (buttons,)))
     return canvas
 
 

@@ -35,7 +35,7 @@ def test_config_yaml_is_the_schema_at_its_defaults():
     """Every key is there, behind it a line about it."""
     assert config.load(ROOT / "config.yaml").config == config.Config()
     text = (ROOT / "config.yaml").read_text(encoding="utf-8")
-    names = [key.rpartition(".")[2] for key in config.legal_keys()]
+    names = [key.rpartition(".")[2] for key in config.FIELDS]
     assert re.findall(r"^  (?:# )?(\w+): .*\S  # .", text, re.M) == names
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page, re.M) == re.findall(r"^(\w+):", text, re.M)
@@ -51,7 +51,7 @@ def test_an_option_sets_the_key_of_its_name():
 
 def test_what_is_printed_can_be_read_back(tmp_path):
     """Values of every kind survive the way through YAML, and JSON, as an exhibit keeps them."""
-    sets = ("model.size=120x90", "live.camera_size=640x480", "lrp.target=A - B")
+    sets = ("model.size=120x90", "live.camera_size=640x480", "lrp.target=A - B", "input.at=.5,0.25")
     first = config.load(
         sets=(*sets, "input.mirror=true", "live.also_models=[{name: shapes, size: 64}]"),
         options={"--opacity": 0.25, "--labels": "ä \n\u2028'\".txt"},

@@ -21,7 +21,7 @@ from realtime_lrp.errors import ConfigError, MissingInputError, UnavailableError
 ROOT = Path(__file__).parents[1]
 MANUAL = (ROOT / "config.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
 SCHEMA = jsonschema.Draft7Validator(json.loads(config.json_schema()))
-KEYS = config.legal_keys()
+KEYS = list(config.FIELDS)
 WORDS = sorted({word for key in KEYS for word in re.findall(r"[\w.+-]+", config.describe(key))})
 NAMES = [name for key in KEYS for name in key.split(".")]
 

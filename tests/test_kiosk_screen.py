@@ -93,11 +93,11 @@ def test_every_page_fits(size, monkeypatch):
         return text
 
     monkeypatch.setattr(exhibit_module, "fitted", uncut)
-    layout = layout_of(size, margin=round(DRIFT * min(size)))
-    x0, y0, x1, y1 = layout.text
+    _, box = layout_of(size, margin=round(DRIFT * min(size)))
+    x0, y0, x1, y1 = box
     canvas = np.zeros((*size, 3), np.uint8)
     for page in every_page():
-        buttons = draw_page(canvas, layout, page)
+        buttons = draw_page(canvas, box, page)
         part = canvas[y0:y1, x0:x1]
         edges = part[:3], part[-3:], part[:, :3], part[:, -3:]
         assert all((edge == BACKGROUND).all() for edge in edges), page

@@ -14,6 +14,7 @@ from test_outputs import segmentation
 from test_viewer_state import mouse, pressed, started
 
 from realtime_lrp import Explainer, config
+from realtime_lrp.config.values import place
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.result import Aim, Segments
@@ -226,7 +227,7 @@ def test_a_key_takes_the_pixel_and_another_the_plain_map():
     assert not pressed(state, "v").aim.contrast and pressed(state, "v v").aim.contrast
     kept = mouse(pressed(state, "e v"), *click(160, 240)).present_config()
     assert kept.input.pixel and not kept.lrp.contrast
-    assert kept.input.at == pytest.approx((0.25, 0.5), abs=0.01)
+    assert place(kept.input.at) == pytest.approx((0.25, 0.5), abs=0.01)
 
 
 def test_a_segmentation_without_background_names_its_last_class_too(tmp_path):

@@ -13,7 +13,7 @@ from viewer import LOOK
 
 import realtime_lrp
 from realtime_lrp import Explainer, config
-from realtime_lrp.config.keys import SECTIONS, legal_keys
+from realtime_lrp.config.keys import FIELDS, SECTIONS
 from realtime_lrp.engine.boxes import REMEMBERED, BoxNumbers, drawn_map, outlines_of
 from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
 from realtime_lrp.relevance.maps import strength as strengths
@@ -246,7 +246,7 @@ def test_a_setting_goes_through_values_that_the_configuration_takes(setting):
     assert getattr(look, setting.name) == getattr(LOOK, setting.name) or not setting.values()
 
 
-@pytest.mark.parametrize("key", legal_keys())
+@pytest.mark.parametrize("key", FIELDS)
 def test_every_setting_is_read(key):
     """Somewhere in the program: `config.section.key`, or the section by its name, or a `Look`.
 

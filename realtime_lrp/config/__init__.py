@@ -6,7 +6,7 @@ puts it all together, `printing` writes it out.
 Nothing here imports TensorFlow or OpenCV: that keeps `--help` and completion fast.
 """
 
-from realtime_lrp.config.keys import OPTIONS, describe, legal_keys, legal_values, option_type
+from realtime_lrp.config.keys import FIELDS, OPTIONS, describe, legal_values, option_type
 from realtime_lrp.config.loading import Settings, load, read_as, settings_tree
 from realtime_lrp.config.printing import as_yaml, json_schema, schema_line
 from realtime_lrp.config.problems import (

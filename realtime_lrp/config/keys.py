@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from realtime_lrp.config.names import Names
 from realtime_lrp.config.schema import Config
@@ -18,15 +17,16 @@ from realtime_lrp.config.values import OptionName
 SECTIONS: dict[str, type[BaseModel]] = {name: type(section) for name, section in Config()}
 """Name -> the class that has its keys."""
 
-_FIELDS = {
+FIELDS = {
     f"{section}.{key}": field
     for section, kind in SECTIONS.items()
     for key, field in kind.model_fields.items()
 }
+"""Key "section.key" -> its field."""
 
 OPTIONS = {
     mark or f"--{key.partition('.')[2].replace('_', '-')}": key
-    for key, field in _FIELDS.items()
+    for key, field in FIELDS.items()
     for mark in field.metadata
     if isinstance(mark, OptionName)
 }
@@ -51,23 +51,13 @@ COMMAND_KEYS = frozenset(key for defaults in COMMAND_DEFAULTS.values() for key i
 
 def describe(key: str) -> str:
     """The comment of a key "section.key": its meaning, unit and legal values."""
-    return " ".join((_FIELDS[key].description or "").split())
+    return " ".join((FIELDS[key].description or "").split())
 
 
 def option_type(key: str) -> type:
     """The type of an option: bool, int or float if the key takes nothing else, else str."""
-    kinds = set(get_args(_FIELDS[key].annotation) or [_FIELDS[key].annotation]) - {type(None)}
+    kinds = set(get_args(FIELDS[key].annotation) or [FIELDS[key].annotation]) - {type(None)}
     return next(iter(kinds)) if kinds in ({bool}, {int}, {float}) else str
-
-
-def field_of(key: str) -> FieldInfo | None:
-    """The field of a key "section.key", or None if there is no such key."""
-    return _FIELDS.get(key)
-
-
-def legal_keys() -> list[str]:
-    """Every key as "section.key", in the order of the file."""
-    return list(_FIELDS)
 
 
 def keys_within(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
@@ -81,7 +71,7 @@ def keys_within(schema: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def names_of(key: str) -> Names | None:
     """The names that a key "section.key", or each entry of its list, may be; None: any text."""
-    parts = _parts(_FIELDS[key].annotation, *_FIELDS[key].metadata)
+    parts = _parts(FIELDS[key].annotation, *FIELDS[key].metadata)
     return next((part for part in parts if isinstance(part, Names)), None)
 
 
@@ -92,7 +82,7 @@ def legal_values(key: str) -> list[str]:
     """
     if names := names_of(key):
         return names.known()
-    return [part for part in _parts(_FIELDS[key].annotation) if isinstance(part, str)]
+    return [part for part in _parts(FIELDS[key].annotation) if isinstance(part, str)]
 
 
 def _parts(*kinds: Any) -> Iterator[Any]:

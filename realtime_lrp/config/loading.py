@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from realtime_lrp.config.keys import COMMAND_DEFAULTS, COMMAND_KEYS, OPTIONS, legal_keys
+from realtime_lrp.config.keys import COMMAND_DEFAULTS, COMMAND_KEYS, FIELDS, OPTIONS
 from realtime_lrp.config.problems import (
     MAX_LINE,
     MAX_PROBLEMS,
@@ -108,7 +108,7 @@ def load(
         problems += problems_of(path, error, tree.locations)
     if problems:
         raise as_error(problems)
-    origins = dict.fromkeys(legal_keys(), DEFAULT)
+    origins = dict.fromkeys(FIELDS, DEFAULT)
     origins |= dict.fromkeys(defaults, f"{DEFAULT} of {command}")
     origins |= {".".join(map(str, path)): where for path, where in tree.locations.items() if path}
     named = None if isinstance(file, Tree) else file

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from realtime_lrp.config.keys import OPTIONS, field_of, keys_within, legal_keys, names_of
+from realtime_lrp.config.keys import FIELDS, OPTIONS, keys_within, names_of
 from realtime_lrp.config.names import HUB, MODELS, NAMING, check_rule
 from realtime_lrp.config.schema import Config, Model
 from realtime_lrp.errors import (
@@ -94,7 +94,7 @@ def _expectation(detail: Mapping[str, Any]) -> str:
         return "expected a section, with 'key: value' lines under it"
     text = str(context["error"]) if kind == "value_error" else detail["msg"]
     text = text.replace("Input should be ", "expected ")
-    field = field_of(key_of(detail["loc"][:2]))
+    field = FIELDS.get(key_of(detail["loc"][:2]))
     if " instead of " in text or (field is not None and not field.repr):
         return text
     text += f"; received {showable(received)}"
@@ -208,7 +208,7 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
         if config.input.region:
             why = "A region that stays and a thing to follow exclude each other. Give one of them."
             yield ("input", "follow"), UsageError(why)
-    for key in legal_keys():
+    for key in FIELDS:
         section, name = key.split(".")
         names, value = names_of(key), getattr(getattr(config, section), name)
         if names and not names.open and isinstance(value, str):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from realtime_lrp.config.keys import COMMAND_KEYS, field_of
+from realtime_lrp.config.keys import COMMAND_KEYS, FIELDS
 from realtime_lrp.config.schema import Config, as_setting
 from realtime_lrp.errors import DamagedInputError
 
@@ -125,8 +125,7 @@ def recorded_settings(config: Config, *further: str) -> dict[str, Any]:
     for section in (*SECTIONS, *further):
         for name, value in getattr(config, section):
             key = f"{section}.{name}"
-            field = field_of(key)
-            changed = field is None or value != field.default
+            changed = key not in FIELDS or value != FIELDS[key].default
             shapes = section != "live" or key in LIVE_KEYS
             shapes = shapes and (composite_is_used or key != "lrp.composite")
             if shapes and (changed or key in COMMAND_KEYS):

@@ -201,7 +201,7 @@ class Input(Section):
     fit: Literal["auto", "crop", "squash", "letterbox"] = "auto"
     """auto, crop (largest centred region), squash or letterbox. auto: letterbox for detectors and
     segmentations, crop for others"""
-    at: Option[Place] = None
+    at: Option[Place | None] = None
     """what a segmentation explains: the region of one class at X,Y, shares of the picture's width
     and height from the upper left, such as 0.5,0.25; null: the largest region that is not
     background"""

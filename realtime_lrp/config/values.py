@@ -19,8 +19,6 @@ MAX_LETTERS = 4096  # characters of one text: as long as a path may be
 MAX_PIXELS = 8192
 _NUMBER = "[1-9][0-9]{0,3}"
 _PAIR = rf"({_NUMBER})\s*[xX,]\s*({_NUMBER})"
-_SHARE = r"(0(?:\.[0-9]{1,6})?|\.[0-9]{1,6}|1(?:\.0{1,6})?)"
-_PLACE = rf"^\s*{_SHARE}\s*,\s*{_SHARE}\s*$"
 _HIDDEN = r"^\*\*\*@|:/[\s\S]*\*\*\*"
 _NO_TARGET = r"^\s*(top0+|-[0-9]+)?\s*$"
 _CAMERA_FORMAT = "^[ -~]{4}$"
@@ -46,16 +44,6 @@ def _read_pair(expected: str, one_is_enough: bool) -> BeforeValidator:
         raise ValueError(f"expected {expected}, up to {MAX_PIXELS}")
 
     return BeforeValidator(read)
-
-
-def _read_place(value: Any) -> Any:
-    """Reads "0.5,0.25" as (0.5, 0.25)."""
-    if value is None or isinstance(value, tuple):
-        return value
-    parts = re.fullmatch(_PLACE, value) if isinstance(value, str) else None
-    if parts is None:
-        raise ValueError("expected X,Y, two shares from 0 to 1, such as 0.5,0.25")
-    return float(parts[1]), float(parts[2])
 
 
 def _pair_schema(one_is_enough: bool) -> WithJsonSchema:
@@ -156,6 +144,22 @@ def corners(text: str) -> tuple[float, float, float, float]:
 
 Corners = Annotated[Text, _reads(corners)]  # a region of a picture
 
+
+def place(text: str) -> tuple[float, float]:
+    """Reads "X,Y", a place as shares of the width and height of a picture.
+
+    Raises:
+      ValueError: the text is anything else.
+    """
+    with suppress(ValueError):
+        x, y = map(float, text.split(","))
+        if 0 <= x <= 1 and 0 <= y <= 1:
+            return x, y
+    raise ValueError("expected X,Y, two shares from 0 to 1, such as 0.5,0.25")
+
+
+Place = Annotated[Text, _reads(place)]
+
 Target = Annotated[
     TextOrNumber,
     _refuse(
@@ -192,16 +196,6 @@ Size = Annotated[
     _pair_schema(True),
     _IN_JSON,
 ]
-Place = Annotated[
-    tuple[float, float] | None,
-    BeforeValidator(_read_place),
-    WithJsonSchema({"anyOf": [{"type": "string", "pattern": _PLACE}, {"type": "null"}]}),
-    PlainSerializer(
-        lambda value: value and ",".join(f"{one:g}" for one in value), when_used="json"
-    ),
-]
-"""A place of a picture, in shares of its width and height."""
-
 Hours = Annotated[
     dict[
         Annotated[str, _reads(lambda days: parse_hours({days: "00:00-24:00"}))],

@@ -196,8 +196,7 @@ class Engine:
     @property
     def aim(self) -> Aim:
         """The configured aim, for segmentations."""
-        config = self.config
-        return Aim(config.input.at, config.input.pixel, config.lrp.contrast)
+        return Aim.of(self.config)
 
     @property
     def model(self) -> keras.Model:

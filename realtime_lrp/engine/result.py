@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from realtime_lrp.config import Config
+from realtime_lrp.config.values import place
 from realtime_lrp.relevance.maps.account import Account, State
 from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.video.region import Region
@@ -64,6 +66,11 @@ class Aim:
     at: tuple[float, float] | None = None  # x, y in shares of the picture; None: the largest region
     pixel: bool = False  # whether that is the pixel alone, not the region of one class around it
     contrast: bool = True
+
+    @classmethod
+    def of(cls, config: Config) -> Aim:
+        at = config.input.at
+        return cls(place(at) if at else None, config.input.pixel, config.lrp.contrast)
 
 
 @dataclass(frozen=True, eq=False)

@@ -462,8 +462,8 @@ def first_request(config: Config) -> MapRequest:
         random=config.model.weights == "random",
         contrast=is_auto_contrast(config, lrp.target),
     )
-    region, aim = config.input.region, Aim(config.input.at, config.input.pixel, lrp.contrast)
-    return MapRequest(choice, lrp.target, region=corners(region) if region else None, aim=aim)
+    region = corners(config.input.region) if config.input.region else None
+    return MapRequest(choice, lrp.target, region=region, aim=Aim.of(config))
 
 
 def is_auto_contrast(config: Config, target: str | int) -> bool:

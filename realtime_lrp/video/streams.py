@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -32,12 +32,7 @@ def open_stream(url: str, stop: threading.Event) -> Source:
     if (kind := stream.kind) is Stream:
         return stream
     stream.close()
-    return kind(url, stop)
-
-
-def film(url: str, stop: threading.Event) -> Playback:
-    """Plays the film of an address at its own speed, again and again."""
-    return Playback([url], stop)
+    return Playback([url], stop) if kind is Playback else Snapshots(url, stop)
 
 
 class Stream(Source):
@@ -63,14 +58,14 @@ class Stream(Source):
         self._size: tuple[int, int] | None = None
 
     @property
-    def kind(self) -> Callable[[str, threading.Event], Source]:
+    def kind(self) -> type[Source]:
         """Its class: a film if it has an end, or comes in pieces with their own clock."""
         name = self._container.format.name
         if name.startswith(LISTS):
-            return film
+            return Playback
         if name.startswith(LIVE) or not (self._container.duration or self._container.size > 0):
             return Stream
-        return Snapshots if name.endswith("_pipe") else film
+        return Snapshots if name.endswith("_pipe") else Playback
 
     def read(self) -> np.ndarray | None:
         try:

@@ -148,36 +148,26 @@ class Page:
     bottom: tuple[Element, ...] = ()
 
 
-@dataclass(frozen=True)
-class ScreenLayout:
-    """The places of picture and page on the canvas."""
-
-    picture: Box
-    text: Box  # the box of the page's elements; it drifts without changing its size
-
-
 def layout_of(
     size: tuple[int, int], margin: int = 0, shift: tuple[int, int] = (0, 0)
-) -> ScreenLayout:
-    """Places picture and page side by side, on a tall screen the page below."""
+) -> tuple[Box, Box]:
+    """The boxes of the picture, and of the page beside it, on a tall screen below.
+
+    The page drifts without changing its size.
+    """
     (rows, columns), (dx, dy) = size, shift
     if rows <= columns:
         edge = round(columns * (1 - PAGE_WIDTH)) + dx
-        picture, text = (0, 0, edge, rows), (edge, dy, columns + dx, rows + dy)
+        picture, (x0, y0, x1, y1) = (0, 0, edge, rows), (edge, dy, columns + dx, rows + dy)
     else:
         edge = round(rows * (1 - PAGE_HEIGHT)) + dy
-        picture, text = (0, 0, columns, edge), (dx, edge, columns + dx, rows + dy)
-    return ScreenLayout(picture, _inset(text, margin))
+        picture, (x0, y0, x1, y1) = (0, 0, columns, edge), (dx, edge, columns + dx, rows + dy)
+    return picture, (x0 + margin, y0 + margin, x1 - margin, y1 - margin)
 
 
-def _inset(box: Box, margin: int) -> Box:
-    x0, y0, x1, y1 = box
-    return x0 + margin, y0 + margin, x1 - margin, y1 - margin
-
-
-def draw_page(canvas: np.ndarray, layout: ScreenLayout, page: Page) -> dict[str, Box]:
+def draw_page(canvas: np.ndarray, box: Box, page: Page) -> dict[str, Box]:
     """Draws a page, or copies it if it was drawn before; returns the boxes of its buttons."""
-    x0, y0, x1, y1 = layout.text
+    x0, y0, x1, y1 = box
     rows, columns = y1 - y0, x1 - x0
     font = max(MIN_FONT, round(min(rows / 17, columns / 14)))
     pixels, buttons = _drawn((rows, columns), page, font)

@@ -171,7 +171,8 @@ def run(config: Config, options: ConceptOptions) -> Iterator[str]:
     options.check(names=config.concepts.names is not None)
     pictures = _pictures(config, options) if options.output else None
     _check_outputs(config, options, pictures.files if pictures else ())
-    names = _present_names(config)
+    file = config.concepts.names
+    names = read_names(Path(file)) if file and Path(file).exists() else NamesFile()
     if options.output and pictures:
         yield _make(config, options, options.output, pictures, names)
         gallery = Gallery(*read_gallery_file(options.output))
@@ -245,12 +246,6 @@ def _check_distinct(config: Config, options: ConceptOptions, inputs: Sequence[Pa
     for (one, file), (other, second) in combinations(outputs.items(), 2):
         if same_file(file, second):
             raise OutputError(f"{one} and {other} name the same file, {str(file)!r}. Choose two.")
-
-
-def _present_names(config: Config) -> NamesFile:
-    """The names of the file that is going to be written, if it exists."""
-    file = config.concepts.names
-    return read_names(Path(file)) if file and Path(file).exists() else NamesFile()
 
 
 def _make(

@@ -1,6 +1,5 @@
 """The camera, like a mirror, and the clips: open while needed, and what is wrong with them."""
 
-import functools
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -8,14 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from realtime_lrp.commands.kiosk.states import Fault, broken
-from realtime_lrp.config import ASSETS, Config
+from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.realtime.capture import DARK, FROZEN, WAITING, Capture, OpenSource
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 from realtime_lrp.video.source import Source
-from realtime_lrp.video.sources import open_files, open_source
+from realtime_lrp.video.sources import open_files
 
 CLIP = ASSETS / "demo.mp4"
 
@@ -24,12 +22,6 @@ OPENING_S = 10.0  # seconds that a camera may take for its first picture before 
 GONE_S = 60.0  # seconds without the camera after which the card asks for the staff
 
 log = logging.getLogger(__name__)
-
-
-def camera_opener(config: Config) -> OpenSource:
-    """A function that opens the configuration's camera, read in a child process."""
-    live = config.live
-    return functools.partial(open_source, live.source, camera=CameraSettings.of(live))
 
 
 class ClipSource(Source):

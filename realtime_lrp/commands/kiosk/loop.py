@@ -9,7 +9,7 @@ from datetime import datetime
 
 import numpy as np
 
-from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart, camera_opener
+from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart
 from realtime_lrp.commands.kiosk.keys import ExitLock, VisitorChoices
 from realtime_lrp.commands.kiosk.moment import Moment
 from realtime_lrp.commands.kiosk.network import RelevancePart, SmoothedAnswer, knows_nothing
@@ -25,8 +25,10 @@ from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.system import machine
+from realtime_lrp.video.cameras import CameraSettings
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.presence import Presence
+from realtime_lrp.video.sources import open_source
 from realtime_lrp.view.full_screen import FullScreen, NullWindow
 from realtime_lrp.view.look import Look
 
@@ -64,7 +66,7 @@ class Kiosk:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] = datetime.now,
     ):
-        kiosk, now = config.kiosk, clock()
+        kiosk, live, now = config.kiosk, config.live, clock()
         self._config, self._window = config, window
         self.captions = load_captions(kiosk.languages, kiosk.captions)
         self._stats, self._clock, self._wall_clock = stats, clock, wall_clock
@@ -76,7 +78,8 @@ class Kiosk:
         self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
         self.camera = SourcePart(
             "camera",
-            open_camera or camera_opener(config),
+            open_camera
+            or functools.partial(open_source, live.source, camera=CameraSettings.of(live)),
             functools.partial(mirrored, mirror=config.input.mirror),
         )
         open_clips = functools.partial(ClipSource, kiosk.clips)

@@ -132,20 +132,17 @@ class RelevancePart:
         if not self._thread.maps.count and self.engine is None:
             return Fault("starting")
         waited = now - self._waiting_since if self._waiting_since is not None else 0.0
-        slow = waited > max(SLOW_S, SLOW_FACTOR * self._last_map_s)
-        return Fault("slow", self._hung_s - waited) if slow else None
+        slow = waited > self._limit_s(SLOW_S, SLOW_FACTOR)
+        return Fault("slow", self._limit_s(HUNG_S, HUNG_FACTOR) - waited) if slow else None
 
     @property
     def failing(self) -> bool:
         return bool(self._thread.failing)
 
-    @property
-    def _last_map_s(self) -> float:
-        return self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
-
-    @property
-    def _hung_s(self) -> float:
-        return max(HUNG_S, HUNG_FACTOR * self._last_map_s)
+    def _limit_s(self, least_s: float, factor: int) -> float:
+        """Seconds to wait for a map: a network that always needs long has longer."""
+        last_s = self._stats.map_ms[-1] / 1000 if self._stats.map_ms else 0.0
+        return max(least_s, factor * last_s)
 
     def stop(self) -> None:
         """Starts no further map."""
@@ -178,8 +175,8 @@ class RelevancePart:
             return "it keeps failing" if now - self._failing_since > FAILING_S else ""
         if self.engine is None:
             return "loading takes too long" if now - self._started_at > LOADING_S else ""
-        hung = self._waiting_since is not None and now - self._waiting_since > self._hung_s
-        return "it hangs" if hung else ""
+        waited = now - self._waiting_since if self._waiting_since is not None else 0.0
+        return "it hangs" if waited > self._limit_s(HUNG_S, HUNG_FACTOR) else ""
 
     def _handle_end(self, now: float) -> None:
         """The thread ended: waits for weights, or raises."""

@@ -82,10 +82,10 @@ class ScreenArtist:
         fill(canvas, BACKGROUND if screen.page else BLACK)
         if screen.page:
             margin = round(DRIFT * min(size))
-            layout = layout_of(size, margin, _drift(now, margin))
+            beside, box = layout_of(size, margin, _drift(now, margin))
             if screen.picture is not None:
-                self._draw_picture(canvas, layout.picture, screen.picture, screen.explained)
-            self.buttons = draw_page(canvas, layout, screen.page)
+                self._draw_picture(canvas, beside, screen.picture, screen.explained)
+            self.buttons = draw_page(canvas, box, screen.page)
         if screen.card:
             draw_card(canvas, *screen.card, _drift(now, CARD_DRIFT * min(size)))
         if screen.pad:

@@ -104,13 +104,6 @@ def with_seconds(text: str, seconds: float) -> str:
     return text.replace("{seconds} ", f"{number}\xa0").replace("{seconds}", number)
 
 
-def missing_in_font(text: str) -> str:
-    """The characters that the font cannot draw; OpenCV, which knows, is imported only here."""
-    from realtime_lrp.view.text import undrawable
-
-    return undrawable(text)
-
-
 def _captions(code: str, folder: str | None) -> Captions:
     folders = [Path(folder), INCLUDED] if folder else [INCLUDED]
     if not re.fullmatch("[A-Za-z0-9_-]{1,40}", code):
@@ -191,14 +184,14 @@ def _wrong_in_text(text: Any, english: str, check_font: bool) -> Iterator[str]:
         yield f"expected no braces{allowed}; received {showable(text)}"
     elif any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
         yield "text is drawn left to right; expected a script written that way"
-    elif check_font and (missing := missing_in_font(text)):
-        names = ", ".join(map(_character, missing[:10])) + (", ..." if missing[10:] else "")
-        yield f"the font cannot draw {names}; expected other characters"
+    elif check_font:
+        from realtime_lrp.view.text import undrawable  # OpenCV, which only this needs
 
-
-def _character(letter: str) -> str:
-    number = f"U+{ord(letter):04X}"
-    return f"{letter} ({number})" if letter.isprintable() else number
+        if missing := undrawable(text):
+            numbers = ((letter, f"U+{ord(letter):04X}") for letter in missing[:10])
+            signs = (f"{one} ({n})" if one.isprintable() else n for one, n in numbers)
+            more = ", ..." if missing[10:] else ""
+            yield f"the font cannot draw {', '.join(signs)}{more}; expected other characters"
 
 
 TOLERATED = ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names")

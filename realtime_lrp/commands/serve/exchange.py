@@ -27,7 +27,7 @@ class Viewer:
 
     def __init__(self) -> None:
         self.latency_ms = 0.0  # from capture to screen of the last picture that was confirmed
-        self._wake = asyncio.Event()
+        self.awake = asyncio.Event()  # set: there may be something new
         self._map = b""  # the map of the newest picture of its own camera
         self._shows = 0
         self._knows: dict[str, str | bytes] = {}
@@ -37,22 +37,18 @@ class Viewer:
         """Whether it has shown the newest picture and could show another one. Any thread."""
         return self._sent is None and self._shows == newest
 
-    def wake(self) -> None:
-        """Lets it look for something new."""
-        self._wake.set()
-
     def confirm(self, exchange: "Exchange") -> None:
         """Notes that the last sent picture is on the screen."""
         exchange.confirmed = now = time.monotonic()
         if self._sent:
             self.latency_ms = 1000 * (now - self._sent.time)
         self._sent = None
-        self._wake.set()
+        self.awake.set()
 
     def give_map(self, message: bytes) -> None:
         """Offers the map of the viewer's own picture; a newer one replaces it."""
         self._map = message
-        self._wake.set()
+        self.awake.set()
 
     async def next(self, exchange: "Exchange") -> tuple[list[str | bytes], Item[bytes] | None]:
         """Waits for something to send: messages, and a picture of the view.
@@ -69,8 +65,8 @@ class Viewer:
             picture = newest if newest and free and newest.number != self._shows else None
             if news or self._map or picture:
                 break
-            await self._wake.wait()
-            self._wake.clear()
+            await self.awake.wait()
+            self.awake.clear()
         self._knows |= news
         messages = [*news.values(), *([self._map] if self._map else [])]
         self._map = b""
@@ -140,7 +136,7 @@ class Exchange:
         loop = self._loop
         if loop and not loop.is_closed():
             for viewer in tuple(self._viewers):
-                loop.call_soon_threadsafe(viewer.wake)
+                loop.call_soon_threadsafe(viewer.awake.set)
 
     # For the server's thread
 

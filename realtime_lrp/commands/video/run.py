@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.commands.video.recoding import Report
 from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions, tasks_of
 from realtime_lrp.config import Config, check_names
 from realtime_lrp.errors import (
@@ -57,7 +56,7 @@ class Job:
     def run(self) -> Iterator[str]:
         for task in self._tasks:
             if task.done:
-                yield self._skipped(task)
+                yield self._done(task, f"finished before -> {task.shown}")
         waiting = deque(task for task in self._tasks if not task.done)
         if len(self._tasks) == 1 and waiting:  # before the network is loaded and Ray started
             if waiting[0].refused:
@@ -139,21 +138,17 @@ class Job:
                 raise error
             self._fail(task, error)
             return
-        if outcome.report:
+        if report := outcome.report:
             self._count(outcome)
-            yield self._done(task, outcome, outcome.report)
+            for note in report.notes:
+                log.warning("%s: %s", task.source.name, note)
+            how = f"{report.frames} frames -> {task.shown} ({outcome.computed})"
+            yield self._done(task, how)
 
-    def _skipped(self, task: Task) -> str:
+    def _done(self, task: Task, how: str) -> str:
         self._tally.finished += 1
         self._progress.end()
-        return f"{task.source.name}: finished before -> {task.shown}"
-
-    def _done(self, task: Task, outcome: Outcome, report: Report) -> str:
-        self._tally.finished += 1
-        for note in report.notes:
-            log.warning("%s: %s", task.source.name, note)
-        self._progress.end()
-        return f"{task.source.name}: {report.frames} frames -> {task.shown} ({outcome.computed})"
+        return f"{task.source.name}: {how}"
 
     def _fail(self, task: Task, error: Exception) -> None:
         self._progress.end()

@@ -232,7 +232,7 @@ class ViewerState:
             overlay=vars(self.look),
             input={
                 "mirror": self.mirror, "pixel": aim.pixel,
-                "at": aim.at and (round(aim.at[0], 4), round(aim.at[1], 4)),
+                "at": aim.at and ",".join(f"{share:.4g}" for share in aim.at),
                 **self._seen(),
             },
             live={

@@ -16,8 +16,7 @@ from realtime_lrp.results.companions import TOP_CONCEPTS, concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.overlay import Overlay
-from realtime_lrp.view.painting import Painted
+from realtime_lrp.view.painting import Overlay, Painted
 
 
 def test_maps_in_between_are_carried_along(run, words, tmp_path):

@@ -8,8 +8,7 @@ from viewer import LOOK
 
 from realtime_lrp import Explainer
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.painting import Drawn, Series, paint
+from realtime_lrp.view.painting import Drawn, Series, lay_over, paint
 
 DEEP = 24  # layers
 

@@ -11,7 +11,7 @@ import pytest
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
 from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
 from realtime_lrp.config import ASSETS
-from realtime_lrp.config.hours import DAYS, parse_hours
+from realtime_lrp.config.values import DAYS, parse_hours
 from realtime_lrp.video.presence import Presence
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.exhibit import key_boxes

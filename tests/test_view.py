@@ -24,8 +24,17 @@ from realtime_lrp.video.region import region_of
 from realtime_lrp.view.boxes import COLOURS, Outline, draw_outlines
 from realtime_lrp.view.look import COLORMAPS, LOOK_SETTINGS, Colormap, Look, colormap_named
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.overlay import GREY, MUTED, Overlay, lay_over
-from realtime_lrp.view.painting import Drawn, Painted, Scale, Series, paint
+from realtime_lrp.view.painting import (
+    GREY,
+    MUTED,
+    Drawn,
+    Overlay,
+    Painted,
+    Scale,
+    Series,
+    lay_over,
+    paint,
+)
 from realtime_lrp.view.text import WHITE
 
 BOX, INNER = (40, 0, 100, 60), (0, 0, 30, 30)

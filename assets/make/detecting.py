@@ -19,7 +19,7 @@ from realtime_lrp.relevance.maps.detections import best_boxes, intersection_over
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.view.boxes import draw_outlines
-from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.painting import lay_over
 
 SEED, COUNT = 2027, 1000
 """Of the scenes that are measured on."""

@@ -13,8 +13,7 @@ from realtime_lrp.models.network import Network
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.look import Colormap, Look
-from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.painting import Drawn, paint
+from realtime_lrp.view.painting import Drawn, lay_over, paint
 
 if TYPE_CHECKING:
     pass

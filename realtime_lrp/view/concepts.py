@@ -13,8 +13,7 @@ import numpy as np
 from realtime_lrp.system.geometry import Box, moved
 from realtime_lrp.view.hud import BAR, DIM, STEP, WARNING, Bar, draw_parts, line, strip
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.painting import Drawn, paint
+from realtime_lrp.view.painting import Drawn, lay_over, paint
 from realtime_lrp.view.text import WHITE, draw_text, fitted, shrunk, text_width, wrapped
 
 ROWS = 4  # how many channels have a row

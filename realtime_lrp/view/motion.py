@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.boxes import Outline
-from realtime_lrp.view.overlay import Overlay
-from realtime_lrp.view.painting import Painted
+from realtime_lrp.view.painting import Overlay, Painted
 
 FLOW_WIDTH = 320  # columns of the reduced pictures in which motion is measured
 

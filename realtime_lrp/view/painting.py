@@ -1,9 +1,13 @@
-"""The painter of window, page, exhibit, film, picture and sheet.
+"""The painter of window, page, exhibit, film, picture and sheet: colours maps, lays them over.
 
 A map is scaled by itself, smoothed over a series of pictures. It fades where there is nothing to
-explain, and is not drawn where it is zero or not finite.
+explain, and is not drawn where it is zero or not finite. The picture stays unchanged outside the
+region that the network saw, and where a map is 0 everywhere. Under a map it is darker and less
+colourful, the more so the stronger the relevance nearby: an orange map would not be seen on an
+orange pullover. Under contours the picture keeps its colours.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +19,166 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Overlay, make_overlay
+
+LEVELS = (0.25, 0.5, 0.75)  # contours are drawn at these shares of the smoothed map's maximum
+LINES_AT = 540  # contours are drawn on a canvas whose longer side has at most this many pixels
+
+CONTOUR_BLUR = 0.02
+"""Maps are blurred for contours: the standard deviation, as a share of the longer side."""
+
+CASING = 0.7
+"""How dark the edge along contours is, so that they are seen on grounds of their own colour."""
+
+OUTLINE = 0.25  # the share of white in the outline of the region
+MUTED = 0.6  # how far the whole region under a map is toned down. 0: not at all, 1: to dark grey.
+GREY = 0.6  # the brightness of a picture that is toned down completely, as a share of its own
+
+DARKER = 0.7
+"""How dark the ground of a layer is, where the window makes it grey: 0 not at all, 1 black."""
+
+HALO = 0.07
+"""How far around relevance the picture is toned down to dark grey: a share of the longer side."""
+
+NEEDED = 0.2
+"""Relevance drawn with this alpha tones down the picture around it completely; weaker, in part."""
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """A coloured map, ready to be laid over pictures of one size."""
+
+    colour: np.ndarray  # uint8 [h, w, 3] RGB, at the resolution of the map
+    alpha: np.ndarray  # float32 [h, w] in [0, 1], 0 where relevance is 0
+    box: Box  # the region of the picture that it covers
+    look: Look
+    name: str = ""  # the method or composite that it comes from
+    signed: bool = False  # whether it can be negative
+    by_channel: bool = False  # whether its channels are the colours
+
+    @functools.cached_property
+    def tone(self) -> np.ndarray:
+        """How far the picture is toned down, float32 [h, w] in [0, 1]: see `MUTED` and `HALO`."""
+        window = (max(1, round(max(self.alpha.shape) * HALO)),) * 2
+        near = cv2.blur(cv2.blur(cv2.dilate(self.alpha, np.ones((5, 5))), window), window)
+        base = MUTED * min(1.0, float(self.alpha.max()) / NEEDED)
+        return base + (1 - base) * np.minimum(near / NEEDED, 1)
+
+    @property
+    def layer(self) -> np.ndarray:
+        """The map on a darker ground, uint8 [h, w, 4] RGBA, for what cannot make pictures grey."""
+        covers = 1 - (1 - self.alpha) * (1 - DARKER * self.tone)
+        colour = self.colour * (self.alpha / np.maximum(covers, np.float32(1e-6)))[..., None]
+        return np.rint(np.dstack([colour, 255 * covers])).astype(np.uint8)
+
+    @functools.cached_property
+    def weights(self) -> "Weights":
+        rest = 1 - self.alpha
+        size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
+        keep, grey, colour = (
+            cv2.resize(part, size)
+            for part in (
+                _bytes(rest * (1 - self.tone)),
+                _bytes(rest * self.tone * GREY),
+                np.rint(self.colour * self.alpha[..., None]).astype(np.uint8),
+            )
+        )
+        return Weights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), grey, colour)
+
+
+class Weights(NamedTuple):
+    """How a picture becomes a picture with a map: keep * picture + grey * luminance + colour.
+
+    Bytes, because OpenCV multiplies them twice as fast as it mixes with float weights.
+    """
+
+    keep: np.ndarray  # uint8 [H, W, 3], of the picture; 255 keeps it
+    grey: np.ndarray | None  # uint8 [H, W], of the picture's luminance; None for none
+    colour: np.ndarray  # uint8 [H, W, 3] RGB, multiplied by its alpha
+
+
+def blend_into(region: np.ndarray, weights: Weights) -> None:
+    """Changes a region, uint8 [H, W, 3] RGB, as the weights say."""
+    grey = None
+    if weights.grey is not None:
+        luminance = cv2.cvtColor(region, cv2.COLOR_RGB2GRAY)
+        cv2.multiply(luminance, weights.grey, luminance, 1 / 255)
+        grey = cv2.cvtColor(luminance, cv2.COLOR_GRAY2RGB)
+    cv2.multiply(region, weights.keep, region, 1 / 255)
+    for part in (grey, weights.colour):
+        if part is not None:
+            cv2.add(region, part, region)
+
+
+def make_overlay(
+    intensity: np.ndarray, signed: bool, look: Look, box: Box, name: str = ""
+) -> Overlay:
+    """Colours a map, float32 [h, w] or [h, w, 3] in [-1, 1]; three channels are colours already."""
+    if intensity.ndim == 3:
+        strength = np.abs(intensity)
+        alpha = strength.max(axis=-1)
+        colour = np.rint(255 * (strength / np.maximum(alpha, 1e-12)[..., None])).astype(np.uint8)
+    else:
+        table = look.colours(signed)
+        alpha = np.abs(intensity) if table.signed else np.maximum(intensity, 0)
+        colour = table(intensity)
+    alpha = np.float32(look.opacity) * alpha
+    return Overlay(colour, alpha, box, look, name, signed, intensity.ndim == 3)
+
+
+def lay_over(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
+    """A copy of the picture with the overlay on it. The region gets a faint outline."""
+    result = picture.copy()
+    lay_into(result, overlay)
+    return result
+
+
+def lay_into(picture: np.ndarray, overlay: Overlay) -> None:
+    """`lay_over` in place."""
+    x0, y0, x1, y1 = overlay.box
+    region = picture[y0:y1, x0:x1]
+    contours = overlay.look.style == "contour"
+    blend_into(region, _contours(overlay) if contours else overlay.weights)
+    if (x0, y0, x1, y1) != (0, 0, picture.shape[1], picture.shape[0]):
+        _outline(region)
+
+
+def _contours(overlay: Overlay) -> Weights:
+    """Contours with dark edges, drawn at LINES_AT pixels at most."""
+    box = (overlay.box[2] - overlay.box[0], overlay.box[3] - overlay.box[1])
+    scale = min(1.0, LINES_AT / max(box))
+    size = (max(1, round(box[0] * scale)), max(1, round(box[1] * scale)))
+    spread = max(overlay.alpha.shape) * CONTOUR_BLUR
+    alpha = cv2.GaussianBlur(overlay.alpha, (0, 0), spread)
+    weighted = cv2.GaussianBlur(overlay.colour * overlay.alpha[..., None], (0, 0), spread)
+    colour = np.clip(weighted / np.maximum(alpha, 1e-6)[..., None], 0, 255).astype(np.uint8)
+    lines, edges = _lines(cv2.resize(alpha, size, interpolation=cv2.INTER_CUBIC), alpha.max())
+    opaque = np.float32(min(1.0, overlay.alpha.max()) / 255)
+    lines, edges = lines * opaque, edges * opaque * np.float32(CASING)
+    drawn = np.rint(cv2.resize(colour, size) * lines[..., None]).astype(np.uint8)
+    keep = cv2.resize(_bytes(1 - np.maximum(lines, edges)), box)
+    return Weights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), None, cv2.resize(drawn, box))
+
+
+def _lines(smooth: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray]:
+    """Masks uint8 [h, w] of the contours at `LEVELS` of `top`, and of these with their edges."""
+    lines, edges = np.zeros((2, *smooth.shape), np.uint8)
+    for level in LEVELS if top > 0 else ():
+        above = (smooth > level * top).astype(np.uint8)
+        contours, _ = cv2.findContours(above, cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+        width = max(1, round(min(smooth.shape) / 300 * (1 + level)))
+        cv2.drawContours(lines, contours, -1, 255, width, cv2.LINE_AA)
+        cv2.drawContours(edges, contours, -1, 255, width + 2 * max(1, width // 2), cv2.LINE_AA)
+    return lines, edges
+
+
+def _bytes(share: np.ndarray) -> np.ndarray:
+    return np.rint(share * 255).astype(np.uint8)
+
+
+def _outline(region: np.ndarray) -> None:
+    for edge in (region[0], region[-1], region[:, 0], region[:, -1]):
+        edge[:] = edge + np.rint((255 - edge.astype(float)) * OUTLINE).astype(np.uint8)
+
 
 SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture
 MAX_ABOVE = 2.0  # the largest factor between a map's own peak and the peak that it is drawn with

@@ -18,8 +18,7 @@ from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Buffers, Decals
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.overlay import Overlay, lay_into
-from realtime_lrp.view.painting import Painted
+from realtime_lrp.view.painting import Overlay, Painted, lay_into
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40  # the grey around pictures, and of a tile whose map is being prepared

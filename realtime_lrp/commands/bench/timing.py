@@ -28,7 +28,7 @@ from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.overlay import lay_over
+from realtime_lrp.view.painting import lay_over
 from realtime_lrp.view.scene import Artist, Scene
 from realtime_lrp.view.window import Window, display_reachable
 

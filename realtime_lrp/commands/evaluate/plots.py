@@ -19,8 +19,7 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.region import resize
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import lay_over
-from realtime_lrp.view.painting import Drawn, paint
+from realtime_lrp.view.painting import Drawn, lay_over, paint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,7 +18,7 @@ from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
 from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
 from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
 from realtime_lrp.config import Config
-from realtime_lrp.config.hours import parse_hours
+from realtime_lrp.config.values import parse_hours
 from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item

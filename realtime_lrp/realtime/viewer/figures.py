@@ -36,7 +36,7 @@ from realtime_lrp.view.hud import (
     percent,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.overlay import Overlay
+from realtime_lrp.view.painting import Overlay
 
 BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
 

@@ -43,10 +43,7 @@ def recorded_in(file: str) -> Provenance | None:
 
 
 def check_files(file: str, recorded: Provenance, settings: config.Settings) -> None:
-    """Refuses to repeat a run with another model, weights or labels than it was made with.
-
-    Files that the command line names are accepted: they were chosen.
-    """
+    """Refuses to repeat a run with other files than it was made with, unless they were named."""
     from realtime_lrp.models.names import hashes, network_files
 
     chosen = {key for key in KEYS.values() if settings.origins[key].startswith("--")}

@@ -39,10 +39,7 @@ from realtime_lrp.system.program import print_lines
 
 @contextmanager
 def _exit_0_if_stopped() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end a viewer with exit code 0, also while it starts: its normal end.
-
-    Where the systemd unit is printed instead, they have their own codes.
-    """
+    """Ctrl-C and SIGTERM end a viewer, even a starting one, with 0; not the printing of a unit."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stopped:

@@ -92,10 +92,7 @@ def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> dict[
 
 
 class Batch:
-    """Pictures with one engine, which is loaded when the first of them has been read.
-
-    `targets` are source -> output.
-    """
+    """Pictures, source -> output, with one engine, which is loaded once the first one is read."""
 
     def __init__(
         self, config: Config, options: ImageOptions, targets: Mapping[Path, Path],
@@ -198,10 +195,7 @@ class Job:
         self._losses = Losses(self._engine)
 
     def process(self, source: Path, target: Path, picture: np.ndarray, part: Path) -> str:
-        """Explains a picture, writes its output and returns the line that reports it.
-
-        `part` is the temporary path of the output.
-        """
+        """Explains a picture, writes its output to `part` and returns the line that reports it."""
         picture = mirrored(picture, self._config.input.mirror)
         (result,) = self._engine.explain([picture])
         lost_in = self._losses.add(result.region.extract(picture), result)

@@ -196,10 +196,7 @@ def check_names(config: Config) -> None:
 
 
 def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
-    """Yields every name, file or folder that does not exist: the path of its key, and the error.
-
-    A class name as target is not checked: that needs the network.
-    """
+    """Yields each name, file or folder that does not exist, but no class: its key, the error."""
     yield from _wrong_names_of_model(("model",), config.model)
     for number, other in enumerate(config.live.also_models):
         yield from _wrong_names_of_model(("live", "also_models", number), other)
@@ -256,10 +253,7 @@ def check_also_models(config: Config) -> None:
 
 
 def check_model_name(name: str) -> None:
-    """Raises an error for a name that is neither a network (in any case) nor a file or folder.
-
-    Presets of KerasHub are not known here; only their folder is checked.
-    """
+    """Refuses what is no network, file or folder; of KerasHub's presets only folders are known."""
     preset = name.removeprefix(HUB)
     if name.startswith(HUB):
         if not preset.strip():

@@ -72,10 +72,7 @@ def read_text(
     text: str, locate: Callable[[int], str], path: KeyPath = (), texts: bool = False,
     most: int = MAX_NODES,
 ) -> Tree:  # fmt: skip
-    """Reads a YAML text that is the value of a key, or a whole file, (); see `read_file`.
-
-    `locate` turns a line number, from 0, into a location for messages.
-    """
+    """Reads YAML, a key's value or a whole file, (); `locate` makes places of line numbers."""
     reader = _Reader(locate, texts)
     reader.tree.locations[path] = locate(0)
     try:

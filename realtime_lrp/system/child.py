@@ -100,10 +100,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Channel:
-    """Messages over two byte streams, sent from any thread.
-
-    `expected` is a tagged `msgspec.Struct`, or several joined by |.
-    """
+    """Messages over two byte streams, from any thread; `expected` are tagged `msgspec.Struct`s."""
 
     def __init__(self, incoming: IO[bytes], outgoing: IO[bytes], expected: Any):
         self._incoming, self._outgoing = incoming, outgoing
@@ -251,10 +248,7 @@ class Child:
         return None
 
     def expect(self, file: str, *types: type, silent_s: float) -> Any:
-        """Waits for a message of these types; raises the error that tells why none comes.
-
-        The child reads the file.
-        """
+        """Waits for a message of these types; else raises the error of the reader of `file`."""
         message = self.receive(silent_s)
         if isinstance(message, Failed):
             raise failure(file, message)

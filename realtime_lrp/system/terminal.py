@@ -51,10 +51,7 @@ IN_MEMORY = "/dev/shm"  # Linux keeps the files of this folder in memory
 
 
 def ensure_temporary_folder() -> None:
-    """Uses a folder in memory if no temporary folder is writable, for example on a full disk.
-
-    TensorFlow cannot be imported without a temporary folder.
-    """
+    """Uses a folder in memory where none is writable: TensorFlow needs a temporary folder."""
     try:
         tempfile.gettempdir()
     except FileNotFoundError:

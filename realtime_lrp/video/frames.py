@@ -125,10 +125,7 @@ class Deinterlacer:
 
 
 class Clock:
-    """Lets the times of packets go on where the clock of a recording wraps or was set anew.
-
-    All streams are shifted alike, so that sound stays in step.
-    """
+    """Lets times go on where a recording's clock wraps or was set; all streams shift alike."""
 
     def __init__(self, most_gap_s: float):
         self._most_gap_s = most_gap_s  # a longer gap is taken for a clock that was set

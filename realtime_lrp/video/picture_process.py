@@ -35,10 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class Open(msgspec.Struct, frozen=True, tag=True):
-    """Opens a source; the one before is closed.
-
-    The arguments are in JSON, which also holds file names that are not UTF-8.
-    """
+    """Opens a source in place of the last; arguments are JSON, which holds any file name."""
 
     module: str
     name: str

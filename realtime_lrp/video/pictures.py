@@ -108,10 +108,7 @@ def _chunks_fit(data: np.ndarray) -> bool:
 def write_picture(
     path: Path, picture: np.ndarray, overwrite: bool = False, description: str = ""
 ) -> None:
-    """Writes a picture uint8 [H, W, 3] RGB in the format of the file's ending.
-
-    The description is kept as XMP, which other programs show.
-    """
+    """Writes uint8 [H, W, 3] RGB in the format of the ending, with a description as XMP."""
     with atomic_file(path, overwrite) as part:
         part.write_bytes(encode_picture(path.suffix.lower(), picture, description))
 

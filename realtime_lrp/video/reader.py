@@ -55,10 +55,7 @@ class Span:
 
 @dataclass(frozen=True)
 class TimedFrame:
-    """A picture, uint8 [H, W, 3] RGB, upright.
-
-    Its time and duration are in units of the reader's `time_base`; 0 if the file says no duration.
-    """
+    """An upright picture, uint8 [H, W, 3] RGB; pts and duration in units of `time_base`."""
 
     picture: np.ndarray
     pts: int
@@ -329,10 +326,7 @@ class VideoReader:
             yield packet
 
     def _is_resized(self, packet: "av.Packet[Any]") -> bool:
-        """Whether another size begins, before which the decoder must be emptied.
-
-        FFmpeg's decoders of MPEG-1 and 2 forget the last frame of the old size.
-        """
+        """Whether another size begins: FFmpeg's decoders of MPEG-1 and 2 have to be emptied."""
         if self.stream.codec_context.name not in ("mpeg1video", "mpeg2video"):
             return False
         data = bytes(packet)

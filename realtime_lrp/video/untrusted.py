@@ -47,10 +47,7 @@ def frames(path: str, every: float, stop: threading.Event) -> Pictures:
 
 
 def read_pictures(paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
-    """Yields each path with its `first_pages`, or with its error.
-
-    The child decodes one while the caller works on the last.
-    """
+    """Yields each path with its `first_pages` or its error; the next one is decoded meanwhile."""
     with PictureProcess() as process:
         for number, path in enumerate(paths):
             if number == 0:
@@ -135,10 +132,7 @@ def decoded(jpeg: bytes, stop: threading.Event) -> Pictures:
 
 
 def is_plain_jpeg(data: bytes, most_pixels: int) -> bool:
-    """Whether something looks like a baseline JPEG of few scans that is not too large.
-
-    Only the segments before the first scan are read.
-    """
+    """Whether a JPEG is baseline, of few scans and pixels, by what precedes its first scan."""
     if data[:2] != b"\xff\xd8" or data.count(bytes((0xFF, _SCAN))) > MOST_SCANS:
         return False
     pixels, at = 0, 2

@@ -209,10 +209,7 @@ class VideoWriter:
         self._mux(packets)
 
     def _check_time(self, pts: int) -> None:
-        """Refuses a frame that comes so late after the last one that the container cannot hold it.
-
-        FFmpeg would only say that this is not implemented.
-        """
+        """Refuses a frame that comes too late after the last one for the container."""
         since, self._last = pts - (pts if self._last is None else self._last), pts
         base = self._stream.time_base or self._stream.codec_context.time_base
         seconds = float(since * self._stream.codec_context.time_base)

@@ -39,10 +39,7 @@ class Outline(NamedTuple):
 def draw_outlines(
     tile: np.ndarray, outlines: Sequence[Outline], shape: Sequence[int] | None = None
 ) -> None:
-    """Draws outlines in place, the first on top.
-
-    `shape` is the shape of the picture that fills the tile, if it has another size.
-    """
+    """Draws outlines in place, the first on top; `shape` is the picture's where it is scaled."""
     rows, columns = tile.shape[:2]
     down, across = (rows / shape[0], columns / shape[1]) if shape else (1, 1)
     thick, size = max(1, round(min(rows, columns) / 240)), text_size(rows)
@@ -69,10 +66,7 @@ def draw_outlines(
 
 
 def tinted(strengths: Sequence[np.ndarray], colours: Sequence[tuple[int, int, int]]) -> np.ndarray:
-    """The positive strength of several maps, each in its colour: int8 [h, w] of each to [h, w, 3].
-
-    Where maps overlap the brightest is seen.
-    """
+    """Positive strengths, int8 [h, w] each, as [h, w, 3] in their colours; the brightest wins."""
     drawn = np.zeros((*strengths[0].shape, 3), np.float32)
     for strength, colour in zip(strengths, colours, strict=True):
         one = np.maximum(strength, 0)[..., None] * (np.float32(1 / 255) * np.array(colour))

@@ -78,10 +78,7 @@ class Decals:
         self._buffers = Buffers()
 
     def draw(self, canvas: np.ndarray, function: Callable[..., None], *arguments: Hashable) -> None:
-        """Calls a function that draws on a canvas, uint8 [H, W, 3] RGB, in place.
-
-        It has to draw the same for equal arguments, whatever is on the canvas.
-        """
+        """Draws in place by a function that draws the same for equal arguments, on whatever."""
         key = canvas.shape, function, arguments
         if key not in self._kept:
             self._kept[key] = self._decal_of(canvas.shape, function, arguments)

@@ -151,10 +151,7 @@ class Page:
 def layout_of(
     size: tuple[int, int], margin: int = 0, shift: tuple[int, int] = (0, 0)
 ) -> tuple[Box, Box]:
-    """The boxes of the picture, and of the page beside it, on a tall screen below.
-
-    The page drifts without changing its size.
-    """
+    """The boxes of the picture, and of the page beside or below it, which drifts at its size."""
     (rows, columns), (dx, dy) = size, shift
     if rows <= columns:
         edge = round(columns * (1 - PAGE_WIDTH)) + dx

@@ -120,10 +120,7 @@ UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 
 
 def commands(targets: Mapping[str, str], unsuited: Collection[str] = ()) -> tuple[Command, ...]:
-    """All commands; without the methods and composites that a network has no use for.
-
-    `targets` are those that are no single class, and what they are called.
-    """
+    """All commands that suit a network; `targets` are those that are no class -> their words."""
     rules = COMPOSITES.known()
     known = (name for name in (*rules, *METHODS.known()) if name != "lrp")
     names = tuple(name for name in known if name not in unsuited)

@@ -152,10 +152,7 @@ class LookSetting:
 
 
 def next_of(values: Sequence[Any], present: Any, by: int) -> Any:
-    """The value after the present one, or before it (by = -1), round and round.
-
-    Where the present one is none of the values: the first, or the last.
-    """
+    """The value after the present one, or before (by = -1), round and round; else an end."""
     position = values.index(present) if present in values else min(-by, 0)
     return values[(position + by) % len(values)]
 

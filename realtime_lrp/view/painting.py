@@ -271,10 +271,7 @@ def paint(
     picture: np.ndarray, maps: Sequence[Drawn], look: Look, box: Box,
     outlines: tuple[Outline, ...] = (), series: Series | None = None,
 ) -> Painted:  # fmt: skip
-    """Colours the maps of a region of a picture, uint8 [H, W, 3] RGB.
-
-    Without a `series` each is scaled by itself.
-    """
+    """Colours the maps of a region of a picture; each by itself without a `series`."""
     series = series or Series()
     size = box[2] - box[0], box[3] - box[1]
     overlays = (

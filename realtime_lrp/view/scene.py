@@ -241,10 +241,7 @@ class Artist:
         self._draw_text(canvas, scene)
 
     def _working_picture(self, scene: Scene, overlays: Sequence[Overlay], box: Box) -> np.ndarray:
-        """The picture at the size at which maps are laid over it: the smaller one of two.
-
-        These are its own size and the box's; but no map may become smaller.
-        """
+        """The picture at its own size or the box's, the smaller; no map becomes smaller."""
         picture = scene.picture
         rows, columns = box[3] - box[1], box[2] - box[0]
         maps_fit = all(

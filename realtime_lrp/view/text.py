@@ -147,10 +147,7 @@ def undrawable(text: str) -> str:
 
 
 def _has(font: "cv2.FontFace", letter: str, missing: np.ndarray) -> bool:
-    """Whether a font has a letter. OpenCV draws a question mark or nothing where it has not.
-
-    Halves of surrogate pairs are not tried: they crash OpenCV.
-    """
+    """Whether a font has a letter; halves of surrogate pairs, which crash OpenCV, are not tried."""
     if unicodedata.category(letter) in ("Cc", "Cs"):
         return False
     drawn = _drawn(letter, font)

@@ -41,10 +41,7 @@ def strongest(relevance: np.ndarray, most: int = MAX_TILES) -> np.ndarray:
 
 
 def activation_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
-    """Colours maps in grey on one scale; also returns what black and white mean.
-
-    Black is 0, or the lowest entry if some are negative. One entry in 200 is white.
-    """
+    """Colours maps in grey on one scale, black at 0 or the lowest; also what the ends mean."""
     entries = np.concatenate([tensor.ravel() for tensor in maps])
     low = min(0.0, float(entries.min()))
     high = float(np.percentile(entries, PERCENTILE))
@@ -56,10 +53,7 @@ def activation_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], st
 
 
 def relevance_colours(maps: Sequence[np.ndarray]) -> tuple[list[np.ndarray], str]:
-    """Colours maps cold (negative) to hot (positive) on one scale; also returns its legend.
-
-    0 is black. Weak relevance is raised as in the overlay, so that it stays visible.
-    """
+    """Colours maps cold (negative) to hot on one scale, raised as overlays are; also a legend."""
     scale = end_of(np.abs(np.concatenate([tensor.ravel() for tensor in maps])))
     colours = colormap_named("coldnhot")
     coloured = []
@@ -84,10 +78,7 @@ def tiled(coloured: np.ndarray, size: tuple[int, int] | None = None) -> np.ndarr
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray, captions: tuple[str, str]) -> np.ndarray:
-    """Puts two sheets of the same channels side by side, each under its caption.
-
-    The right maps are resized to the size of the left ones, without smoothing.
-    """
+    """Two sheets of the same channels, each under its caption, at the size of the left one."""
     sheets = [tiled(coloured, left.shape[:2]) for coloured in (left, right)]
     height, width = sheets[0].shape[:2]
     band = 2 * text_size(height)

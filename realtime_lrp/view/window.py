@@ -246,10 +246,7 @@ class Window:
         return self._keyboard.held
 
     def events(self) -> list[str | Mouse]:
-        """The events since the last call: key names (see `view.keys`) and the mouse, in order.
-
-        No key is lost, however long ago the last call was.
-        """
+        """Key names (see `view.keys`) and the mouse since the last call, in order, without loss."""
         happened: list[str | Mouse] = []
         for event in pygame.event.get():
             if name := self._keyboard.name(event):

@@ -46,10 +46,7 @@ log = logging.getLogger(__name__)
 
 
 def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) -> list[str]:
-    """Measures this machine; returns the report as lines.
-
-    Quick measures less: fewer batches and repetitions, `live` once.
-    """
+    """Measures this machine and returns the report's lines; `quick` measures less."""
     if json_file:
         check_output(json_file, overwrite)
     report, made = measure(benchmark_config(config), quick)

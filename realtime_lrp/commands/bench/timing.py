@@ -65,10 +65,7 @@ def time_in_turns(
     batch: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[_Name, Times]:
-    """Times several actions alternately, so that other load on the machine affects all alike.
-
-    Times are divided by `batch`, the pictures in a run.
-    """
+    """Times actions in turn, so that other load affects all alike; for each picture of a batch."""
     taken: dict[_Name, list[float]] = {name: [] for name in actions}
     for action in [*actions.values()] * 2:  # memory is still being allocated in the second
         action()

@@ -176,10 +176,7 @@ log = logging.getLogger(__name__)
 
 
 class Neuron(NamedTuple):
-    """A channel of a layer at a position, in a picture: what a crop shows.
-
-    The position -1 is the whole channel, see `Peaks`.
-    """
+    """A channel of a layer at a position (-1: the whole channel, see `Peaks`) in a picture."""
 
     layer: int
     channel: int

@@ -60,10 +60,7 @@ class DrawnPictures(Pictures):
 
 
 class FilePictures(Pictures):
-    """Pictures, and frames of recordings; `every` is the time between two, in seconds.
-
-    Files that cannot be read are left out and named.
-    """
+    """Pictures, and a frame of recordings each `every` seconds; unreadable files are left out."""
 
     def __init__(self, words: Sequence[str], images: Path | None, every: float):
         super().__init__()

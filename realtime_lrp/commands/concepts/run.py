@@ -73,10 +73,7 @@ def class_words(known: ChannelContents) -> list[str]:
 
 
 def gallery_sheet(gallery: Gallery, names: ChannelNames) -> np.ndarray:
-    """The pictures of `listed_channels`: the relevant ones, then the activating ones.
-
-    uint8 [H, W, 3] RGB, about as wide as high.
-    """
+    """The relevant and activating pictures of each listed channel: uint8 [H, W, 3] RGB."""
     most = min(MOST_CHANNELS, MOST_ROWS // max(1, len(gallery.layers)))
     channels = [
         (layer, channel, known)

@@ -170,10 +170,7 @@ def _failed_camera(node: str, error: Error | OSError) -> Row:
 
 
 def measure(name: str, settings: Settings) -> Row:
-    """Opens a source, named as for `--source`, and reads it for `MEASURE_S`.
-
-    The row has size and measured rate of the pictures, and what a camera claims.
-    """
+    """Reads a source, named as for `--source`, for `MEASURE_S`: size, rate, and what it claims."""
     from realtime_lrp.realtime.capture import FIRST_FRAME_S
     from realtime_lrp.video.cameras import CameraSettings
     from realtime_lrp.video.sources import open_source

@@ -125,10 +125,7 @@ def _found(engine: Engine, scenes: Sequence[Scene], some: np.ndarray) -> Iterato
 
 
 class BoxEvaluation(Evaluation):
-    """Measures the maps of a detector's boxes.
-
-    The curves follow the score of a box's class at the place that made the box.
-    """
+    """Measures maps of a detector's boxes; curves follow the class's score at the box's place."""
 
     def __init__(self, engine: Engine, samples: BoxSamples, seed: int):
         def scores(pictures: np.ndarray) -> np.ndarray:

@@ -44,10 +44,7 @@ Captions = Mapping[str, Sequence[str]]
 
 
 def save_plot(figure: "Figure", stem: Path, description: str) -> None:
-    """Writes a figure as PNG and PDF, without the time, so that equal plots are equal files.
-
-    The description is kept in both, where other programs show it.
-    """
+    """Writes a figure, with a description, as PNG and PDF; equal plots are equal files."""
     stem.with_suffix(".png").write_bytes(encode_picture(".png", pixels_of(figure), description))
     metadata = {"CreationDate": None, "Subject": description}
     figure.savefig(stem.with_suffix(".pdf"), metadata=metadata)

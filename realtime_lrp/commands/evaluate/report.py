@@ -141,10 +141,7 @@ def fewer_pictures(report: Mapping[str, Any]) -> list[str]:
 
 
 def table_lines(report: Mapping[str, Any], absorb_bias: bool | None = None) -> list[str]:
-    """The report as plain text: the table and the explanation of its columns.
-
-    `absorb_bias` is the setting, by which goes what to do about floods.
-    """
+    """The report as text: the table and its columns; advice on floods goes by `absorb_bias`."""
     metrics = measured_metrics(report)
     table = new_table("", *(metric.heading for metric in metrics.values()), gap=1)
     for row in report["rows"]:
@@ -199,10 +196,7 @@ def write_report(
     folder: Path, measurement: Measurement, report: Mapping[str, Any], examples: np.ndarray,
     made: Provenance,
 ) -> None:  # fmt: skip
-    """Writes the files of `FILES` into a folder.
-
-    `report` is the measurement's `summary`, `examples` a picture.
-    """
+    """Writes `FILES` into a folder; `report` is the measurement's `summary`."""
     provenance = made.as_json()
     title = f"{report['network']}, {pictures_in_words(report)}"
     (folder / REPORT_FILE).write_text(figures_json(report, made))

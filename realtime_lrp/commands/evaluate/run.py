@@ -54,10 +54,7 @@ class EvaluateOptions:
 
 
 def run(config: Config, options: EvaluateOptions) -> Iterator[str]:
-    """Measures every composite and method; yields lines to print.
-
-    The method and the target of the configuration are not used.
-    """
+    """Measures every composite and method, whatever is configured; yields lines to print."""
     for target in filter(None, (options.json, options.picture)):
         check_output(target, options.overwrite)
     _check_options(options)

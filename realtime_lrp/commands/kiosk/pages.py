@@ -126,10 +126,7 @@ def drawn_page(
     page: ExhibitPage, moment: Moment, languages: Sequence[Captions],
     pages: Sequence[ExhibitPage] = (),
 ) -> Page:  # fmt: skip
-    """A page as `view.exhibit` draws it, with its buttons.
-
-    There is a button for each of `pages`, for languages if several, and for privacy.
-    """
+    """A page with its buttons: one for each of `pages`, of several languages, and for privacy."""
     games = {one.setting: text for one in pages if (text := one.button(moment))}
     choices = languages if len(languages) > 1 else ()
     names = [f"language {number}" for number in range(len(choices))]

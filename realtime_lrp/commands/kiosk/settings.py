@@ -96,10 +96,7 @@ def label(captions: Captions, name: str) -> str:
 
 
 def with_seconds(text: str, seconds: float) -> str:
-    """Replaces `{seconds}` by a number: whole, rounded up, at least 1.
-
-    A no-break space keeps the number and its unit in one line.
-    """
+    """Puts a whole number, at least 1, for `{seconds}`; its unit stays in the same line."""
     number = str(max(1, math.ceil(seconds)))
     return text.replace("{seconds} ", f"{number}\xa0").replace("{seconds}", number)
 
@@ -206,10 +203,7 @@ def load(
     sets: tuple[str, ...] = (),
     options: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """`config.load` with all checks that need no network.
-
-    If the file is wrong, what last worked is used, if there is such, with a `complaint`.
-    """
+    """`config.load` with all checks; for a wrong file what last worked, with a `complaint`."""
     try:
         return config.load(file, sets, options, wrong_settings, command="kiosk")
     except Error as error:
@@ -261,10 +255,7 @@ def keep(settings: Settings, captions: Sequence[Captions]) -> None:
 
 
 def restore(given: Given, complaint: str) -> Settings | None:
-    """The last settings that worked with the same file, assignments and options, or None.
-
-    Keys that an earlier version had are left out.
-    """
+    """The last settings that worked with the same words, without keys that are gone, or None."""
     try:
         kept = json.loads((_folder(given) / "config.json").read_text(encoding="utf-8"))
         known = {

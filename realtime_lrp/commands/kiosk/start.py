@@ -138,10 +138,7 @@ def _forbid_core_dumps() -> None:
 
 @contextmanager
 def single_instance() -> Iterator[None]:
-    """Refuses to start if another exhibit uses the state folder; its lock names the process.
-
-    Where files cannot be locked (Windows, some file systems), nothing is refused.
-    """
+    """Refuses a second exhibit with the same state folder, where files can be locked."""
     with ExitStack() as stack:
         try:
             import fcntl  # not on every system

@@ -141,10 +141,7 @@ class Exchange:
     # For the server's thread
 
     def join(self, controls: bool = False) -> Viewer | None:
-        """A new viewer, who has to `leave`; None if there are too many.
-
-        Who controls has places that others cannot take.
-        """
+        """A new viewer, who has to `leave`; None if there are too many. Control has own places."""
         if len(self._viewers) >= MOST_VIEWERS + CONTROL_PLACES * controls:
             return None
         if not self.view_watched:

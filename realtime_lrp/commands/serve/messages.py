@@ -97,10 +97,7 @@ def read_message(text: str) -> Message:
 def event_of(
     message: Message, relevance: RelevanceThread, pictures: tuple[Box, ...] = ()
 ) -> events.Event | None:
-    """The event that a message is; None if a page cannot ask for that.
-
-    `pictures` are the boxes of the page's pictures if its canvas is not the window's.
-    """
+    """The event of a message, or None; `pictures` are boxes where the canvas is the page's own."""
     match message:
         case Do(name):
             command = commands_of_pages().get(name)

@@ -102,10 +102,7 @@ class Visitors:
         return visitor
 
     def put(self, visitor: Visitor, jpeg: bytes) -> bool:
-        """Takes a picture; one that still waits is forgotten, and its turn kept.
-
-        False if an earlier picture has ended the decoder: the visitor has to go.
-        """
+        """Takes a visitor's newest picture; False if an earlier one has ended the decoder."""
         with self._changed:
             if visitor.harmful:
                 return False

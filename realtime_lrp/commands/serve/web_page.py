@@ -122,10 +122,7 @@ class WebPage:
         return begins or self._exchange.picture_wanted or time.monotonic() >= self._news_due
 
     def publish(self, drawn: bool) -> None:
-        """Encodes what was drawn if somebody waits for it, and renews the news.
-
-        The address is printed when there is something to see.
-        """
+        """Encodes what was drawn if somebody waits, renews the news, prints the address once."""
         view, exchange = self._view, self._exchange
         if view.frame and self._address:
             print_address(self._address, self._host)

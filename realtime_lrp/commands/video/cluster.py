@@ -216,10 +216,7 @@ def _check_listens(address: str) -> None:
 
 
 def share_of(workers: int, cpus: Sequence[int], gpus: int) -> tuple[float, float, int]:
-    """The cores and GPUs that each worker takes of Ray, and how many threads it computes with.
-
-    These are the most that all workers can have, given the cores of each machine.
-    """
+    """The cores, GPUs and threads of each worker: the most that all can have."""
     gpu = min(1.0, gpus / workers)
     for threads in range(max(cpus, default=1), 0, -1):
         if sum(count // threads for count in cpus) >= workers:

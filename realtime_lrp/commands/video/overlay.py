@@ -55,10 +55,7 @@ LEAST_BYTES = 8  # fewest bytes that a frame takes in a recording
 def overlay_file(
     engine: Engine, config: Config, film: Film, stats: Stats, progress: Progress | None = None
 ) -> Report:
-    """Makes a film; what is beside it appears first, the film last.
-
-    The notes of the report are all that a user should know of it.
-    """
+    """Makes a film, which appears last; the report's notes are what a user should know."""
     lrp, provenance = config.lrp, engine.provenance(config, "video")
     words = [engine.network.name, lrp.method, engine.composite if lrp.method == "lrp" else ""]
     settings = ", ".join([*filter(None, words), f"target {lrp.target}"])
@@ -144,10 +141,7 @@ def _finite(
     engine: Engine, regions: Sequence[Region], batch: PictureBatch,
     results: Callable[[], list[Result]], records: Records,
 ) -> list[Result | None]:  # fmt: skip
-    """Waits for the results of a batch; None for pictures with NaN or Inf in their maps.
-
-    Raises `NotFiniteError` if no picture so far has a map.
-    """
+    """Waits for results; None for pictures with NaN. Raises NotFiniteError if none has a map."""
     try:
         return [*results()]
     except NotFiniteError as error:

@@ -332,10 +332,7 @@ class Recoder:
         batch.clear()
 
     def _encode(self, reader: VideoReader) -> tuple[int, list[str]]:
-        """Draws and writes every frame, and the sound between them.
-
-        Returns the number of lost sound packets, and what was changed in words.
-        """
+        """Writes frames and sound; returns how many packets of sound were lost, and changes."""
         job, draw, early = self._job, _Drawer(self._job, self.maps), []
         aspect = 1.0
         with ExitStack() as stack:

@@ -186,10 +186,7 @@ def _remove_parts(tasks: Iterable[Task]) -> None:
 
 
 def run(config: Config, options: VideoOptions) -> Iterator[str]:
-    """Overlays each file. Of several, those that fail are named; the rest is done.
-
-    Yields a line for each finished file: its name, how many frames, where it is.
-    """
+    """Overlays each file and yields a line for each finished one; names those that fail."""
     inputs = [local_path(word) for word in options.inputs]  # they may be file:// addresses
     options = replace(options, inputs=inputs, output=local_path(options.output))
     stored = [is_stored(word) for word in (*options.inputs, options.output)]

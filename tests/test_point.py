@@ -172,7 +172,7 @@ def test_image_writes_what_is_explained_beside_the_pictures(run, files, tmp_path
 
 
 def test_a_place_that_the_network_does_not_see_is_refused(engine):
-    cropped = engine.config.changed(input={"fit": "crop", "at": (0.01, 0.5)})
+    cropped = engine.config.changed(input={"fit": "crop", "at": "0.01,0.5"})
     with pytest.raises(UsageError, match="does not see the place"):
         Engine(cropped).explain([PICTURE])
 

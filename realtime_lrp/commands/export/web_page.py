@@ -29,7 +29,7 @@ from realtime_lrp.system.files import atomic_folder, check_folder, read_limited
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.view import overlay, painting
+from realtime_lrp.view import painting
 from realtime_lrp.view.look import Look
 
 VERSION = "1.30.0"
@@ -159,12 +159,12 @@ def described(data: bytes, about: Exported, config: Config, local: bool) -> dict
         "colours": colours(False),
         "signed_colours": colours(True),
         "windows": [scale.centred_window(period).tolist() for period in about.map.stride],
-        "outline": overlay.OUTLINE,
+        "outline": painting.OUTLINE,
         "painter": {
             "percentile": scale.PERCENTILE, "softness": scale.SOFTNESS, "tiny": TINY,
             "smoothing": painting.SMOOTHING, "most": painting.MAX_ABOVE, "opacity": look.opacity,
-            "halo": overlay.HALO, "needed": overlay.NEEDED, "muted": overlay.MUTED,
-            "grey": overlay.GREY,
+            "halo": painting.HALO, "needed": painting.NEEDED, "muted": painting.MUTED,
+            "grey": painting.GREY,
         },
         "check": checked(data, about),
         "graph": {"name": GRAPH, "integrity": f"sha384-{sha384(data)}"},

@@ -131,7 +131,7 @@ def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target) -> T
         return tf.where(searched[:, None, None], whole, given)
 
     region = tf.cond(tf.reduce_any(searched), found, lambda: given)
-    return target._replace(region=region)
+    return target._replace(region=region, around=tf.zeros_like(target.around))
 
 
 def _largest_place(weights: tf.Tensor) -> tf.Tensor:
@@ -162,47 +162,27 @@ def _whole(classes: tf.Tensor, background: int, at: tf.Tensor) -> tf.Tensor:
 def connected(classes: tf.Tensor) -> tf.Tensor:
     """The regions of a batch: the number of each place's region, int32 [B, h, w].
 
-    Places are connected if they touch by a side and have the same class. The number of a region is
-    the largest number of its places, which are counted over the whole batch.
+    Places are connected if they touch by a side and have the same class. Runs of one class in a row
+    are numbered; runs that touch take the larger number, until all that are connected have one.
     """
-    count = tf.size(classes)
-    down = classes[:, 1:] == classes[:, :-1]
-    right = classes[:, :, 1:] == classes[:, :, :-1]
+    begins = classes[:, :, 1:] != classes[:, :, :-1]
+    begins = tf.pad(begins, [[0, 0], [0, 0], [1, 0]], constant_values=True)
+    runs = tf.cumsum(tf.cast(tf.reshape(begins, [-1]), tf.int32)) - 1
+    places = tf.reshape(runs, tf.shape(classes))
+    # where two runs touch, one of them begins at the first of their common columns
+    touch = (classes[:, 1:] == classes[:, :-1]) & (begins[:, 1:] | begins[:, :-1])
+    above, below = (tf.boolean_mask(one, touch) for one in (places[:, :-1], places[:, 1:]))
 
-    def spread(numbers: tf.Tensor) -> tf.Tensor:
-        """Each place's largest number among itself and its neighbours."""
-        below = tf.where(down, numbers[:, 1:], 0)
-        above = tf.where(down, numbers[:, :-1], 0)
-        after = tf.where(right, numbers[:, :, 1:], 0)
-        before = tf.where(right, numbers[:, :, :-1], 0)
-        for near, pads in (
-            (below, ([0, 0], [0, 1], [0, 0])),
-            (above, ([0, 0], [1, 0], [0, 0])),
-            (after, ([0, 0], [0, 0], [0, 1])),
-            (before, ([0, 0], [0, 0], [1, 0])),
-        ):
-            numbers = tf.maximum(numbers, tf.pad(near, pads))
-        return numbers
+    def join(numbers: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        one, other = tf.gather(numbers, above), tf.gather(numbers, below)
+        lower, higher = tf.minimum(one, other), tf.maximum(one, other)
+        joined = tf.tensor_scatter_nd_max(numbers, lower[:, None], higher)
+        joined = tf.gather(joined, joined)
+        return joined, tf.reduce_any(joined != numbers)
 
-    def roots(numbers: tf.Tensor) -> tf.Tensor:
-        """Follows each number to the number that it leads to, until it leads nowhere else."""
-
-        def shorten(numbers: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            further = tf.gather(numbers, numbers)
-            return further, tf.reduce_any(further != numbers)
-
-        return tf.while_loop(lambda _, changed: changed, shorten, (numbers, True))[0]
-
-    def grow(numbers: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        flat = tf.reshape(numbers, [-1])
-        largest = tf.math.unsorted_segment_max(tf.reshape(spread(numbers), [-1]), flat, count)
-        joined = roots(tf.maximum(largest, tf.range(count)))
-        grown = tf.reshape(tf.gather(joined, flat), tf.shape(numbers))
-        return grown, tf.reduce_any(grown != numbers)
-
-    start = tf.reshape(tf.range(count), tf.shape(classes))
-    numbers, _ = tf.while_loop(lambda _, changed: changed, grow, (start, True))
-    return numbers
+    start = tf.range(tf.size(classes))
+    numbers, _ = tf.while_loop(lambda _, changed: changed, join, (start, True))
+    return tf.gather(numbers, places)
 
 
 def mean_scores(scores: tf.Tensor, region: tf.Tensor) -> tf.Tensor:

@@ -10,8 +10,8 @@ from realtime_lrp.view.painting import Overlay, Painted
 
 FLOW_WIDTH = 320  # columns of the reduced pictures in which motion is measured
 
-WINDOW = 9
-"""Side of the square, in pixels of a reduced picture, over which two pictures are compared."""
+WINDOW = 5
+"""Side of the square, in every second pixel of a reduced picture, that compares two pictures."""
 
 ALIKE, UNLIKE = 8.0, 24.0
 """Mean difference in grey levels up to which the motion was found, and from which it was not.
@@ -33,7 +33,8 @@ class Follower:
         self.elsewhere = False  # whether the last picture shows something else where the map is
         self._then = _small(painted.picture)
         self._back = np.zeros((*self._then.shape, 2), np.float32)
-        self._certain = np.ones_like(self._then)
+        rows, columns = self._then.shape
+        self._pixels = _grid(np.arange(0, columns, 2), np.arange(0, rows, 2))
         self._prepare_coordinates(painted.picture.shape[:2], painted.overlays[0])
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
@@ -43,36 +44,35 @@ class Follower:
             return self._moved
         now = _small(picture)
         # from each pixel now to its place then; it begins with the last call's flow
-        self._back = flow = self._flow.calc(now, self._then, self._back)
-        self._certain = self._found(now, flow)
-        at_x, at_y = self._at
-        moved = _sampled(flow, at_x, at_y) * self._scale
-        found = _sampled(self._certain, at_x, at_y)
-        where = self._columns + moved[..., 0], self._rows + moved[..., 1]
+        self._back = self._flow.calc(now, self._then, self._back)
+        flow = np.ascontiguousarray(self._back[::2, ::2])  # smooth: it is found at every fourth
+        certain = self._found(now[::2, ::2], flow)
+        where = self._map_pixels + _sampled(flow * self._scale, self._at)
+        found = _sampled(certain, self._at)
         overlays = (
             replace(
                 overlay,
-                colour=_sampled(overlay.colour, *where),
-                alpha=cv2.remap(overlay.alpha, *where, cv2.INTER_LINEAR) * found,
+                colour=_sampled(overlay.colour, where),
+                alpha=cv2.remap(overlay.alpha, where, None, cv2.INTER_LINEAR) * found,
             )
             for overlay in self._painted.overlays
         )
-        outlines = list(map(self._outline, self._painted.outlines))
+        outlines = [self._outline(one, flow, certain) for one in self._painted.outlines]
         self.lost = frozenset(n for n, one in enumerate(outlines) if one is None)
         self._moved = Painted(picture, tuple(overlays), tuple(filter(None, outlines)))
         drawn, left = (float(one.overlays[0].alpha.sum()) for one in (self._painted, self._moved))
         self.elsewhere = left < SEEN * drawn
         return self._moved
 
-    def _outline(self, outline: Outline) -> Outline | None:
+    def _outline(self, outline: Outline, flow: np.ndarray, certain: np.ndarray) -> Outline | None:
         """A box, moved along; None if it is lost."""
         at, shift = np.array(outline.box).reshape(2, 2) / self._steps, np.zeros(2)
         for _ in range(2):  # the flow is known where the box is now
             low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)
-            part = np.s_[low[1] : high[1] : 2, low[0] : high[0] : 2]
-            if not self._certain[part].size or self._certain[part].mean() < SEEN:
+            (x0, y0), (x1, y1) = low // 2, (high + 1) // 2
+            if not certain[y0:y1, x0:x1].size or certain[y0:y1, x0:x1].mean() < SEEN:
                 return None
-            shift = -np.median(self._back[part].reshape(-1, 2), axis=0)
+            shift = -np.median(flow[y0:y1, x0:x1].reshape(-1, 2), axis=0)
         return outline.moved(*(shift * self._steps).tolist())
 
     def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
@@ -80,11 +80,9 @@ class Follower:
 
         A change of the whole picture's brightness plays no part.
         """
-        rows, columns = now.shape
-        y, x = np.mgrid[:rows, :columns].astype(np.float32)
-        then = _sampled(self._then, x + flow[..., 0], y + flow[..., 1])
+        then = _sampled(self._then, self._pixels + flow)
         difference = np.subtract(now, then, dtype=np.float32)
-        difference -= np.median(difference[::4, ::4])
+        difference -= np.median(difference[::2, ::2])
         unlike = cv2.blur(np.abs(difference), (WINDOW, WINDOW))
         return np.clip((UNLIKE - unlike) / (UNLIKE - ALIKE), 0, 1)
 
@@ -94,17 +92,22 @@ class Follower:
         small = self._then.shape
         self._steps = steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
         scale = np.array([(x1 - x0) / columns, (y1 - y0) / rows], np.float32)
-        x, y = np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32)
+        x, y = np.arange(columns), np.arange(rows)
         at_x = ((x + 0.5) * scale[0] + x0) / steps[0] - 0.5
         at_y = ((y + 0.5) * scale[1] + y0) / steps[1] - 0.5
-        self._columns, self._rows = np.meshgrid(x, y)
-        self._at = np.meshgrid(at_x, at_y)
+        self._map_pixels = _grid(x, y)
+        self._at = _grid(at_x, at_y) / 2
         self._scale = steps / scale
 
 
-def _sampled(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """An image at these places; beyond its edges it goes on as there."""
-    return cv2.remap(image, x, y, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
+def _grid(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The places (x, y) of a grid of columns and rows: float32 [rows, columns, 2]."""
+    return np.dstack(np.meshgrid(x, y)).astype(np.float32)
+
+
+def _sampled(image: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """An image at places (x, y), [h, w, 2]; beyond its edges it goes on as there."""
+    return cv2.remap(image, places, None, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
 
 
 def _small(picture: np.ndarray) -> np.ndarray:

@@ -42,7 +42,13 @@ def _c_library() -> ctypes.CDLL | None:
 
 
 def limit_kept_memory() -> None:
-    """Limits how much freed memory is kept; to be called before threads are started."""
+    """Limits how much freed memory is kept; to be called before TensorFlow is imported.
+
+    TensorFlow keeps its tensors' memory and uses it again (its allocator BFC). Tensors that came
+    from the system anew, page by page, took .4 of 2 cores in place of .1: MobileNetV2 got 10 maps a
+    second in place of 15.6, SqueezeNet 10.1 in place of 12.7.
+    """
+    os.environ.setdefault("TF_CPU_ALLOCATOR_USE_BFC", "true")
     if library := _c_library():
         library.mallopt(M_ARENA_MAX, ARENAS)
         library.mallopt(M_MMAP_THRESHOLD, LARGE)

@@ -31,17 +31,8 @@ def panel_of(*rows, note=""):
     for channel, share, column in rows:
         strength = np.zeros((12, 16), np.int8)
         strength[:, column] = FULL
-        made.append(
-            ConceptRow(
-                channel,
-                f"channel {channel}",
-                share,
-                f"{share:.0%}",
-                Drawn(strength, 1.0),
-                (),
-                False,
-            )
-        )
+        words = (f"channel {channel}", share, f"{share:.0%}")
+        made.append(ConceptRow(channel, *words, Drawn(strength, 1.0), (), False))
     picture = np.full((60, 80, 3), 90, np.uint8)
     return ConceptPanel("conv", picture, tuple(made), LOOK, note)
 

@@ -22,23 +22,22 @@ from realtime_lrp.models.network import Network, prepared
 from realtime_lrp.models.networks import load_network
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
+def test_labels_come_in_three_forms(tmp_path):
+    """A JSON list, Keras's class index, one name per line; and what holds no names is refused."""
+    path = tmp_path / "labels.json"
+    twelve = {str(n): "abcdefghijkl"[n] for n in range(11, -1, -1)}
+    for text, names in (
         ('["cat", "tiger cat"]', ["cat", "tiger cat"]),
         ('{"0": ["n01", "tench"], "1": ["n02", "goldfish"]}', ["tench", "goldfish"]),
-        (
-            str({str(n): "abcdefghijkl"[n] for n in range(11, -1, -1)}).replace("'", '"'),
-            [*"abcdefghijkl"],
-        ),
+        (json.dumps(twelve), [*"abcdefghijkl"]),
         ("\ufeffcat\r\ntiger cat\n\n", ["cat", "tiger cat"]),
-    ],
-)
-def test_labels_come_in_three_forms(tmp_path, text, names):
-    """A JSON list, Keras's class index, one name per line."""
-    path = tmp_path / "labels"
-    path.write_text(text, encoding="utf-8", newline="")
-    assert read_labels(path) == names
+    ):
+        path.write_text(text, encoding="utf-8", newline="")
+        assert read_labels(path) == names
+    for data in (b"", b"\xff\xfe\x00", b"[1, 2]", b'{"a": "b"}', b"[]"):
+        path.write_bytes(data)
+        with pytest.raises(DamagedInputError, match=r"labels\.json"):
+            read_labels(path)
 
 
 def test_labels_may_be_a_list():
@@ -47,15 +46,6 @@ def test_labels_may_be_a_list():
     assert load_network("shapes", labels=names).labels == names
     with pytest.raises(UsageError, match="labels as a list of names, or the path"):
         load_network("shapes", labels=list(range(10)))
-
-
-@pytest.mark.parametrize("data", [b"", b"\xff\xfe\x00", b"[1, 2]", b'{"a": "b"}', b"[]"])
-def test_what_holds_no_names_is_refused(tmp_path, data):
-    """An empty or binary file, numbers, another kind of dictionary."""
-    path = tmp_path / "labels.json"
-    path.write_bytes(data)
-    with pytest.raises(DamagedInputError, match=r"labels\.json"):
-        read_labels(path)
 
 
 @pytest.mark.parametrize(
@@ -81,26 +71,18 @@ def test_preprocessing_by_hand(mode, expected):
     np.testing.assert_allclose(values[0, 1, 1], expected, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("rescal", "Did you mean 'rescale'"),
-        ("", "a range"),
-        ("0-1", "a range"),
-        ("1..0", "from a lower to a higher"),
-        ("0..1 mean=1,2", "1 or 3 numbers"),
-        ("0..1 std=0", "a std above"),
-        ("0..1e99", "numbers up to"),
-        ("torch bgr", "written out"),
-        ("tf half", "has 'half'"),
-    ],
-)
-def test_a_wrong_preprocessing_says_what_is_expected(text, expected):
+def test_a_wrong_preprocessing_says_what_is_expected():
     """In Python and in a configuration."""
-    with pytest.raises(UsageError, match=expected):
-        Network("any", None, preprocess=text)
-    with pytest.raises(UsageError, match=expected):
-        config.load(options={"--preprocess": text})
+    for text, expected in {
+        "rescal": "Did you mean 'rescale'", "": "a range", "0-1": "a range",
+        "1..0": "from a lower to a higher", "0..1 mean=1,2": "1 or 3 numbers",
+        "0..1 std=0": "a std above", "0..1e99": "numbers up to", "torch bgr": "written out",
+        "tf half": "has 'half'",
+    }.items():  # fmt: skip
+        with pytest.raises(UsageError, match=expected):
+            Network("any", None, preprocess=text)
+        with pytest.raises(UsageError, match=expected):
+            config.load(options={"--preprocess": text})
 
 
 def test_a_users_file_brings_its_own_network(tiny_model, tmp_path, caplog):
@@ -155,17 +137,14 @@ def test_the_input_becomes_colours_again(mode, rng):
         np.testing.assert_allclose(values, luminance[..., None].repeat(3, -1), atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("network", "expected"),
-    [
+def test_pictures_that_a_network_cannot_read_are_refused():
+    """With what to do instead."""
+    for network, expected in (
         (Network("radar", None, channels=4), r"reads 4 channels.*Explainer\(network.model\)"),
         (Network("grey", None, "caffe", channels=1), "The preprocessing 'caffe' is for colours"),
-    ],
-)
-def test_pictures_that_a_network_cannot_read_are_refused(network, expected):
-    """With what to do instead."""
-    with pytest.raises(UsageError, match=expected):
-        network.prepare(np.zeros((1, 2, 2, 3), np.uint8))
+    ):
+        with pytest.raises(UsageError, match=expected):
+            network.prepare(np.zeros((1, 2, 2, 3), np.uint8))
 
 
 BODY = bytes(range(256)) * 4096
@@ -284,24 +263,14 @@ def test_damaged_weights_are_named_and_left_alone(folder, small):
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
 LOSSES = {
-    "mobilenet_v3_small": (0.05, 1e-3),
-    "mobilenet": (0.4, 0.4),
-    "mobilenet_v2": (0.4, 0.4),
-    "mobilenet_v3_large": (0.1, 0.01),
-    "mobilenet_v3_large_minimalistic": (0.4, 1e-3),
-    "efficientnet_b0": (0.05, 0.05),
-    "efficientnet_v2_b0": (0.05, 0.05),
-    "densenet121": (1e-3, 1e-3),
-    "convnext_tiny": (1e-3, 1e-3),
-    "vgg16": (1e-3, 5e-3),
-    "vgg19": (1e-3, 5e-3),
-    "resnet50": (1e-3, 1e-3),
-    "resnet50_v2": (0.05, 0.6),
-    "inception_v3": (1e-3, 1e-3),
-    "inception_resnet_v2": (1e-3, 1e-3),
-    "xception": (0.6, 2.0),
+    "mobilenet_v3_small": (0.05, 1e-3), "mobilenet": (0.4, 0.4), "mobilenet_v2": (0.4, 0.4),
+    "mobilenet_v3_large": (0.1, 0.01), "mobilenet_v3_large_minimalistic": (0.4, 1e-3),
+    "efficientnet_b0": (0.05, 0.05), "efficientnet_v2_b0": (0.05, 0.05),
+    "densenet121": (1e-3, 1e-3), "convnext_tiny": (1e-3, 1e-3), "vgg16": (1e-3, 5e-3),
+    "vgg19": (1e-3, 5e-3), "resnet50": (1e-3, 1e-3), "resnet50_v2": (0.05, 0.6),
+    "inception_v3": (1e-3, 1e-3), "inception_resnet_v2": (1e-3, 1e-3), "xception": (0.6, 2.0),
     "nasnet_mobile": (0.5, 0.3),
-}
+}  # fmt: skip
 """Name -> how much of the relevance may be missing at the input, for each of `COMPOSITES`.
 
 Random weights whose batch norms were set by a batch of noise. Depthwise layers lose what their

@@ -111,13 +111,8 @@ def augmented(x):
 PREPARED = {
     "Rescaling in a backbone": (backbone, True),
     "Rescaling behind augmentations": (
-        lambda x: conv()(layers.Rescaling(1 / 255)(augmented(x))),
-        1,
-    ),
-    "a Normalization": (
-        lambda x: layers.Normalization(mean=[1, 2, 3], variance=[1, 2, 3])(x),
-        True,
-    ),
+        lambda x: conv()(layers.Rescaling(1 / 255)(augmented(x))), True),
+    "a Normalization": (lambda x: layers.Normalization(mean=[1, 2, 3], variance=[1] * 3)(x), True),
     "preprocess_input, tf": (keras.applications.mobilenet_v2.preprocess_input, True),
     "preprocess_input, caffe": (keras.applications.vgg16.preprocess_input, True),
     "divided": (lambda x: conv()(x / 255.0), True),
@@ -125,7 +120,7 @@ PREPARED = {
     "Rescaling behind a convolution": (lambda x: layers.Rescaling(0.5)(conv()(x)), False),
     "two branches of pixels": (lambda x: conv()(layers.Concatenate()([x, x])), False),
     "a residual": (lambda x: layers.Add()([x, layers.Conv2D(3, 3, padding="same")(x)]), False),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PREPARED)
@@ -137,29 +132,20 @@ def test_a_network_that_prepares_pictures_itself_is_recognised(name):
     assert prepares_pictures(keras.Model(seen, head)) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("0 cardboard\n1 plastic bag\n", ["cardboard", "plastic bag"]),
-        ("1: cat\n2: dog\n3: owl", ["cat", "dog", "owl"]),
-        ("0\tcat\n1\tdog", ["cat", "dog"]),
-        ("0,cat\n1,dog", ["cat", "dog"]),
-        ("0\n1\n2", ["0", "1", "2"]),
-        ("1 way\n3 ways\n", ["1 way", "3 ways"]),
-        ("2 doors\n3 doors\n", ["2 doors", "3 doors"]),
-        ("cat\n1 dog", ["cat", "1 dog"]),
-        ("ClassId,Name\r\n0,cat\r\n1,dog\r\n", ["cat", "dog"]),
-        ("cat, dog", ["cat", "dog"]),
-        ('"cat"\n"dog"', ["cat", "dog"]),
-        ("{0: 'cat', 1: 'dog'}", ["cat", "dog"]),
-        ('{"dog": 1, "cat": 0}', ["cat", "dog"]),
-    ],
-)
-def test_numbers_before_all_names_are_removed(tmp_path, text, names):
+def test_numbers_before_all_names_are_removed(tmp_path):
     """Where they count the lines; a name that is a number stays."""
     path = tmp_path / "labels.txt"
-    path.write_text(text)
-    assert read_labels(path) == names
+    for text, names in (
+        ("0 cardboard\n1 plastic bag\n", ["cardboard", "plastic bag"]),
+        ("1: cat\n2: dog\n3: owl", ["cat", "dog", "owl"]), ("0\tcat\n1\tdog", ["cat", "dog"]),
+        ("0,cat\n1,dog", ["cat", "dog"]), ("0\n1\n2", ["0", "1", "2"]),
+        ("1 way\n3 ways\n", ["1 way", "3 ways"]), ("2 doors\n3 doors\n", ["2 doors", "3 doors"]),
+        ("cat\n1 dog", ["cat", "1 dog"]), ("ClassId,Name\r\n0,cat\r\n1,dog\r\n", ["cat", "dog"]),
+        ("cat, dog", ["cat", "dog"]), ('"cat"\n"dog"', ["cat", "dog"]),
+        ("{0: 'cat', 1: 'dog'}", ["cat", "dog"]), ('{"dog": 1, "cat": 0}', ["cat", "dog"]),
+    ):  # fmt: skip
+        path.write_text(text)
+        assert read_labels(path) == names
 
 
 def test_labels_beside_a_file_are_used_where_their_number_fits(tmp_path, caplog):
@@ -227,21 +213,22 @@ def test_what_is_no_network_is_named_by_what_it_is(tmp_path, name):
     assert len(str(refusal.value).splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        (["keras_model.h5", "labels.txt"], "--model .*keras_model.h5"),
-        (["config.json", "metadata.json", "model.weights.h5"], "an unpacked .keras file"),
-        (["model.json", "group1-shard1of1.bin"], "TensorFlow.js"),
-        (["metadata.json", "config.json"], "hub:"),
-    ],
-)
-def test_a_folder_that_is_no_savedmodel_is_named_by_what_it_holds(tmp_path, files, expected):
-    """With what to give instead."""
-    for name in files:
-        (tmp_path / name).touch()
-    with pytest.raises(UsageError, match=expected):
-        load_network(str(tmp_path))
+def test_a_folder_that_is_no_savedmodel_is_named_by_what_it_holds(tmp_path):
+    """With what to give instead; an archive of Keras is told by its members."""
+    for number, (files, expected) in enumerate((
+        ("keras_model.h5 labels.txt", "--model .*keras_model.h5"),
+        ("config.json metadata.json model.weights.h5", "an unpacked .keras file"),
+        ("model.json group1-shard1of1.bin", "TensorFlow.js"), ("metadata.json config.json", "hub:"),
+    )):  # fmt: skip
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name in files.split():
+            (folder / name).touch()
+        with pytest.raises(UsageError, match=expected):
+            load_network(str(folder))
+    path = tmp_path / "renamed.zip"
+    path.write_bytes(zipped("config.json", "model.weights.h5"))
+    assert kind_of(path) == "keras"
 
 
 def test_augmentations_change_nothing_and_channels_first_is_said(tmp_path, rng):
@@ -257,13 +244,6 @@ def test_augmentations_change_nothing_and_channels_first_is_said(tmp_path, rng):
     first = keras.Sequential([keras.Input((3, 8, 8)), layers.Flatten(), layers.Dense(2)])
     with pytest.raises(UsageError, match="channels first"):
         Network("first", first).prepare(np.zeros((1, 8, 8, 3), np.uint8))
-
-
-def test_an_archive_of_keras_is_read_whatever_its_name(tmp_path):
-    """It is told by its members."""
-    path = tmp_path / "renamed.zip"
-    path.write_bytes(zipped("config.json", "model.weights.h5"))
-    assert kind_of(path) == "keras"
 
 
 def test_models_of_other_libraries_are_told_the_way(monkeypatch):
@@ -307,19 +287,18 @@ def test_functions_that_run_eagerly_change_nothing(rng):
 
 
 @pytest.mark.parametrize("side", [40, 64, 96, 126])
-@pytest.mark.parametrize("line", ["cat 25%", "Egyptian cat 36%", "black-footed ferret 100%"])
-def test_the_line_under_a_small_picture_ends_within_it(side, line):
-    """Small letters, and what is too long is cut with a margin left; never the number alone."""
-    picture = np.zeros((side, side, 3), np.uint8)
-    draw_lines(picture, [line], (0, 0, side, side), bottom=True)
-    lit = np.flatnonzero(picture.max((0, 2)) > 60)
-    assert lit.size and lit[0] >= 3 and lit[-1] <= side - 4
-    numbered = np.zeros_like(picture)
-    draw_lines(numbered, [line.replace("%", "")], (0, 0, side, side), bottom=True)
-    assert side == 40 or not np.array_equal(picture, numbered)
+def test_small_pictures_are_readable(side):
+    """The line under one ends within it: small letters, and what is too long is cut with a margin.
 
-
-def test_the_canvas_of_small_pictures_is_readable():
-    """By a whole number; that of others has the size of the picture."""
+    Never the number alone. The canvas is larger by a whole number; that of others is no larger.
+    """
+    for line in ("cat 25%", "Egyptian cat 36%", "black-footed ferret 100%"):
+        picture = np.zeros((side, side, 3), np.uint8)
+        draw_lines(picture, [line], (0, 0, side, side), bottom=True)
+        lit = np.flatnonzero(picture.max((0, 2)) > 60)
+        assert lit.size and lit[0] >= 3 and lit[-1] <= side - 4
+        numbered = np.zeros_like(picture)
+        draw_lines(numbered, [line.replace("%", "")], (0, 0, side, side), bottom=True)
+        assert side == 40 or not np.array_equal(picture, numbered)
     for shape, size in (((40, 40), (320, 320)), ((96, 126), (288, 378)), ((128, 9), (128, 9))):
         assert canvas_size(np.zeros((*shape, 3), np.uint8)) == size

@@ -112,33 +112,34 @@ def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
         load_network(str(tiny_model), "imagenet", preprocess="tf")
 
 
+def deep(count):
+    """A network with so many dense layers."""
+    return keras.Sequential([keras.Input((3,)), *(layers.Dense(2) for _ in range(count))])
+
+
+def kept(model, path):
+    """Saves the weights of a model, in the format that the ending says; returns the path."""
+    (model.save_weights if path.name.endswith(".weights.h5") else model.save)(path)
+    return path
+
+
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
-def test_the_first_layer_that_differs_is_named_with_both_shapes(tmp_path, suffix):
-    """Another network's weights, in each of Keras's formats."""
-    path = tmp_path / f"w{suffix}"
-    model, other = dense(), dense(units=5)
-    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
+def test_weights_that_do_not_fit_are_refused_in_each_format(tmp_path, temporary_folder, suffix):
+    """The first layer that differs with both shapes, more or fewer layers, a file that is cut."""
+    path = kept(dense(units=5), tmp_path / f"w{suffix}")
     with pytest.raises(DamagedInputError) as refusal:
-        load_weights(model, path)
+        load_weights(dense(), path)
     assert all(part in str(refusal.value) for part in (path.name, "(3, 2)", "(3, 5)"))
     assert re.search(r"named d\)|/d/kernel", str(refusal.value))
     assert len(str(refusal.value).splitlines()) == 1
-
-
-@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
-@pytest.mark.parametrize("more", [True, False], ids=["more", "fewer"])
-def test_weights_of_more_or_fewer_layers_are_refused(tmp_path, suffix, more):
-    """Even if the layers that both have fit."""
-
-    def network(deep):
-        tail = [layers.Dense(2)] if deep else []
-        return keras.Sequential([keras.Input((3,)), layers.Dense(2), *tail])
-
-    path = tmp_path / f"w{suffix}"
-    other = network(more)
-    (other.save_weights if suffix == ".weights.h5" else other.save)(path)
-    with pytest.raises(DamagedInputError, match="do not fit"):
-        load_weights(network(not more), path)
+    for there, wanted in ((1, 2), (2, 1)):
+        with pytest.raises(DamagedInputError, match="do not fit"):
+            load_weights(deep(wanted), kept(deep(there), path))
+    data = kept(dense(), path).read_bytes()
+    for quarter in range(4):
+        path.write_bytes(data[: len(data) * quarter // 4])
+        with pytest.raises(DamagedInputError, match=path.name):
+            load_weights(dense(), path)
 
 
 @pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
@@ -151,9 +152,8 @@ def test_weights_that_a_file_holds_twice_fit(tmp_path, suffix):
         wrapped = layers.SpectralNormalization(layers.Dense(4))
         return keras.Sequential([keras.Input((3,)), wrapped, *inner])
 
-    path, source, model = tmp_path / f"w{suffix}", network(), network()
-    (source.save_weights if suffix == ".weights.h5" else source.save)(path)
-    load_weights(model, path)
+    source, model = network(), network()
+    load_weights(model, kept(source, tmp_path / f"w{suffix}"))
     for before, after in zip(source.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(before, after)
 
@@ -179,36 +179,20 @@ def test_far_more_weights_than_the_network_has_are_never_read(tmp_path, monkeypa
     assert sum(read) <= 16
 
 
-@pytest.mark.parametrize("suffix", [".weights.h5", ".h5", ".keras"])
-def test_truncated_weights_are_refused(tmp_path, temporary_folder, suffix):
-    """Cut at every quarter; the message names the file."""
-    path = tmp_path / f"w{suffix}"
-    model = dense()
-    (model.save_weights if suffix == ".weights.h5" else model.save)(path)
-    data = path.read_bytes()
-    for quarter in range(4):
-        path.write_bytes(data[: len(data) * quarter // 4])
-        with pytest.raises(DamagedInputError, match=path.name):
-            load_weights(model, path)
+def test_the_content_of_a_file_says_how_it_is_read(tmp_path):
+    """Published weights have a name of the old form, whatever a user puts there.
 
-
-@pytest.mark.parametrize(("written", "named"), [("w.weights.h5", "w.h5"), ("w.h5", "w.weights.h5")])
-def test_the_content_of_a_file_says_how_it_is_read(tmp_path, written, named):
-    """Published weights have a name of the old form, whatever a user puts there."""
-    model, other = dense(), dense()
-    (model.save if written == "w.h5" else model.save_weights)(tmp_path / written)
-    (tmp_path / written).rename(tmp_path / named)
-    load_weights(other, tmp_path / named)
-    np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
-
-
-@pytest.mark.parametrize("name", ["w.weights.json", "w.npz", "w"])
-def test_other_formats_of_weights_are_refused(tmp_path, name):
-    """A list of shards, which names further files, and arrays of NumPy."""
-    path = tmp_path / name
-    path.write_text('{"weight_map": {"/layers/dense/vars": "../../secret.weights.h5"}}')
-    with pytest.raises(DamagedInputError, match=r"Expected \.h5"):
-        load_weights(dense(), path)
+    A list of shards, which names further files, and arrays of NumPy are refused.
+    """
+    for written, named in (("w.weights.h5", "v.h5"), ("w.h5", "v.weights.h5")):
+        model, other = dense(), dense()
+        load_weights(other, kept(model, tmp_path / written).rename(tmp_path / named))
+        np.testing.assert_array_equal(other.get_weights()[0], model.get_weights()[0])
+    for name in ("w.weights.json", "w.npz", "w"):
+        path = tmp_path / name
+        path.write_text('{"weight_map": {"/layers/dense/vars": "../../secret.weights.h5"}}')
+        with pytest.raises(DamagedInputError, match=r"Expected \.h5"):
+            load_weights(dense(), path)
 
 
 # --- Nothing is computed, and takes no memory, before the file has shown that it holds the weights

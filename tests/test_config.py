@@ -163,27 +163,21 @@ def decided(settings):
     return chosen.model.name, chosen.lrp.composite, chosen.lrp.target, chosen.input.mirror
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("", ("vgg16", "auto", "all", False)),
-        ("image", ("vgg16", "auto", "all", False)),
-        ("bench", ("vgg16", "auto", "all", False)),
-        ("live", ("vgg16", "auto", "top1", False)),
-        ("demo", ("shapes", "auto", "top1", False)),
-        ("kiosk", ("shapes", "auto", "top1", True)),
-        ("evaluate", ("shapes", "auto", "all", False)),
-    ],
-)
-def test_each_command_has_its_defaults(command, expected):
+def test_each_command_has_its_defaults():
     """Without a file, with the manual of the repository, and with null for each of these keys."""
-    nothing = config.load(command=command)
-    assert decided(nothing) == expected
-    assert decided(config.load(ROOT / "config.yaml", command=command)) == expected
     nulls = tuple(f"{key}=null" for key in COMMAND_KEYS)
-    assert decided(config.load(sets=nulls, command=command)) == expected
-    for key, origin in nothing.origins.items():
-        assert origin in ("default", f"default of {command}") and not nothing.is_set(key)
+    usual = ("vgg16", "auto", "all", False)
+    for command, expected in {
+        "": usual, "image": usual, "bench": usual, "live": ("vgg16", "auto", "top1", False),
+        "demo": ("shapes", "auto", "top1", False), "kiosk": ("shapes", "auto", "top1", True),
+        "evaluate": ("shapes", "auto", "all", False),
+    }.items():  # fmt: skip
+        nothing = config.load(command=command)
+        assert decided(nothing) == expected
+        assert decided(config.load(ROOT / "config.yaml", command=command)) == expected
+        assert decided(config.load(sets=nulls, command=command)) == expected
+        for key, origin in nothing.origins.items():
+            assert origin in ("default", f"default of {command}") and not nothing.is_set(key)
 
 
 def test_what_is_set_wins_over_the_default_of_a_command(tmp_path):
@@ -302,22 +296,19 @@ def test_names_that_rooms_own_are_told_together_with_all_else(run, tmp_path):
     assert code == 78 and "15: kiosk" not in err and "lrp.samples" in err and "'z_plus'" in err
 
 
-@pytest.mark.parametrize(
-    ("key", "advice"),
-    [
-        ("live.sorce", "did you mean 'live.source'?"),
-        ("lrp.colormap", "did you mean 'overlay.colormap'?"),  # it is in another section
-        ("lpr", "did you mean 'lrp'?"),
-        ("model.file", f"model has {', '.join(type(config.Config().model).model_fields)}"),
-        ("xyz", "the file has " + ", ".join(config.Config.model_fields)),
-    ],
-)
-def test_an_unknown_key_is_answered_with_the_nearest(tmp_path, key, advice):
+def test_an_unknown_key_is_answered_with_the_nearest(tmp_path):
     """In its section, or of the same name in another one; else with all that there are."""
     file = tmp_path / "bad.yaml"
-    section, dot, name = key.partition(".")
-    file.write_text(f"{section}: {{{name}: 1}}" if dot else f"{section}: 1")
-    assert refusal_of(file) == [f"{file}:1: there is no key {key!r}; {advice}"]
+    for key, advice in {
+        "live.sorce": "did you mean 'live.source'?",
+        "lrp.colormap": "did you mean 'overlay.colormap'?",  # it is in another section
+        "lpr": "did you mean 'lrp'?",
+        "model.file": f"model has {', '.join(type(config.Config().model).model_fields)}",
+        "xyz": "the file has " + ", ".join(config.Config.model_fields),
+    }.items():
+        section, dot, name = key.partition(".")
+        file.write_text(f"{section}: {{{name}: 1}}" if dot else f"{section}: 1")
+        assert refusal_of(file) == [f"{file}:1: there is no key {key!r}; {advice}"]
 
 
 @pytest.mark.parametrize(
@@ -365,19 +356,15 @@ def test_files_and_folders_that_are_not_there_are_told(run, tmp_path, monkeypatc
     assert run("config", "--model", f"{'x' * 300}.keras")[0] == 66
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("--model", "none.keras"), 66),
+def test_the_exit_code_is_that_of_the_worst_place(run):
+    """66 where only files are missing, 2 where only options are wrong, else 78."""
+    for words, code in (
+        (("--model", "none.keras"), 66), (("--weights", "none.h5"), 69),
         (("--set", "kiosk.clips=[none.mp4, no.mp4]", "--model", "none.keras"), 66),
         (("--set", "kiosk.clips=[none.mp4]", "--composite", "no"), 78),
-        (("--weights", "none.h5"), 69),
         (("--config", "none.yaml", "--opacity", "3"), 78),
-    ],
-)
-def test_the_exit_code_is_that_of_the_worst_place(run, words, code):
-    """66 where only files are missing, 2 where only options are wrong, else 78."""
-    assert run("config", *words)[0] == code
+    ):  # fmt: skip
+        assert run("config", *words)[0] == code, words
 
 
 INVALID = "cannot be read as YAML: "
@@ -421,13 +408,9 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path, text, words):
 
 
 TABLES = [
-    (names.METHODS, METHODS),
-    (names.COMPOSITES, COMPOSITES),
-    (names.RULES, RULES),
-    (names.MODELS, NETWORKS),
-    (names.COLORMAPS, COLORMAPS),
-    (names.SOURCES, SOURCES),
-]
+    (names.METHODS, METHODS), (names.COMPOSITES, COMPOSITES), (names.RULES, RULES),
+    (names.MODELS, NETWORKS), (names.COLORMAPS, COLORMAPS), (names.SOURCES, SOURCES),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("listed", "table"), TABLES, ids=[one.kind for one, _ in TABLES])
@@ -448,21 +431,15 @@ def test_each_rule_takes_the_listed_numbers():
             assert getattr(rule, parameter) == default
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("d",), ["demo", "doctor"]),
-        (("live", "--comp"), ["--composite"]),
-        (("live", "--pool", ""), ["max", "average"]),
-        (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),  # without asking for a PIN
-    ],
-)
-def test_words_are_completed(words, expected, monkeypatch):
-    """By bash's protocol; options that do something at once do not."""
+def test_words_are_completed(monkeypatch):
+    """By bash's protocol; options that do something at once, such as asking for a PIN, do not."""
     monkeypatch.setattr("click.prompt", None)
-    monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
-    monkeypatch.setenv("COMP_CWORD", str(len(words)))
-    answer = get_completion_class("bash")(
-        cli, {}, "realtime-lrp", "_REALTIME_LRP_COMPLETE"
-    ).complete()
-    assert answer.splitlines() == [f"plain,{word}" for word in expected]
+    complete = get_completion_class("bash")(cli, {}, "realtime-lrp", "_REALTIME_LRP_COMPLETE")
+    for words, expected in (
+        (("d",), ["demo", "doctor"]), (("live", "--comp"), ["--composite"]),
+        (("live", "--pool", ""), ["max", "average"]),
+        (("kiosk", "--hash-pin", "--print"), ["--print-unit"]),
+    ):  # fmt: skip
+        monkeypatch.setenv("COMP_WORDS", " ".join(["realtime-lrp", *words]))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
+        assert complete.complete().splitlines() == [f"plain,{word}" for word in expected]

@@ -74,21 +74,18 @@ def test_something_missing_exits_with_69(run, reported):
     assert run("doctor", "-q")[:2] == (69, "")
 
 
-@pytest.mark.parametrize(
-    ("given", "group", "mark"),
-    [
-        ({}, "cameras", "warning"),
-        ({"options": {"--source": "screen"}}, "source", "missing"),
-        ({"sets": ("live.source=screen",)}, "source", "missing"),
-        ({"file": "my.yaml"}, "source", "warning"),
-    ],
-)
-def test_a_source_that_is_named_is_tried_instead_of_cameras(given, group, mark, tmp_path):
+def test_a_source_that_is_named_is_tried_instead_of_cameras(tmp_path):
     """A source from the command line has to give pictures."""
-    (tmp_path / "my.yaml").write_text("live: {source: screen}\n")
-    file = tmp_path / given.pop("file") if "file" in given else None
-    found = doctor.groups(config.load(file, **given))[1]
-    assert (found.name, found.mark) == (group, mark)
+    file = tmp_path / "my.yaml"
+    file.write_text("live: {source: screen}\n")
+    for loaded, group, mark in (
+        (config.load(), "cameras", "warning"),
+        (config.load(options={"--source": "screen"}), "source", "missing"),
+        (config.load(sets=("live.source=screen",)), "source", "missing"),
+        (config.load(file), "source", "warning"),
+    ):
+        found = doctor.groups(loaded)[1]
+        assert (found.name, found.mark) == (group, mark)
 
 
 FAULTS = """
@@ -217,20 +214,17 @@ def test_every_camera_is_opened_and_measured(machine, films_so, monkeypatch):
     assert (camera.mark, camera.found) == ("ok", f"C920 (/dev/video0): {seen}")
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"level": 1}, "the picture is black"),
-        ({"each_s": 1 / 16}, "live.camera_format=MJPG"),
-        ({"error": UnavailableError("Camera 0 cannot be opened. Check it.")}, "fuser -v"),
-    ],
-)
-def test_a_camera_that_is_no_good_is_a_warning(given, words, machine, films_so, monkeypatch):
+def test_a_camera_that_is_no_good_is_a_warning(machine, films_so, monkeypatch):
     """Black, slow, or in use: each with what to do."""
     monkeypatch.setattr(video_cameras, "gives_pictures", lambda node: True)
-    films_so(**given)
-    first = next(checks.every_camera(SETTINGS))
-    assert first.mark == "warning" and words in first.advice
+    in_use = UnavailableError("Camera 0 cannot be opened. Check it.")
+    for given, words in (
+        ({"level": 1}, "the picture is black"), ({"each_s": 1 / 16}, "live.camera_format=MJPG"),
+        ({"error": in_use}, "fuser -v"),
+    ):  # fmt: skip
+        films_so(**given)
+        first = next(checks.every_camera(SETTINGS))
+        assert first.mark == "warning" and words in first.advice
 
 
 def test_a_coder_is_no_camera(tmp_path, monkeypatch):

@@ -86,15 +86,7 @@ def furnished(tmp_path_factory, tiny_model):
     tmp_path = tmp_path_factory.mktemp("workshop")
     write_picture(tmp_path / "cat.jpg", plain((200, 120, 40)))
     recording(tmp_path / "talk.mp4", count=6)
-    for name in (
-        "folder",
-        "films",
-        "recordings",
-        "photos",
-        "found",
-        "mine",
-        "my_classifier",
-    ):
+    for name in ("folder", "films", "recordings", "photos", "found", "mine", "my_classifier"):
         (tmp_path / name).mkdir()
     recording(tmp_path / "recordings" / "one.mp4", count=6)
     write_picture(tmp_path / "photos" / "cat.jpg", plain((200, 120, 40)))
@@ -174,17 +166,9 @@ INSTEAD = {
 """Command -> further words that replace those that need a camera, a download or much time."""
 
 LONG = {
-    "bench",
-    "demo",
-    "doctor",
-    "evaluate",
-    "kiosk",
-    "live",
-    "serve",
-    "--sheet",
-    "--workers",
+    "bench", "demo", "doctor", "evaluate", "kiosk", "live", "serve", "--sheet", "--workers",
     "shapes_vit",
-}
+}  # fmt: skip
 """Commands, options and networks that take long."""
 
 

@@ -91,25 +91,33 @@ def test_an_overlay_follows_its_words(rng):
     assert against[..., 2].mean() > 200 > against[..., 0].mean()
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
+def test_what_cannot_be_overlaid_or_fitted_is_refused():
+    """In words that say what was expected."""
+    picture, maps = np.zeros((8, 8, 3), np.uint8), np.zeros((4, 4, 3))
+    network, crob = Network("any", None), {"fit": "crob"}
+    for words, expected in (
         ({"picture": np.zeros((4, 4, 3), np.float32)}, r"uint8 \[H, W, 3\]. Received float32"),
         ({"picture": np.zeros((4, 4), np.uint8)}, r"Received uint8 \[4, 4\]"),
-        ({"relevance": np.zeros((1, 4, 4, 3))}, r"it is relevance\[0\]"),
+        ({"relevance": maps[None]}, r"it is relevance\[0\]"),
         ({"relevance": np.full((4, 4, 3), np.nan)}, "finite"),
         ({"stride": (2, 5)}, r"no larger than the map. Received \(2, 5\)"),
         ({"opacity": float("nan")}, "opacity from 0 to 1. Received nan"),
-        ({"opacity": 1.5}, "opacity from 0 to 1"),
-        ({"fit": "crob"}, "Did you mean 'crop'"),
+        ({"opacity": 1.5}, "opacity from 0 to 1"), (crob, "Did you mean 'crop'"),
         ({"colormap": "fyre"}, "Did you mean 'fire'"),
-    ],
-)
-def test_what_cannot_be_overlaid_is_refused(words, expected):
-    """In words that say what was expected."""
-    given = {"picture": np.zeros((8, 8, 3), np.uint8), "relevance": np.zeros((4, 4, 3)), **words}
-    with pytest.raises(UsageError, match=expected):
-        overlay(**given)
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=expected):
+            overlay(**{"picture": picture, "relevance": maps, **words})
+    for words, expected in (
+        ({"picture": maps}, r"uint8 \[H, W, 3\]. Received float64 \[4, 4, 3\]"),
+        ({"picture": np.zeros((0, 4, 3), np.uint8)}, r"Received uint8 \[0, 4, 3\]"),
+        ({"picture": np.zeros((4, 4, 4), np.uint8)}, r"Received uint8 \[4, 4, 4\]"),
+        (crob, "Did you mean 'crop'"), ({"network": "shapes"}, r"Expected a Network.*Received 'sh"),
+        ({"size": None}, r"no fixed input size. Say which.*size=\(224, 224\)"),
+        ({"size": (8, 0)}, "above 0. Received"),
+        ({"size": 8}, r"Expected the size as \(rows, columns\)"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=expected):
+            fit(**{"picture": picture, "network": network, "size": (4, 4), **words})
 
 
 @pytest.mark.parametrize("how", ["crop", "squash", "letterbox"])
@@ -125,27 +133,6 @@ def test_a_fitted_picture_keeps_its_place(how):
     left, top, right, bottom = region.box
     assert top + (rows.mean() + 0.5) * (bottom - top) / (y1 - y0) == pytest.approx(30)
     assert left + (columns.mean() + 0.5) * (right - left) / (x1 - x0) == pytest.approx(60)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"picture": np.zeros((4, 4, 3))}, r"uint8 \[H, W, 3\]. Received float64 \[4, 4, 3\]"),
-        ({"picture": np.zeros((0, 4, 3), np.uint8)}, r"Received uint8 \[0, 4, 3\]"),
-        ({"picture": np.zeros((4, 4, 4), np.uint8)}, r"Received uint8 \[4, 4, 4\]"),
-        ({"fit": "crob"}, "Did you mean 'crop'"),
-        ({"network": "shapes"}, r"Expected a Network.*Received 'shapes'"),
-        ({"size": None}, r"no fixed input size. Say which.*size=\(224, 224\)"),
-        ({"size": (8, 0)}, "above 0. Received"),
-        ({"size": 8}, r"Expected the size as \(rows, columns\)"),
-    ],
-)
-def test_what_cannot_be_fitted_is_refused(changes, expected):
-    """With what was expected."""
-    picture, network = np.zeros((8, 8, 3), np.uint8), Network("any", None)
-    given = {"picture": picture, "network": network, "size": (4, 4), **changes}
-    with pytest.raises(UsageError, match=expected):
-        fit(**given)
 
 
 SCRIPT = """

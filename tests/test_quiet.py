@@ -61,23 +61,19 @@ def test_only_what_libraries_print_is_captured(ends, code, then, tmp_path):
     assert ends or (tmp_path / "printed").read_text() == "a line of a library"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, OutputError])
-def test_an_error_leaves_nothing_new(tmp_path, error):
-    """Whatever it is: the old file stays, the unfinished one goes."""
+def test_an_error_leaves_nothing_new(tmp_path, monkeypatch):
+    """Whatever it is: the old file stays, the unfinished one goes; so it does for another job's."""
     target = tmp_path / "a.txt"
     target.write_text("old")
-    with pytest.raises(error), atomic_file(target, overwrite=True) as part:
-        part.write_text("half")
-        raise error
-    assert os.listdir(tmp_path) == ["a.txt"] and target.read_text() == "old"
-
-
-def test_a_file_that_appears_meanwhile_stays(tmp_path, monkeypatch):
-    """Another job was faster, at the last moment."""
-    target = tmp_path / "a.txt"
+    for error in (KeyboardInterrupt, ValueError, OutputError):
+        with pytest.raises(error), atomic_file(target, overwrite=True) as part:
+            part.write_text("half")
+            raise error
+        assert os.listdir(tmp_path) == ["a.txt"] and target.read_text() == "old"
+    target.unlink()
 
     def link(part, name):
-        target.write_text("theirs")
+        target.write_text("theirs")  # it was faster, at the last moment
         raise FileExistsError
 
     monkeypatch.setattr(os, "link", link)
@@ -143,38 +139,30 @@ class Runs:
         return os.system, ("touch ran",)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        pickle.dumps(Runs()),
-        msgspec.msgpack.encode({"type": "Unknown"}),
-        msgspec.msgpack.encode({"type": "Other", "seconds": "soon"}),
-        msgspec.msgpack.encode([1, 2]),
-        *(
-            msgspec.msgpack.encode(
-                {"type": "Shown", "picture": picture, "names": [], "path": b"x"}
-            )
-            for picture in (
-                ["object", [1], b"12345678"], ["uint8", [2, 2], b"123"], ["uint8", [-1], b""],
-                ["float64", [1], b"12345678"], "x", [],
-            )
-        ),
-    ],
-)  # fmt: skip
-def test_what_is_no_message_is_refused(body, tmp_path, monkeypatch):
+def test_what_is_no_message_is_refused(tmp_path, monkeypatch):
     """And nothing in it runs."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError):
-        received(len(body).to_bytes(4) + body)
+    shown = {"type": "Shown", "names": [], "path": b"x"}
+    pictures = (
+        ["object", [1], b"12345678"], ["uint8", [2, 2], b"123"], ["uint8", [-1], b""],
+        ["float64", [1], b"12345678"], "x", [],
+    )  # fmt: skip
+    wrong = [{"type": "Unknown"}, {"type": "Other", "seconds": "soon"}, [1, 2]]
+    wrong += [{**shown, "picture": picture} for picture in pictures]
+    for body in (pickle.dumps(Runs()), *map(msgspec.msgpack.encode, wrong)):
+        with pytest.raises(ValueError):
+            received(len(body).to_bytes(4) + body)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stream_that_ends_in_the_middle_says_so():
-    """At every byte."""
+    """At every byte; a message beyond any size is refused before memory is taken for it."""
     data = sent(Shown(np.zeros((2, 2), np.uint8), (), Path("x")))
     for length in range(len(data)):
         with pytest.raises(EOFError):
             received(data[:length])
+    with pytest.raises(ValueError, match="at most"):
+        received((MOST_BYTES + 1).to_bytes(4))
 
 
 def test_shared_memory_keeps_its_size(rng):
@@ -191,9 +179,3 @@ def test_shared_memory_keeps_its_size(rng):
     np.testing.assert_array_equal(memory.read(picture.shape), picture[::-1])
     assert memory.fits((1000, 1000)) and not memory.fits((1000, 1001))
     memory.close()
-
-
-def test_a_message_beyond_any_size_is_refused():
-    """Before memory is taken for it."""
-    with pytest.raises(ValueError, match="at most"):
-        received((MOST_BYTES + 1).to_bytes(4))

@@ -251,6 +251,8 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     origin = rows["origin", "float32", 1]["ms"]
     faster = origin / rows["map", "float32", 1]["ms"]
     assert f"{faster:.1f}" in out
+    pace = run_30["engine_maps_per_s"]
+    assert pace > 1 and f" {run_30['maps_per_s'] / min(pace, 30):.2f} " in out
 
 
 def grouped():

@@ -181,6 +181,11 @@ def _window(found: Mapping[str, Any], report: Report) -> list[str]:
     ]
 
 
+def _share_of_pace(row: Row) -> str:
+    """Maps a second divided by the engine's, or by the camera's pictures if these are fewer."""
+    return f"{row['maps_per_s'] / min(row['engine_maps_per_s'], row['fps']):.2f}"
+
+
 def _gib(mib: float | None) -> str:
     return "unknown" if mib is None else f"{mib / 1024:.2f} GiB"
 
@@ -213,7 +218,20 @@ def measure_live(bench: Bench) -> list[Row]:
     duration_s = 6.0
     if bench.quick:
         runs, duration_s = [(30, "none")], 2.0
-    return [measure_run(config, fps, display, duration_s) for fps, display in runs]
+    pace = {"engine_maps_per_s": engine_pace(config, duration_s)}
+    return [measure_run(config, fps, display, duration_s) | pace for fps, display in runs]
+
+
+def engine_pace(config: Config, duration_s: float) -> float:
+    """Maps a second of the engine with nothing beside it. UnavailableError if it fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder, "config.yaml")
+        settings.write_text(as_yaml(Settings(config, {})), encoding="utf-8")
+        words = module_command("realtime_lrp.commands.bench.pace", str(settings), str(duration_s))
+        ran = subprocess.run(words, capture_output=True, text=True)
+    if ran.returncode:
+        raise UnavailableError(f"The engine does not run:\n{ran.stderr.splitlines()[-1]}")
+    return float(ran.stdout)
 
 
 def measure_run(
@@ -300,6 +318,7 @@ PARTS = {
         "shown": lambda row: f"{row['display_fps']:.1f}",
         "dropped": lambda row: str(row["frames_dropped"]),
         "maps/s": lambda row: f"{row['maps_per_s']:.1f}",
+        "of the engine's": _share_of_pace,
         "picture age": lambda row: f"{row['frame_age_ms']['p50']:.1f} ms",
         "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
         "first map": lambda row: f"{row['start_s']:.1f} s",

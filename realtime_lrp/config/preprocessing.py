@@ -59,11 +59,7 @@ _LIST = re.compile(rf"(mean|std)=({_NUMBER}(?:,{_NUMBER})*)")
 
 
 def parse(text: str) -> Preprocessing:
-    """Reads a way to prepare pictures.
-
-    Raises:
-      UsageError: it is none; the message says what is wrong.
-    """
+    """Reads a way to prepare pictures; a UsageError says what is wrong with it."""
     first, *words = text.split() or [""]
     bounds = _RANGE.fullmatch(first)
     if bounds:

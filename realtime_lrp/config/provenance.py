@@ -88,11 +88,7 @@ class _Format(msgspec.Struct, tag_field="program", tag="realtime_lrp"):
 
 
 def read_provenance(text: str | bytes) -> Provenance | None:
-    """Reads the JSON text of an output; None if it is of another program.
-
-    Raises:
-      DamagedInputError: a later version of this program wrote it, or it is damaged.
-    """
+    """Reads an output's JSON; None of another program, DamagedInputError of a later version."""
     if len(text) > MAX_BYTES:
         return None
     try:

@@ -129,11 +129,7 @@ Preprocess = Annotated[Text, _reads(preprocessing.parse)]
 
 
 def corners(text: str) -> tuple[float, float, float, float]:
-    """Reads "X0,Y0,X1,Y1", the corners of a region as fractions of a picture.
-
-    Raises:
-      ValueError: the text is anything else, or the region has no area.
-    """
+    """Reads "X0,Y0,X1,Y1", fractions of a picture; ValueError for what is no region."""
     with suppress(ValueError):
         x0, y0, x1, y1 = map(float, text.split(","))
         if 0 <= x0 < x1 <= 1 and 0 <= y0 < y1 <= 1:
@@ -147,11 +143,7 @@ Corners = Annotated[Text, _reads(corners)]  # a region of a picture
 
 
 def place(text: str) -> tuple[float, float]:
-    """Reads "X,Y", a place as shares of the width and height of a picture.
-
-    Raises:
-      ValueError: the text is anything else.
-    """
+    """Reads "X,Y", shares of the width and height of a picture; ValueError for anything else."""
     with suppress(ValueError):
         x, y = map(float, text.split(","))
         if 0 <= x <= 1 and 0 <= y <= 1:

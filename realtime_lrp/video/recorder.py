@@ -109,11 +109,7 @@ class Recorder:
         return self._refused + self._left_out
 
     def put(self, picture: np.ndarray, time: float, row: dict[str, Any] | None = None) -> None:
-        """Records a picture uint8 [H, W, 3] RGB; never waits, and leaves it out if too many wait.
-
-        The time comes from `time.monotonic()`; the row is written after the frame's number and
-        time.
-        """
+        """Records uint8 [H, W, 3] RGB at a `time.monotonic()`; leaves it out rather than wait."""
         if self._ended.is_set():
             return
         if (self._waiting.qsize() + 1) * picture.nbytes > MOST_BYTES:

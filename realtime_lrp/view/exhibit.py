@@ -203,11 +203,7 @@ def draw_hold(canvas: np.ndarray, share: float) -> None:
 
 
 def visible_part(picture: tuple[int, int], region: Box, room: tuple[int, int]) -> Box:
-    """The part of a picture that is shown.
-
-    It has the proportions of the room if the picture is large enough, and always contains the
-    region.
-    """
+    """The shown part of a picture: of the room's proportions, and with all of the region."""
     rows, columns = picture
     x0, y0, x1, y1 = region
     scale = min(rows / room[0], columns / room[1])

@@ -69,11 +69,7 @@ COLORMAPS: dict[str, Colormap] = {
 
 
 def colormap_named(name: str | Colormap) -> Colormap:
-    """A colour map by name, or itself.
-
-    Raises:
-      UsageError: there is none of this name; the message gives the nearest.
-    """
+    """A colour map by name, or itself; the UsageError for a wrong name gives the nearest."""
     if isinstance(name, Colormap):
         return name
     if name not in COLORMAPS:

@@ -76,10 +76,7 @@ class Follower:
         return outline.moved(*(shift * self._steps).tolist())
 
     def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
-        """Whether the flow leads to what was there then: float32 [h, w] from 0, no, to 1, yes.
-
-        A change of the whole picture's brightness plays no part.
-        """
+        """Whether the flow leads to the same, whatever the brightness: float32 [h, w], 0 to 1."""
         then = _sampled(self._then, self._pixels + flow)
         difference = np.subtract(now, then, dtype=np.float32)
         difference -= np.median(difference[::2, ::2])

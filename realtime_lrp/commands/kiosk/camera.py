@@ -85,11 +85,7 @@ class SourcePart:
         return self._captured + (self._capture.frames.count if self._capture else 0)
 
     def update(self, needed: bool, now: float) -> None:
-        """Opens or releases the source.
-
-        Raises:
-          TemporaryError: its supervisor thread ended.
-        """
+        """Opens or releases the source; TemporaryError if its supervisor thread has ended."""
         if self._capture and not self._capture.supervised:
             raise broken(self._name, "its thread ended")
         if needed and not self._capture:

@@ -207,11 +207,7 @@ class ExitLock:
 
 
 def hash_pin(pin: str) -> str:
-    """The hash of a PIN of 4 to 12 digits for the configuration: "scrypt:SALT:HASH".
-
-    Raises:
-      ValueError: it is something else.
-    """
+    """The hash of a PIN, "scrypt:SALT:HASH"; ValueError if that has not 4 to 12 digits."""
     if not re.fullmatch(rf"[0-9]{{{PIN_DIGITS[0]},{PIN_DIGITS[1]}}}", pin):
         raise ValueError(f"Expected a PIN of {PIN_DIGITS[0]} to {PIN_DIGITS[1]} digits.")
     salt = os.urandom(16)

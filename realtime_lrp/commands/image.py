@@ -126,8 +126,10 @@ class Batch:
         except (KeyboardInterrupt, TransferError) as stop:
             self.tally.log_stop(stop)
             raise
-        if self._with_pages:
-            log.warning("%s", _only_first(self._with_pages))
+        if files := self._with_pages:
+            many = f"{len(files)} files ({files[0].name}, ...) hold"
+            named = many if len(files) > 1 else f"{str(files[0])!r} holds"
+            log.warning("%s several pictures, and only the first is explained.", named)
         if not self.tally.finished:
             self.tally.raise_worst()
         if self._job:
@@ -174,14 +176,6 @@ class Batch:
             self.tally.failed(source, error)
         else:
             self.tally.finished += 1
-
-
-def _only_first(files: Sequence[Path]) -> str:
-    if len(files) == 1:
-        named = f"{str(files[0])!r} holds"
-    else:
-        named = f"{len(files)} files ({files[0].name}, ...) hold"
-    return f"{named} several pictures, and only the first is explained."
 
 
 class Job:

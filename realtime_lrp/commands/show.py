@@ -30,16 +30,12 @@ def _rows(one: Provenance) -> Iterator[tuple[str, str]]:
     for key, setting in one.settings.items():
         text = setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
         yield "settings", f"{key}: {text}"
-    for rule, layers in _by_rule(one.layers or {}).items():
+    by_rule: dict[str, list[str]] = {}
+    for layer, rule in (one.layers or {}).items():
+        by_rule.setdefault(rule, []).append(layer)
+    for rule, layers in by_rule.items():
         yield "layers", f"{rule}: {', '.join(layers)}"
 
 
 def _named(values: Mapping[str, str | None]) -> list[str]:
     return [f"{name} {value}" for name, value in values.items() if value is not None]
-
-
-def _by_rule(layers: dict[str, str]) -> dict[str, list[str]]:
-    by_rule: dict[str, list[str]] = {}
-    for layer, rule in layers.items():
-        by_rule.setdefault(rule, []).append(layer)
-    return by_rule

@@ -42,7 +42,8 @@ def json_schema() -> str:
             value.get("items", {}).pop("default", None)  # pydantic 2.10 leaves it there
             _add_names(value, names_of(f"{section}.{key}"))
             if f"{section}.{key}" in COMMAND_KEYS:
-                part["properties"][key] = _or_null(value)
+                notes = {name: value.pop(name) for name in ("default", "description")}
+                part["properties"][key] = {"anyOf": [value, {"type": "null"}], **notes}
         del part["title"]
         schema["properties"][section] = part | {"type": ["object", "null"]}
     schema |= {
@@ -74,12 +75,6 @@ def _add_names(value: dict[str, Any], names: Names | None) -> None:
     for part in (value, value.get("items", {}), *value.get("anyOf", ())):
         if part.get("type") == "string":
             part["enum"] = names.known()
-
-
-def _or_null(value: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a key for which null stands for the default of the command."""
-    notes = {name: value.pop(name) for name in ("default", "description")}
-    return {"anyOf": [value, {"type": "null"}], **notes}
 
 
 class _Dumper(yaml.SafeDumper):

@@ -164,7 +164,9 @@ def claimed_end(
     kind = container.format.name
     whole = Fraction(container.duration, av.time_base) if container.duration else None
     if kind.startswith("matroska"):  # a stream may give the duration of the whole file
-        tag = _tagged(stream.metadata.get("DURATION", ""))
+        words = stream.metadata.get("DURATION", "")  # "00:00:02.920000000"
+        time = re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", words)
+        tag = time and int(time[1]) * 3600 + int(time[2]) * 60 + Fraction(time[3])
         return (tag and whole and min(tag, whole)), whole
     if kind == "flv":
         return None, whole
@@ -175,9 +177,3 @@ def claimed_end(
     if kind == "avi":  # where a cut file reports the remaining time; `length` comes from the header
         return None, max(length, stream.frames * base)
     return (stream.start_time or 0) * base + length, None
-
-
-def _tagged(words: str) -> Fraction | None:
-    """Seconds of "00:00:02.920000000"."""
-    time = re.fullmatch(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)", words)
-    return time and int(time[1]) * 3600 + int(time[2]) * 60 + Fraction(time[3])

@@ -115,15 +115,12 @@ def draw_frame(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int])
 def _lines(room: int, letters: int, gap: int, words: Callable[[str], str]) -> list[dict[str, int]]:
     lines: list[dict[str, int]] = [{}]
     for action, one in BUTTONS.items():
-        width = max(_width(words(text), letters) for text in (one.button, one.undo))
+        width = max(text_width(words(text), letters) for text in (one.button, one.undo))
+        width += round(1.3 * letters)
         if lines[-1] and sum(lines[-1].values()) + gap * len(lines[-1]) + width > room:
             lines.append({})
         lines[-1][action] = width
     return lines
-
-
-def _width(label: str, letters: int) -> int:
-    return text_width(label, letters) + round(1.3 * letters)
 
 
 def _draw_button(canvas: np.ndarray, box: Box, label: str, letters: int, bright: bool) -> None:

@@ -40,15 +40,13 @@ class FullScreen(Window):
         if time.monotonic() < self._due:
             return
         self._due = time.monotonic() + TEND_S
-        if not (self._window.focused and self._covers_screen()):
+        rows, columns = screen_size()
+        covers = self._window.size == (columns, rows) and self._window.position == (0, 0)
+        if not (self._window.focused and covers):
             self._window.set_windowed()  # SDL asks for what it has already only after this
             self._window.restore()
             self._window.set_fullscreen(desktop=True)
             self._window.focus()
-
-    def _covers_screen(self) -> bool:
-        rows, columns = screen_size()
-        return self._window.size == (columns, rows) and self._window.position == (0, 0)
 
     def close(self) -> None:
         super().close()

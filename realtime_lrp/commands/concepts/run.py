@@ -256,7 +256,11 @@ def _make(
     layers = _layers(engine, options.layers or config.concepts.layer)
     counts = engine.explainer.channel_counts()
     names.check(counts)
-    _check_size(sum(counts[layer] for layer in layers), pictures.total)
+    channels = sum(counts[layer] for layer in layers)
+    most = pictures.total or RELEVANT + ACTIVATING
+    crops = channels * (min(most, RELEVANT) + min(most, ACTIVATING))
+    if crops * LEAST_CROP > MAX_BYTES:
+        raise _too_large(f" with {channels} channels")
     making = Making(engine, pictures, layers, options.side)
     stopped = None
     try:
@@ -266,21 +270,21 @@ def _make(
             raise
         stopped = error
     pictures.tell_left_out()
-    contents, crops = making.contents()
+    contents, encoded = making.contents()
     contents = msgspec.structs.replace(
         contents,
         sha256={kind: one for kind, one in hashes(engine.files).items() if kind != "labels"},
         provenance=msgspec.to_builtins(engine.provenance()),
     )
     with atomic_file(target, options.overwrite) as part:
-        write_gallery(part, contents, crops)
+        write_gallery(part, contents, encoded)
         if part.stat().st_size > MAX_BYTES:
             raise _too_large()
     channels = sum(len(layer.entries) for layer in contents.layers)
     if stopped:
         log.warning(
             "stopped early: %s has the %d crops that were cut out, of %d channels",
-            target, len(crops), channels,
+            target, len(encoded), channels,
         )  # fmt: skip
         raise stopped
     return (
@@ -288,13 +292,6 @@ def _make(
         f"from {contents.pictures} picture{'s' * (contents.pictures != 1)}, "
         f"{target.stat().st_size / 1e6:.1f} MB -> {target}"
     )
-
-
-def _check_size(channels: int, pictures: int) -> None:
-    """Refuses so many channels, of so many pictures (0: not known), that no file can hold."""
-    most = pictures or RELEVANT + ACTIVATING
-    if channels * (min(most, RELEVANT) + min(most, ACTIVATING)) * LEAST_CROP > MAX_BYTES:
-        raise _too_large(f" with {channels} channels")
 
 
 def _too_large(what: str = "") -> OutputError:

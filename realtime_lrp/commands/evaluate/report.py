@@ -3,7 +3,7 @@
 Every file is made from what was measured; equal measurements give equal files.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -177,18 +177,13 @@ def is_tied(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> bool
     return bool(enough and behind and behind["interval"][0] <= 0 <= behind["interval"][1])
 
 
-def with_interval(value: float, interval: Sequence[float] | None) -> str:
-    """A figure with half of its interval: "0.988±.012"."""
-    text = f"{value:.3f}"
-    if interval:
-        text += f"±{(interval[1] - interval[0]) / 2:.3f}".replace("±0.", "±.")
-    return text
-
-
 def _cell(row: Mapping[str, Any], key: str, report: Mapping[str, Any]) -> str:
+    """A figure with half of its interval: "0.988±.012"."""
     if row.get(key) is None:
         return "-"
-    text = with_interval(row[key], row["intervals"].get(key))
+    text = f"{row[key]:.3f}"
+    if ends := row["intervals"].get(key):
+        text += f"±{(ends[1] - ends[0]) / 2:.3f}".replace("±0.", "±.")
     return text + ("*" if is_tied(row, key, report) else " ")
 
 

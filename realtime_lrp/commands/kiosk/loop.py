@@ -111,8 +111,13 @@ class Kiosk:
           TemporaryError: a part is broken.
         """
         now = self._clock()
-        self._handle_input(now)
-        self._update_parts(now)
+        size = canvas_size(self._window.size)
+        events = self._lock.handle(self._window.events(), self._window.held, size, now)
+        self._visitor.handle(events, self._artist.buttons, now)
+        self._open = self._hours.is_open(self._wall_clock())
+        self.camera.update(self._open, now)
+        self._clip.update(self._shown_source == "clip", now)
+        self.network.update(now)
         fresh = self._take_picture(now)
         self._decide(now)
         if not self._is_drawing_due(now, fresh):
@@ -140,17 +145,6 @@ class Kiosk:
         with suppress(Exception):  # the loop draws next, and handles what fails
             self._show(Moment(now, self.state, now, 0.0, "clip", self.captions[0]))
             self._window.events()  # lets the window paint it
-
-    def _handle_input(self, now: float) -> None:
-        size = canvas_size(self._window.size)
-        events = self._lock.handle(self._window.events(), self._window.held, size, now)
-        self._visitor.handle(events, self._artist.buttons, now)
-
-    def _update_parts(self, now: float) -> None:
-        self._open = self._hours.is_open(self._wall_clock())
-        self.camera.update(self._open, now)
-        self._clip.update(self._shown_source == "clip", now)
-        self.network.update(now)
 
     def _take_picture(self, now: float) -> bool:
         """Takes the newest pictures; returns whether the one that is shown is new."""

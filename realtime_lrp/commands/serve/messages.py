@@ -34,7 +34,7 @@ from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view import keys
-from realtime_lrp.view.concepts import ConceptPanel, ConceptRow, map_over
+from realtime_lrp.view.concepts import ConceptPanel, map_over
 from realtime_lrp.view.hud import Bar, Entry, Headline, Legend, percent
 from realtime_lrp.view.look import LOOK_SETTINGS, colormap_named
 
@@ -363,33 +363,23 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
         why=panel.note or panel.warning,
         rows=entries,
     )
-    maps = [_drawn_map(panel, one) for one in rows]
+    height, width, _ = panel.picture.shape
+    size = max(1, round(MAP_ROWS * width / height)), MAP_ROWS
+    region = cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA)
+    maps = [map_over(region, one.drawn, panel.look) for one in rows]
     picture = encode_picture(".jpg", np.hstack(maps), quality=QUALITY) if maps else b""
     return join_message(fields, picture)
 
 
-def _drawn_map(panel: ConceptPanel, row: ConceptRow) -> np.ndarray:
-    """The map of a channel over the region of the picture, uint8 [MAP_ROWS, columns, 3] RGB."""
-    rows, columns = panel.picture.shape[:2]
-    size = max(1, round(MAP_ROWS * columns / rows)), MAP_ROWS
-    return map_over(
-        cv2.resize(panel.picture, size, interpolation=cv2.INTER_AREA), row.drawn, panel.look
-    )
-
-
+@lru_cache(ENCODED)
 def examples(gallery: Gallery | None, layer: str, channel: str) -> bytes:
     """A gallery's pictures of a channel, as a page named it, side by side as JPEG; b"" for none."""
     number = int(channel) if channel.isdecimal() and len(channel) < 8 else -1
     if gallery is None or number not in gallery.channels(layer):
         return b""
-    return _encoded(gallery, layer, number)
-
-
-@lru_cache(ENCODED)
-def _encoded(gallery: Gallery, layer: str, channel: int) -> bytes:
     size = EXAMPLE_SIDE, EXAMPLE_SIDE
     pictures = [
         np.pad(cv2.resize(one, size, interpolation=cv2.INTER_AREA), GAP, constant_values=GROUND)
-        for one in gallery.pictures(layer, channel)[:EXAMPLES]
+        for one in gallery.pictures(layer, number)[:EXAMPLES]
     ]
     return encode_picture(".jpg", np.hstack(pictures), quality=QUALITY) if pictures else b""

@@ -227,7 +227,9 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
     ]
     if drawn and state.look.style != "off":
         overlay = drawn.overlays[0]
-        box, layer = in_shares(overlay.box, explained.picture), _png(overlay.layer)
+        box = in_shares(overlay.box, explained.picture)
+        pixels = cv2.cvtColor(overlay.layer, cv2.COLOR_RGBA2BGRA)
+        layer = cv2.imencode(".png", pixels, PNG)[1].tobytes()
         legend = legend_of(overlay, state.look, explained)
     blocks = state.words.blocks(presented(explained, legend))
     figures = [[entry_fields(one) for one in block] for block in blocks]
@@ -237,8 +239,3 @@ def _map_message(visitor: Visitor, explained: ExplainedFrame, state: ViewerState
 
 def _no_map(number: int, reason: str) -> bytes:
     return join_message(VisitorMap(number, reason))
-
-
-def _png(pixels: np.ndarray) -> bytes:
-    """Colours and opacity, uint8 [h, w, 4] RGBA, as a file."""
-    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGBA2BGRA), PNG)[1].tobytes()

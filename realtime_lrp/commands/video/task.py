@@ -28,7 +28,7 @@ from realtime_lrp.results import resume
 from realtime_lrp.results.companions import check_companions, companions_of
 from realtime_lrp.system import files
 from realtime_lrp.system.child import Failed
-from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored, scheme_of
+from realtime_lrp.system.object_store import ObjectStore, StoredFile, is_stored
 from realtime_lrp.video.files import (
     VIDEOS,
     inputs_of,
@@ -357,7 +357,7 @@ def tasks_of(config: Config, options: VideoOptions) -> list[Task]:
     for word in options.inputs:
         if is_stored(word):
             found = ObjectStore(word).find(word, VIDEOS, "video")
-            sources += [(_as_path(one), one) for one in found]
+            sources += [(Path(one.address.partition("://")[2]), one) for one in found]
         else:
             sources += [(path, None) for path in inputs_of([word], VIDEOS, "video")]
     if skipped := skipped_in(options.inputs, VIDEOS):
@@ -389,11 +389,6 @@ def _check_output(options: VideoOptions) -> None:
             f"--maps {str(maps)!r} is not below the output. Expected a folder there, for example "
             "--maps maps."
         )
-
-
-def _as_path(source: StoredFile) -> Path:
-    """A path whose name is the recording's."""
-    return Path(source.address[len(scheme_of(source.address)) + 3 :])
 
 
 def _local_name(source: Path) -> str:

@@ -16,7 +16,7 @@ from realtime_lrp.results.companions import TOP_CONCEPTS, concept_records
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.painting import Overlay, Painted
+from realtime_lrp.view.painting import ColouredMap, Painted
 
 
 def test_maps_in_between_are_carried_along(run, words, tmp_path):
@@ -54,7 +54,7 @@ def test_a_carried_map_lies_on_what_moved():
     alpha, colour = np.zeros((200, 240), np.float32), np.zeros((200, 240, 3), np.uint8)
     alpha[60:120, 60:120] = 1  # over the square at x = 100, y = 80
     colour[60:120, 60:120] = (255, 90, 0)
-    overlay = Overlay(colour, alpha, (40, 20, 280, 220), LOOK)
+    overlay = ColouredMap(colour, alpha, (40, 20, 280, 220), LOOK)
     follower = Follower(Painted(picture(100, 80), (overlay,)))
     before = centre(*follower(picture(100, 80)).overlays)
     np.testing.assert_allclose(before, [129.5, 109.5], atol=1)

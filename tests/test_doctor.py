@@ -16,7 +16,7 @@ from faults.server import MjpegServer
 from realtime_lrp import config
 from realtime_lrp.commands.doctor import checks
 from realtime_lrp.commands.doctor import run as doctor
-from realtime_lrp.commands.doctor.checks import Row
+from realtime_lrp.commands.doctor.checks import Finding
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.video import cameras as video_cameras
 from realtime_lrp.video import sources
@@ -64,9 +64,11 @@ def reported(monkeypatch):
 
 def test_something_missing_exits_with_69(run, reported):
     """Warnings do not. -q hides the report, but not the reason."""
-    reported(Row("warning", "none is there", "plug one in", "camera"))
+    reported(Finding("warning", "none is there", "plug one in", "camera"))
     assert run("doctor")[0] == 0
-    reported(Row("missing", "no h264", "install it", "codecs"), Row("ok", "good", name="more"))
+    reported(
+        Finding("missing", "no h264", "install it", "codecs"), Finding("ok", "good", name="more")
+    )
     code, out, err = run("doctor")
     assert code == 69
     assert err.startswith("realtime-lrp: Something needed is missing: codecs. ")

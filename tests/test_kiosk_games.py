@@ -15,7 +15,7 @@ from realtime_lrp.commands.kiosk.pages import AnswerPage
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.drawings import drawings
 from realtime_lrp.realtime.stats import Stats
-from realtime_lrp.realtime.viewer.events import Held
+from realtime_lrp.realtime.viewer.events import LessonKey
 from realtime_lrp.view.exhibit import TextBlock
 from realtime_lrp.view.window import Mouse
 
@@ -191,11 +191,11 @@ def test_what_is_taught_is_the_networks_answer_until_it_is_forgotten():
     for key, symbol in (("1", 3), ("2", 13)):
 
         def taken(key=key):
-            teacher.takes(Held(key, "visitor"))
+            teacher.takes(LessonKey(key, "visitor"))
             return teacher.lesson.counts()[int(key) - 1] > 7
 
         show(symbol, taken)
-        teacher.takes(Held(key, "visitor", down=False))
+        teacher.takes(LessonKey(key, "visitor", down=False))
     show(13, lambda: part.engine.network.labels == ["A", "B"] and part.newest(0))
     show(13, lambda: np.argmax(part.newest(0).result.scores) == 1)
     part.forget(teacher)

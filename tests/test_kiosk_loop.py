@@ -24,10 +24,10 @@ from realtime_lrp.commands.kiosk import camera as camera_part
 from realtime_lrp.commands.kiosk import loop, pages, screen, start
 from realtime_lrp.commands.kiosk import network as network_part
 from realtime_lrp.commands.kiosk.camera import ClipSource, SourcePart
-from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.loop import Exhibit
 from realtime_lrp.commands.kiosk.network import RelevancePart
 from realtime_lrp.commands.kiosk.settings import load
-from realtime_lrp.commands.kiosk.start import Report, single_instance
+from realtime_lrp.commands.kiosk.start import Heartbeat, single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
@@ -68,7 +68,7 @@ class Turns:
                 return happened
 
         chosen = config.load(sets=sets, command="kiosk").config
-        self.kiosk = Kiosk(
+        self.kiosk = Exhibit(
             chosen, Screen(), Stats("", ""), Flag, clock=lambda: self.now,
             wall_clock=wall or datetime.now,
         )  # fmt: skip
@@ -275,7 +275,7 @@ def test_drawing_that_fails_ends_the_process(run, monkeypatch, tmp_path):
 def test_a_full_disk_leaves_the_health_file_as_it_was(monkeypatch, tmp_path, caplog):
     """The log says so once; writing goes on when there is space."""
     file = tmp_path / "health.json"
-    report = Report(load(), tmp_path, {})
+    report = Heartbeat(load(), tmp_path, {})
     report.write({"state": "attract"})
 
     def full(*words):

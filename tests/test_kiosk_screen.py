@@ -10,11 +10,11 @@ from viewer import LOOK
 
 from realtime_lrp import config
 from realtime_lrp.commands.kiosk.keys import PRIVACY_S, VisitorChoices
-from realtime_lrp.commands.kiosk.network import KEEP, Answer, SmoothedAnswer
+from realtime_lrp.commands.kiosk.network import KEEP, SeenThing, SmoothedAnswer
 from realtime_lrp.commands.kiosk.pages import Moment, drawn_page, pages_of
 from realtime_lrp.commands.kiosk.screen import DRIFT, Screen, ScreenArtist
 from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
-from realtime_lrp.commands.kiosk.states import State
+from realtime_lrp.commands.kiosk.states import ScreenState
 from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
 from realtime_lrp.engine.wording import TARGETS
@@ -53,13 +53,13 @@ class Pages:
         return drawn_page(page, moment, CAPTIONS)
 
     def attract(self, language, now):
-        return self.drawn(self._attract, language, State.ATTRACT, now)
+        return self.drawn(self._attract, language, ScreenState.ATTRACT, now)
 
     def active(self, language, answer, seconds):
-        return self.drawn(self._answer, language, State.ACTIVE, seconds, answer=answer)
+        return self.drawn(self._answer, language, ScreenState.ACTIVE, seconds, answer=answer)
 
     def idle(self, language):
-        return self.drawn(self._idle, language, State.IDLE, 0.0)
+        return self.drawn(self._idle, language, ScreenState.IDLE, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def exhibit():
 
 def answer(name, share):
     """The class 0, sure from 0.5 on."""
-    return Answer(0, name, share, share >= 0.5)
+    return SeenThing(0, name, share, share >= 0.5)
 
 
 def every_page():
@@ -115,7 +115,9 @@ def view_of(exhibit, now, made=None, **more):
 def test_an_old_answer_is_marked(exhibit):
     """Until the answer to the picture that is shown is there: other words, and no accent."""
     now, old = (
-        exhibit.drawn(exhibit._answer, 0, State.ACTIVE, 0.0, answer=answer("star", 0.9), old=old)
+        exhibit.drawn(
+            exhibit._answer, 0, ScreenState.ACTIVE, 0.0, answer=answer("star", 0.9), old=old
+        )
         for old in (False, True)
     )
     said = [[one for one in page.top if isinstance(one, TextBlock)][:2] for page in (now, old)]

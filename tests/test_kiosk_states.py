@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
-from realtime_lrp.commands.kiosk.states import Observation, State, StateMachine
+from realtime_lrp.commands.kiosk.states import Observation, ScreenState, StateMachine
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.values import DAYS, parse_hours
 from realtime_lrp.video.presence import Presence
@@ -19,7 +19,7 @@ from realtime_lrp.view.window import Mouse
 
 IDLE_S, COUNTDOWN_S = 30.0, 10.0
 ATTRACT, ACTIVE, IDLE, CARD, CLOSED = (
-    State.ATTRACT, State.ACTIVE, State.IDLE, State.CARD, State.CLOSED,
+    ScreenState.ATTRACT, ScreenState.ACTIVE, ScreenState.IDLE, ScreenState.CARD, ScreenState.CLOSED,
 )  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_the_state_always_fits_the_observation(rng):
             assert state == CARD
         if fact.present and fact.open and not fact.fault and before != CLOSED:
             assert state == ACTIVE
-    assert visited == set(State)
+    assert visited == set(ScreenState)
     guide = (Path(__file__).parents[1] / "docs" / "kiosk.md").read_text()
     drawn = set(re.findall(r"^    (\w+) --> (\w+): ", guide, re.M))
     assert {way for way in taken if way[0] != way[1]} == drawn, "every arrow, and no other"

@@ -119,7 +119,7 @@ def test_a_stroke_on_the_page_covers_the_same_part_of_the_picture():
     state = first_state(chosen, first_request(chosen))
     picture = Item(np.zeros((480, 640, 3), np.uint8), 1, 0.0)
     state = replace(state, shown=picture, pictures=((320, 0, 1280, 720),))
-    stroke = events.Painted((-64, 480), (320, 120))
+    stroke = events.Brushed((-64, 480), (320, 120))
     there = handle(state, messages.event_of(stroke, None, ((0, 0, 640, 480),))).mask
-    here = handle(state, events.Painted((224, 720), (800, 180), cover=True)).mask
+    here = handle(state, events.Brushed((224, 720), (800, 180), cover=True)).mask
     assert (there & here).sum() > 100 and (there ^ here).sum() < 0.02 * here.sum()

@@ -323,19 +323,19 @@ def test_every_command_is_named_on_the_page():
 
 def test_choices_are_events_of_the_viewer_and_wrong_ones_are_notices():
     """A name that does not exist gets the same sentence as on the command line."""
-    chosen = event_of(messages.Choice("method", "grad_cam"), None)
+    chosen = event_of(messages.SetValue("method", "grad_cam"), None)
     assert (chosen.what, chosen.value) == ("method", "grad_cam")
-    assert event_of(messages.Choice("composite", "epsilon"), None).value == "epsilon"
-    assert event_of(messages.Choice("style", "contour"), None).value == "contour"
-    assert event_of(messages.Choice("opacity", 0.25), None).value == 0.25
-    wrong = event_of(messages.Choice("composite", "epsilom"), None)
+    assert event_of(messages.SetValue("composite", "epsilon"), None).value == "epsilon"
+    assert event_of(messages.SetValue("style", "contour"), None).value == "contour"
+    assert event_of(messages.SetValue("opacity", 0.25), None).value == 0.25
+    wrong = event_of(messages.SetValue("composite", "epsilom"), None)
     assert isinstance(wrong, events.NoticeGiven) and "'epsilon'" in wrong.text
     for name, value in (
         ("style", "loud"), ("opacity", 1.5), ("opacity", "1"), ("average", 0.5), ("method", 3),
         ("channel", "1"), ("position", "x"), ("no such", 1),
     ):  # fmt: skip
-        assert event_of(messages.Choice(name, value), None) is None
-    assert event_of(messages.Choice("position", 0.25), None).value == 0.25
+        assert event_of(messages.SetValue(name, value), None) is None
+    assert event_of(messages.SetValue("position", 0.25), None).value == 0.25
     sent = '{"type": "stroke", "start": [1, 2], "end": [3, 4], "cover": false, '
     sent += '"pictures": [], "time": 5}'
     stroke = event_of(read_message(sent), None, ((0, 0, 9, 9),))
@@ -514,8 +514,8 @@ def test_the_code_in_the_terminal_is_that_of_the_address():
 
 
 READ_FROM = {
-    "role": [messages.Role], "choices": [messages.Choices], "news": [messages.News],
-    "latest": [messages.News], "fields": [messages.VisitorMap, messages.Concepts],
+    "role": [messages.Rights], "choices": [messages.Choices], "news": [messages.News],
+    "latest": [messages.News], "fields": [messages.VisitorMap, messages.ShownConcepts],
 }  # fmt: skip
 """What a message is called in the scripts -> what it can be."""
 

@@ -10,7 +10,7 @@ from galleries import gallery_of
 from served import Role, serving_pages
 from viewer import LOOK
 
-from realtime_lrp.commands.serve.messages import Choice, concepts_message, event_of, read_message
+from realtime_lrp.commands.serve.messages import SetValue, concepts_message, event_of, read_message
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.system.scale import FULL
 from realtime_lrp.view.concepts import ConceptPanel, ConceptRow
@@ -98,10 +98,10 @@ def test_a_row_and_a_layer_that_are_chosen_are_events():
     assert "'conv' has 18" in followed(18).text and "no channel -1:" in followed(-1).text
     relevance.request.concepts = None
     assert "'top' has 8" in followed(8).text
-    chosen = event_of(Choice("layer", "conv"), relevance)
+    chosen = event_of(SetValue("layer", "conv"), relevance)
     assert (chosen.what, chosen.value) == ("layer", "conv")
-    wrong = event_of(Choice("layer", "cond"), relevance)
+    wrong = event_of(SetValue("layer", "cond"), relevance)
     assert isinstance(wrong, events.NoticeGiven) and "'conv'" in wrong.text
-    loading = event_of(Choice("layer", "conv"), SimpleNamespace(engine=None))
+    loading = event_of(SetValue("layer", "conv"), SimpleNamespace(engine=None))
     assert "not loaded yet" in loading.text
     assert followed('"5"') is followed("true") is None and "no channel 5.5:" in followed(5.5).text

@@ -29,7 +29,7 @@ from served import TOKEN, Role, StandIn, serving_pages
 
 from realtime_lrp import config
 from realtime_lrp.commands.serve.messages import VisitorMap, join_message
-from realtime_lrp.realtime.viewer.events import Held
+from realtime_lrp.realtime.viewer.events import LessonKey
 from realtime_lrp.realtime.viewer.lecture import INCLUDED
 from realtime_lrp.view import keys
 
@@ -684,7 +684,7 @@ def test_buttons_of_a_lesson_are_held_or_tapped(visit):
             until(page, lambda: held() == heard)
 
         def held():
-            pressed = [(one.key, one.down) for one in served.messages if isinstance(one, Held)]
+            pressed = [(one.key, one.down) for one in served.messages if isinstance(one, LessonKey)]
             return [change for change, _ in groupby(pressed)]
 
         cup.tap()

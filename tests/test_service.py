@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.start import Report, unit
+from realtime_lrp.commands.kiosk.start import Heartbeat, unit
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -45,7 +45,7 @@ def reports(tmp_path):
     made = []
 
     def make(environ):
-        made.append(Report(config.load(command="kiosk"), tmp_path, environ))
+        made.append(Heartbeat(config.load(command="kiosk"), tmp_path, environ))
         return made[-1]
 
     yield make

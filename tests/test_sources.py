@@ -24,7 +24,7 @@ from realtime_lrp.video.picture_process import FROM_CHILD, ChildSource, Facts, G
 from realtime_lrp.video.playback import Playback
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import Source, Timeline
-from realtime_lrp.video.sources import Screen, Synthetic, open_source
+from realtime_lrp.video.sources import ScreenSource, Synthetic, open_source
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_without_a_screen_the_message_says_so(display, stop, monkeypatch):
     """No abort, no wait."""
     monkeypatch.setenv("DISPLAY", display)
     with pytest.raises(UnavailableError, match="No screen can be read"):
-        Screen("", stop)
+        ScreenSource("", stop)
 
 
 class Growing(Source):

@@ -19,7 +19,7 @@ from realtime_lrp.models.networks import load_network
 from realtime_lrp.models.teaching import CHANGES, Lesson
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.teacher import Teacher
-from realtime_lrp.realtime.viewer.events import Held, KeyPressed
+from realtime_lrp.realtime.viewer.events import KeyPressed, LessonKey
 from realtime_lrp.realtime.viewer.view import View
 from realtime_lrp.video.sources import open_source
 
@@ -87,13 +87,13 @@ def test_two_people_at_once_lose_nothing():
         "shown": "pen", "doing": "", "last": "pen",
     }  # fmt: skip
     for by, name in (("ann", "pen"), ("bob", "")):
-        assert teacher.takes(Held("2", by, down=False, time=12.2))
+        assert teacher.takes(LessonKey("2", by, down=False, time=12.2))
         assert taken(teacher, 12.3, 1) == name
 
 
 def hold(teacher, *holds):
     for key, by, now in holds:
-        assert teacher.takes(Held(key, by, time=now))
+        assert teacher.takes(LessonKey(key, by, time=now))
 
 
 def test_showings_are_undone_and_classes_taken_away():

@@ -23,7 +23,7 @@ from realtime_lrp.commands.video import recoding
 from realtime_lrp.commands.video.recoding import (
     FROM_CHILD,
     TO_CHILD,
-    Answer,
+    BatchMaps,
     DrawableMap,
     PictureBatch,
 )
@@ -116,7 +116,7 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     channel.send(job_for(source, film, container=".mp4", parts=(film, lines, maps)))
     while not isinstance(message := channel.receive(), PictureBatch):
         pass
-    answer = Answer(
+    answer = BatchMaps(
         (DrawableMap(Drawn(np.ones((32, 32), np.int8), 1.0), (0, 0, 32, 32), "x"),)
         * len(message.pictures)
     )

@@ -27,8 +27,8 @@ from realtime_lrp.view.motion import Follower
 from realtime_lrp.view.painting import (
     GREY,
     MUTED,
+    ColouredMap,
     Drawn,
-    Overlay,
     Painted,
     Scale,
     Series,
@@ -392,7 +392,7 @@ def test_boxes_move_with_the_picture():
         result[y : y + 60, x : x + 60] = texture
         return result
 
-    blank = Overlay(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
+    blank = ColouredMap(np.zeros((24, 32, 3), np.uint8), np.zeros((24, 32)), (0, 0, 320, 240), LOOK)
     outline = Outline((100, 80, 160, 140), "star", "", WHITE)
     follower = Follower(Painted(picture(100, 80), (blank,), (outline,)))
     assert follower(picture(100, 80)).outlines == (outline,)

@@ -48,7 +48,7 @@ def pressed(state, names):
     """The state after keys and commands, separated by spaces; a mask stands for the brush."""
     for key in names.split():
         if key == "paint":
-            state = handle(state, events.Painted((50, 30), (50, 30), cover=True, time=5.0))
+            state = handle(state, events.Brushed((50, 30), (50, 30), cover=True, time=5.0))
         else:
             state = handle(state, event_named(key, time=5.0))
     return state

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from realtime_lrp.commands.video.recoding import DrawableMap, Job, Opened, PictureBatch, Recoder
+from realtime_lrp.commands.video.recoding import (
+    DrawableMap,
+    Opened,
+    PictureBatch,
+    Recoder,
+    RecodingOrder,
+)
 from realtime_lrp.config import Config
 from realtime_lrp.video.region import region_of
 from realtime_lrp.view.look import Look, colormap_named
@@ -41,7 +47,7 @@ def job_for(source, part, **changes):
         "follows": False, "mirror": False,
         "look": replace(Look.of(Config().overlay), colormap=colormap_named("fire")),
     }  # fmt: skip
-    return Job(**{**settings, **changes})
+    return RecodingOrder(**{**settings, **changes})
 
 
 def recode(source, target, strength=0, **changes):

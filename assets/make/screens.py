@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp import config
-from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.loop import Exhibit
 from realtime_lrp.commands.live.run import run as run_live
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.realtime.stats import Stats
@@ -247,7 +247,7 @@ def photograph_exhibit(folder: Path) -> None:
     with VideoReader(folder / "demo.mp4") as reader:
         clip = [frame.picture for frame in reader]
     photos: dict[str, np.ndarray] = {}
-    kiosk: Kiosk | None = None
+    kiosk: Exhibit | None = None
 
     class Screen(NullWindow):
         """Keeps the canvas, and presses the key of a state once it is reached."""
@@ -286,7 +286,7 @@ def photograph_exhibit(folder: Path) -> None:
 
     screen = Screen()
     settings = config.load(sets=("kiosk.idle_seconds=3",), command="kiosk").config
-    kiosk = Kiosk(settings, screen, Stats("", ""), open_camera=ClipCamera)
+    kiosk = Exhibit(settings, screen, Stats("", ""), open_camera=ClipCamera)
     other_answer_at = time.monotonic()
     while len(photos) < len(LANGUAGE_KEYS):
         kiosk.step()

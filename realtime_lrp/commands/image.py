@@ -74,7 +74,7 @@ def run(config: Config, options: ImageOptions) -> Iterator[str]:
     beside = _checked_companions(options, targets)
     with ExitStack() as stack:
         companions = Companions(beside, stack, options.overwrite)
-        batch = Batch(config, options, dict(zip(sources, targets, strict=True)), companions)
+        batch = PictureRun(config, options, dict(zip(sources, targets, strict=True)), companions)
         yield from batch.run()
         companions.finish()
     batch.tally.raise_worst()
@@ -91,7 +91,7 @@ def _checked_companions(options: ImageOptions, targets: Sequence[Path]) -> dict[
     return beside
 
 
-class Batch:
+class PictureRun:
     """Pictures, source -> output, with one engine, which is loaded once the first one is read."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Batch:
         self._journal = Journal(next(iter(targets.values())).parent) if with_journal else None
         self.tally = Tally(len(targets), "pictures explained")
         self._with_pages: list[Path] = []
-        self._job: Job | None = None
+        self._job: Explaining | None = None
 
     def run(self) -> Iterator[str]:
         sources: list[Path] = []
@@ -160,7 +160,7 @@ class Batch:
             self.tally.failed(source, pages)
             return
         # what is wrong with the network is wrong for all pictures
-        self._job = self._job or Job(self._config, self._companions)
+        self._job = self._job or Explaining(self._config, self._companions)
         self._with_pages += [source] * (len(pages) > 1)
         target = self._targets[source]
         try:
@@ -178,7 +178,7 @@ class Batch:
             self.tally.finished += 1
 
 
-class Job:
+class Explaining:
     """A network that explains pictures, with the files beside them."""
 
     def __init__(self, config: Config, companions: Companions):

@@ -73,7 +73,7 @@ def read_text(
     most: int = MAX_NODES,
 ) -> Tree:  # fmt: skip
     """Reads YAML, a key's value or a whole file, (); `locate` makes places of line numbers."""
-    reader = _Reader(locate, texts)
+    reader = YamlReader(locate, texts)
     reader.tree.locations[path] = locate(0)
     try:
         loader = _Loader(text, most)
@@ -155,7 +155,7 @@ for _name, _pattern in (("null", NULL), ("bool", BOOLEAN), ("int", INTEGER), ("f
     _Loader.add_implicit_resolver(_TAG + _name, _pattern, None)
 
 
-class _Reader:
+class YamlReader:
     """Builds values from nodes, and notes where each key stands."""
 
     def __init__(self, locate: Callable[[int], str], texts: bool):

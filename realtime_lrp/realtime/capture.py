@@ -85,7 +85,7 @@ class Capture:
         self.reconnects = 0  # how often pictures came again after a loss
         self._transform, self._clock = transform, clock
         self._history = SourceHistory(open_source)
-        self._reader: _Reader | None = None
+        self._reader: SourceThread | None = None
         self.next_try = 0.0  # when a lost source is opened again, in the clock's time
         self._starting, self._stopped = not patient, False
         self._error: Exception | None = None
@@ -155,13 +155,13 @@ class Capture:
             self._error = error
         self._ended.set()
 
-    def _next_reader(self) -> "_Reader | None":
+    def _next_reader(self) -> "SourceThread | None":
         """Starts a reader; None if the capture is to end."""
         with self._lock:
             if self._stopped:
                 return None
             self._wake.clear()
-            self._reader = _Reader(self._history, self._transform, self.frames, self._clock)
+            self._reader = SourceThread(self._history, self._transform, self.frames, self._clock)
             self._reader.start()
             return self._reader
 
@@ -172,12 +172,12 @@ class Capture:
             self._reader = None
         self._wake.set()
 
-    def _goes_on(self, reader: "_Reader") -> bool:
+    def _goes_on(self, reader: "SourceThread") -> bool:
         ended = reader.ended.is_set()  # asked before its last frame is judged
         with self._lock:
             return self._reader is reader and self._judge(reader) and not ended
 
-    def _judge(self, reader: "_Reader") -> bool:
+    def _judge(self, reader: "SourceThread") -> bool:
         """Sets `trouble`; returns whether the reader may go on."""
         now, source, history = self._clock.now(), reader.source, reader.history
         if reader.count:
@@ -206,7 +206,7 @@ class Capture:
         self._set_trouble(DARK if dark else "", good)
         return True
 
-    def _pause_after(self, reader: "_Reader") -> float:
+    def _pause_after(self, reader: "SourceThread") -> float:
         """Notes how a reader ended; returns the seconds until the next one begins."""
         with self._lock:
             if self._reader is not reader:  # the capture ends, or another source was chosen
@@ -262,7 +262,7 @@ class SourceHistory:
         return pause_s * random.uniform(1 - JITTER, 1 + JITTER)
 
 
-class _Reader(threading.Thread):
+class SourceThread(threading.Thread):
     """Opens a source and reads it until it is lost or stopped."""
 
     def __init__(

@@ -21,7 +21,7 @@ from realtime_lrp.errors import Error, first_line
 from realtime_lrp.models.teaching import FEWEST, NOTHING, Features, Lesson, Showing
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.realtime.latest import Item, Slot
-from realtime_lrp.realtime.viewer.events import Chosen, Event, Held, KeyPressed, NoticeGiven
+from realtime_lrp.realtime.viewer.events import Chosen, Event, KeyPressed, LessonKey, NoticeGiven
 from realtime_lrp.system import machine
 from realtime_lrp.view.hud import Bar, Block, Paragraph, Row
 
@@ -84,12 +84,12 @@ class Teacher:
         again; one that is held ends it when it is released, as a page's button does. While somebody
         shows a thing, nobody else can show, undo or forget another one.
         """
-        key = event.key if isinstance(event, KeyPressed | Held) else ""
+        key = event.key if isinstance(event, KeyPressed | LessonKey) else ""
         if key not in (*self.keys, UNDO, FORGET):
             return False
-        by = event.by if isinstance(event, Held) else ""
+        by = event.by if isinstance(event, LessonKey) else ""
         with self._lock:
-            if isinstance(event, Held) and not event.down:
+            if isinstance(event, LessonKey) and not event.down:
                 self._shown = self._shown if by != self._by else ""
             elif self._shown and by != self._by:
                 if self.keys.get(key) != self._shown:

@@ -18,7 +18,7 @@ from realtime_lrp.system.child import Child, Failed, module_command, parent_chan
 WALL_FACTOR = 12  # times its CPU time that a child may take, because the machine may be busy
 
 
-class Call(msgspec.Struct, frozen=True, tag=True):
+class ChildCall(msgspec.Struct, frozen=True, tag=True):
     """A function, by its module and name, its arguments in JSON, and limits: seconds, bytes."""
 
     module: str
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
     memory: int
 
 
-class Result(msgspec.Struct, frozen=True, tag=True):
+class Returned(msgspec.Struct, frozen=True, tag=True):
     """The function's return value, in JSON."""
 
     value: str
@@ -42,21 +42,21 @@ def call_in_child(
     CPU time and address space are limited; -1 is any amount. Its errors are raised here. If it
     crashes or does not end, the error names the `file`.
     """
-    child = Child(module_command(__name__), Result | Failed)
-    order = Call(
+    child = Child(module_command(__name__), Returned | Failed)
+    order = ChildCall(
         function.__module__, function.__qualname__, json.dumps(arguments), math.ceil(cpu_s), memory
     )
     try:
         with suppress(OSError):  # it has ended, which `expect` tells
             child.send(order)
-        return json.loads(child.expect(file, Result, silent_s=WALL_FACTOR * cpu_s).value)
+        return json.loads(child.expect(file, Returned, silent_s=WALL_FACTOR * cpu_s).value)
     finally:
         child.close()
 
 
 def main() -> None:
     """The child process: calls one function."""
-    channel = parent_channel(Call)
+    channel = parent_channel(ChildCall)
     order = channel.receive()
     with suppress(ImportError, ValueError):
         import resource  # not on every system
@@ -66,7 +66,7 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (order.memory, order.memory))
     try:
         function = getattr(importlib.import_module(order.module), order.name)
-        channel.send(Result(json.dumps(function(*json.loads(order.arguments)))))
+        channel.send(Returned(json.dumps(function(*json.loads(order.arguments)))))
     except Exception as error:
         channel.send(Failed.by(error))
     os._exit(0)  # threads of a damaged file may never end

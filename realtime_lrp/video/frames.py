@@ -124,7 +124,7 @@ class Deinterlacer:
             yield frame
 
 
-class Clock:
+class PacketClock:
     """Lets times go on where a recording's clock wraps or was set; all streams shift alike."""
 
     def __init__(self, most_gap_s: float):

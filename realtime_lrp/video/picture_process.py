@@ -261,7 +261,7 @@ def main() -> None:
     channel = parent_channel(TO_CHILD)
     logging.getLogger("realtime_lrp").addHandler(_ToParent(channel))
     memory = SharedPicture(int(sys.argv[1])) if len(sys.argv) > 1 else None
-    reader = _Reader(channel, memory)
+    reader = ChildReader(channel, memory)
     asked: queue.SimpleQueue[Open | Next] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -281,7 +281,7 @@ def main() -> None:
     os._exit(0)  # a decoder's threads may never end
 
 
-class _Reader:
+class ChildReader:
     """Reads one `source` after the other; after its end, or an error, it is closed and None."""
 
     def __init__(self, channel: Channel, memory: SharedPicture | None):

@@ -14,7 +14,7 @@ import numpy as np
 from realtime_lrp.errors import DamagedInputError, masked
 from realtime_lrp.video.containers import is_address, open_address, open_recording
 from realtime_lrp.video.conversion import FrameConverter
-from realtime_lrp.video.frames import MOST_PIXELS, Clock, Colour, Deinterlacer, claimed_end
+from realtime_lrp.video.frames import MOST_PIXELS, Colour, Deinterlacer, PacketClock, claimed_end
 from realtime_lrp.video.libraries import av
 
 log = logging.getLogger(__name__)
@@ -305,9 +305,9 @@ class VideoReader:
 
     def _packets(self) -> "Iterator[av.Packet[Any]]":
         """Yields all packets; reading goes on after errors unless nothing else comes."""
-        packets, clock = self.container.demux(), Clock(MOST_GAP_S)
+        packets, clock = self.container.demux(), PacketClock(MOST_GAP_S)
         if self.container.format.name.startswith(LATE_STARTS):
-            clock = Clock(inf)
+            clock = PacketClock(inf)
         failed_in_a_row = 0
         while failed_in_a_row < MOST_FAILED_READS:
             try:

@@ -91,7 +91,7 @@ def number_in(name: str, more: str, usual: int, least: int) -> int:
     )
 
 
-class Pictures(Source):
+class PictureSource(Source):
     """Gives pictures, uint8 [H, W, 3] RGB, that are decoded already, or while they are read."""
 
     def __init__(self, pictures: Iterable[np.ndarray], stop: threading.Event):

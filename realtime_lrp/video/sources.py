@@ -66,7 +66,7 @@ def moving_picture(number: int, size: tuple[int, int], fps: int) -> np.ndarray:
     return cv2.circle(picture, (int(x), int(y)), radius, (235, 80, 40), -1, cv2.LINE_AA)
 
 
-class Screen(Source):
+class ScreenSource(Source):
     """Gives what is on a screen, `SCREEN_FPS` times a second at most; `more` is its number."""
 
     steady = True
@@ -128,7 +128,7 @@ def open_files(files: Sequence[Path], stop: threading.Event) -> Source:
 
 SOURCES: dict[str, Callable[[str, threading.Event], Source]] = {
     "synthetic": Synthetic,
-    "screen": Screen,
+    "screen": ScreenSource,
 }
 """Name -> what opens the source called "NAME" or "NAME:MORE".
 

@@ -18,7 +18,7 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.picture_process import PictureProcess
 from realtime_lrp.video.pictures import first_pages
 from realtime_lrp.video.reader import VideoReader
-from realtime_lrp.video.source import Pictures
+from realtime_lrp.video.source import PictureSource
 
 HANGS_S = 60.0
 """A child that needs longer for a file, or for the next frame of a recording, is killed."""
@@ -36,14 +36,14 @@ _SEGMENTS = frozenset((*range(0xE0, 0xF0), 0xFE, 0xDB, 0xC4, 0xDD, _BASELINE, _S
 log = logging.getLogger(__name__)
 
 
-def pages(path: str, stop: threading.Event) -> Pictures:
+def pages(path: str, stop: threading.Event) -> PictureSource:
     """Opens the first pictures of a file in this process."""
-    return Pictures(first_pages(Path(path)), stop)
+    return PictureSource(first_pages(Path(path)), stop)
 
 
-def frames(path: str, every: float, stop: threading.Event) -> Pictures:
+def frames(path: str, every: float, stop: threading.Event) -> PictureSource:
     """Opens what `read_frames` yields, in this process."""
-    return Pictures(_frames_every(Path(path), every), stop)
+    return PictureSource(_frames_every(Path(path), every), stop)
 
 
 def read_pictures(paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
@@ -122,13 +122,13 @@ class ChildDecoder:
             process.close()
 
 
-def decoded(jpeg: bytes, stop: threading.Event) -> Pictures:
+def decoded(jpeg: bytes, stop: threading.Event) -> PictureSource:
     """Opens the picture in this process: none if it is damaged or too large."""
     try:
         picture = cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR_RGB)
     except cv2.error:  # it has too many pixels
         picture = None
-    return Pictures([] if picture is None else [picture], stop)
+    return PictureSource([] if picture is None else [picture], stop)
 
 
 def is_plain_jpeg(data: bytes, most_pixels: int) -> bool:

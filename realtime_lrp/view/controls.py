@@ -26,7 +26,7 @@ FILL, EDGE = (38, 38, 44), (120, 120, 130)
 
 
 @dataclass(frozen=True)
-class Progress:
+class BarPosition:
     """The bar's contents."""
 
     share: float
@@ -80,7 +80,7 @@ def arrange_controls(
 
 
 def draw_controls(
-    canvas: np.ndarray, controls: Controls, progress: Progress | None, running: Collection[str],
+    canvas: np.ndarray, controls: Controls, progress: BarPosition | None, running: Collection[str],
     pointer: tuple[int, int], words: Callable[[str], str] = str,
 ) -> None:  # fmt: skip
     """Draws the controls in place."""
@@ -131,7 +131,7 @@ def _draw_button(canvas: np.ndarray, box: Box, label: str, letters: int, bright:
     draw_text(canvas, label, (x, (y0 + y1) // 2 + round(0.36 * letters)), letters, WHITE)
 
 
-def _draw_bar(canvas: np.ndarray, track: Box, progress: Progress, letters: int) -> None:
+def _draw_bar(canvas: np.ndarray, track: Box, progress: BarPosition, letters: int) -> None:
     x0, y0, x1, y1 = track
     whole = (0, y0, canvas.shape[1], y1)
     cv2.rectangle(canvas, whole[:2], (whole[2] - 1, y1 - 1), FILL, -1)
@@ -221,16 +221,16 @@ class Menu:
             hud.line(self.words(left), self.words(right), size, WHITE, hud.DIM)
             for left, right in self.foot()
         ]
-        parts = [*self._head(size, len(found)), *entries, hud.Part(size // 2), *foot]
+        parts = [*self._head(size, len(found)), *entries, hud.Strip(size // 2), *foot]
         hud.draw_parts(canvas, parts, x0 + size, 0, x1 - x0 - 2 * size)
 
-    def _head(self, size: int, count: int) -> list[hud.Part]:
+    def _head(self, size: int, count: int) -> list[hud.Strip]:
         lines = [hud.line(self.words(text), "", size, hud.DIM) for text in self.head]
         place = self.words(f"{min(self.cursor + 1, count)} of {count}")
         lines.append(hud.line(f"> {self.typed}_   ({place})", "", size))
         if not count:
             lines.append(hud.line(self.words(self.empty()), "", size, hud.WARNING))
-        return [hud.Part(size // 2), *lines, hud.Part(size // 2)]
+        return [hud.Strip(size // 2), *lines, hud.Strip(size // 2)]
 
     def _place(self, canvas: Sequence[int], size: int, free: Box, count: int) -> _Place:
         rows, columns = canvas[:2]

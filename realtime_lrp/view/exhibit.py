@@ -63,26 +63,26 @@ class Gap:
 Element = TextBlock | hud.Bar | hud.Legend | Buttons | Gap
 
 
-def parts_of(elements: Iterable[Element], width: int, font: int) -> list[hud.Part]:
+def parts_of(elements: Iterable[Element], width: int, font: int) -> list[hud.Strip]:
     """The parts of elements, one below the other."""
     return [part for element in elements for part in _parts(element, width, font)]
 
 
-def fitting_parts(elements: Sequence[Element], width: int, font: int, room: int) -> list[hud.Part]:
+def fitting_parts(elements: Sequence[Element], width: int, font: int, room: int) -> list[hud.Strip]:
     """The parts in the largest font up to `font` with which they are not higher than `room`."""
     fits = lambda font: hud.height_of(parts_of(elements, width, font)) <= room  # noqa: E731
     return parts_of(elements, width, shrunk(max(MIN_FONT, font), MIN_FONT, fits))
 
 
-def _parts(element: Element, width: int, font: int) -> list[hud.Part]:
+def _parts(element: Element, width: int, font: int) -> list[hud.Strip]:
     match element:
         case TextBlock():
             size, lines = _lines(element, width, font)
             return [hud.line(one, "", size, element.colour) for one in lines]
         case Gap():
-            return [hud.Part(round(font * element.scale))]
+            return [hud.Strip(round(font * element.scale))]
         case hud.Bar():
-            return [hud.strip(element, round(1.35 * font)), hud.Part(round(0.3 * font))]
+            return [hud.strip(element, round(1.35 * font)), hud.Strip(round(0.3 * font))]
         case hud.Legend():
             return hud.legend_line(element, width, max(MIN_FONT, round(0.9 * font)))
         case Buttons():
@@ -98,7 +98,7 @@ def _lines(block: TextBlock, width: int, font: int) -> tuple[int, list[str]]:
     return size, [fitted(line, width, size) for line in lines]
 
 
-def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
+def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Strip]:
     """The buttons, in as many rows as they need; where each can be touched comes from drawing."""
     size, height = max(MIN_FONT, round(0.72 * font)), round(2.0 * font)
     if buttons.large:
@@ -112,7 +112,7 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
             rows.append({})
         rows[-1][name] = text, needed
 
-    def row(texts: dict[str, tuple[str, int]]) -> hud.Part:
+    def row(texts: dict[str, tuple[str, int]]) -> hud.Strip:
         def draw(canvas: np.ndarray, x: int, y: int, width: int) -> hud.Boxes:
             boxes = {}
             for name, (text, width) in texts.items():
@@ -126,7 +126,7 @@ def _button_rows(buttons: Buttons, width: int, font: int) -> list[hud.Part]:
                 x += width
             return boxes
 
-        return hud.Part(height, draw)
+        return hud.Strip(height, draw)
 
     return [row(texts) for texts in rows]
 
@@ -185,8 +185,8 @@ def draw_card(canvas: np.ndarray, title: str, text: str, shift: tuple[int, int] 
     elements = (TextBlock(title, 1.5, ACCENT), Gap(0.5), TextBlock(text))
     width = min(round(columns * 0.84), 26 * font)
 
-    def parts(font: int) -> list[hud.Part]:
-        return [hud.Part(font), *parts_of(elements, width - 2 * font, font), hud.Part(font)]
+    def parts(font: int) -> list[hud.Strip]:
+        return [hud.Strip(font), *parts_of(elements, width - 2 * font, font), hud.Strip(font)]
 
     font = shrunk(font, MIN_FONT, lambda font: hud.height_of(parts(font)) <= 0.84 * rows)
     height = hud.height_of(parts(font))

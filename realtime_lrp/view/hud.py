@@ -1,7 +1,7 @@
 """Text over a canvas: figures, notices, which pass, and marks, which last. Knows no meanings.
 
 Figures come in blocks of rows, bars, legends and paragraphs; `view.arrangement` decides where.
-Whatever stands below each other is a list of `Part`s: it gives the height and is what is drawn.
+Whatever stands below each other is a list of `Strip`s: it gives the height and is what is drawn.
 """
 
 import functools
@@ -136,19 +136,19 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-class Part(NamedTuple):
+class Strip(NamedTuple):
     """Some rows of a column: `draw(canvas, x, y, width)` returns boxes of buttons."""
 
     height: int
     draw: Callable[[np.ndarray, int, int, int], Boxes | None] = lambda *_: None
 
 
-def height_of(parts: Iterable[Part]) -> int:
+def height_of(parts: Iterable[Strip]) -> int:
     """Pixels that parts need, one below the other."""
     return sum(part.height for part in parts)
 
 
-def draw_parts(canvas: np.ndarray, parts: Iterable[Part], x: int, y: int, width: int) -> Boxes:
+def draw_parts(canvas: np.ndarray, parts: Iterable[Strip], x: int, y: int, width: int) -> Boxes:
     """Draws parts from x, y down, in place; returns the boxes of their buttons."""
     boxes: Boxes = {}
     for part in parts:
@@ -159,7 +159,7 @@ def draw_parts(canvas: np.ndarray, parts: Iterable[Part], x: int, y: int, width:
 
 def line(
     left: str, right: str, size: int, left_colour: Colour = WHITE, right_colour: Colour = WHITE
-) -> Part:
+) -> Strip:
     """A line with a text at each end; the left one is cut where there is too little room."""
 
     def draw(canvas: np.ndarray, x: int, y: int, width: int) -> None:
@@ -170,10 +170,10 @@ def line(
         if left and room > size:
             draw_text(canvas, fitted(left, room, size), (x, y + size), size, left_colour)
 
-    return Part(round(STEP * size), draw)
+    return Strip(round(STEP * size), draw)
 
 
-def strip(entry: Bar | Legend, size: int) -> Part:
+def strip(entry: Bar | Legend, size: int) -> Strip:
     """A bar or the colours of a legend, with the gap below."""
     thickness = max(3, size // 4)
 
@@ -189,10 +189,10 @@ def strip(entry: Bar | Legend, size: int) -> Part:
             mark = x + round(width * entry.before)
             canvas[y : y + round(1.7 * thickness) + 1, mark - 1 : mark + 2] = WHITE
 
-    return Part(round(0.45 * size), draw)
+    return Strip(round(0.45 * size), draw)
 
 
-def legend_line(legend: Legend, width: int, size: int) -> list[Part]:
+def legend_line(legend: Legend, width: int, size: int) -> list[Strip]:
     """A legend in one line below its colours; the letters get smaller where they must."""
     words = f"{legend.low}  {legend.high}"
     letters = shrunk(size, MIN_LETTERS, lambda size: text_width(words, size) <= width)
@@ -225,12 +225,12 @@ class _Letters(NamedTuple):
 
 def _laid_out(
     blocks: Sequence[Block], area: Box, shape: tuple[int, ...], size: int
-) -> tuple[list[list[Part]], int]:
+) -> tuple[list[list[Strip]], int]:
     """Columns of blocks, in letters with which they fit into the area, and a column's width."""
     x0, y0, x1, y1 = area
     tall = shape[0] / min(shape)
 
-    def columns(size: int) -> tuple[list[list[Part]], int]:
+    def columns(size: int) -> tuple[list[list[Strip]], int]:
         return _columns(blocks, x1 - x0, _Letters(size, tall))
 
     def fits(size: int) -> bool:
@@ -239,19 +239,21 @@ def _laid_out(
     return columns(shrunk(size, MIN_LETTERS, fits))
 
 
-def _columns(blocks: Sequence[Block], room: int, letters: _Letters) -> tuple[list[list[Part]], int]:
+def _columns(
+    blocks: Sequence[Block], room: int, letters: _Letters
+) -> tuple[list[list[Strip]], int]:
     """The blocks in columns of an area of this width, each in the shortest so far."""
     size = letters.size
     count = max(1, min(len(blocks), room // (WIDE * size)))
     width = min(room // count, WIDEST * size)
-    columns: list[list[Part]] = [[] for _ in range(count)]
+    columns: list[list[Strip]] = [[] for _ in range(count)]
     for block in blocks:
         part = _block_part(block, width, letters, size // 3 if count > 1 else 0)
         min(columns, key=height_of).append(part)
     return columns, width
 
 
-def _block_part(block: Block, width: int, letters: _Letters, free: int) -> Part:
+def _block_part(block: Block, width: int, letters: _Letters, free: int) -> Strip:
     """A block with its ground, in a column; its bars have letters of one size."""
     size = letters.size
     inner = width - size - size // 3
@@ -263,10 +265,10 @@ def _block_part(block: Block, width: int, letters: _Letters, free: int) -> Part:
         darken(canvas, (x, y, x + width - free, y + height))
         draw_parts(canvas, lines, x + size // 2, y + size // 2, inner)
 
-    return Part(height + size // 3, draw)
+    return Strip(height + size // 3, draw)
 
 
-def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]:
+def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Strip]:
     """The parts of an entry; `bars` is the letter size of usual bars."""
     size = letters.size
     match entry:
@@ -285,7 +287,7 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
         case Bar():
             named = line(entry.name, percent(entry.share), bars)
             lower = letters.scaled(entry.scale) - bars  # other names move nothing
-            return [Part(round(STEP * lower)), named, strip(entry, bars + lower)]
+            return [Strip(round(STEP * lower)), named, strip(entry, bars + lower)]
         case Legend():
             return _legend_parts(entry, width, size)
         case Paragraph():
@@ -294,7 +296,7 @@ def _parts(entry: Entry, width: int, letters: _Letters, bars: int) -> list[Part]
             return head + [line(one, "", size) for one in wrapped(entry.text, width, size)]
 
 
-def _row_parts(row: Row, width: int, size: int) -> list[Part]:
+def _row_parts(row: Row, width: int, size: int) -> list[Strip]:
     """One line, or the name above the value where both do not fit."""
     colour = WARNING if row.warn else WHITE
     if text_width(row.name, size) + text_width(row.value, size) + size <= width:
@@ -312,7 +314,7 @@ def _bar_size(bar: Bar, width: int, letters: _Letters) -> int:
 
 def _kept_lines(
     text: str, longest: str, width: int, size: int, colour: Colour = WHITE
-) -> list[Part]:
+) -> list[Strip]:
     """A text in the lowest of the lines that the longest one takes, in letters that fit."""
     kept = 1 if text_width(longest, size) <= width else KEPT_LINES
 
@@ -323,10 +325,10 @@ def _kept_lines(
     letters = shrunk(size, MIN_LETTERS, fits)
     lines = wrapped(text, width, letters)[:kept]
     free = kept * round(STEP * size) - len(lines) * round(STEP * letters)
-    return [Part(free), *(line(one, "", letters, colour) for one in lines)]
+    return [Strip(free), *(line(one, "", letters, colour) for one in lines)]
 
 
-def _legend_parts(legend: Legend, width: int, size: int) -> list[Part]:
+def _legend_parts(legend: Legend, width: int, size: int) -> list[Strip]:
     """The words above the colours, or one above and one below where both do not fit."""
     low, high, colours = legend.low, legend.high, strip(legend, size)
     if text_width(low, size) + text_width(high, size) + 2 * size <= width:

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from realtime_lrp.view.boxes import Outline
-from realtime_lrp.view.painting import Overlay, Painted
+from realtime_lrp.view.painting import ColouredMap, Painted
 
 FLOW_WIDTH = 320  # columns of the reduced pictures in which motion is measured
 
@@ -83,7 +83,7 @@ class Follower:
         unlike = cv2.blur(np.abs(difference), (WINDOW, WINDOW))
         return np.clip((UNLIKE - unlike) / (UNLIKE - ALIKE), 0, 1)
 
-    def _prepare_coordinates(self, size: tuple[int, int], overlay: Overlay) -> None:
+    def _prepare_coordinates(self, size: tuple[int, int], overlay: ColouredMap) -> None:
         x0, y0, x1, y1 = overlay.box
         rows, columns = overlay.alpha.shape
         small = self._then.shape

@@ -44,7 +44,7 @@ NEEDED = 0.2
 
 
 @dataclass(frozen=True)
-class Overlay:
+class ColouredMap:
     """A coloured map, ready to be laid over pictures of one size."""
 
     colour: np.ndarray  # uint8 [h, w, 3] RGB, at the resolution of the map
@@ -71,7 +71,7 @@ class Overlay:
         return np.rint(np.dstack([colour, 255 * covers])).astype(np.uint8)
 
     @functools.cached_property
-    def weights(self) -> "Weights":
+    def weights(self) -> "BlendWeights":
         rest = 1 - self.alpha
         size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
         keep, grey, colour = (
@@ -82,10 +82,10 @@ class Overlay:
                 np.rint(self.colour * self.alpha[..., None]).astype(np.uint8),
             )
         )
-        return Weights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), grey, colour)
+        return BlendWeights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), grey, colour)
 
 
-class Weights(NamedTuple):
+class BlendWeights(NamedTuple):
     """How a picture becomes a picture with a map: keep * picture + grey * luminance + colour.
 
     Bytes, because OpenCV multiplies them twice as fast as it mixes with float weights.
@@ -96,7 +96,7 @@ class Weights(NamedTuple):
     colour: np.ndarray  # uint8 [H, W, 3] RGB, multiplied by its alpha
 
 
-def blend_into(region: np.ndarray, weights: Weights) -> None:
+def blend_into(region: np.ndarray, weights: BlendWeights) -> None:
     """Changes a region, uint8 [H, W, 3] RGB, as the weights say."""
     grey = None
     if weights.grey is not None:
@@ -111,7 +111,7 @@ def blend_into(region: np.ndarray, weights: Weights) -> None:
 
 def make_overlay(
     intensity: np.ndarray, signed: bool, look: Look, box: Box, name: str = ""
-) -> Overlay:
+) -> ColouredMap:
     """Colours a map, float32 [h, w] or [h, w, 3] in [-1, 1]; three channels are colours already."""
     if intensity.ndim == 3:
         strength = np.abs(intensity)
@@ -122,17 +122,17 @@ def make_overlay(
         alpha = np.abs(intensity) if table.signed else np.maximum(intensity, 0)
         colour = table(intensity)
     alpha = np.float32(look.opacity) * alpha
-    return Overlay(colour, alpha, box, look, name, signed, intensity.ndim == 3)
+    return ColouredMap(colour, alpha, box, look, name, signed, intensity.ndim == 3)
 
 
-def lay_over(picture: np.ndarray, overlay: Overlay) -> np.ndarray:
+def lay_over(picture: np.ndarray, overlay: ColouredMap) -> np.ndarray:
     """A copy of the picture with the overlay on it. The region gets a faint outline."""
     result = picture.copy()
     lay_into(result, overlay)
     return result
 
 
-def lay_into(picture: np.ndarray, overlay: Overlay) -> None:
+def lay_into(picture: np.ndarray, overlay: ColouredMap) -> None:
     """`lay_over` in place."""
     x0, y0, x1, y1 = overlay.box
     region = picture[y0:y1, x0:x1]
@@ -142,7 +142,7 @@ def lay_into(picture: np.ndarray, overlay: Overlay) -> None:
         _outline(region)
 
 
-def _contours(overlay: Overlay) -> Weights:
+def _contours(overlay: ColouredMap) -> BlendWeights:
     """Contours with dark edges, drawn at LINES_AT pixels at most."""
     box = (overlay.box[2] - overlay.box[0], overlay.box[3] - overlay.box[1])
     scale = min(1.0, LINES_AT / max(box))
@@ -156,7 +156,7 @@ def _contours(overlay: Overlay) -> Weights:
     lines, edges = lines * opaque, edges * opaque * np.float32(CASING)
     drawn = np.rint(cv2.resize(colour, size) * lines[..., None]).astype(np.uint8)
     keep = cv2.resize(_bytes(1 - np.maximum(lines, edges)), box)
-    return Weights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), None, cv2.resize(drawn, box))
+    return BlendWeights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), None, cv2.resize(drawn, box))
 
 
 def _lines(smooth: np.ndarray, top: float) -> tuple[np.ndarray, np.ndarray]:
@@ -258,7 +258,7 @@ class Painted:
     """A picture with its maps, coloured, and the boxes of a detector."""
 
     picture: np.ndarray  # uint8 [H, W, 3] RGB, the one that was explained
-    overlays: tuple[Overlay, ...]  # the maps, the chosen one first
+    overlays: tuple[ColouredMap, ...]  # the maps, the chosen one first
     outlines: tuple[Outline, ...] = ()
 
     @property

@@ -18,7 +18,7 @@ from realtime_lrp.view.concepts import ConceptArtist, ConceptPanel, PanelPlace
 from realtime_lrp.view.decals import Buffers, Decals
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.motion import Follower
-from realtime_lrp.view.painting import Overlay, Painted, lay_into
+from realtime_lrp.view.painting import ColouredMap, Painted, lay_into
 from realtime_lrp.view.text import WHITE, draw_text, fitted
 
 BACKGROUND, EMPTY = 24, 40  # the grey around pictures, and of a tile whose map is being prepared
@@ -62,7 +62,7 @@ class Scene:
     untitled: str = ""  # what stands there else, where a line is kept for the title; or ""
 
     @property
-    def panels(self) -> tuple[Overlay, ...]:
+    def panels(self) -> tuple[ColouredMap, ...]:
         """The maps that stand beside the picture; none where the picture stands alone."""
         return self.explained.overlays if self.tiled and self.explained else ()
 
@@ -83,7 +83,7 @@ class Scene:
             self.with_figures, self.letters,
         ).moved_down(above)  # fmt: skip
 
-    def caption(self, panel: Overlay | None) -> str:
+    def caption(self, panel: ColouredMap | None) -> str:
         """The name of a panel: "shapes:zplus" where there are several networks."""
         return ":".join(filter(None, (self.network, panel.name if panel else "")))
 
@@ -221,7 +221,7 @@ class Artist:
         outlines = painted.outlines if painted else ()
         overlays = painted.overlays if painted and scene.look.style != "off" else ()
         picture = self._working_picture(scene, overlays, boxes[0])
-        shown: list[Overlay | None] = [
+        shown: list[ColouredMap | None] = [
             _scaled_overlay(one, scene.picture.shape, picture.shape) for one in overlays
         ]
         if scene.panels:
@@ -240,7 +240,9 @@ class Artist:
             _draw_patches(canvas, scene.patches, scene.picture.shape, boxes[0])
         self._draw_text(canvas, scene)
 
-    def _working_picture(self, scene: Scene, overlays: Sequence[Overlay], box: Box) -> np.ndarray:
+    def _working_picture(
+        self, scene: Scene, overlays: Sequence[ColouredMap], box: Box
+    ) -> np.ndarray:
         """The picture at its own size or the box's, the smaller; no map becomes smaller."""
         picture = scene.picture
         rows, columns = box[3] - box[1], box[2] - box[0]
@@ -256,7 +258,7 @@ class Artist:
         return scaled
 
     def _draw_tile(
-        self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: Overlay | None
+        self, canvas: np.ndarray, box: Box, picture: np.ndarray, overlay: ColouredMap | None
     ) -> None:
         x0, y0, x1, y1 = box
         tile = canvas[y0:y1, x0:x1]
@@ -350,7 +352,9 @@ def _scale_into(tile: np.ndarray, picture: np.ndarray) -> None:
     cv2.resize(picture, (columns, rows), dst=tile, interpolation=how)
 
 
-def _scaled_overlay(overlay: Overlay, shape: Sequence[int], scaled: Sequence[int]) -> Overlay:
+def _scaled_overlay(
+    overlay: ColouredMap, shape: Sequence[int], scaled: Sequence[int]
+) -> ColouredMap:
     """The overlay of a picture of one shape, for that picture scaled to another shape."""
     if tuple(shape) == tuple(scaled):
         return overlay

@@ -149,7 +149,7 @@ def main():
 
     machine.limit_kept_memory()
     from realtime_lrp.commands.kiosk import pages, settings, start
-    from realtime_lrp.commands.kiosk.loop import Kiosk
+    from realtime_lrp.commands.kiosk.loop import Exhibit
     from realtime_lrp.errors import Error
     from realtime_lrp.system.program import set_verbosity
     from realtime_lrp.video.picture_process import ChildSource
@@ -158,7 +158,7 @@ def main():
     wall = Wall()
     pages.ANSWER_S, pages.CONCEPT_S, pages.REST_S = 1.5, 2.0, 30.0  # shown more often
 
-    class Watched(Kiosk):
+    class Watched(Exhibit):
         """The exhibit, sampled."""
 
         sampled = -1.0

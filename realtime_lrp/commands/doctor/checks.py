@@ -34,7 +34,7 @@ Mark = Literal["ok", "warning", "missing"]
 """How a check went; "missing" is what the demo or processing files needs, and ends with 69."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True):
     """One line of the report: how a check went, what was found, and what to do if it is not ok."""
 
     mark: Mark
@@ -43,17 +43,17 @@ class Row(msgspec.Struct, frozen=True):
     name: str = ""  # the check's name in the table of checks
 
 
-def finding(found: str, advice: str = "", mark: Mark = "warning") -> Row:
+def finding(found: str, advice: str = "", mark: Mark = "warning") -> Finding:
     """The row of a check: ok where there is nothing to advise."""
-    return Row(mark if advice else "ok", found, advice)
+    return Finding(mark if advice else "ok", found, advice)
 
 
-def failed_row(mark: Mark, error: Exception, advice: str = "") -> Row:
+def failed_row(mark: Mark, error: Exception, advice: str = "") -> Finding:
     """The row of a check that raised; the second sentence of our own errors is the advice."""
     if isinstance(error, Error):
         what, *rest = re.split(r"(?<=[.!?])\s+(?=[A-Z])", str(error), maxsplit=1)
-        return Row(mark, what, " ".join(" ".join(rest).split()) or advice)
-    return Row(mark, f"failed: {type(error).__name__}: {first_line(error)}", advice)
+        return Finding(mark, what, " ".join(" ".join(rest).split()) or advice)
+    return Finding(mark, f"failed: {type(error).__name__}: {first_line(error)}", advice)
 
 
 GB = 1e9
@@ -64,10 +64,12 @@ LIBRARIES = {
 }  # fmt: skip
 """Name -> module."""
 
-Check = Callable[[Settings], Iterable[Row]]  # checks one thing; an exception becomes a row as well
+Check = Callable[
+    [Settings], Iterable[Finding]
+]  # checks one thing; an exception becomes a row as well
 
 
-def program(settings: Settings) -> Iterator[Row]:
+def program(settings: Settings) -> Iterator[Finding]:
     """The versions of the program, of Python and of the operating system."""
     try:
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
@@ -78,7 +80,7 @@ def program(settings: Settings) -> Iterator[Row]:
     yield finding(found)
 
 
-def libraries(settings: Settings) -> Iterator[Row]:
+def libraries(settings: Settings) -> Iterator[Finding]:
     """The versions of the libraries; those that are installed twice or not at all."""
     providers = metadata.packages_distributions()
     found = {name: sorted(set(providers.get(module, ()))) for name, module in LIBRARIES.items()}
@@ -90,26 +92,26 @@ def libraries(settings: Settings) -> Iterator[Row]:
     yield finding(", ".join(versions))
     for name, packages in found.items():
         if not packages:
-            yield Row("missing", f"{name} is not installed", "run pip install . again")
+            yield Finding("missing", f"{name} is not installed", "run pip install . again")
         elif len(packages) > 1:
             twice = f"{' and '.join(packages)} both contain {name} and overwrite each other's files"
             advice = f"pip uninstall {' '.join(packages)}, then run pip install . again"
             yield finding(twice, advice)
 
 
-def films(settings: Settings) -> Iterable[Row]:
+def films(settings: Settings) -> Iterable[Finding]:
     """Room where films go, and whether files can be written there."""
     return [_disk(Path(settings.config.live.folder), "-o, or live.folder for keys")]
 
 
-def downloads(settings: Settings) -> Iterable[Row]:
+def downloads(settings: Settings) -> Iterable[Finding]:
     """The same of the folder for downloaded weights."""
     from realtime_lrp.config.applications import cache_folder
 
     return [_disk(cache_folder(), "the variable KERAS_HOME")]
 
 
-def _disk(folder: Path, chosen_by: str) -> Row:
+def _disk(folder: Path, chosen_by: str) -> Finding:
     """The room in a folder; one that will be made counts as its parent."""
     folder, otherwise = folder.absolute(), f"choose another folder with {chosen_by}"
     existing = next(one for one in (folder, *folder.parents) if one.exists())
@@ -126,7 +128,7 @@ def _disk(folder: Path, chosen_by: str) -> Row:
 MEASURE_S = 2.0  # how long a source is read
 
 
-def every_camera(settings: Settings) -> Iterator[Row]:
+def every_camera(settings: Settings) -> Iterator[Finding]:
     """A row for each camera, or one that says that there is none."""
     from realtime_lrp.video import cameras
 
@@ -151,14 +153,14 @@ def every_camera(settings: Settings) -> Iterator[Row]:
         )  # fmt: skip
 
 
-def chosen_source(settings: Settings) -> Iterator[Row]:
+def chosen_source(settings: Settings) -> Iterator[Finding]:
     """Opens and measures the source that the user chose."""
     name = settings.config.live.source
     row = measure(name, settings)
     yield msgspec.structs.replace(row, found=f"{masked(name)}: {row.found}")
 
 
-def _failed_camera(node: str, error: Error | OSError) -> Row:
+def _failed_camera(node: str, error: Error | OSError) -> Finding:
     if isinstance(error, PermissionError):
         advice = "sudo usermod -aG video USER, then log out and in again"
         return finding("you have no permission to use it", advice)
@@ -169,7 +171,7 @@ def _failed_camera(node: str, error: Error | OSError) -> Row:
     return finding(failed_row("warning", error).found, advice)
 
 
-def measure(name: str, settings: Settings) -> Row:
+def measure(name: str, settings: Settings) -> Finding:
     """Reads a source, named as for `--source`, for `MEASURE_S`: size, rate, and what it claims."""
     from realtime_lrp.realtime.capture import FIRST_FRAME_S
     from realtime_lrp.video.cameras import CameraSettings
@@ -217,7 +219,7 @@ def _advice(picture: "np.ndarray", fps: float | None, settings: Settings) -> str
     return tips
 
 
-def display(settings: Settings) -> Iterator[Row]:
+def display(settings: Settings) -> Iterator[Finding]:
     """Tries to open a window, unless that would end the process."""
     without = "without one: --display none, and demo writes a file"
     if settings.config.live.display == "none":
@@ -255,7 +257,7 @@ def _screens() -> list[str]:
     return []
 
 
-def processor(settings: Settings) -> Iterator[Row]:
+def processor(settings: Settings) -> Iterator[Finding]:
     """Name, cores, and memory."""
     import psutil
 
@@ -268,7 +270,7 @@ def processor(settings: Settings) -> Iterator[Row]:
     yield finding(found, f"close other programs{smaller}" if free < GIB else "")
 
 
-def gpu(settings: Settings) -> Iterator[Row]:
+def gpu(settings: Settings) -> Iterator[Finding]:
     """Which device computes, and in which precision."""
     from realtime_lrp.engine import device as hardware
 
@@ -293,7 +295,7 @@ def gpu(settings: Settings) -> Iterator[Row]:
     yield finding(found, advice)
 
 
-def network(settings: Settings) -> Iterator[Row]:
+def network(settings: Settings) -> Iterator[Finding]:
     """Lets the embedded network name symbols; measures a map in the chosen precision."""
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.video.reader import VideoReader
@@ -321,7 +323,7 @@ def network(settings: Settings) -> Iterator[Row]:
     yield finding(found, advice if right < len(shown) else "", "missing")
 
 
-def weights(settings: Settings) -> Iterator[Row]:
+def weights(settings: Settings) -> Iterator[Finding]:
     """Which weights have been downloaded; nothing is downloaded here."""
     from realtime_lrp.config.applications import APPLICATIONS
 
@@ -337,7 +339,7 @@ def weights(settings: Settings) -> Iterator[Row]:
     yield finding(found, advice)
 
 
-def codecs(settings: Settings) -> Iterator[Row]:
+def codecs(settings: Settings) -> Iterator[Finding]:
     """Writes and reads a few frames with each codec."""
     from realtime_lrp.video.writer import CODECS
 

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from realtime_lrp import config
 from realtime_lrp.commands.doctor import checks
-from realtime_lrp.commands.doctor.checks import Check, Mark, Row, failed_row
+from realtime_lrp.commands.doctor.checks import Check, Finding, Mark, failed_row
 from realtime_lrp.config import Settings
 from realtime_lrp.errors import UnavailableError
 from realtime_lrp.system.child import module_command
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Group:
+class CheckGroup:
     """Checks that run in one child process, by the names of their rows.
 
     `mark` and `advice` are for what fails, `timeout_s` is for all of them.
@@ -44,7 +44,7 @@ class Group:
     checks: Mapping[str, Check]
 
 
-SYSTEM = Group(
+SYSTEM = CheckGroup(
     "system", 20, "warning",
     "look for a folder, disk or network drive that is missing or does not respond",
     {
@@ -54,15 +54,15 @@ SYSTEM = Group(
         "downloads": checks.downloads,
     },
 )  # fmt: skip
-CAMERAS = Group(
+CAMERAS = CheckGroup(
     "cameras", 90, "warning",
     "use another source: --source URL, --source screen or --source synthetic",
     {"camera": checks.every_camera},
 )  # fmt: skip
-DISPLAY = Group(
+DISPLAY = CheckGroup(
     "display", 20, "warning", "do without a window: --display none", {"display": checks.display}
 )
-NETWORK = Group(
+NETWORK = CheckGroup(
     "network", 180, "missing",
     "reinstall TensorFlow (pip install --force-reinstall tensorflow), or what is named here",
     {
@@ -72,7 +72,7 @@ NETWORK = Group(
         "weights": checks.weights,
     },
 )  # fmt: skip
-MEDIA = Group(
+MEDIA = CheckGroup(
     "media", 90, "missing",
     "reinstall OpenCV and PyAV (pip install --force-reinstall opencv-python av), or what is "
     "named here",
@@ -89,7 +89,7 @@ def run(settings: Settings) -> Iterator[str]:
     Raises:
       UnavailableError: something that is needed is missing; raised after the last line.
     """
-    rows: list[Row] = []
+    rows: list[Finding] = []
     shown = log.isEnabledFor(logging.WARNING)
     with Console(stderr=True, quiet=not shown).status("") as status:
         for group in groups(settings):
@@ -106,18 +106,18 @@ def run(settings: Settings) -> Iterator[str]:
     yield "The demo runs on this machine, and files can be processed."
 
 
-def groups(settings: Settings) -> list[Group]:
+def groups(settings: Settings) -> list[CheckGroup]:
     """The groups in the order of the report."""
     source = CAMERAS
     if settings.is_set("live.source"):
         on_command_line = settings.origins["live.source"].startswith("--")
         mark: Mark = "missing" if on_command_line else "warning"
         advice = "check it, or choose another one with --source"
-        source = Group("source", 30, mark, advice, {"source": checks.chosen_source})
+        source = CheckGroup("source", 30, mark, advice, {"source": checks.chosen_source})
     return [SYSTEM, source, DISPLAY, NETWORK, MEDIA]
 
 
-def table(rows: Iterable[Row]) -> list[str]:
+def table(rows: Iterable[Finding]) -> list[str]:
     """The rows as lines of at most 100 characters, each advice below its finding."""
     grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
     grid.add_column(no_wrap=True)
@@ -130,7 +130,7 @@ def table(rows: Iterable[Row]) -> list[str]:
     return rendered(grid, 100)
 
 
-def run_group(group: Group, settings: Settings) -> list[Row]:
+def run_group(group: CheckGroup, settings: Settings) -> list[Finding]:
     """The rows of a group, and one more if its process failed."""
     given, failure = msgspec.json.encode(settings.given, enc_hook=str), ""
     process = subprocess.Popen(
@@ -153,13 +153,13 @@ def run_group(group: Group, settings: Settings) -> list[Row]:
     for line in lines:
         log.info("%s: %s", group.name, line)
     whole, _, _ = output.rpartition(b"\n")
-    rows = [msgspec.json.decode(line, type=Row) for line in whole.splitlines()]
+    rows = [msgspec.json.decode(line, type=Finding) for line in whole.splitlines()]
     if (code := process.returncode) and not failure:
         how = signal.Signals(-code).name if code < 0 else f"the exit code {code}"
         said = f" ({lines[-1].strip()[:200]})" if lines else ""
         failure = f"it ended with {how}{said}"
     if failure:
-        rows.append(Row(group.mark, f"failed: {failure}", group.advice, group.name))
+        rows.append(Finding(group.mark, f"failed: {failure}", group.advice, group.name))
     return rows
 
 
@@ -180,7 +180,7 @@ def check_group() -> None:
     os._exit(0)  # everything is sent; libraries may crash while they are unloaded
 
 
-def _rows(group: Group, settings: Settings) -> Iterator[Row]:
+def _rows(group: CheckGroup, settings: Settings) -> Iterator[Finding]:
     """The rows of a group; an exception becomes a row as well."""
     for name, check in group.checks.items():
         try:

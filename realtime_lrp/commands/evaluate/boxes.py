@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Scene:
+class TestScene:
     """A picture, uint8 [h, w, 3] RGB, with the box around the ink of each drawing, and its class.
 
     Boxes are float32 [n, 4]: y0, x0, y1, x1 in pixels.
@@ -38,7 +38,7 @@ class Scene:
     labels: np.ndarray
 
 
-def drawn_scenes(count: int, seed: int, size: tuple[int, int]) -> list[Scene]:
+def drawn_scenes(count: int, seed: int, size: tuple[int, int]) -> list[TestScene]:
     """Deals drawn pictures out to scenes of one to `MOST`."""
     rng, drawn = np.random.default_rng(seed), drawings(count, seed)
     ends = np.cumsum(rng.integers(1, MOST + 1, count))
@@ -47,7 +47,7 @@ def drawn_scenes(count: int, seed: int, size: tuple[int, int]) -> list[Scene]:
     return [_scene(Drawings(*part), size, rng) for part in zip(*parts, strict=True)]
 
 
-def _scene(drawn: Drawings, size: tuple[int, int], rng: np.random.Generator) -> Scene:
+def _scene(drawn: Drawings, size: tuple[int, int], rng: np.random.Generator) -> TestScene:
     """Lays drawings before a blurred one; each has a cell of a grid for itself."""
     count = len(drawn.labels)
     down = 1 if count <= 2 else 2
@@ -66,7 +66,7 @@ def _scene(drawn: Drawings, size: tuple[int, int], rng: np.random.Generator) -> 
         ink = resize(mask.astype(np.float32), (side, side)) > 0
         rows, columns = np.nonzero(ink.any(1))[0], np.nonzero(ink.any(0))[0]
         boxes.append((y + rows[0], x + columns[0], y + rows[-1] + 1, x + columns[-1] + 1))
-    return Scene(picture, np.array(boxes, np.float32), drawn.labels)
+    return TestScene(picture, np.array(boxes, np.float32), drawn.labels)
 
 
 class Box(NamedTuple):
@@ -107,7 +107,7 @@ def box_samples(engine: Engine, count: int, seed: int) -> BoxSamples:
     )  # fmt: skip
 
 
-def _found(engine: Engine, scenes: Sequence[Scene], some: np.ndarray) -> Iterator[Box]:
+def _found(engine: Engine, scenes: Sequence[TestScene], some: np.ndarray) -> Iterator[Box]:
     """The boxes on drawings of their class in some scenes, the surest one of each drawing."""
     pictures = np.stack([scenes[number].picture for number in some])
     seen = engine.explainer.detections(engine.network.prepare(pictures), MOST)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from realtime_lrp.commands.kiosk.moment import ExhibitPage, Moment, known
-from realtime_lrp.commands.kiosk.network import NOTHING, Answer
+from realtime_lrp.commands.kiosk.network import NOTHING, SeenThing
 from realtime_lrp.commands.kiosk.settings import label, with_seconds
-from realtime_lrp.commands.kiosk.states import State
+from realtime_lrp.commands.kiosk.states import ScreenState
 from realtime_lrp.errors import UsageError, first_line
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.realtime.explaining import ExplainedFrame
-from realtime_lrp.realtime.viewer.events import Held
+from realtime_lrp.realtime.viewer.events import LessonKey
 from realtime_lrp.view.exhibit import ACCENT, SOFT, Buttons, Element, Gap, TextBlock
 from realtime_lrp.view.hud import Bar
 
@@ -50,7 +50,7 @@ class Game(ExhibitPage):
         """Opens or closes at a touch; closes when the visitor has gone or maps fail."""
         touched = moment.touched if moment.touched != self._before else ""
         self._before = moment.touched
-        gone = moment.state in (State.ATTRACT, State.CLOSED) or moment.failing
+        gone = moment.state in (ScreenState.ATTRACT, ScreenState.CLOSED) or moment.failing
         if self.opened is None:
             if touched == self.setting and self.button(moment):
                 self.opened, self.target = moment.now, "top1"
@@ -66,7 +66,7 @@ class Game(ExhibitPage):
         return self.opened is not None and moment.source == "camera"
 
     def button(self, moment: Moment) -> str:
-        if moment.state != State.ACTIVE or moment.engine is None or moment.failing:
+        if moment.state != ScreenState.ACTIVE or moment.engine is None or moment.failing:
             return ""
         return moment.captions[self.setting]["button" if self.opened is None else "end"]
 
@@ -110,7 +110,7 @@ class TeachPage(Game):
             few = not shown or len(shown[0].vectors) < TAKEN
             held = moment.touched == f"thing {self._key}"
             down = held or (few and moment.now < self._until)
-            self._teacher.takes(Held(self._key, "visitor", down))
+            self._teacher.takes(LessonKey(self._key, "visitor", down))
             self._key = self._key if down else ""
 
     def button(self, moment: Moment) -> str:
@@ -141,7 +141,7 @@ class TeachPage(Game):
     def shows_map(self, moment: Moment) -> bool:
         return super().shows_map(moment) and self._names(moment.answer)
 
-    def _names(self, answer: Answer | None) -> bool:
+    def _names(self, answer: SeenThing | None) -> bool:
         return answer is not None and answer.name in THINGS
 
 

@@ -16,7 +16,7 @@ from realtime_lrp.commands.kiosk.network import RelevancePart, SmoothedAnswer, k
 from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of, with_captions
 from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
 from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
-from realtime_lrp.commands.kiosk.states import Fault, Observation, State, StateMachine
+from realtime_lrp.commands.kiosk.states import Fault, Observation, ScreenState, StateMachine
 from realtime_lrp.config import Config
 from realtime_lrp.config.values import parse_hours
 from realtime_lrp.realtime.capture import OpenSource
@@ -50,7 +50,7 @@ OVER_CAMERA = ("network", "slow")
 log = logging.getLogger(__name__)
 
 
-class Kiosk:
+class Exhibit:
     """The exhibit, on the main thread: `state`, name of the `card` ("" for none), and `page` shown.
 
     `screen` is what was drawn last.
@@ -163,7 +163,7 @@ class Kiosk:
 
     @property
     def _is_closed(self) -> bool:
-        return self.state == State.CLOSED
+        return self.state == ScreenState.CLOSED
 
     def _decide(self, now: float) -> None:
         self._fault = self._find_fault(now) if self._open else None
@@ -172,7 +172,7 @@ class Kiosk:
         self.state = self._machine.step(
             Observation(now, self._open, card, self._is_visitor_there(now, card))
         )
-        self.card = card if self.state == State.CARD else ""
+        self.card = card if self.state == ScreenState.CARD else ""
         if (self.state, self.card) != before:
             self._enter_state(*before, now)
         self._switch_source(self._choose_source())
@@ -193,16 +193,16 @@ class Kiosk:
         symbol_seen = answer is not None and answer.sure and self._shown_source == "camera"
         return symbol_seen and now - self._moved_at < SYMBOL_S
 
-    def _enter_state(self, old_state: State, old_card: str, now: float) -> None:
+    def _enter_state(self, old_state: ScreenState, old_card: str, now: float) -> None:
         old = f"{old_state} ({old_card})" if old_card else str(old_state)
         log.info("%s -> %s", old, self.described)
-        if self.state == State.CLOSED:
+        if self.state == ScreenState.CLOSED:
             self._presence.forget()
             self._visitor.visitor_left(now)
-        elif self.state == State.ATTRACT:
+        elif self.state == ScreenState.ATTRACT:
             self._visitor.visitor_left(now)
             machine.return_freed_memory()
-        elif self.state == State.ACTIVE:
+        elif self.state == ScreenState.ACTIVE:
             self._visitor.visitor_came(now)
 
     def _switch_source(self, source: str) -> None:
@@ -214,9 +214,9 @@ class Kiosk:
 
     def _choose_source(self) -> str:
         """Whose pictures the present state shows: "camera", "clip" or ""."""
-        if self.state == State.CLOSED:
+        if self.state == ScreenState.CLOSED:
             return ""
-        if self.state in (State.ACTIVE, State.IDLE):
+        if self.state in (ScreenState.ACTIVE, ScreenState.IDLE):
             return "camera"
         stays = self.card in OVER_CAMERA and self._shown_source == "camera"
         return "camera" if stays else "clip"
@@ -319,14 +319,14 @@ class Kiosk:
             return None
         if self._visitor.privacy(moment.now):
             return captions["privacy"]["title"], captions["privacy"]["text"]
-        if self.state == State.CARD and self._fault:
+        if self.state == ScreenState.CARD and self._fault:
             card = captions["cards"][self._fault.card]
             return card["title"], with_seconds(card["text"], self._fault.remaining_s)
         return None
 
     def _count_ages(self, explained: ExplainedFrame | None) -> None:
         """Notes how old the picture and the map on the screen are."""
-        if self._shown_source == "camera" and self._shown and self.state != State.CARD:
+        if self._shown_source == "camera" and self._shown and self.state != ScreenState.CARD:
             now = time.monotonic()
             self._stats.frame_age_ms.append(1000 * (now - self._shown.time))
             if explained:

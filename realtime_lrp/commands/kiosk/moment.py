@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from realtime_lrp.commands.kiosk.network import Answer, RelevancePart
+from realtime_lrp.commands.kiosk.network import RelevancePart, SeenThing
 from realtime_lrp.commands.kiosk.settings import Captions
-from realtime_lrp.commands.kiosk.states import State
+from realtime_lrp.commands.kiosk.states import ScreenState
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -22,7 +22,7 @@ class Moment:
     """Everything that a page depends on; times are seconds of a monotonic clock."""
 
     now: float
-    state: State
+    state: ScreenState
     since: float  # when the state began
     left_s: float  # in the state idle, until the exhibit starts over
     source: str  # whose pictures are shown: "camera", "clip" or ""
@@ -30,7 +30,7 @@ class Moment:
     engine: Engine | None = None  # None before the first map
     explained: ExplainedFrame | None = None
     failing: bool = False  # whether maps cannot be computed at the moment
-    answer: Answer | None = None
+    answer: SeenThing | None = None
     explains: bool = False  # whether the map explains the answer
     old: bool = False  # whether the answer is to another picture than the shown one
     network: RelevancePart | None = None

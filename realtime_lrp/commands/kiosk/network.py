@@ -208,7 +208,7 @@ LEAD = 1.5  # an unsure answer gives way to a class that is this many times as p
 
 
 @dataclass(frozen=True)
-class Answer:
+class SeenThing:
     """The class that the network sees, its label, average probability, and whether it is sure."""
 
     index: int
@@ -230,7 +230,7 @@ class SmoothedAnswer:
 
     def reset(self) -> None:
         """Forgets all maps; there is no answer until the next one."""
-        self.answer: Answer | None = None
+        self.answer: SeenThing | None = None
         self._means: dict[float, np.ndarray] = {}  # time constant in seconds -> mean scores
         self._last: ExplainedFrame | None = None
 
@@ -275,14 +275,14 @@ class SmoothedAnswer:
 
     def _answer(
         self, scores: np.ndarray, least: float, sure: bool, engine: Engine
-    ) -> Answer | None:
+    ) -> SeenThing | None:
         best, before = int(np.argmax(scores)), self.answer
         if before and not sure and scores[best] < LEAD * scores[before.index]:
             best = before.index
         kept = before is not None and before.index == best and (before.sure or not sure)
         if scores[best] < least * (KEEP if kept else 1):
             return None
-        return Answer(best, engine.label(best), float(scores[best]), sure)
+        return SeenThing(best, engine.label(best), float(scores[best]), sure)
 
 
 def knows_nothing(engine: Engine) -> bool:

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from realtime_lrp.commands.kiosk.games import GamePage, TeachPage
 from realtime_lrp.commands.kiosk.moment import ExhibitPage, Moment, known
-from realtime_lrp.commands.kiosk.network import Answer
+from realtime_lrp.commands.kiosk.network import SeenThing
 from realtime_lrp.commands.kiosk.settings import Captions, label, with_seconds
-from realtime_lrp.commands.kiosk.states import State
+from realtime_lrp.commands.kiosk.states import ScreenState
 from realtime_lrp.config import Config
 from realtime_lrp.engine.segments import region_outlines
 from realtime_lrp.realtime.explaining import ExplainedFrame
@@ -46,7 +46,7 @@ class IdlePage(ExhibitPage):
     """Asks whether anybody is still there."""
 
     def due(self, moment: Moment) -> bool:
-        return moment.state == State.IDLE
+        return moment.state == ScreenState.IDLE
 
     def elements(self, moment: Moment) -> list[Element]:
         captions, share = moment.captions, moment.left_s / self.config.kiosk.countdown_seconds
@@ -86,7 +86,7 @@ class AnswerPage(ExhibitPage):
         hint = hints[int((moment.now - begin) / HINT_S) % len(hints)]
         return [*top, TextBlock(captions["try"], 0.9, SOFT), TextBlock(hint, 1.0)]
 
-    def _answer(self, moment: Moment, answer: Answer) -> list[Element]:
+    def _answer(self, moment: Moment, answer: SeenThing) -> list[Element]:
         """The answer, and what the colours of its map mean."""
         captions, name = moment.captions, label(moment.captions, answer.name)
         found = moment.explained.result.found if moment.explained else None

@@ -20,7 +20,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
-from realtime_lrp.commands.kiosk.loop import Kiosk
+from realtime_lrp.commands.kiosk.loop import Exhibit
 from realtime_lrp.commands.kiosk.settings import keep, restore, state_folder, write_failure
 from realtime_lrp.commands.kiosk.states import broken
 from realtime_lrp.config import ASSETS, Settings
@@ -95,9 +95,9 @@ def _run(
     _forbid_core_dumps()
     threading.excepthook = _log_ended_thread
     stats = Stats(frames_dropped=None, reconnects=0)
-    report = Report(settings, state_folder())
+    report = Heartbeat(settings, state_folder())
     with stop_signals() as stopped:
-        kiosk = Kiosk(config, stats=stats, **arguments)
+        kiosk = Exhibit(config, stats=stats, **arguments)
         try:
             while not (stopped.is_set() or kiosk.left):
                 if kiosk.step():
@@ -178,7 +178,7 @@ TEMPLATE = ASSETS / "realtime-lrp.service.in"
 REPORT_S = 5.0  # seconds after which the exhibit reports again though its state is the same
 
 
-class Report:
+class Heartbeat:
     """Tells the service manager and the health file what the exhibit does.
 
     `environ` has NOTIFY_SOCKET, where systemd listens, and WATCHDOG_USEC, its timeout. What cannot
@@ -201,7 +201,7 @@ class Report:
         self._warnings = _LastWarning(logging.WARNING)
         logging.getLogger("realtime_lrp").addHandler(self._warnings)
 
-    def drawn(self, kiosk: Kiosk, now: float) -> None:
+    def drawn(self, kiosk: Exhibit, now: float) -> None:
         """The screen was drawn: reports every few seconds, and when the state changes."""
         if kiosk.described == self._state and now - self._reported_at < self._period_s:
             return
@@ -209,7 +209,7 @@ class Report:
         self.send(f"READY=1\nSTATUS={self._state}\nWATCHDOG=1")
         self.write(self._health(kiosk))
 
-    def ended(self, kiosk: Kiosk) -> None:
+    def ended(self, kiosk: Exhibit) -> None:
         self.send("STOPPING=1")
         self.write(self._health(kiosk) | {"state": "ended"})
         logging.getLogger("realtime_lrp").removeHandler(self._warnings)
@@ -235,7 +235,7 @@ class Report:
                 )
             self._failing = True
 
-    def _health(self, kiosk: Kiosk) -> dict[str, Any]:
+    def _health(self, kiosk: Exhibit) -> dict[str, Any]:
         config, last = self._settings.config, self._warnings.last
         source, described = masked(config.live.source), masked(kiosk.camera.described)
         return {

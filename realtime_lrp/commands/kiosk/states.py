@@ -6,7 +6,7 @@ from enum import StrEnum
 from realtime_lrp.errors import TemporaryError, masked
 
 
-class State(StrEnum):
+class ScreenState(StrEnum):
     """The screen's state."""
 
     ATTRACT = "attract"
@@ -44,10 +44,10 @@ class StateMachine:
 
     def __init__(self, idle_s: float, countdown_s: float, now: float):
         self.idle_s, self.countdown_s = idle_s, countdown_s
-        self.state = State.CARD
+        self.state = ScreenState.CARD
         self.since = self.last_present = now
 
-    def step(self, observation: Observation) -> State:
+    def step(self, observation: Observation) -> ScreenState:
         """Takes at most one transition and returns the state after it."""
         if observation.present:
             self.last_present = observation.now
@@ -57,20 +57,20 @@ class StateMachine:
             self.since = observation.now
         return state
 
-    def _next(self, observation: Observation) -> State:
+    def _next(self, observation: Observation) -> ScreenState:
         """The arrows of the diagram in docs/kiosk.md; the first one that applies is taken."""
         if not observation.open:
-            return State.CLOSED
-        if self.state == State.CLOSED or observation.fault:
-            return State.CARD
+            return ScreenState.CLOSED
+        if self.state == ScreenState.CLOSED or observation.fault:
+            return ScreenState.CARD
         if observation.present:
-            return State.ACTIVE
-        if self.state == State.CARD:
-            return State.ATTRACT
-        if self.state == State.ACTIVE and observation.now - self.last_present >= self.idle_s:
-            return State.IDLE
-        if self.state == State.IDLE and not self.countdown(observation.now):
-            return State.ATTRACT
+            return ScreenState.ACTIVE
+        if self.state == ScreenState.CARD:
+            return ScreenState.ATTRACT
+        if self.state == ScreenState.ACTIVE and observation.now - self.last_present >= self.idle_s:
+            return ScreenState.IDLE
+        if self.state == ScreenState.IDLE and not self.countdown(observation.now):
+            return ScreenState.ATTRACT
         return self.state
 
     def countdown(self, now: float) -> float:

@@ -163,9 +163,9 @@ class App:
 
     async def _send(self, socket: WebSocket, viewer: Viewer, role: Role) -> None:
         """Sends what the viewer needs to know once, then news and pictures."""
-        own = messages.Role(control=False)
+        own = messages.Rights(control=False)
         if role is Role.CONTROL:
-            own = messages.Role(True, self._tokens[Role.WATCH], self._fingerprint)
+            own = messages.Rights(True, self._tokens[Role.WATCH], self._fingerprint)
         await socket.send_text(msgspec.json.encode(own).decode())
         while True:
             waiting, picture = await viewer.next(self._exchange)

@@ -69,7 +69,7 @@ class Do(msgspec.Struct, tag="do", frozen=True):
     name: Name
 
 
-class Choice(msgspec.Struct, tag="choice", frozen=True):
+class SetValue(msgspec.Struct, tag="choice", frozen=True):
     """Another value of something: what is computed or explained, or how it is drawn."""
 
     what: Name
@@ -77,7 +77,7 @@ class Choice(msgspec.Struct, tag="choice", frozen=True):
 
 
 Message = (
-    Shown | Do | Choice | events.Painted | events.Held | events.Pointed | events.Clicked
+    Shown | Do | SetValue | events.Brushed | events.LessonKey | events.Pointed | events.Clicked
     | events.Framed
 )  # fmt: skip
 
@@ -103,9 +103,9 @@ def event_of(
             command = commands_of_pages().get(name)
             return command_event(command, time.monotonic()) if command else None
         case events.Event():  # a page decides neither its time nor where pictures stand
-            own = {} if isinstance(message, events.Held) else {"pictures": pictures}
+            own = {} if isinstance(message, events.LessonKey) else {"pictures": pictures}
             return msgspec.structs.replace(message, time=time.monotonic(), **own)
-        case Choice(what, value):
+        case SetValue(what, value):
             try:
                 checked = _checked(what, value, relevance)
             except Error as error:
@@ -173,7 +173,7 @@ def view_message(jpeg: bytes, latency_ms: float) -> bytes:
     return VIEW + LATENCY.pack(min(round(10 * latency_ms), 2**32 - 1)) + jpeg
 
 
-class Role(msgspec.Struct, tag="role", frozen=True):
+class Rights(msgspec.Struct, tag="role", frozen=True):
     """A page's rights; a controlling page gets the token for watching."""
 
     control: bool
@@ -217,7 +217,7 @@ class Choices(msgspec.Struct, tag="choices", frozen=True):
     commands: list[tuple[str, str, str, list[str]]]
 
 
-class Concepts(msgspec.Struct, tag="concepts", frozen=True):
+class ShownConcepts(msgspec.Struct, tag="concepts", frozen=True):
     """The channels of a layer; their maps follow as one JPEG."""
 
     shown: bool
@@ -331,13 +331,13 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
     return fields
 
 
-def join_message(fields: VisitorMap | Concepts, picture: bytes = b"") -> bytes:
+def join_message(fields: VisitorMap | ShownConcepts, picture: bytes = b"") -> bytes:
     """JSON and a picture as one message: "j", the JSON's length in 4 bytes, JSON, picture."""
     text = msgspec.json.encode(fields)
     return b"j" + len(text).to_bytes(4, "little") + text + picture
 
 
-NO_CONCEPTS = join_message(Concepts(shown=False))  # the message while no channels are shown
+NO_CONCEPTS = join_message(ShownConcepts(shown=False))  # the message while no channels are shown
 
 
 def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Sequence[str]) -> bytes:
@@ -354,7 +354,7 @@ def concepts_message(panel: ConceptPanel, gallery: Gallery | None, layers: Seque
         for one in rows
     ]  # fmt: skip
     with_pictures = gallery.layers if gallery else ()
-    fields = Concepts(
+    fields = ShownConcepts(
         shown=True,
         layer=panel.title,
         layers=layers,

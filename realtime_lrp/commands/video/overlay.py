@@ -17,10 +17,10 @@ import numpy as np
 
 from realtime_lrp.commands.video.recoding import (
     DrawableMap,
-    Job,
     Opened,
     PictureBatch,
     Recoding,
+    RecodingOrder,
     Report,
 )
 from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions, at_hand
@@ -65,7 +65,7 @@ def overlay_file(
         opened = Companions(film.companions, stack, replace_companions)
         opened.describe(provenance, concept_settings(engine))
         parts = {"film": part, **opened.parts}
-        job = Job(
+        job = RecodingOrder(
             source=film.source.resolve(), parts=tuple(parts.values()), span=film.span,
             container=film.target.suffix.lower(), comment=f"realtime_lrp {__version__}, {settings}",
             provenance=provenance.as_json(),
@@ -175,7 +175,7 @@ def _batch(config: Config, engine: Engine) -> int:
     return config.video.batch or (8 if engine.device == "CPU" else 16)
 
 
-def _check_room(job: Job, opened: Opened) -> None:
+def _check_room(job: RecodingOrder, opened: Opened) -> None:
     panels = 2 if job.layout in ("side-by-side", "original+map") else 1
     source_size = job.source.stat().st_size
     # a damaged file may claim any number

@@ -48,7 +48,7 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
 
 
-class Job(msgspec.Struct, frozen=True, tag=True):
+class RecodingOrder(msgspec.Struct, frozen=True, tag=True):
     """The order to recode a recording.
 
     The film is the first of the unfinished `parts`; the child removes all of them if the parent is
@@ -90,7 +90,7 @@ class DrawableMap(msgspec.Struct, frozen=True):
     outlines: tuple[Outline, ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True, tag=True):
+class BatchMaps(msgspec.Struct, frozen=True, tag=True):
     """The maps of the pictures of a `PictureBatch`, in their order."""
 
     maps: tuple[DrawableMap, ...]
@@ -142,7 +142,7 @@ class Report(msgspec.Struct, frozen=True, tag=True):
     thumbnails: list[tuple[float, np.ndarray]] = []
 
 
-TO_CHILD = Job | Answer
+TO_CHILD = RecodingOrder | BatchMaps
 FROM_CHILD = Opened | PictureBatch | Written | Report | Failed
 
 
@@ -155,7 +155,7 @@ class Recoding:
 
     report: Report
 
-    def __init__(self, job: Job):
+    def __init__(self, job: RecodingOrder):
         self._job, self._source = job, str(job.source)
         self.written = 0
         command = module_command("realtime_lrp.commands.video.recoding")
@@ -192,9 +192,9 @@ class Recoding:
 
     def answer(self, maps: Sequence[DrawableMap]) -> None:
         """Sends the maps of the oldest `PictureBatch` that has none yet."""
-        self._send(Answer(tuple(maps)))
+        self._send(BatchMaps(tuple(maps)))
 
-    def _send(self, message: Job | Answer) -> None:
+    def _send(self, message: RecodingOrder | BatchMaps) -> None:
         try:
             self._child.send(message)
         except OSError:
@@ -232,11 +232,11 @@ def main() -> None:
     os._exit(0)  # decoder threads of a damaged file may never end
 
 
-def _listen(channel: Channel, job: Job, recoder: "Recoder") -> None:
+def _listen(channel: Channel, job: RecodingOrder, recoder: "Recoder") -> None:
     """Queues the maps; removes what is unfinished and ends if the parent is gone."""
     try:
         with suppress(EOFError, OSError, ValueError):
-            while isinstance(answer := channel.receive(), Answer):
+            while isinstance(answer := channel.receive(), BatchMaps):
                 for drawable in answer.maps:
                     recoder.maps.put(drawable)
     except BaseException as error:
@@ -250,7 +250,7 @@ def _listen(channel: Channel, job: Job, recoder: "Recoder") -> None:
 class Recoder:
     """Does a job; `maps` gets one map for each picture of the batches that are sent."""
 
-    def __init__(self, job: Job, channel: Channel, maps: Maps):
+    def __init__(self, job: RecodingOrder, channel: Channel, maps: Maps):
         self._job, self._channel, self.maps = job, channel, maps
         self._pending: queue.SimpleQueue[Pending] = queue.SimpleQueue()
         self._room = threading.Semaphore(0)
@@ -387,7 +387,7 @@ class Recoder:
 class _Drawer:
     """Draws the maps: a frame's own, or the last explained frame's, carried along."""
 
-    def __init__(self, job: Job, maps: Maps):
+    def __init__(self, job: RecodingOrder, maps: Maps):
         self._job, self._maps = job, maps
         self._series = Series()
         self._follower: Follower | None = None

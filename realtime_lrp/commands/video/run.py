@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 Outcomes = Generator[tuple[Task, Outcome], None, None]
 
 
-class Job:
+class VideoRun:
     """The recordings of a command, and what became of them; `tasks` are checked."""
 
     def __init__(
@@ -209,7 +209,7 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
         # the film says so, and a repeat from it computes in float32 without the files beside it
         config = config.changed(lrp={"precision": "float32"})
     with Progress(len(tasks)) as progress:
-        yield from Job(config, options, tasks, progress).run()
+        yield from VideoRun(config, options, tasks, progress).run()
 
 
 def _check_own_name(stats: Path, tasks: Sequence[Task]) -> None:

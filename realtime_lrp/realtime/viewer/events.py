@@ -32,7 +32,7 @@ class KeyPressed(Event, frozen=True):
     key: str
 
 
-class Held(Event, frozen=True, tag="hold"):
+class LessonKey(Event, frozen=True, tag="hold"):
     """A button of a lesson is down on a page, again and again, or was let go; see `Teacher`."""
 
     key: Name
@@ -76,7 +76,7 @@ class Clicked(Event, frozen=True, tag="click"):
     pictures: tuple[Box, ...] = ()  # as of `Painted`
 
 
-class Painted(Event, frozen=True, tag="stroke"):
+class Brushed(Event, frozen=True, tag="stroke"):
     """The brush went straight from one position of the canvas to another.
 
     `pictures` are the boxes of the pictures if that is another canvas than the window's.

@@ -36,7 +36,7 @@ from realtime_lrp.view.hud import (
     percent,
 )
 from realtime_lrp.view.look import Look
-from realtime_lrp.view.painting import Overlay
+from realtime_lrp.view.painting import ColouredMap
 
 BIASES_SHOWN = 0.005  # what biases took is shown from this share of what started on
 
@@ -259,7 +259,7 @@ def _share_of(value: float, started: float) -> str:
     return f"{value:.3g} ({share_text(value / started)})" if started else f"{value:.3g}"
 
 
-def legend_of(panel: Overlay, look: Look, explained: ExplainedFrame) -> Legend | None:
+def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Legend | None:
     """The meaning of a map's colours; None where its channels are the colours.
 
     Where one class is set against another, both are named: warm colours are for the first.

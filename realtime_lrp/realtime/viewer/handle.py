@@ -14,7 +14,7 @@ from realtime_lrp.view.hud import figure_size
 from realtime_lrp.view.look import LOOK_SETTINGS
 
 INPUTS = (
-    events.KeyPressed, events.ActionChosen, events.Chosen, events.Painted, events.Clicked,
+    events.KeyPressed, events.ActionChosen, events.Chosen, events.Brushed, events.Clicked,
     events.Framed,
 )  # fmt: skip
 """Input of the user, apart from the mouse."""
@@ -65,7 +65,7 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             moved = pointing.move_mouse(state, (x, y), button, now)
             pressed = button == "left" and not state.pointer.button
             return _clicked_in_menu(moved, moved.menu, event) if pressed and moved.menu else moved
-        case events.Painted(start, end, cover, pictures):
+        case events.Brushed(start, end, cover, pictures):
             return pointing.paint_on_canvas(state, start, end, cover, pictures or state.pictures)
         case events.Framed(start, end, pictures):
             return pointing.frame_region(state, start, end, now, pictures or state.pictures)
@@ -87,7 +87,7 @@ def _handled(state: ViewerState, event: events.Event) -> ViewerState:
             return _choice_refused(state, event)
         case events.NoticeGiven(text):
             return state.with_notice(text, now)
-        case events.Held():  # a page that has been open since an earlier lesson
+        case events.LessonKey():  # a page that has been open since an earlier lesson
             return state
     raise TypeError(type(event))
 

@@ -18,7 +18,7 @@ from realtime_lrp.realtime.viewer.actions import (
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
-from realtime_lrp.view.controls import Progress
+from realtime_lrp.view.controls import BarPosition
 
 SETTLED_S = 0.2
 """Ignore buttons for 0.2 s after they appear, so the touch that shows them presses none."""
@@ -231,7 +231,7 @@ def brush_at_pointer(state: ViewerState, now: float) -> tuple[Box, tuple[int, in
     return None
 
 
-def progress(timeline: Timeline) -> Progress:
+def progress(timeline: Timeline) -> BarPosition:
     """A timeline as the bar shows it."""
     position, length = timeline.position, timeline.length
     if timeline.unit == "files":
@@ -239,7 +239,7 @@ def progress(timeline: Timeline) -> Progress:
         texts = f"{position + 1:.0f}", f"{length:.0f}"
     else:
         share, texts = position / length, (_clock(position), _clock(length))
-    return Progress(min(share, 1.0), *texts)
+    return BarPosition(min(share, 1.0), *texts)
 
 
 def _press(state: ViewerState, hit: str, now: float) -> ViewerState:

@@ -171,7 +171,7 @@ def main():
                 print(json.dumps(sample_of(self, now)), flush=True)
             return drawn
 
-    start.Kiosk = Watched
+    start.Exhibit = Watched
     threading.Thread(target=obey, args=[wall], daemon=True).start()
     set_verbosity(0, False)
     try:

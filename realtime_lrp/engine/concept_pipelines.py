@@ -18,17 +18,10 @@ from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps.compiled import Explained
 
-KEPT = 3
-"""Of how many layers the compiled functions are kept. Each takes the memory of a graph."""
-
-NEEDED = 3
-"""Pictures whose memory a picture with its channels takes, see `PER_PICTURE` of concepts."""
-
-CERTAIN = 1e6
-"""Added to the share of a channel that is wanted in any case; shares are 1 at most."""
-
-REST_S = 300.0
-"""For how long a layer is not tried again after the memory did not suffice."""
+KEPT = 3  # layers whose compiled functions stay in memory, each as large as a graph
+NEEDED = 3  # pictures whose memory a picture with its channels takes, see `PER_PICTURE` of concepts
+CERTAIN = 1e6  # added to the share of a channel that is wanted in any case; shares are 1 at most
+REST_S = 300.0  # for how long a layer is not tried again after the memory did not suffice
 
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
 NOT_LRP = "single channels are defined for LRP only: choose a composite (keys 1 to 7)"
@@ -46,13 +39,9 @@ class ConceptPipelines:
     """
 
     def __init__(
-        self,
-        explainer: Explainer,
-        default: str | None,
-        prepare: Callable[[tf.Tensor], tf.Tensor],
-        reduce: Callable[[tf.Tensor], Any],
-        on: Device,
-    ) -> None:
+        self, explainer: Explainer, default: str | None, prepare: Callable[[tf.Tensor], tf.Tensor],
+        reduce: Callable[[tf.Tensor], Any], on: Device,
+    ) -> None:  # fmt: skip
         self._explainer, self._prepare, self._reduce = explainer, prepare, reduce
         self._default, self._on = default, on
         self.layers = explainer.concept_layers if default else ()

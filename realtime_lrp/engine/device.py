@@ -17,13 +17,9 @@ BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16", "avx_ne_convert"}
 CONVOLUTION = (28, 28, 256)
 """Rows, columns and channels, in and out, of the convolution that is timed; VGG16 has two."""
 
-DENSE = (4096, 1024)
-"""Inputs and outputs of the dense layer that is timed."""
-
+DENSE = (4096, 1024)  # inputs and outputs of the dense layer that is timed
 REPEATS, TIMED_S = 5, 0.4  # at least 5 runs of each, and at least 0.4 s of them together
-
-WORTHWHILE = 0.9
-"""bfloat16 is chosen where it takes at most this share of the time in float32."""
+WORTHWHILE = 0.9  # bfloat16 is chosen where it takes at most this share of the time in float32
 
 
 log = logging.getLogger(__name__)

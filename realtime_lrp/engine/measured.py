@@ -106,8 +106,7 @@ class Pace(msgspec.Struct, frozen=True):
         return max(self.each_core, self.all_cores)
 
 
-PACES = Kept("paces.json", Pace)
-"""By `network_here`; `bench` measures them."""
+PACES = Kept("paces.json", Pace)  # by `network_here`; `bench` measures them
 
 
 def pace_of(name: str) -> Pace | None:

@@ -20,17 +20,13 @@ if TYPE_CHECKING:
 
 FITS = ("crop", "squash", "letterbox")
 
-LOOK = Look.of(Config().overlay)
-"""How maps are drawn by default."""
+LOOK = Look.of(Config().overlay)  # how maps are drawn by default
 
 
 def fit(
-    picture: np.ndarray,
-    network: Network,
-    *,
-    fit: str | None = None,
+    picture: np.ndarray, network: Network, *, fit: str | None = None,
     size: tuple[int, int] | None = None,
-) -> tuple[np.ndarray, Region]:
+) -> tuple[np.ndarray, Region]:  # fmt: skip
     """Cuts, resizes and preprocesses a picture to the input of a network.
 
     The map of the input lies over `region.box` of the picture.
@@ -65,14 +61,9 @@ def fit(
 
 
 def overlay(
-    picture: np.ndarray,
-    relevance: np.ndarray,
-    *,
-    colormap: str | Colormap | None = None,
-    opacity: float = LOOK.opacity,
-    fit: str = "crop",
-    stride: tuple[int, int] = (1, 1),
-) -> np.ndarray:
+    picture: np.ndarray, relevance: np.ndarray, *, colormap: str | Colormap | None = None,
+    opacity: float = LOOK.opacity, fit: str = "crop", stride: tuple[int, int] = (1, 1),
+) -> np.ndarray:  # fmt: skip
     """Draws a raw map over the region of the picture that the network saw.
 
     Relevance is summed over the channels; its 99.5th percentile is drawn at full strength. Under

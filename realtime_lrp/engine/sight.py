@@ -18,17 +18,13 @@ from realtime_lrp.config.values import corners
 from realtime_lrp.system.geometry import Box, FloatBox, area, overlap
 from realtime_lrp.video.region import Region, box_at, region_of
 
-MARGIN = 0.3
-"""How much the network sees beside a thing, as a share of the thing's longer side."""
+MARGIN = 0.3  # how much the network sees beside a thing, as a share of the thing's longer side
 
 SMOOTHED_S = 0.25
 """Seconds after which a region has gone all but 1/e of the way to the thing that it follows."""
 
-KEPT_S = 1.0
-"""Seconds for which a lost thing is taken to be at its last place."""
-
-LARGER = 1.5
-"""Another thing is followed once it is this many times as large as the followed one."""
+KEPT_S = 1.0  # seconds for which a lost thing is taken to be at its last place
+LARGER = 1.5  # another thing is followed once it is this many times as large as the followed one
 
 Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[list[FloatBox]]]
 """Finds things in pictures, the largest first; takes their `aspect`, see `region_of`."""
@@ -59,13 +55,9 @@ class Sight:
         return region_of(size, self._size, self._fit, aspect, within)
 
     def regions(
-        self,
-        pictures: Sequence[np.ndarray] | np.ndarray,
-        fixed: FloatBox | None = None,
-        aspect: float = 1.0,
-        times: Sequence[float] = (),
-        source: object = "",
-    ) -> list[Region]:
+        self, pictures: Sequence[np.ndarray] | np.ndarray, fixed: FloatBox | None = None,
+        aspect: float = 1.0, times: Sequence[float] = (), source: object = "",
+    ) -> list[Region]:  # fmt: skip
         """The regions of pictures, uint8 [H, W, 3] RGB: the `fixed` one, or the thing's.
 
         Pictures with `times`, in seconds, follow each other in a `source`; others stand alone.
@@ -100,12 +92,9 @@ class Track:
         return one if overlap(before, one) and LARGER * area(one) > area(found[0]) else found[0]
 
     def __call__(
-        self,
-        found: Sequence[FloatBox],
-        now: float,
-        source: object,
+        self, found: Sequence[FloatBox], now: float, source: object,
         around: Callable[[FloatBox], Box],
-    ) -> Box | None:
+    ) -> Box | None:  # fmt: skip
         """The region, None for the whole picture: the thing was not found for `KEPT_S`."""
         if source != self._source or abs(now - self._time) > KEPT_S:
             self._box = None

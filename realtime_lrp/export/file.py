@@ -160,15 +160,12 @@ def about(engine: Engine, fixed: bool, difference: float) -> Exported:
         warning=network.warning,
         largest_difference=difference,
         map=Drawn(
-            stride=explainer.stride,
-            signed=explainer.signs_for("top1")[0],
-            by_rules=kind.by_rules,
-            difference=kind.difference,
-            accounted=kind.tolerance is not None,
+            stride=explainer.stride, signed=explainer.signs_for("top1")[0], by_rules=kind.by_rules,
+            difference=kind.difference, accounted=kind.tolerance is not None,
             from_scores=explainer.starts_with_scores,
         ),
         provenance=engine.provenance(),
-    )
+    )  # fmt: skip
 
 
 def compare(engine: Engine, file: bytes, fixed: bool) -> float:

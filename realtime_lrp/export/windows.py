@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from realtime_lrp.export.writer import Writer
 
-BACKWARDS = np.iinfo(np.int64).min
-"""Where a slice in the other direction ends."""
+BACKWARDS = np.iinfo(np.int64).min  # where a slice in the other direction ends
 
 
 class Moves(NamedTuple):

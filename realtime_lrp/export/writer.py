@@ -8,11 +8,8 @@ import numpy as np
 from onnx import helper, numpy_helper
 
 OPSET = 18
-NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)
-"""Permutations that make the layout."""
-
-DERIVED = 256
-"""A smaller weight is stored even if it follows from another one."""
+NCHW, NHWC = (0, 3, 1, 2), (0, 2, 3, 1)  # permutations that make the layout
+DERIVED = 256  # a smaller weight is stored even if it follows from another one
 
 Input = str | float | Sequence[int] | np.ndarray
 """An input of a node: a name, a constant float32 [] or a constant int64 [n]."""

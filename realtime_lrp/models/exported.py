@@ -13,9 +13,7 @@ import msgspec
 from realtime_lrp.config.provenance import Provenance
 from realtime_lrp.errors import DamagedInputError
 
-PRODUCER = "realtime-lrp"
-"""The file's first words, which mark it among other ONNX files."""
-
+PRODUCER = "realtime-lrp"  # the file's first words, which mark it among other ONNX files
 MARK = b"\x12\x0c" + PRODUCER.encode()  # field 2 of the message ModelProto, 12 letters
 
 

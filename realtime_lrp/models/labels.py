@@ -21,8 +21,7 @@ CLASS_INDEX = Download(
 )
 """ImageNet's class names."""
 
-BESIDE = "labels.txt"
-"""The file with the class names of the network beside it."""
+BESIDE = "labels.txt"  # the file with the class names of the network beside it
 
 MAX_FILE_BYTES = 2**24
 MAX_WRITTEN = 1 << 18  # Characters; Python takes some hundred times as many bytes to read them

@@ -21,8 +21,7 @@ from realtime_lrp.config.names import EMBEDDED, HUB
 if TYPE_CHECKING:
     from realtime_lrp.models.network import Network
 
-FILES = {name: ASSETS / f"{name}.keras" for name in EMBEDDED}
-"""Embedded network -> its file."""
+FILES = {name: ASSETS / f"{name}.keras" for name in EMBEDDED}  # embedded network -> its file
 
 Load = Callable[[str | None, list[str] | None], "Network"]
 """(weights, labels) -> the network.
@@ -108,8 +107,7 @@ class FileVersion(NamedTuple):
         return cls(path, found.st_size, found.st_mtime_ns)
 
 
-Files = Mapping[str, FileVersion]
-""""model", "weights", "labels" or "detector" -> the file."""
+Files = Mapping[str, FileVersion]  # "model", "weights", "labels" or "detector" -> the file
 
 _hashing = threading.Lock()
 

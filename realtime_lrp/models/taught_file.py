@@ -26,9 +26,7 @@ from realtime_lrp.system.files import temporary_folder
 
 MAX_BYTES = 1 << 20
 
-VECTORS = "realtime_lrp.vectors"
-"""The member with the features: float16, showing after showing."""
-
+VECTORS = "realtime_lrp.vectors"  # the member with the features: float16, showing after showing
 MAX_VECTORS = 32 << 20  # bytes of that member
 LARGEST = 6e4  # what float16 holds
 

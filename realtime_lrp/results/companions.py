@@ -30,11 +30,8 @@ from realtime_lrp.system.files import (
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
-MAPS_PREFIX = "maps_"
-"""How the name of every file of raw maps begins."""
-
-CHUNK = 256
-"""Maximum number of maps in a file."""
+MAPS_PREFIX = "maps_"  # how the name of every file of raw maps begins
+CHUNK = 256  # maximum number of maps in a file
 
 
 def companions_of(target: Path, sidecar: bool, summary: bool, maps: Path | None) -> dict[str, Path]:
@@ -138,8 +135,7 @@ class Companions:
         self._held = []
 
 
-TOP_CONCEPTS = 4
-"""How many channels of a layer a sidecar names."""
+TOP_CONCEPTS = 4  # how many channels of a layer a sidecar names
 
 
 def map_record(
@@ -262,12 +258,9 @@ def box_records(
     rows = []
     for one in found:
         row: dict[str, Any] = {
-            "box": [round(side, 2) for side in one.box],
-            "label": _given_label(engine)(one.label),
-            "score": round(one.score, 6),
-            "inside": round(one.inside, 6),
-            "number": one.number,
-        }
+            "box": [round(side, 2) for side in one.box], "label": _given_label(engine)(one.label),
+            "score": round(one.score, 6), "inside": round(one.inside, 6), "number": one.number,
+        }  # fmt: skip
         if one.by_channel is not None:
             row["concepts"] = concept_records(one.by_channel, names)
         rows.append(row)

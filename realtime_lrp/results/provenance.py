@@ -21,11 +21,8 @@ from realtime_lrp.video.descriptions import read_film_description
 from realtime_lrp.video.pictures import read_description
 
 MAX_JSON_BYTES = 1 << 28
-MAX_ARRAY_BYTES = 4 * MAX_BYTES + 10_000
-"""NumPy stores four bytes for each character."""
-
-MAX_EVENTS = 8
-"""So many entries of TensorBoard's file are searched; ours is among the first."""
+MAX_ARRAY_BYTES = 4 * MAX_BYTES + 10_000  # NumPy stores four bytes for each character
+MAX_EVENTS = 8  # entries of TensorBoard's file that are searched; ours is among the first
 
 SAVED_MODEL, ASSET = "saved_model.pb", "assets/provenance.json"
 EVENTS = "*tfevents*"

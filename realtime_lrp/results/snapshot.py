@@ -89,16 +89,11 @@ def _arrays(snapshot: Snapshot) -> dict[str, Any]:
 def _arrays_of_network(snapshot: Snapshot) -> dict[str, Any]:
     engine, result, explained = snapshot.engine, snapshot.result, snapshot.explained_picture
     asked = {
-        "method": engine.config.lrp.method,
-        "map": engine.name,
-        "precision": engine.precision,
-        "device": engine.device,
-        "weights": engine.config.model.weights,
-        "probe": snapshot.probe,
-        "followed_channel": snapshot.followed_channel,
-        "explained": result.explained,
+        "method": engine.config.lrp.method, "map": engine.name, "precision": engine.precision,
+        "device": engine.device, "weights": engine.config.model.weights, "probe": snapshot.probe,
+        "followed_channel": snapshot.followed_channel, "explained": result.explained,
         "sums": [one.total for one in result.maps],
-    }
+    }  # fmt: skip
     return {
         **raw_map_arrays(engine, snapshot.target, result, _provenance(snapshot)),
         "further": np.array([one.relevance for one in result.maps[1:]]),

@@ -11,8 +11,7 @@ from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.video.pictures import encode_picture
 
 COLUMNS = 4
-LABELS = 5
-"""How many labels get a line: those with the highest probability anywhere."""
+LABELS = 5  # how many labels get a line: those with the highest probability anywhere
 
 GAP, GAP_S = 20, 2.0
 """Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
@@ -89,12 +88,9 @@ class Timeline:
 
 
 def write_summary(
-    path: Path,
-    title: str,
-    thumbnails: Sequence[tuple[str, np.ndarray]],
-    timeline: Timeline,
+    path: Path, title: str, thumbnails: Sequence[tuple[str, np.ndarray]], timeline: Timeline,
     description: str,
-) -> None:
+) -> None:  # fmt: skip
     """Writes a PNG: small pictures in rows of `COLUMNS`, below them the timeline.
 
     Thumbnails are (caption, uint8 [h, w, 3] RGB).

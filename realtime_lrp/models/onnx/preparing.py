@@ -16,8 +16,7 @@ RANGES = {
 NORMALISES = ("AddV2", "FusedBatchNormV3", "Mul", "RealDiv", "Sub")
 MOVES = ("Identity", "Pad", "Reshape", "Transpose")
 
-HIGHEST = 6
-"""The most that a network reads once it has normalised its pictures."""
+HIGHEST = 6  # the most that a network reads once it has normalised its pictures
 
 
 def preparation(

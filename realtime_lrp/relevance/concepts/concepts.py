@@ -24,8 +24,7 @@ from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.steps import Activation, Add, Concatenate, Elementwise
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 
-AT_ONCE = 16
-"""How many channels are handed down together; more take several runs."""
+AT_ONCE = 16  # how many channels are handed down together; more take several runs
 
 PER_PICTURE = 2
 """Channels that take the memory of a picture (VGG16: 16 channels took as much as 8 pictures)."""
@@ -136,14 +135,9 @@ class ConceptViews(LayerViews):
         self._tokens(self._layer(layer))
 
     def concepts(
-        self,
-        x: np.ndarray | tf.Tensor,
-        layer: str,
-        top: int = 4,
-        target: Targets | None = None,
-        *,
+        self, x: np.ndarray | tf.Tensor, layer: str, top: int = 4, target: Targets | None = None, *,
         channels: Sequence[int] | None = None,
-    ) -> Concepts:
+    ) -> Concepts:  # fmt: skip
         """The channels of a layer with the most relevance, each with its map.
 
         Concept relevance propagation (Achtibat et al. 2023): relevance at the layer's output is
@@ -211,12 +205,9 @@ class ConceptViews(LayerViews):
         return scores, {layer: Peaks(*one) for layer, one in zip(layers, peaks, strict=True)}
 
     def position_maps(
-        self,
-        x: np.ndarray | tf.Tensor,
-        layer: str,
-        channels: Sequence[int],
+        self, x: np.ndarray | tf.Tensor, layer: str, channels: Sequence[int],
         positions: Sequence[int],
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """The maps of single neurons of a layer for one picture: what each of them looks at.
 
         Relevance 1 starts at one of `channels` and one of `positions`, for a single picture x.

@@ -17,9 +17,7 @@ VANISHED = 0.01
 """A map shows nothing if pixels and biases received less than this share of what started."""
 
 TINY = 1e-4  # a smaller score counts as 0: its relevance is rounding
-
-ROUNDING = 1e-6
-"""A smaller difference is rounding, however little started."""
+ROUNDING = 1e-6  # a smaller difference is rounding, however little started
 
 
 class State(Enum):

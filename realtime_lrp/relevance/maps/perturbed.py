@@ -9,8 +9,7 @@ from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import ZeroPadding
 
-NOISE = 0.1
-"""Standard deviation of SmoothGrad's noise, relative to the picture's range."""
+NOISE = 0.1  # standard deviation of SmoothGrad's noise, relative to the picture's range
 
 CHUNK_BYTES = 512 << 20
 """Memory for the activations of one chunk. More at once is not faster on a CPU."""

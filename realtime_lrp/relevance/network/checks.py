@@ -23,8 +23,7 @@ MARGIN = 0.1
 
 log = logging.getLogger(__name__)
 
-Bound = float | Sequence[float] | np.ndarray
-"""One value, one for each channel, or [H, W, C]."""
+Bound = float | Sequence[float] | np.ndarray  # one value, one for each channel, or [H, W, C]
 
 
 class Prepared(Protocol):

@@ -19,8 +19,7 @@ RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}
 """The activations that a layer with weights can compute along with its sum."""
 
 
-Modify = Callable[[tf.Tensor], tf.Tensor]
-"""How w, or b, becomes w'."""
+Modify = Callable[[tf.Tensor], tf.Tensor]  # how w, or b, becomes w'
 
 
 class Weights:

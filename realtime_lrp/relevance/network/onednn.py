@@ -82,14 +82,9 @@ def available(dtype: tf.DType) -> bool:
 
 
 def convolution(
-    a: tf.Tensor,
-    kernel: tf.Tensor,
-    bias: tf.Tensor | None,
-    activation: str,
-    strides: Sequence[int],
-    padding: str,
-    dilations: Sequence[int],
-) -> tf.Tensor:
+    a: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None, activation: str,
+    strides: Sequence[int], padding: str, dilations: Sequence[int],
+) -> tf.Tensor:  # fmt: skip
     """Adds a convolution to the graph; the kernel [rows, columns, in, out] is a value.
 
     `activation` is "" or one of `FUSED`.

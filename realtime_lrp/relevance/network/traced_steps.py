@@ -209,13 +209,9 @@ class Normalisation(Elementwise):
     """
 
     def __init__(
-        self,
-        gamma: tf.Tensor | None,
-        beta: tf.Tensor | None,
-        epsilon: float,
-        axes: Sequence[int] = (-1,),
-        groups: int = 0,
-    ) -> None:
+        self, gamma: tf.Tensor | None, beta: tf.Tensor | None, epsilon: float,
+        axes: Sequence[int] = (-1,), groups: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(self.normalise, keeps_sign=False)
         self.gamma, self.beta, self.epsilon = gamma, beta, epsilon
         self.axes, self.groups = axes, groups

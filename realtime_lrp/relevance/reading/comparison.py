@@ -17,8 +17,7 @@ from realtime_lrp.relevance.network.graph import Node
 from realtime_lrp.relevance.network.traced_steps import Choice
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 
-TOLERANCE = 1e-3
-"""Largest difference, relative to the largest output."""
+TOLERANCE = 1e-3  # largest difference, relative to the largest output
 
 HALF_TOLERANCE = 0.05
 """The same where the layer computes in half precision; its nodes compute in float32."""

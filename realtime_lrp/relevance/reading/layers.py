@@ -324,8 +324,7 @@ FUNCTIONS = {
 }
 """Activations written as operations, such as `keras.ops.relu(a)`: type -> activation."""
 
-DIVISION = _expression(lambda a, b: a / b)
-"""Division; supported only by a constant."""
+DIVISION = _expression(lambda a, b: a / b)  # division; supported only by a constant
 
 
 def _row(layer: keras.Operation) -> Translation | None:

@@ -256,12 +256,9 @@ class Reader:
         return value if isinstance(value, Turned) else None
 
     def append(
-        self,
-        operation: tf.Operation,
-        steps: Sequence[Step],
-        inputs: Sequence[Held],
+        self, operation: tf.Operation, steps: Sequence[Step], inputs: Sequence[Held],
         output: int = 0,
-    ) -> list[Held]:
+    ) -> list[Held]:  # fmt: skip
         """Appends steps in a row that compute an output of an operation, which names the nodes."""
         name = self.trace.names.get(operation.name)
         name = name or self._joined(self.trace.places.get(operation.name), operation.type)

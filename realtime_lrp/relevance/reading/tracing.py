@@ -223,8 +223,7 @@ def run(operation: tf.Operation, values: Sequence[tf.Tensor]) -> list[tf.Tensor]
     return list(result) if isinstance(result, list | tuple) else [result]
 
 
-MAX_SIZES = 1000
-"""The most entries of a constant that is taken for the sizes of another tensor."""
+MAX_SIZES = 1000  # the most entries of a constant that is taken for the sizes of another tensor
 
 
 def bytes_of(tensor: tf.Tensor) -> int:

@@ -147,13 +147,9 @@ ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, through_softmax)
 """The same for `attnlrp`."""
 
 FOLLOWING: Rows = (
-    (Linear, through_weights),
-    (Join, with_remainder),
-    (Move, along),
-    (Identity, along),
-    (Scaling, along),
-    (Elementwise, through_function),
-)
+    (Linear, through_weights), (Join, with_remainder), (Move, along), (Identity, along),
+    (Scaling, along), (Elementwise, through_function),
+)  # fmt: skip
 """Kind of step -> its rule, where a `Multiple` arrives."""
 
 

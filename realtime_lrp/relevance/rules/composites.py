@@ -86,11 +86,8 @@ class Composite:
         }
 
     def absorbing(
-        self,
-        graph: Graph,
-        contexts: Mapping[int, LayerContext],
-        absorb_bias: bool | None = None,
-    ) -> frozenset[int]:
+        self, graph: Graph, contexts: Mapping[int, LayerContext], absorb_bias: bool | None = None,
+    ) -> frozenset[int]:  # fmt: skip
         """The output numbers of layers whose biases take a share of the relevance.
 
         `contexts` belong to the layers of `graph`. With `absorb_bias` None, the sources of the
@@ -109,12 +106,9 @@ class Composite:
         return frozenset(node.output for node in with_weights if absorbs(node))
 
     def bind_steps(
-        self,
-        graph: Graph,
-        rules: Mapping[int, Rule],
-        absorbing: Collection[int],
+        self, graph: Graph, rules: Mapping[int, Rule], absorbing: Collection[int],
         absorb_bias: bool | None = None,
-    ) -> dict[int, BoundStepRule]:
+    ) -> dict[int, BoundStepRule]:  # fmt: skip
         """The rules of steps for transformers, by output number in the graph.
 
         `rules` and `absorbing` are what the methods of these names return; `absorb_bias` None means

@@ -338,15 +338,9 @@ def _without_inputs(
 
 
 RULES: dict[str, type[Rule]] = {
-    "zplus": ZPlus,
-    "epsilon": Epsilon,
-    "gamma": Gamma,
-    "alpha_beta": AlphaBeta,
-    "zbox": ZBox,
-    "wsquare": WSquare,
-    "flat": Flat,
-    "zplus_input": ZPlusInput,
-}
+    "zplus": ZPlus, "epsilon": Epsilon, "gamma": Gamma, "alpha_beta": AlphaBeta, "zbox": ZBox,
+    "wsquare": WSquare, "flat": Flat, "zplus_input": ZPlusInput,
+}  # fmt: skip
 """Name in configuration and documentation -> rule."""
 
 _OWN = frozenset(RULES.values())

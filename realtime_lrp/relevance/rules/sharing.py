@@ -22,8 +22,7 @@ class Shares(NamedTuple):
     biases: tf.Tensor
 
 
-Term = tuple[tf.Tensor, Weights, tf.Tensor | None]
-"""(a', w', b')."""
+Term = tuple[tf.Tensor, Weights, tf.Tensor | None]  # (a', w', b')
 
 
 def positive(v: tf.Tensor) -> tf.Tensor:

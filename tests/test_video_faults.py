@@ -29,7 +29,7 @@ from realtime_lrp.commands.video.recoding import (
 )
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.realtime.capture import Capture
-from realtime_lrp.realtime.capture import _Reader as ReadingThread
+from realtime_lrp.realtime.capture import SourceThread as ReadingThread
 from realtime_lrp.realtime.explaining import RelevanceThread
 from realtime_lrp.system.child import Channel, module_command
 from realtime_lrp.system.progress import Progress

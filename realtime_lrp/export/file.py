@@ -95,11 +95,7 @@ def computation(engine: Engine, fixed: bool) -> tuple[Compute, list[tf.TensorSpe
 
 
 def written(compute: Compute, inputs: Sequence[tf.TensorSpec], outputs: Sequence[str]) -> Any:
-    """The ONNX graph of a function of named tensors of fixed shapes; names its outputs.
-
-    Raises:
-      DamagedInputError: an operation has no row.
-    """
+    """The ONNX graph of a function of named tensors; DamagedInputError where a row is missing."""
     graph, results = frozen(compute, *inputs)
     writer, names = Writer(), dict[str, str]()
     for op in graph.get_operations():

@@ -15,10 +15,7 @@ OFF = 2
 
 
 def frozen(function: Callable[..., Any], *inputs: tf.TensorSpec) -> tuple[tf.Graph, list[str]]:
-    """Traces a function of tensors of fixed shapes; returns the graph and its outputs' names.
-
-    TensorFlow's own optimiser computes what is constant and leaves out what nothing reads.
-    """
+    """Traces a function of tensors of fixed shapes, optimises its graph, and names its outputs."""
     with onednn.disabled():
         traced = tf.function(function, autograph=False).get_concrete_function(*inputs)
     constant = convert_to_constants.convert_variables_to_constants_v2(

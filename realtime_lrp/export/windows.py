@@ -79,10 +79,7 @@ def convolution(w: Writer, op: tf.Operation, a: str, kernel: str) -> str:
 
 
 def convolution_back(w: Writer, op: tf.Operation, sizes: str, kernel: str, r: str) -> str:
-    """The way back through a convolution, to its input.
-
-    With a stride of 1 it is a convolution with the kernel turned round, which is quicker.
-    """
+    """Back through a convolution; at a stride of 1 by the turned kernel, which is quicker."""
     picture, shape = op.outputs[0], op.inputs[1].shape.as_list()
     depthwise, moves = op.type.startswith("Depthwise"), _moves(op, picture, shape[:2])
     group = int(picture.shape[3]) // (1 if depthwise else shape[2])

@@ -48,10 +48,7 @@ class Writer:
         return name
 
     def weight(self, values: np.ndarray) -> str:
-        """The name of a weight.
-
-        A positive or negative part of another weight is computed from it when the file is loaded.
-        """
+        """The name of a weight; a signed part of another one is computed from it at loading."""
         for name, other in self._stored.items() if values.size >= DERIVED else ():
             if other.shape == values.shape and other.dtype == values.dtype and other.min() < 0:
                 if np.array_equal(np.maximum(other, 0), values):
@@ -61,11 +58,7 @@ class Writer:
         return self.constant(values)
 
     def values(self, name: str) -> np.ndarray:
-        """The values of a constant.
-
-        Raises:
-          NotImplementedError: they are computed.
-        """
+        """The values of a constant; NotImplementedError if they are computed."""
         if name not in self._stored:
             raise NotImplementedError("whose shape or weight is computed")
         return self._stored[name]
@@ -75,10 +68,7 @@ class Writer:
         return name in self._stored
 
     def first(self, name: str) -> str:
-        """A picture with its channels first, as ONNX's convolutions have it.
-
-        onnxruntime moves transposes to where they are few.
-        """
+        """A picture with its channels first, as ONNX's convolutions have it."""
         return self.op("Transpose", name, perm=NCHW)
 
     def last(self, name: str) -> str:

@@ -36,10 +36,7 @@ class Drawings:
 
 
 def drawings(count: int | None = None, seed: int | None = None) -> Drawings:
-    """Some of the drawn pictures; the numbers of any two symbols differ by one at most.
-
-    A seed chooses which ones and their order; None takes the first.
-    """
+    """Drawn pictures, symbols equally often: a seed chooses which; None takes the first."""
     with np.load(FILE, allow_pickle=False) as arrays:
         encoded, sizes = arrays["pictures"], arrays["sizes"]
         masks = np.unpackbits(arrays["masks"], axis=-1).astype(bool)

@@ -82,11 +82,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, entries: Mapping[str, str], file: str) -> Exported:
-        """Reads the entries of a file.
-
-        Raises:
-          DamagedInputError: one of them is missing or damaged.
-        """
+        """Reads the entries of a file; DamagedInputError if one is missing or damaged."""
         try:
             fields = {
                 field.name: entries[field.name]

@@ -57,11 +57,7 @@ ENDINGS = {
 
 
 def kind_of(path: Path) -> str:
-    """Which kind of network a file holds: `KERAS`, `ONNX` or `TFLITE`.
-
-    Raises:
-      DamagedInputError: it holds none of them; the message names what it is.
-    """
+    """`KERAS`, `ONNX` or `TFLITE`; the DamagedInputError for another file names what it is."""
     try:
         with path.open("rb") as file:
             head = file.read(HEAD)

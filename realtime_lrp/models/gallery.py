@@ -340,10 +340,7 @@ def parse_gallery(whole: bytes) -> tuple[Contents, bytes]:
 
 
 def write_gallery(file: Path, contents: Contents, pictures: Sequence[bytes]) -> None:
-    """Writes a gallery file; fills in `sizes` and `hash`. Raises OSError if that fails.
-
-    `pictures` are what `encode_picture` made.
-    """
+    """Writes a gallery with encoded pictures; fills in `sizes` and `hash`. Raises OSError."""
     data = b"".join(pictures)
     contents = msgspec.structs.replace(
         contents, sizes=tuple(map(len, pictures)), hash=hashlib.sha256(data).hexdigest()

@@ -130,10 +130,7 @@ def load_shapes(file: Path, weights: str | None) -> Network:
 
 
 def with_weights(model: keras.Model, weights: str | None) -> keras.Model:
-    """The model with the weights that the user asked for, which may overwrite its own.
-
-    `weights` is "random", the path of a file, or None to keep the model's own.
-    """
+    """The model with random weights, with a file's, or with its own where there is no name."""
     if weights is None:
         return model
     if weights == "imagenet":

@@ -96,10 +96,7 @@ def _without_numbers(lines: list[str]) -> list[str]:
 
 
 def labels_beside(path: Path, counts: Sequence[int]) -> list[str] | None:
-    """The names in `labels.txt` in the folder of a file; None where they are not of such a number.
-
-    A line of the log says which.
-    """
+    """The names in `labels.txt` beside a file, which the log says; None for another number."""
     beside = path.parent / BESIDE
     if not beside.is_file():
         return None

@@ -99,10 +99,7 @@ def aligned_empty(
 
 
 def shared_tensor(values: np.ndarray) -> tf.Tensor:
-    """A tensor in the memory of an aligned array; do not change the array afterwards.
-
-    It is a copy where TensorFlow cannot share memory.
-    """
+    """A tensor in an aligned array's memory, or a copy of it; do not change the array."""
     try:
         return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
     except (AttributeError, TypeError, ValueError, tf.errors.OpError):

@@ -130,10 +130,7 @@ def begin_hashing(files: Files) -> None:
 
 
 def hashes(files: Files) -> dict[str, str]:
-    """SHA-256 of files, 64 hexadecimal digits; waits until they are known.
-
-    Files that have changed before they were hashed, or are gone, are left out.
-    """
+    """SHA-256 of files, in hexadecimal, once it is known; not of files that changed or are gone."""
     found = {}
     for kind, file in files.items():
         with _hashing, suppress(OSError):

@@ -67,10 +67,7 @@ class Features:
     def with_changes(
         self, pictures: Sequence[np.ndarray], rng: np.random.Generator
     ) -> list[np.ndarray]:
-        """Vectors of pictures uint8 [rows, columns, 3]: for each float32 [1 + CHANGES, features].
-
-        Its own comes first, then the vectors of changed copies.
-        """
+        """Features of pictures and of changed copies: float32 [1 + CHANGES, features] each."""
         copies = [[one, *(changed(one, rng) for _ in range(CHANGES))] for one in pictures]
         vectors = self.model.predict_on_batch(self.network.prepare(np.stack([*chain(*copies)])))
         return [*np.reshape(vectors, (len(pictures), 1 + CHANGES, -1))]
@@ -85,10 +82,7 @@ class Features:
 
 @dataclass
 class Showing:
-    """Pictures of one class that follow each other: a recording, a folder, a key that was held.
-
-    `vectors` come from `Features.with_changes`; `pictures` are the last ones.
-    """
+    """Pictures of one class that follow each other; vectors are of `Features.with_changes`."""
 
     number: int
     vectors: list[np.ndarray] = field(default_factory=list)

@@ -68,10 +68,7 @@ CLOCK = Clock()
 
 
 class Capture:
-    """Reads a source and opens it again whenever it is lost.
-
-    A patient one treats a source that cannot be opened at the start like a lost one.
-    """
+    """Reads a source and opens it again when it is lost; a patient one also at the start."""
 
     def __init__(
         self,
@@ -124,10 +121,7 @@ class Capture:
             )
 
     def switch(self, open_source: OpenSource) -> None:
-        """Changes to another source; no further frame of the present one comes.
-
-        It is retried until it gives pictures; `trouble` says why it does not.
-        """
+        """Changes to another source, which is retried until it gives pictures; see `trouble`."""
         with self._lock:
             self._history = SourceHistory(open_source)
             self._starting, self.trouble = False, ""

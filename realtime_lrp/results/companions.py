@@ -35,10 +35,7 @@ CHUNK = 256  # maximum number of maps in a file
 
 
 def companions_of(target: Path, sidecar: bool, summary: bool, maps: Path | None) -> dict[str, Path]:
-    """The paths of the wanted files beside an output: "sidecar", "summary", "maps" -> path.
-
-    They are JSON lines, a picture, and a folder of raw maps, which is made in the folder `maps`.
-    """
+    """The wanted files beside an output: "sidecar" (JSON lines), "summary", "maps" -> path."""
     paths = {
         "sidecar": target.with_suffix(".jsonl") if sidecar else None,
         "summary": target.with_suffix(".summary.png") if summary else None,

@@ -70,10 +70,7 @@ class Manifest(msgspec.Struct, frozen=True):
 def refuse_unknown(
     shown: str, manifest: Manifest | None, fingerprint: str, state: Mapping[str, str]
 ) -> None:
-    """Refuses to replace an output that was made otherwise, has changed, or is not ours.
-
-    The `state` describes the output alone, by its contents.
-    """
+    """Refuses to replace an output that was made otherwise, has changed, or is not ours."""
     if manifest is None:
         what = "exists"
     elif manifest.fingerprint != fingerprint:

@@ -91,10 +91,7 @@ def write_summary(
     path: Path, title: str, thumbnails: Sequence[tuple[str, np.ndarray]], timeline: Timeline,
     description: str,
 ) -> None:  # fmt: skip
-    """Writes a PNG: small pictures in rows of `COLUMNS`, below them the timeline.
-
-    Thumbnails are (caption, uint8 [h, w, 3] RGB).
-    """
+    """Writes a PNG: captioned thumbnails, uint8 [h, w, 3] RGB, in rows, below them the timeline."""
     rows = -(-len(thumbnails) // COLUMNS)
     tall = 3.0 * min(1.0, max(p.shape[0] / p.shape[1] for _, p in thumbnails)) + 0.3
     figure = new_figure(13, rows * tall + 4.8, title, dpi=110)

@@ -18,10 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Tally:
-    """Counts files, and names those that failed.
-
-    `done` says what happens to the `finished` ones, for example "pictures explained".
-    """
+    """Counts files and names those that failed; `done` is what happens to the `finished` ones."""
 
     def __init__(self, total: int, done: str):
         self._total, self._done = total, done
@@ -29,10 +26,7 @@ class Tally:
         self._errors: list[Error] = []
 
     def failed(self, source: Path, error: Exception) -> None:
-        """Names a file that failed, with the reason; with -vv also with the traceback.
-
-        The error of an only file is raised.
-        """
+        """Names a file that failed, and why; the error of an only file is raised."""
         if self._total == 1:
             raise error
         if not isinstance(error, Error):

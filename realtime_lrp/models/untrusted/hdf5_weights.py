@@ -15,10 +15,7 @@ OF_BATCH_NORMS = {"gamma", "beta", "moving_mean", "moving_variance"}
 
 
 def rename_weights(path: Path) -> None:
-    """Gives the weights in a .weights.h5 of Keras 2 the paths of Keras 3; changes the file.
-
-    On Windows Keras 2 has written backslashes.
-    """
+    """Gives weights of Keras 2's .weights.h5 Keras 3's paths, in place; on Windows they differ."""
     paths: list[str] = []
     with h5py.File(path, "r+") as file:
         file.visititems(

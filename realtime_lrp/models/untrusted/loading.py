@@ -135,10 +135,7 @@ def read_extra(path: Path, member: str, limit: int) -> bytes | None:
 
 
 def load_weights(model: keras.Model, path: Path) -> None:
-    """Loads weights from .weights.h5, .h5 or .keras into a model of the same shapes.
-
-    A file that is refused may have changed some of the model's weights.
-    """
+    """Loads weights from .weights.h5, .h5 or .keras; a refused file may have changed some."""
     name = repr(str(path))
     problem = f"The weights {name} do not fit the network or are damaged"
     with naming_the_file(name, problem, _EXPECTED_WEIGHTS):
@@ -198,10 +195,7 @@ def _version(archive: zipfile.ZipFile) -> str:
 
 
 def without_training(part: Any) -> Any:
-    """The description of a model without optimisers, losses and metrics, which are not needed here.
-
-    Without LoRA either: the kernels in a file have its matrices merged in.
-    """
+    """A model's description without optimisers, losses, metrics, and LoRA, which is merged in."""
     if isinstance(part, dict):
         return {
             key: without_training(value)

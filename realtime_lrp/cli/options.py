@@ -27,10 +27,7 @@ EXPLAIN = (
 """The options of every command that explains pictures."""
 
 SEEN = "--region", "--follow"  # the options that say what the network sees of a picture
-
-PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"
-"""The options of the web page."""
-
+PAGE = "--host", "--port", "--token-file", "--https", "--cert", "--key"  # of the web page
 CONCEPTS = "--gallery", "--names"  # options about the channels of a network
 
 _MAY_BE_FILES = (
@@ -41,10 +38,8 @@ _MAY_BE_FILES = (
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-ConfigFile = str | config.Tree | None
-"""The value of --config: a YAML file, or the settings of an output."""
-Load = Callable[..., config.Settings]
-"""Takes file, assignments, options, and the name of the `command`, as `config.load` does."""
+ConfigFile = str | config.Tree | None  # --config: a YAML file, or an output's settings
+Load = Callable[..., config.Settings]  # takes what `config.load` takes, and the `command`'s name
 
 
 class NoEmptyWords(click.Command):

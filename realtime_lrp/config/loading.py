@@ -50,8 +50,7 @@ _KEY_OF_SUBJECT = {
 }  # fmt: skip
 """`UsageError.about` -> the key that is wrong."""
 
-Check = Callable[[Config], Iterable[tuple[KeyPath, Error]]]
-"""Yields what the schema cannot see: the path of a wrong value, and what is wrong with it."""
+Check = Callable[[Config], Iterable[tuple[KeyPath, Error]]]  # yields what the schema cannot see
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ from realtime_lrp.errors import (
 
 MAX_PROBLEMS = 100  # problems that are listed
 MAX_LINE = 400  # characters of each
-
-KeyPath = tuple[str | int, ...]
-"""The names and list indices that lead to a value: ("live", "sources", 1)."""
+KeyPath = tuple[str | int, ...]  # leads to a value: ("live", "sources", 1)
 
 
 @dataclass(frozen=True)

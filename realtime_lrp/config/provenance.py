@@ -17,15 +17,9 @@ from realtime_lrp.errors import DamagedInputError
 FORMAT = 1  # version of the fields: raised when the meaning of one changes, not when one is added
 KEY = "provenance"  # the key in JSON files, and the name of the array in .npz files
 MAX_BYTES = 1 << 20  # longest JSON text that is read
-
-MAX_WRITTEN_BYTES = 60_000
-"""Longest JSON text that is written, for the sake of JPEG; a longer one goes without `layers`."""
-
-TAUGHT = "realtime_lrp.json"
-"""The member of a .keras archive in which a network that was taught says so."""
-
-SECTIONS = ("model", "lrp", "input", "overlay")
-"""The sections of the configuration that shape every output."""
+MAX_WRITTEN_BYTES = 60_000  # for the sake of JPEG; a longer text goes without `layers`
+TAUGHT = "realtime_lrp.json"  # the member of a taught network's .keras archive
+SECTIONS = ("model", "lrp", "input", "overlay")  # those that shape every output
 
 LIVE_KEYS = ("live.panels", "live.also_models", "live.text", "live.text_size")
 """Settings that shape the live view; cameras' addresses and local folders are not recorded."""

@@ -124,8 +124,7 @@ Address = Annotated[
 ]
 """A camera, a file or a URL; URLs may contain passwords."""
 
-Preprocess = Annotated[Text, _reads(preprocessing.parse)]
-"""A way to prepare pictures: a name, or a range with what else is done."""
+Preprocess = Annotated[Text, _reads(preprocessing.parse)]  # a name, or a range and more
 
 
 def corners(text: str) -> tuple[float, float, float, float]:

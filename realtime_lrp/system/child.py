@@ -46,10 +46,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 MOST_TRACEBACK = 10_000  # characters of a child's traceback that are kept, from its end
-
-MOST_BYTES = 2**31
-"""Maximum size of a message, so that a hostile child cannot make its parent take more memory."""
-
+MOST_BYTES = 2**31  # of a message: a hostile child must not cost its parent more memory
 KINDS = ("uint8", "int8", "float32")  # types of array elements that may be sent
 
 ARRAY = tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...], bytearray]
@@ -168,13 +165,9 @@ def _from_plain(kind: type, value: Any) -> Any:
     return np.frombuffer(data, name).reshape(shape)
 
 
-CLOSING_S = 1.0
-"""Maximum wait for a killed child, in seconds; it is longer only where the kernel itself hangs."""
-
+CLOSING_S = 1.0  # maximum wait for a killed child, in seconds; the kernel may hang longer
 POLL_S = 0.05  # how often a wait for a message checks whether it has to end
-
-ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")
-"""Signals by which the system or a person ends a process; no library does."""
+ENDED_FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT")  # no library sends them
 
 
 class Child:

@@ -250,10 +250,7 @@ def _move_folder(part: Path, target: Path, overwrite: bool) -> None:
 
 
 PREFIX = "realtime-lrp-"  # how the names of the folders begin; the number of the process follows
-
-LOCK_S = 1.0
-"""Maximum wait for a thread that is making a folder, in seconds; a dead network drive may hang."""
-
+LOCK_S = 1.0  # maximum wait for a thread that makes a folder; a dead network drive may hang
 _lock = threading.Lock()  # held while a folder is made: none appears after the last removal
 _temporary: set[Path] = set()  # folders, and parts of files
 

@@ -28,8 +28,7 @@ GIB = 1 << 30
 _CGROUPS = Path("/sys/fs/cgroup")
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
 ARENAS = 2
-LARGE = 512 << 10
-"""Larger blocks, in bytes, come from the system and return to it when they are freed."""
+LARGE = 512 << 10  # bytes; larger blocks come from the system and return to it when freed
 
 
 @cache

@@ -28,11 +28,8 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.system.files import KEPT_FREE, check_room
 
-PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}
-"""Schemes of object stores -> the package that fsspec needs for them."""
-
-CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
-"""Maximum wait for a connection and for an answer, in seconds, and how often it is tried."""
+PACKAGES = {"s3": "s3fs", "gs": "gcsfs"}  # scheme -> what fsspec needs for it
+CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5  # seconds to connect, to answer, and tries
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _NETWORK = ("Endpoint", "Connect", "Connection", "Timeout", "ServerDisconnected", "SSL", "Http")

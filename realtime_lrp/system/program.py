@@ -30,8 +30,7 @@ try:
 except PackageNotFoundError:  # run from a checkout, not installed
     __version__ = "0+checkout"
 
-TRACING = threading.Lock()
-"""Held while a layer is traced: TensorFlow's settings for the whole process are then others."""
+TRACING = threading.Lock()  # held while a layer is traced, which changes TensorFlow's settings
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 

@@ -2,12 +2,8 @@
 
 import numpy as np
 
-PERCENTILE = 99.5
-"""The scale ends at this percentile, so that a few large entries do not darken the rest."""
-
-SOFTNESS = 0.75
-"""Exponent: strength is (|relevance| / scale) ** SOFTNESS. Below 1 weak relevance stays visible."""
-
+PERCENTILE = 99.5  # end of the scale, so that a few large entries do not darken the rest
+SOFTNESS = 0.75  # strength is (|relevance| / scale) ** SOFTNESS; weak relevance shows
 FULL = 127  # full strength, as a byte
 
 

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 LINUX = sys.platform.startswith("linux")
 SYSTEM = Path("/sys/class/video4linux")  # where Linux lists its cameras
-
-BUFFERS = 2
-"""The driver's buffers: one fills while the other is decoded; one alone loses half the frames."""
-
+BUFFERS = 2  # one fills while the other is decoded; one alone loses half the frames
 MOST_BAD_PICTURES = 50  # damaged pictures in a row after which a camera counts as lost
 
 log = logging.getLogger(__name__)

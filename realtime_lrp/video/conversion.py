@@ -85,8 +85,7 @@ NODES = 33  # the table's length along each colour
 
 _BT2020 = ((1.6605, -0.5876, -0.0728), (-0.1246, 1.1329, -0.0083), (-0.0182, -0.1006, 1.1187))
 _P3 = ((1.2249, -0.2247, 0.0), (-0.0420, 1.0419, 0.0), (-0.0197, -0.0786, 1.0979))
-_TO_BT709 = {9: _BT2020, 11: _P3, 12: _P3}
-"""Wide primaries of ITU-T H.273 -> matrix from their linear RGB to BT.709's linear RGB."""
+_TO_BT709 = {9: _BT2020, 11: _P3, 12: _P3}  # wide primaries of H.273 -> matrix of linear RGB
 
 
 def is_wide(colour: Colour) -> bool:

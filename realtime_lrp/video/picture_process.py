@@ -28,8 +28,7 @@ from realtime_lrp.system.shared import SharedPicture
 from realtime_lrp.video.frames import MOST_PIXELS
 from realtime_lrp.video.source import Action, Source, Timeline
 
-MOST_LOG_LINES = 1000
-"""Maximum number of log lines from one child; a hostile one must not fill the disk."""
+MOST_LOG_LINES = 1000  # log lines of one child; a hostile one must not fill the disk
 
 log = logging.getLogger(__name__)
 

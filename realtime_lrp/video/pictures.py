@@ -15,15 +15,13 @@ from realtime_lrp.video.descriptions import description_in, xmp_packet
 from realtime_lrp.video.files import why_unreadable
 from realtime_lrp.video.libraries import cv2
 
-MOST_BYTES = 2**30
-"""Maximum size of a file; the largest picture that is decoded has half of it with 4 x 16 bits."""
+MOST_BYTES = 2**30  # of a file; twice the largest decoded picture, of 4 x 16 bits
 
 JPEG = (".jpg", ".jpeg")
 JPEG_XMP = b"http://ns.adobe.com/xap/1.0/\0"  # how a segment of a JPEG begins that holds XMP
 MAX_SEGMENT = 65_533  # maximum number of bytes in it
 EXTRA_SAMPLES = 338  # the tag of a TIFF that says what the alpha of its pixels is
-WRONG_COLOURS = (b"P7", b"PF", b"Pf")
-"""How files begin (PAM, PFM) that OpenCV reads with red and blue swapped, or nearly black."""
+WRONG_COLOURS = (b"P7", b"PF", b"Pf")  # starts of files that OpenCV reads with wrong colours
 
 log = logging.getLogger(__name__)
 

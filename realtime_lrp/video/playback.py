@@ -17,12 +17,10 @@ from realtime_lrp.video.reader import Span, TimedFrame, VideoReader
 from realtime_lrp.video.source import MOST_SECONDS, PATIENCE_S, Action, Source, Timeline
 
 PICTURE_S = 3.0  # how long a picture is shown
-ANIMATIONS = (".gif", ".apng")
-"""Endings of pictures that are played, at their own speed, if they are animated."""
+ANIMATIONS = (".gif", ".apng")  # played at their own speed if they are animated
 BEHIND_S = 1.0  # if playback is later than this, it does not catch up
 POLL_S = 0.05  # how often a wait checks whether it has to stop
-SEEK_S = 0.5
-"""A seek that takes longer than this gives way to a newer one, with the frame that it reached."""
+SEEK_S = 0.5  # a longer seek gives way to a newer one, with the frame that it reached
 
 log = logging.getLogger(__name__)
 

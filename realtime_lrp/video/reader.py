@@ -22,21 +22,13 @@ log = logging.getLogger(__name__)
 MOST_LEADING = 16  # packets before the first frame, shown before it, that are no damage
 MOST_FAILED_READS = 50  # failed reads in a row; any number of packets that arrive may be damaged
 MOST_STREAMS = 16
-NO_INDEX = ("mpegts", "mpeg")
-"""Formats in which a seek cannot be trusted to reach a key frame: they are read from the start."""
-
+NO_INDEX = ("mpegts", "mpeg")  # read from the start, as a seek may miss the key frames
 SEQUENCE = b"\0\0\1\xb3"  # stands before the size of the pictures, twice 12 bits
-
-LATE_STARTS = ("mov", "matroska")
-"""Formats whose times count from the start of the film; the clocks of others start anywhere."""
-
+LATE_STARTS = ("mov", "matroska")  # whose times count from the start of the film
 MOST_GAP_S = 3600.0  # longest gap in other formats; a longer one is a clock that was set
 NO_TIMES = 0x80  # FFmpeg's flag of formats that have no times
 SOUND_BEHIND_S = 2.0  # how far after the last frame of a span its sound may be in the file
-
-LEAST_MISSING_S = Fraction(1, 10)
-"""A recording counts as complete if it ends by less than this before its claimed end."""
-
+LEAST_MISSING_S = Fraction(1, 10)  # a recording is complete if it ends by less too early
 Decoded: TypeAlias = "av.VideoFrame | av.Packet[Any]"  # a frame, or a packet of sound
 
 

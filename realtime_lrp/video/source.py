@@ -25,8 +25,7 @@ class Timeline(msgspec.Struct, frozen=True):
     unit: Literal["seconds", "files"]
 
 
-Action = Literal["pause", "step", "skip", "seek"]
-"""Changes how files are played: see `Source.control`."""
+Action = Literal["pause", "step", "skip", "seek"]  # see `Source.control`
 
 
 class Source:

@@ -20,9 +20,7 @@ from realtime_lrp.video.pictures import first_pages
 from realtime_lrp.video.reader import VideoReader
 from realtime_lrp.video.source import PictureSource
 
-HANGS_S = 60.0
-"""A child that needs longer for a file, or for the next frame of a recording, is killed."""
-
+HANGS_S = 60.0  # a child that needs longer for a file, or the next frame, is killed
 MOST_NOTES = 5  # how much is logged about a recording
 MOST_PIXELS = 640 * 640  # largest JPEG; checked before it is decoded
 DECODING_S = 1.0  # maximum time for a JPEG; then the child is killed

@@ -25,19 +25,15 @@ CODECS: dict[str, tuple[Literal["libx264", "libx265", "libsvtav1"], int, dict[st
 }
 """Name -> FFmpeg's encoder, its default constant rate factor, further options."""
 
-NARROW = 320
-"""For pictures narrower than this, x264's bytes vary from run to run unless mbtree is off."""
+NARROW = 320  # narrower pictures have varying bytes of x264, unless mbtree is off
 
 LIVE = {"preset": "ultrafast", "tune": "zerolatency"}
 LIVE_INDEX = "hybrid_fragmented+negative_cts_offsets"
 """FFmpeg's flags for MP4 that is written live: if the process is killed, everything before the last
 key frame plays. Once closed, it is an ordinary file."""
 
-DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)
-"""Exceptions of a muxer for packets that it cannot write."""
-
-MOST_TICKS = 2**31 - 1
-"""How long a frame can be shown in MP4 and MOV, in units of the film's time base."""
+DAMAGED = (av.error.InvalidDataError, av.error.PatchWelcomeError)  # packets that a muxer refuses
+MOST_TICKS = 2**31 - 1  # how long MP4 and MOV can show a frame, in the film's time base
 
 REENCODED: Final = "aac"
 LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "quad", 5: "5.0", 6: "5.1", 8: "7.1"}

@@ -9,17 +9,10 @@ from dataclasses import dataclass
 
 from realtime_lrp.system.geometry import Box, moved
 
-COLUMN, MAX_COLUMN = 14, 26
-"""Least and greatest width of a column of figures, in heights of a letter."""
-
-BAND, NOTICE_BAND = 12, 5
-"""Least height of a band for figures, and of one for notices, in heights of a letter."""
-
+COLUMN, MAX_COLUMN = 14, 26  # limits of a column of figures' width, in heights of a letter
+BAND, NOTICE_BAND = 12, 5  # least heights of bands for figures and notices, in letters
 MARKS = 1.7  # height of the line of marks below figures or notices, in heights of a letter
-
-CAPTION, LEGEND = 1.6, 2.1
-"""Heights of the lines above and below each panel, in heights of a letter."""
-
+CAPTION, LEGEND = 1.6, 2.1  # heights of the lines above and below a panel, in letters
 GAP = 0.6  # space between panels, in heights of a letter
 
 

@@ -25,7 +25,6 @@ where two rows stand beside each other."""
 
 WIDEST = 0.35  # the share of the width that the panel takes at most, beside the picture
 LEAST = 16  # the least width there, in heights of a letter: the answer stays large
-
 LEAST_PICTURE = 14  # smaller pictures of the gallery, in pixels, are left out
 
 NO_PICTURES = "no pictures of it"
@@ -33,16 +32,12 @@ NO_PICTURES = "no pictures of it"
 OF_WHAT, OWN_MAP, EXAMPLES = "of the layer's relevance", "here", "answers to"
 """The captions above the figures, the maps, and the pictures of the gallery."""
 
-AGAINST = (120, 160, 255)
-"""The colour of shares that speak against what is explained; `BAR_FOR` is the others' colour."""
+AGAINST = (120, 160, 255)  # the colour of shares that speak against what is explained
 BAR_FOR = (255, 150, 50)
 
-HEADER, NAME, PAD = 3.7, 1.95, 0.35
-"""Heights of the header, of a row's name with its bar, and of gaps, in heights of a letter."""
-
+HEADER, NAME, PAD = 3.7, 1.95, 0.35  # heights of header, name with bar, and gap, in letters
 ANSWER = 3.6  # the height of the answer in it, in heights of a letter: letters of 6.7 %
 WARNED = 2.1  # what a warning of two lines adds to the height of the header
-
 CAPTION = 0.75  # how high the letters of captions are, in heights of other letters
 KEPT = 48  # how many drawn rows of gallery pictures and texts are kept
 

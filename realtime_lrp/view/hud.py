@@ -24,32 +24,21 @@ from realtime_lrp.view.text import (
     wrapped,
 )
 
-TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}
-"""`live.text_size` -> how much larger letters are than medium ones."""
-
-ANSWER_SCALE = 3.0
-"""Letter size of the presenter's answer relative to other figures (7.5 % of the height)."""
-
+TEXT_SIZES = {"small": 0.8, "medium": 1.0, "large": 1.3}  # `live.text_size` -> relative size
+ANSWER_SCALE = 3.0  # letters of the presenter's answer, relative to other figures
 PRESENTED_SCALE = 1.5  # the same for its other lines
-
 NOTICE_SCALE = 1.2  # the same for notices
-
 STEP = 1.35  # height of a line of text, as a multiple of its letters' height
 WIDE = 14  # least width of a wide area, in heights of a letter
-
-LINES = 3
-"""A name, value or notice has at most this many lines; a notice in a narrow area twice as many."""
+LINES = 3  # at most, of a name, value or notice; twice as many of a notice in a narrow area
 
 DIM = (190, 190, 190)
 WARNING = (255, 190, 60)
 BAR = (90, 190, 255)
 TRACK = (70, 70, 70)
 
-MIN_LETTERS = 9
-"""Minimum size of letters, in pixels. Blocks that do not fit their area get smaller letters."""
-
+MIN_LETTERS = 9  # pixels; blocks that do not fit their area get smaller letters
 KEPT_LINES = 2  # lines kept for names if some name is too long for one line
-
 WIDEST = 40  # greatest width of a column of blocks in a wide area, in heights of a letter
 
 Colour = tuple[int, int, int]

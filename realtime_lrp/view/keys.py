@@ -113,9 +113,7 @@ MOUSE = (
 
 BY_KEY = {key: one for one in COMMANDS for key in one.keys}
 
-BUTTONS = {one.action: one for one in KEYED if one.button}
-"""Action -> the command that has a button, in the order of the help."""
-
+BUTTONS = {one.action: one for one in KEYED if one.button}  # action -> command
 UNNAMED = "unnamed"  # the name of keys without one, such as Menu or Print
 
 

@@ -9,9 +9,7 @@ from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.painting import ColouredMap, Painted
 
 FLOW_WIDTH = 320  # columns of the reduced pictures in which motion is measured
-
-WINDOW = 5
-"""Side of the square, in every second pixel of a reduced picture, that compares two pictures."""
+WINDOW = 5  # side of the compared squares, in every second pixel of a reduced picture
 
 ALIKE, UNLIKE = 8.0, 24.0
 """Mean difference in grey levels up to which the motion was found, and from which it was not.

@@ -22,25 +22,14 @@ from realtime_lrp.view.look import Look
 
 LEVELS = (0.25, 0.5, 0.75)  # contours are drawn at these shares of the smoothed map's maximum
 LINES_AT = 540  # contours are drawn on a canvas whose longer side has at most this many pixels
-
-CONTOUR_BLUR = 0.02
-"""Maps are blurred for contours: the standard deviation, as a share of the longer side."""
-
-CASING = 0.7
-"""How dark the edge along contours is, so that they are seen on grounds of their own colour."""
-
+CONTOUR_BLUR = 0.02  # deviation of the blur before contours, as a share of the longer side
+CASING = 0.7  # darkness of the edges of contours, which show on grounds of their colour
 OUTLINE = 0.25  # the share of white in the outline of the region
 MUTED = 0.6  # how far the whole region under a map is toned down. 0: not at all, 1: to dark grey.
 GREY = 0.6  # the brightness of a picture that is toned down completely, as a share of its own
-
-DARKER = 0.7
-"""How dark the ground of a layer is, where the window makes it grey: 0 not at all, 1 black."""
-
-HALO = 0.07
-"""How far around relevance the picture is toned down to dark grey: a share of the longer side."""
-
-NEEDED = 0.2
-"""Relevance drawn with this alpha tones down the picture around it completely; weaker, in part."""
+DARKER = 0.7  # darkness of a layer's ground where the window makes it grey: 0 to 1, black
+HALO = 0.07  # how far around relevance pictures are toned down, as a share of the longer side
+NEEDED = 0.2  # alpha of relevance that tones down the picture completely; weaker, in part
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,7 @@ from realtime_lrp.view.painting import Painted, lay_over
 from realtime_lrp.view.text import draw_lines, text_size
 
 MAX_TILES = 64  # on one sheet
-
-MAX_SIDE = 1024
-"""Pixels. A sheet of large tiles gets fewer of them, so that its side is not longer."""
-
+MAX_SIDE = 1024  # pixels of a sheet's side; of large tiles it gets fewer
 SMALL_SIDE = 768  # pixels. Small tiles are enlarged until the side of the sheet is about this long.
 
 

@@ -169,10 +169,7 @@ def _name(event: pygame.Event) -> str | None:
 TITLE = "realtime_lrp"
 SIZE = (720, 1280)  # rows and columns of a new window, where the screen has room for them
 TITLE_BAR = 48  # rows that a window's title bar may take, in pixels
-
-MIN_CANVAS, MAX_CANVAS = 240, 4096
-"""Limits of the canvas's sides in pixels, whatever the size of the window."""
-
+MIN_CANVAS, MAX_CANVAS = 240, 4096  # limits of the canvas's sides, in pixels
 REPEAT_MS = 500, 40  # a held key repeats: after how long, and how often
 
 BUTTONS = {1: "left", 3: "right"}

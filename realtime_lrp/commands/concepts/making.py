@@ -20,10 +20,7 @@ from realtime_lrp.system.progress import Progress
 from realtime_lrp.video.region import resize
 
 SIDE = 96  # rows and columns of a crop, unless the caller says otherwise
-
-MOST_OF_PICTURE = 0.5
-"""A receptive field with a larger part of the picture says too little: the crop follows the map."""
-
+MOST_OF_PICTURE = 0.5  # of a picture; for a larger receptive field the crop follows the map
 HELD = 0.8  # what part of the map's magnitude such a crop holds
 LEAST_SIDE = 1 / 6  # its smallest side, as a part of the picture's shorter side
 SMOOTHING = 1 / 24  # deviation by which the map is smoothed, as a part of the crop's side
@@ -91,9 +88,7 @@ def _square(centre: tuple[float, float], side: int, shape: tuple[int, ...]) -> B
 
 KEPT = 256  # pictures that are remembered for each channel; of equal ones a row shows one
 OFTEN = 4  # a channel is often relevant where it is among the four with the largest shares
-
-THUMBNAIL = 8
-"""Rows and columns of the grey thumbnail by which nearly equal pictures are recognised."""
+THUMBNAIL = 8  # rows and columns of grey thumbnails, by which nearly equal pictures are found
 
 ALIKE, ALIKE_PART = 3.0, 0.3
 """Mean difference of grey values, out of 255, and as a part of their standard deviation, below
@@ -165,9 +160,7 @@ def are_alike(thumbnails: np.ndarray, thumbnail: np.ndarray) -> np.ndarray:
     return np.asarray(differences < limit)
 
 
-RELEVANT, ACTIVATING = 6, 3
-"""How many pictures a channel shows: with most relevance, and with most activation."""
-
+RELEVANT, ACTIVATING = 6, 3  # pictures that a channel shows: with most relevance, most activation
 BATCH = 8  # pictures that are looked at together
 QUALITY = 55  # of the encoded crops, 1 to 100
 CLASSES = 3  # that are named for a channel

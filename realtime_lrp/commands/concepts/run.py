@@ -123,9 +123,7 @@ first; rare ones are left out. Behind them: the answers for which they speak mos
 realtime-lrp concepts --names writes this file anew: names stay, other comments do not."""
 
 MOST_NAMED = 4  # layers in a warning
-
-LEAST_CROP = 250
-"""Bytes that a crop has at least on average; of 96 x 96 pixels 380 to 520 were measured."""
+LEAST_CROP = 250  # bytes of a crop on average, at least; of 96 x 96 pixels it has 380 to 520
 
 log = logging.getLogger(__name__)
 

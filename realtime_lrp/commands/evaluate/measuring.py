@@ -45,16 +45,10 @@ STEPS = 10  # points of a curve; docs/evaluation.md says how exact the areas are
 REPLACED = np.rint(GRID**2 * (np.arange(STEPS + 1) / STEPS) ** 2).astype(int)
 """How many patches are replaced at each point of a curve; dense at the start."""
 
-AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])
-"""Weight of each point of a curve in the area; the same for every row and picture."""
-
-BLUR_SHARE = 1 / 16
-"""Deviation of the blur that replaces a patch, as a share of the picture's shorter side."""
-
+AREA_WEIGHTS = measures.area_weights(REPLACED / REPLACED[-1])  # weight of each point in the area
+BLUR_SHARE = 1 / 16  # deviation of the blur of a patch, as a share of the picture's shorter side
 MOST_HALVINGS = 64  # most halvings of a randomised output layer's weights
-
-SEED_OFFSET = 90210
-"""Keeps new weights apart from those that the training began with, whose seeds are 1, 2 and 3."""
+SEED_OFFSET = 90210  # keeps new weights apart from those that training began with (seeds 1 to 3)
 
 OF_MAPS = [(key, metric.of_maps) for key, metric in METRICS.items() if metric.of_maps]
 

@@ -38,9 +38,7 @@ LETTERS = 22  # that fit below a picture in one line
 SHOWN = 3  # pictures on the sheet, and of the best and of the worst among the examples
 RANKED_BY = "mass"  # the figure that says which pictures are the best; it rarely ties
 PICTURE = "picture"  # the heading above the pictures
-
-Captions = Mapping[str, Sequence[str]]
-"""Name of a row, or `PICTURE` -> a text for each of its pictures."""
+Captions = Mapping[str, Sequence[str]]  # name of a row, or `PICTURE` -> a text for each picture
 
 
 def save_plot(figure: "Figure", stem: Path, description: str) -> None:

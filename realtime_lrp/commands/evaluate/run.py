@@ -31,9 +31,7 @@ from realtime_lrp.system.files import atomic_folder, check_output
 from realtime_lrp.video.pictures import write_picture
 
 DETECTOR = "shapes_detector"  # the network that is measured on scenes of drawn symbols
-
-DRAWN_PICTURES = 60
-"""How many drawn pictures are used unless --count says otherwise: four of each symbol."""
+DRAWN_PICTURES = 60  # drawn pictures without --count: four of each symbol
 
 
 @dataclass(frozen=True)

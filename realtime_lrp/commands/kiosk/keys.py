@@ -16,10 +16,7 @@ from realtime_lrp.view.window import Mouse
 
 TURN_S = 15.0  # seconds for which a language is shown while nobody is there
 PRIVACY_S = 20.0  # seconds for which the privacy card is shown
-
-CHOICE_S = 60.0
-"""A language that is chosen while nobody is there is forgotten after this many seconds."""
-
+CHOICE_S = 60.0  # seconds after which a language chosen while nobody is there is forgotten
 KEY, HOLD_S = "q", 5.0  # what leaves, and seconds for which it or the corner has to be held
 CORNER = 0.12  # side of the upper left corner as a share of the canvas's shorter side
 PAD_TIMEOUT_S = 20.0  # the PIN pad disappears after this many seconds without input

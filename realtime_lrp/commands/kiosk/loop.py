@@ -34,18 +34,10 @@ from realtime_lrp.view.look import Look
 
 CLOSED_FPS = 2.0
 POLL_S = 0.02  # seconds that a turn waits for a picture, or until the next drawing
-
-MAX_CLIP_LAG_S = 2.0
-"""A clip's picture is shown together with its own map, unless that is further behind than this."""
-
-SYMBOL_S = 300.0
-"""Seconds after the last motion for which a symbol counts as a visitor; it may be left behind."""
-
-BLIND = ("starting", "camera", "staff", "frozen", "dark")
-"""Cards during which the camera cannot see anybody."""
-
-OVER_CAMERA = ("network", "slow")
-"""Cards that keep the camera's picture behind them, if it was there before."""
+MAX_CLIP_LAG_S = 2.0  # a clip's picture waits for its own map, unless that is further behind
+SYMBOL_S = 300.0  # seconds after a motion for which a symbol, left behind, counts as a visitor
+BLIND = ("starting", "camera", "staff", "frozen", "dark")  # cards while the camera sees nobody
+OVER_CAMERA = ("network", "slow")  # cards that keep the camera's picture behind them
 
 log = logging.getLogger(__name__)
 

@@ -30,15 +30,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-SLOW_S, HUNG_S = 5.0, 20.0
-"""Seconds without a map after which a card says so, and after which the process ends."""
-
-SLOW_FACTOR, HUNG_FACTOR = 3, 8
-"""A network that always needs long counts as slow, or hung, after this many times its last map."""
-
+SLOW_S, HUNG_S = 5.0, 20.0  # seconds without a map until a card says so, until the process ends
+SLOW_FACTOR, HUNG_FACTOR = 3, 8  # times its last map for which a slow network has time instead
 FAILING_S = 30.0  # seconds of errors after which only a new process can help
 LOADING_S = 900.0  # seconds that loading, downloading included, may take
-
 ASLEEP_S = 2.0  # after a gap this long between two looks waiting for a map starts anew
 OFFLINE_S = 30.0  # seconds until the next try after a failed download of weights
 

@@ -29,10 +29,7 @@ from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.scene import Artist, Scene
 
 MAX_ROWS = 1080  # pixels of the canvas's shorter side, at most; it is stretched to larger screens
-
-DRIFT, CARD_DRIFT = 0.008, 0.06
-"""How far pages and cards move against burn-in, as a share of the canvas's shorter side."""
-
+DRIFT, CARD_DRIFT = 0.008, 0.06  # moves against burn-in, as shares of the canvas's shorter side
 DRIFT_PERIOD_S = 420.0, 660.0  # seconds of one cycle across and down
 
 BLACK = 0, 0, 0

@@ -46,8 +46,7 @@ from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
 
 log = logging.getLogger(__name__)
 
-Captions = Mapping[str, Any]
-"""The captions of one language: texts, lists of texts and sections, by the keys of en.yaml."""
+Captions = Mapping[str, Any]  # texts, lists and sections of one language, by the keys of en.yaml
 
 INCLUDED = config.ASSETS / "captions"
 
@@ -194,8 +193,7 @@ def _wrong_in_text(text: Any, english: str, check_font: bool) -> Iterator[str]:
 TOLERATED = ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names")
 """Keys that may be wrong in a restored configuration: the exhibit runs without them."""
 
-Given = tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]]
-"""File, assignments and options, as in `Settings.given`."""
+Given = tuple[str | Path | None, tuple[str, ...], Mapping[str, Any]]  # as in `Settings.given`
 
 
 def load(

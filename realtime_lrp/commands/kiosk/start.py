@@ -36,8 +36,7 @@ from realtime_lrp.view.full_screen import FullScreen, NullWindow
 
 log = logging.getLogger(__name__)
 
-LOG_BYTES, OLDER_LOGS = 256 * 1024, 4
-"""Size of the log and of each previous one, and how many of these are kept."""
+LOG_BYTES, OLDER_LOGS = 256 * 1024, 4  # size of each log, and how many previous ones are kept
 
 
 def start(

@@ -156,16 +156,11 @@ def _engine(relevance: RelevanceThread) -> Engine:
 STOPS = 16  # colours of a legend
 MAP_ROWS = 144  # rows of each channel's map
 EXAMPLES, EXAMPLE_SIDE = 6, 96  # pictures of a channel, at most; their rows and columns
-
-GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C
-"""Columns between two of them, and their grey, which the page's buttons have."""
-
+GAP, GROUND = ((0, 0), (0, 4), (0, 0)), 0x2C  # columns between pictures, and their grey
 QUALITY = 80  # JPEG quality, 1 to 100
 ENCODED = 256  # channels whose pictures are kept encoded: 2 to 3 MB
 VIEW = b"v"  # first byte of a picture of the view; `join_message` begins with others
-
-LATENCY = struct.Struct("<I")
-"""Before the JPEG of the view: the viewer's latency, in tenths of a millisecond."""
+LATENCY = struct.Struct("<I")  # before the JPEG of the view, in tenths of a millisecond
 
 
 def view_message(jpeg: bytes, latency_ms: float) -> bytes:

@@ -152,14 +152,9 @@ def hostname(address: str) -> str:
 
 
 REQUEST_S = 10.0  # a request that is not complete and answered after this long is cut off
-
 MOST_STRANGERS = 64  # connections that have shown no token; one more cuts off the oldest of them
-
 PROMPT_S = 0.1  # nobody is cut off before: the request is on the way
-
-MOST_CONNECTIONS = 400
-"""Connections of any kind; on further ones requests are refused. Below the usual 1024 files."""
-
+MOST_CONNECTIONS = 400  # further requests are refused; below the usual 1024 files
 BACKLOG = 128  # connections that the kernel keeps until they are accepted
 FRAMES_PER_S, BURST = 100.0, 300  # most frames from a WebSocket's client: each second, at once
 PING_S = 20.0  # how often WebSockets are asked whether they live, and how long they may take

@@ -28,18 +28,13 @@ from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.untrusted import ChildDecoder
 
 BATCH = 8  # pictures that are explained at once, at most
-
-BATCH_S = 0.3
-"""About how long a batch may take: with a slow network batches are smaller, and maps less old."""
-
+BATCH_S = 0.3  # seconds of a batch, about: with a slow network batches are smaller
 EQUAL = 8  # this many visitors together get as much time as the view
 UNWATCHED = 4  # if nobody watches the view, its share is divided by this
 GATHER_S = 0.01  # how long a batch waits for a second picture
 ACTIVE_S = 2.0  # a visitor who has sent nothing for this long does not count
 IDLE_S = 0.2  # how often the thread looks whether it is to end
-
-PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)
-"""For maps: the quickest encoding, and smaller than with fast compression."""
+PNG = (cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE)  # the quickest encoding for maps
 
 NO_MAP = "no map at the moment"
 

@@ -39,9 +39,7 @@ from realtime_lrp.video.pictures import encode_picture
 from realtime_lrp.view.concepts import ConceptPanel
 from realtime_lrp.view.scene import SplitArtist
 
-LARGEST = 720, 1280
-"""Rows and columns of the largest picture that is sent; maps side by side have this size."""
-
+LARGEST = 720, 1280  # rows and columns of the largest picture that is sent, and of tiles
 NEWS_S = 0.2  # how often pages get news, at most: faster figures cannot be read
 UNWATCHED_NEWS_S = 1.0  # while nobody watches the view, but visitors use their own cameras
 

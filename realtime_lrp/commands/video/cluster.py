@@ -35,14 +35,10 @@ from realtime_lrp.system.signals import STOPS, stops_unchanged
 if TYPE_CHECKING:
     from realtime_lrp.commands.video.overlay import Films
 
-PREFIX = "rlrp-ray-"
-"""How the name of Ray's temporary folder begins; short, as names of sockets are limited."""
-
+PREFIX = "rlrp-ray-"  # of Ray's temporary folder; short, as names of sockets are limited
 OBJECTS = 128 << 20  # memory for what travels between workers and the job, in bytes
 RETRIES = 3  # how often Ray does a recording again whose worker was lost
-
-FEWEST_CORES = 4
-"""Without --workers a cluster gets a worker for this number of cores, or for each GPU."""
+FEWEST_CORES = 4  # of a cluster's worker without --workers, unless there are GPUs
 
 ADDRESS = re.compile(r"[^/\s]+:\d{1,5}")
 
@@ -224,8 +220,7 @@ def share_of(workers: int, cpus: Sequence[int], gpus: int) -> tuple[float, float
     return sum(cpus) / workers / 2, gpu, 1  # more workers than cores
 
 
-_kept: dict[str, "Films"] = {}
-"""The network of this process, by the settings that it was loaded with."""
+_kept: dict[str, "Films"] = {}  # this process's network, by its settings
 
 
 def make_film(

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
 
 LEAST = 0.01  # smaller regions, as a share of the picture, get no outline
-
 FINE = 240  # answers with fewer rows or columns are enlarged before their edges are smoothed
-
 POINT = 0.012  # radius of the circle around a single place, as a share of the picture
 
 

@@ -20,7 +20,6 @@ CLASSES = (
 """The classes of the embedded networks, in the order of their outputs."""
 
 NOTHING = len(CLASSES) - 1  # The class of a picture without a symbol
-
 MARGIN = 2  # Pixels around the ink or the silhouette in which relevance still counts as on it
 
 FILE = ASSETS / "drawings.npz"

@@ -30,7 +30,6 @@ from realtime_lrp.system.terminal import plain
 
 MAX_NAME = 60  # Characters of a name; a longer one does not fit beside a picture
 MAX_ENTRIES = 50_000  # How many layers, channels and names the file may have
-
 ChannelNames = Mapping[str, Mapping[int, str]]  # Layer -> channel -> name
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w./-]*")

@@ -23,7 +23,6 @@ from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 
 ALIGNMENT = 64  # Bytes at whose multiples TensorFlow expects its tensors to begin
 LARGE = 1 << 18  # Weights with fewer entries are left to Keras
-
 _READING = threading.RLock()  # one file at a time: how h5py gives arrays is exchanged meanwhile
 
 

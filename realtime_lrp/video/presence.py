@@ -5,7 +5,6 @@ import numpy as np
 from realtime_lrp.video.libraries import cv2
 
 SIZE = (96, 72)  # (columns, rows) of the small pictures that are compared
-
 PERIOD_S = 0.2  # time between two pictures that are compared
 
 LEARNING, BACKGROUND = 0.002, 0.7

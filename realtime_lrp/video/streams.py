@@ -19,7 +19,6 @@ UNDECODED_S = 90.0  # a stream without a decoded picture for this long counts as
 TOLD_EVERY_S = 0.25  # how often a stream tells that data comes
 LEAST_PAUSE_S = 0.2  # after which a camera is asked again for its present picture
 MOST_PAUSE_S = 3.0  # the same while the picture does not change
-
 LIVE = ("mpjpeg", "rtsp", "rtp", "sdp")  # FFmpeg's formats of pictures that come when made
 LISTS = ("hls", "dash")  # FFmpeg's formats of pictures that come in pieces of seconds
 

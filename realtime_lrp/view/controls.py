@@ -19,7 +19,6 @@ from realtime_lrp.view.text import WHITE, draw_text, text_width
 
 STEPS = {"Up": -1, "Down": 1, "Page_Up": -10, "Page_Down": 10}  # how far a key moves the cursor
 WIDTH = 34  # greatest width of a list, in heights of a letter
-
 SHIFT = 4  # OpenCV draws circles at this many binary places of a pixel
 
 FILL, EDGE = (38, 38, 44), (120, 120, 130)

@@ -14,7 +14,6 @@ _PIECES = re.compile(rf"[^\S\xa0]+|[\u2e80-\uffff][{_CLOSING}]*|(?:[^\s\u2e80-\u
 """Never broken: words, and East Asian letters with the punctuation after them."""
 
 LEAST = 8  # pixels; smaller letters cannot be read
-
 SHADE = 0.45  # brightness of the picture under text
 
 

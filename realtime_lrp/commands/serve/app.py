@@ -51,7 +51,6 @@ SAID = {
 """The text for people in a file: between tags and in attributes; a script's sentences."""
 
 HUNG_S = 15.0  # a render loop that takes no turn for this long hangs
-
 TRY_AGAIN, POLICY = 1013, 1008  # why a WebSocket is closed
 
 log = logging.getLogger(__name__)

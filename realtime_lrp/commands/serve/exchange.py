@@ -15,7 +15,6 @@ from realtime_lrp.realtime.latest import Item
 
 MOST_VIEWERS = 40
 CONTROL_PLACES = 8  # further places, for those who control
-
 MOST_MESSAGES = 1000  # messages that wait for the render loop; further ones push out the oldest
 WATCHED_S = 2.0  # the view counts as watched until this long after a picture was last on a screen
 

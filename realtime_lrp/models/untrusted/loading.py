@@ -46,7 +46,6 @@ MAX_EXPANSION = 100
 """How many times larger than in the archive the weights may be. Keras does not compress at all."""
 
 SMALL_BYTES = 256 << 20  # Weights up to this size may be unpacked whatever their compression
-
 SMALL_VALUES = 1 << 16  # read for any network, so that Keras tells which layer has others
 
 _EXPECTED_MODEL = "Expected layers of Keras in a file written by model.save('name.keras')."

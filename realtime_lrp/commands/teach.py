@@ -40,11 +40,7 @@ def live(
     keep: Path | None = None, duration: float | None = None, serves: bool = False,
     new_token: bool = False,
 ) -> list[str]:  # fmt: skip
-    """Runs the viewer; returns its lines, and one for the network that was written.
-
-    A network that was taught, and whose file holds what was shown, learns more; that file may be
-    the output.
-    """
+    """Runs the viewer; a network that was taught learns more, and its file may be the output."""
     model = Path(config.model.name)
     check_output(output, overwrite or same_file(output, model))
     lesson, taught = begin_lesson(model, classes), list[str]()
@@ -92,11 +88,7 @@ def from_folder(
     config: Config, folder: Path, output: Path, overwrite: bool = False, every: float = 0.5,
     seed: int = 0, json: Path | None = None,
 ) -> Iterator[str]:  # fmt: skip
-    """Teaches, writes the network and the figures, and yields what people want to know.
-
-    `every` are the seconds between the frames that are taken of a recording, `seed` is of the
-    slight changes, `json` the file for every figure.
-    """
+    """Teaches, writes the network and figures, and yields what people want to know."""
     check_output(output, overwrite)
     if json:
         check_output(json, overwrite)

@@ -16,11 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Shows the progress of a batch of files; leaving the context removes the bars.
-
-    These are on stderr, if it is a terminal; if not, a `logged` one has a line a minute in the log.
-    The `unit` is what is counted in a file.
-    """
+    """The progress of a batch of files: bars, or, `logged` without a terminal, lines."""
 
     def __init__(self, files: int, unit: str = "frames", logged: bool = False):
         console = Console(stderr=True)

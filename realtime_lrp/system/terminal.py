@@ -61,11 +61,7 @@ def ensure_temporary_folder() -> None:
 
 @contextmanager
 def captured_stderr() -> Iterator[list[str]]:
-    """Captures standard error, also that of C libraries; `write_error` gets through.
-
-    Lends a list that gets the lines at the end. It stays empty without a standard error, or without
-    a file to capture it in.
-    """
+    """Captures standard error, even C libraries', for a list; `write_error` gets through."""
     lines: list[str] = []
     with _lock:
         try:

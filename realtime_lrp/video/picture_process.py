@@ -130,11 +130,7 @@ class PictureProcess:
     def open(
         self, opener: Callable[..., Source], arguments: Sequence[Any] = (), data: bytes = b""
     ) -> None:
-        """Has the child open a source.
-
-        The opener is called there as `opener(*arguments, stop)`, or with `data` first if there are
-        any; it is of a module that the child can import. JSON holds the arguments.
-        """
+        """Has the child call `opener(*arguments, stop)`, `data` first; JSON holds the arguments."""
         if self.child.ended:
             self.child.close()
             self._start()

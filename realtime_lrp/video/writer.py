@@ -166,11 +166,7 @@ class VideoWriter:
         return sum(sound.lost for sound in self._sound.values())
 
     def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
-        """Appends a frame, uint8 [H, W, 3] RGB; all have the size of the first.
-
-        Without a duration the encoder chooses it. A `key` frame can be decoded without those before
-        it.
-        """
+        """Appends a frame, uint8 [H, W, 3] RGB, of the first one's size; a `key` frame is whole."""
         size = picture.shape[:2]
         if self._size is None:
             self._size = size
@@ -295,11 +291,7 @@ class _Reencoded:
 
 
 def verify(path: Path, frames: int, last: float | None = None) -> None:
-    """Checks a finished film by reading it: how many frames it has, and that the first is there.
-
-    Where it is said when the last frame is shown, in seconds, only the beginning, the end and the
-    index are read, however long the film is.
-    """
+    """Checks a film by reading it; with its `last` time only beginning, end and index are read."""
     try:
         with av.open(path) as container:
             stream = container.streams.video[0]

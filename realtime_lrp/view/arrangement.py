@@ -54,11 +54,7 @@ def arrange(
     size: tuple[int, int], shape: Sequence[int], region: Box | None, panels: int,
     with_figures: bool, letters: int,
 ) -> Arrangement:  # fmt: skip
-    """Arranges a canvas.
-
-    Without panels the map lies over the picture. The region lies in the picture; None is the
-    largest square in its middle. The picture becomes smaller where figures would cover the region.
-    """
+    """Arranges a canvas; the picture gets smaller where figures would cover the region."""
     if panels:
         return _side_by_side(size, shape, 1 + panels, with_figures, letters)
     whole, region = (0, 0, size[1], size[0]), region or central_square(shape)

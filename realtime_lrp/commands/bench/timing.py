@@ -162,11 +162,7 @@ def time_drawing(bench: Bench) -> dict[str, dict[str, Times]]:
 
 
 def time_window(bench: Bench) -> dict[str, dict[str, Times]]:
-    """Shows pictures with a map that moves along, in a new window and on the full screen.
-
-    The size of the canvas -> "draw" and "show" -> milliseconds of processor time for a picture;
-    nothing where there is no display.
-    """
+    """Milliseconds of a core to draw and show a picture: size of the canvas -> "draw", "show"."""
     if not display_reachable():
         return {}
     draw_in_one_thread()

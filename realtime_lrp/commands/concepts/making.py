@@ -29,11 +29,7 @@ DARK = 0.5  # what is left of the brightness where the map has nothing
 
 
 def crop(picture: np.ndarray, relevance: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """The part of a picture that a neuron looks at, the rest darkened: uint8 [side, side, 3].
-
-    The picture is uint8 [h, w, 3] RGB, as the network sees it, `relevance` the neuron's map,
-    float32 [h, w, C].
-    """
+    """The part of a picture that a neuron looks at, the rest darkened: uint8 [side, side, 3]."""
     strength = np.nan_to_num(np.abs(relevance.sum(2)), posinf=0)
     x0, y0, x1, y1 = crop_box(strength)
     seen = np.ascontiguousarray(strength[y0:y1, x0:x1])

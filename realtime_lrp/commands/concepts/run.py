@@ -54,11 +54,7 @@ LEAST_CLASS = 0.01  # a class with a smaller part of a channel's relevance is no
 def listed_channels(
     gallery: Gallery, layer: str, names: ChannelNames, most: int | None = None
 ) -> list[tuple[int, ChannelContents]]:
-    """The channels of a layer that are worth a name, the most often relevant one first.
-
-    They are those that were relevant for a picture, at most `most` (None: `MOST_CHANNELS`), and
-    those that have a name.
-    """
+    """A layer's `most` relevant channels and all named ones, the most often relevant first."""
     named = names.get(layer, {})
     known = sorted(gallery.channels(layer).items(), key=lambda one: (-one[1].often, one[0]))
     relevant = [number for number, one in known if one.relevant]

@@ -131,11 +131,7 @@ def photo_of(sample: str) -> str:
 
 
 def rows_to_measure(config: Config, only: str | None) -> list[str]:
-    """The names of the rows: every composite of LRP, then every other method, or `only` some.
-
-    `only` has names separated by commas, in the order of the table. A configuration with rules for
-    particular layers has a row of its own.
-    """
+    """The rows: every composite, then every other method; `only` some, with commas."""
     methods = [name for name in names.METHODS.known() if name != "lrp"]
     known = [*names.COMPOSITES.known(), *methods]
     if config.lrp.layers:
@@ -215,11 +211,7 @@ def compared(
     pairs: Iterable[tuple[str, str]],
     photos: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """How far pairs of rows, float [N], are apart on the pictures that have a value of both.
-
-    These differences, first - second, vary less than the rows themselves. A pair without any
-    picture in common is missing.
-    """
+    """How far pairs of rows, float [N], are apart on pictures with values of both."""
     pairs = list(pairs)
     if not pairs:
         return []

@@ -79,11 +79,7 @@ def curves_plot(title: str, measurement: Measurement) -> "Figure":
 
 
 def best_and_worst(measurement: Measurement) -> tuple[list[int], Captions]:
-    """Up to `SHOWN` samples with the best maps, as many with the worst, the worst one last.
-
-    By the mean mass accuracy of all rows. The captions name them and say how much of each map is on
-    the object.
-    """
+    """The samples with the best and with the worst maps, `SHOWN` each, and their captions."""
     masses = {row.name: row.values[RANKED_BY] for row in measurement.rows if row.name != CHANCE}
     order = np.argsort(-np.mean([*masses.values()], axis=0), kind="stable").tolist()
     best, worst = order[:SHOWN], order[SHOWN:][-SHOWN:]

@@ -57,11 +57,7 @@ log = logging.getLogger(__name__)
 
 
 class App:
-    """The answers; `figures` and `snapshot` are called in the render loop.
-
-    `gallery` gives that of the channels, if there is one; `fingerprint` is that of a certificate
-    which browsers ask about, else ""; the page speaks in `words`.
-    """
+    """The answers; `figures` and `snapshot` are called in the render loop."""
 
     def __init__(
         self, exchange: Exchange, tokens: Tokens, fingerprint: str,

@@ -227,11 +227,7 @@ def make_film(
     config: Config, options: VideoOptions, task: Task, threads: int, cwd: Path,
     temporary: Path | None, level: int,
 ) -> Outcome:  # fmt: skip
-    """Makes a film, and says what was logged at this level and above.
-
-    Relative paths count from `cwd`; temporary folders go into `temporary`, or where the machine has
-    them.
-    """
+    """Makes a film; relative paths count from `cwd`. Says what was logged at this level."""
     for name in THREADS:  # read when TensorFlow is imported
         os.environ[name] = str(threads)
     with suppress(OSError):  # another machine may lack it

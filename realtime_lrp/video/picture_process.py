@@ -121,12 +121,6 @@ class PictureProcess:
         command = module_command("realtime_lrp.video.picture_process", *map(str, memory))
         self.child = Child(command, FROM_CHILD, memory, self._variables, self._aside)
 
-    def __enter__(self) -> "PictureProcess":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def open(
         self, opener: Callable[..., Source], arguments: Sequence[Any] = (), data: bytes = b""
     ) -> None:

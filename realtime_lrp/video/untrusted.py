@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def frames(path: str, every: float, stop: threading.Event) -> PictureSource:
 
 def read_pictures(paths: Sequence[Path]) -> Iterator[tuple[Path, list[np.ndarray] | Exception]]:
     """Yields each path with its `first_pages` or its error; the next one is decoded meanwhile."""
-    with PictureProcess() as process:
+    with closing(PictureProcess()) as process:
         for number, path in enumerate(paths):
             if number == 0:
                 process.open(pages, [os.fspath(path)])
@@ -66,7 +67,7 @@ def read_frames(path: Path, every: float, notes: bool = True) -> Iterator[np.nda
 
     `notes` says whether what is wrong with it, though it can be read, is logged.
     """
-    with PictureProcess(MOST_NOTES * notes) as process:
+    with closing(PictureProcess(MOST_NOTES * notes)) as process:
         process.open(frames, [os.fspath(path), every])
         yield from process.pictures(str(path), HANGS_S)
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -77,7 +77,7 @@ def overlay_file(
             stride=config.video.stride, codec=config.video.codec, quality=config.video.quality,
         )  # fmt: skip
         records = Records(engine, config, opened)
-        with Recoding(job) as recoding:
+        with closing(Recoding(job)) as recoding:
             _check_room(job, recoding.opened)
             if progress:
                 progress.begin(film.source.name, recoding.opened.frames)

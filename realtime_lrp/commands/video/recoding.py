@@ -147,7 +147,7 @@ FROM_CHILD = Opened | PictureBatch | Written | Report | Failed
 
 
 class Recoding:
-    """A job that is under way; leaving the context ends its process.
+    """A job that is under way; closing it ends its process.
 
     Where a write failed there, an `OSError` is raised. `opened` is what is known of the recording,
     `written` how many frames are written so far, `report` what was done, once `batches` has ended.
@@ -167,10 +167,7 @@ class Recoding:
             self._child.close()
             raise
 
-    def __enter__(self) -> "Recoding":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
+    def close(self) -> None:
         self._child.close()
 
     def batches(self) -> Iterator[PictureBatch]:

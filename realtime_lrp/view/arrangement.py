@@ -35,7 +35,7 @@ class Arrangement:
 
 
 def split(size: tuple[int, int], shape: Sequence[int], count: int, gap: int) -> tuple[Box, ...]:
-    """Equal parts of a canvas with pictures as large as possible; if in doubt side by side."""
+    """Equal parts of a canvas with pictures as large as possible; in doubt side by side."""
 
     def grid(across: int) -> tuple[Box, ...]:
         down = -(-count // across)

@@ -78,7 +78,7 @@ class Decals:
         self._buffers = Buffers()
 
     def draw(self, canvas: np.ndarray, function: Callable[..., None], *arguments: Hashable) -> None:
-        """Draws in place by a function that draws the same for equal arguments, on whatever."""
+        """Draws in place; the function draws the same for equal arguments, on any canvas."""
         key = canvas.shape, function, arguments
         if key not in self._kept:
             self._kept[key] = self._decal_of(canvas.shape, function, arguments)

@@ -166,7 +166,7 @@ class VideoWriter:
         return sum(sound.lost for sound in self._sound.values())
 
     def write(self, picture: np.ndarray, pts: int, duration: int = 0, *, key: bool = False) -> None:
-        """Appends a frame, uint8 [H, W, 3] RGB, of the first one's size; a `key` frame needs no other."""
+        """Appends a frame, uint8 [H, W, 3] RGB, of one size; a `key` frame needs no other."""
         size = picture.shape[:2]
         if self._size is None:
             self._size = size

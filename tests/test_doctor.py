@@ -93,11 +93,11 @@ def test_a_source_that_is_named_is_tried_instead_of_cameras(tmp_path):
 FAULTS = """
 import os, signal, sys, time
 from realtime_lrp.commands.doctor import checks
-from realtime_lrp.commands.doctor.checks import Row
+from realtime_lrp.commands.doctor.checks import Finding
 
 def good(settings):
     print("noise")
-    yield Row("ok", settings.config.live.source)
+    yield Finding("ok", settings.config.live.source)
 
 def raises(settings):
     raise OSError("no such thing")
@@ -107,7 +107,7 @@ def crashes(settings):
     os.kill(os.getpid(), signal.SIGILL)
 
 def hangs(settings):
-    yield Row("ok", "good")
+    yield Finding("ok", "good")
     open(os.path.join(os.path.dirname(__file__), "hangs"), "w").close()
     time.sleep(60)
 

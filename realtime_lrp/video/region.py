@@ -47,7 +47,7 @@ class Region:
         )  # fmt: skip
 
     def part_of(self, places: tuple[int, int]) -> tuple[slice, slice]:
-        """The rows and columns, out of (rows, columns), that lie on the picture, not in borders."""
+        """The rows and columns, of `places` (rows, columns), on the picture, not in borders."""
         x0, y0, x1, y1 = self.inner
         sides = zip((y0, x0), (y1, x1), places, self.size, strict=True)
         rows, columns = (

@@ -228,12 +228,8 @@ def _drawn(size: tuple[int, int], page: Page, font: int) -> tuple[np.ndarray, di
 
 
 KEYS = (
-    ("", "", "leave"),
-    ("1", "2", "3"),
-    ("4", "5", "6"),
-    ("7", "8", "9"),
-    ("back", "0", "enter"),
-)
+    ("", "", "leave"), ("1", "2", "3"), ("4", "5", "6"), ("7", "8", "9"), ("back", "0", "enter"),
+)  # fmt: skip
 """The grid of keys; the typed digits are shown in the empty cells."""
 
 KEY_COLOUR, KEY_EDGE = (52, 52, 58), (130, 130, 140)

@@ -329,6 +329,21 @@ def test_classes_count_alike_however_many_pictures_they_have():
     assert abs(logits[0] - logits[1]) < 0.1
 
 
+def test_a_thing_that_was_never_shown_is_not_named_with_certainty(rng):
+    """Five pictures each of three things, with as many features as MobileNetV2 has."""
+    things = np.abs(rng.normal(size=(8, 1280))) * (rng.random((8, 1280)) < 0.4)
+
+    def vectors(number):
+        return (things[number] + 0.2 * np.abs(rng.normal(size=(3, 1280)))).astype(np.float32)
+
+    shown = [Showing(number, [vectors(number) for _ in range(5)]) for number in range(3)]
+    kernel, bias = Lesson(("cup", "pen", "book"), shown).train()
+    odds = np.exp([vectors(number)[0] @ kernel + bias for number in range(8)])
+    scores = odds / odds.sum(1, keepdims=True)
+    assert np.diag(scores).min() > 0.99
+    assert scores[3:].max() < 0.8
+
+
 def scene(*squares):
     """A dark picture, 40 x 40, with bright squares of 10 x 10 at these places (y, x)."""
     picture = np.full((40, 40, 3), 60, np.uint8)

@@ -31,7 +31,7 @@ KEPT = 6
 ENLARGED, SHIFTED, LIGHTENED = 0.15, 0.05, 0.2
 """Most that a copy is enlarged, shifted (as a part of its side), lightened or darkened."""
 
-STEPS, RATE, DECAY = 200, 0.03, 1e-3
+STEPS, RATE, DECAY = 200, 0.03, 5e-3
 """Training: steps of Adam over all pictures, its rate, and the penalty on squared weights."""
 
 MOMENTUM, SQUARES = 0.9, 0.999  # what Adam keeps of its means, as Kingma and Ba 2015 set it

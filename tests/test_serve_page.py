@@ -744,18 +744,23 @@ FOLLOWED = """async ([then, steps]) => {
 }"""
 
 
-def test_boxes_over_a_visitors_camera_follow_its_picture(page):
-    """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost."""
-    texture = np.random.default_rng(3).integers(0, 256, (20, 20))
+@pytest.mark.parametrize("bright", [1, 0.3])
+def test_boxes_over_a_visitors_camera_follow_its_picture(page, bright):
+    """A textured square of 20 x 20 pixels moves step by step; where it is gone its box is lost.
 
-    def picture(x, y):
-        drawn = np.full((72, 96), 90)
+    So it is after a cut to another square, in a dark room, too.
+    """
+    this, other = np.random.default_rng(3).integers(0, 256, (2, 20, 20))
+
+    def picture(x, y, texture=this):
+        drawn = np.full((72, 96), 90.0)
         drawn[y : y + 20, x : x + 20] = texture
-        return drawn.ravel().tolist()
+        return (bright * drawn).ravel().tolist()
 
-    steps = [picture(33, 23), picture(37, 26), [90] * 72 * 96]
-    near, far, (found, *_) = page.evaluate(FOLLOWED, [picture(30, 25), steps])
-    assert (near, far) == ([True, 3, -2], [True, 7, 1]) and not found
+    steps = [picture(33, 23), picture(37, 26), picture(37, 26, 90), picture(37, 26, other)]
+    near, far, *cuts = page.evaluate(FOLLOWED, [picture(30, 25), steps])
+    assert (near, far) == ([True, 3, -2], [True, 7, 1])
+    assert [found for found, *_ in cuts] == [False, False]
 
 
 def test_what_the_mouse_is_over_is_explained_and_a_tap_pins_it(visit, tmp_path):

@@ -2,7 +2,8 @@
 
 const [COLUMNS, ROWS] = [96, 72]; // of the pictures that are compared
 const REACH = 4; // in their pixels, from where the part was last
-const UNLIKE = 24; // mean difference of brightness from which on the part is lost
+// mean difference of brightness from which on the part is lost: at most, at least, as a share of its contrast
+const [UNLIKE, NOISE, UNLIKE_SHARE] = [24, 8, 0.75];
 
 const canvas = Object.assign(document.createElement("canvas"), { width: COLUMNS, height: ROWS });
 const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -19,6 +20,12 @@ export function greyOf(video) {
 export function follow(part, then, now) {
   const [x0, y0, x1, y1] = part.box.map((at, n) => Math.round(at * (n % 2 ? ROWS : COLUMNS)));
   const [left, down] = [part.shift[0] * COLUMNS, part.shift[1] * ROWS].map(Math.round);
+  const own = [];
+  for (let y = Math.max(y0, 0); y < Math.min(y1, ROWS); y += 2) {
+    for (let x = Math.max(x0, 0); x < Math.min(x1, COLUMNS); x += 2) own.push(then[y * COLUMNS + x]);
+  }
+  const mean = own.reduce((sum, one) => sum + one, 0) / own.length;
+  const contrast = own.reduce((sum, one) => sum + Math.abs(one - mean), 0) / own.length;
   let least = Infinity;
   for (let dy = down - REACH; dy <= down + REACH; dy += 1) {
     for (let dx = left - REACH; dx <= left + REACH; dx += 1) {
@@ -35,5 +42,5 @@ export function follow(part, then, now) {
       }
     }
   }
-  return least < UNLIKE;
+  return least < Math.min(UNLIKE, Math.max(NOISE, UNLIKE_SHARE * contrast));
 }

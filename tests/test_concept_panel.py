@@ -31,6 +31,7 @@ from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.handle import handle
 from realtime_lrp.realtime.viewer.maps import (
     UNPICTURED,
+    ConceptView,
     MapPainter,
     followed_caption,
     name_of,
@@ -324,6 +325,21 @@ def test_the_followed_channel_is_the_map_over_the_picture():
     assert MapPainter()(whole, LOOK).overlays[0].name == "epsilon_plus_flat"
     gone = frame_with(found_of(5, 6), state.request)
     assert MapPainter()(gone, LOOK).overlays[0].name == "epsilon_plus_flat", "not in this answer"
+
+
+@pytest.mark.parametrize(
+    ("magnitudes", "without"),
+    [((1.0, 0.5), [False, False]), ((4e-6, 1e-6), [False, False]), ((4e-6, 4e-8), [False, True]),
+     ((0.0, 0.0), [True, True])],
+)  # fmt: skip
+def test_only_a_map_that_cannot_be_seen_beside_others_is_none(magnitudes, without):
+    """However little of the relevance at the layer, here 4 and 3, biases leave to all of them."""
+    found = found_of(5, 17)
+    pairs = zip(found.maps, magnitudes, strict=True)
+    found = replace(found, maps=tuple(replace(one, magnitude=size) for one, size in pairs))
+    state = showing()
+    panel = ConceptView().panel(state, frame_with(found, state.request))
+    assert [row.name.startswith("no map") for row in panel.rows] == without
 
 
 def test_a_channel_without_a_name_is_called_by_the_classes_that_it_speaks_for():

@@ -29,7 +29,7 @@ TOP = 4
 """How many channels are shown."""
 
 NOTHING = 0.01
-"""A picture has nothing of a channel whose map has less of the largest map's relevance."""
+"""A channel has no map where it has at most this share of the largest map's relevance."""
 
 NO_SHARES = np.zeros(0, np.float32)
 
@@ -200,11 +200,6 @@ class ConceptMap(DrawnMap):
     relevance_at_layer: float  # the relevance in the channel at the layer's output
     share: float  # see `shares_of`
 
-    @property
-    def without_map(self) -> bool:
-        """Whether at most a tenth of the relevance reaches the pixels; biases take the rest."""
-        return self.magnitude < 0.1 * abs(self.relevance_at_layer)
-
 
 @dataclass(frozen=True, eq=False)
 class ConceptResult:
@@ -227,10 +222,13 @@ class ConceptResult:
         """The map of a channel, or None."""
         return next((one for one in self.maps if one.channel == channel), None)
 
+    def without_map(self, one: ConceptMap) -> bool:
+        """Whether a channel's map is nothing beside the largest one: biases took its relevance."""
+        return one.magnitude <= NOTHING * max(other.magnitude for other in self.maps)
+
     def lacks(self, one: ConceptMap) -> bool:
         """Whether the picture has nothing of a channel: under half a percent, and hardly a map."""
-        most = max((other.magnitude for other in self.maps), default=0.0)
-        return abs(one.share) < 0.005 and one.magnitude <= NOTHING * most
+        return abs(one.share) < 0.005 and self.without_map(one)
 
 
 class FoundBox(NamedTuple):

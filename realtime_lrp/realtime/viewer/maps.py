@@ -30,7 +30,7 @@ NAMED = 1000.0  # how many times more a share counts where the channel has a nam
 
 ABSENT = "this picture has nothing of it"
 
-NO_MAP = "no map: "  # stands before the name of a channel whose relevance biases take nearly all of
+NO_MAP = "no map: "  # stands before the name of a channel that biases leave hardly a map
 
 MADE_WITH = "Pictures made with {}: they may mislead"
 """The warning of a gallery that was not made with the network."""
@@ -139,7 +139,7 @@ class ConceptView:
             one, name = maps[channel], name_of(engine, found.layer, channel)
             return ConceptRow(
                 channel=channel,
-                name=NO_MAP + name if one.without_map else name,
+                name=NO_MAP + name if found.without_map(one) else name,
                 share=shares[channel],
                 figure=self._figures[channel],
                 drawn=drawable(one, explained.result, one.scale / (found.scale or 1.0), signed),

@@ -13,7 +13,8 @@ import cv2
 import keras
 import numpy as np
 import pytest
-from program import start
+from faults.clock import until
+from program import screenshot, start
 
 from realtime_lrp import Network, config
 from realtime_lrp.config.applications import APPLICATIONS
@@ -196,6 +197,24 @@ def test_nearly_every_frame_of_a_recorded_view_glows(film, tmp_path):
     first = int(np.argmax(found > 30))
     assert found.max() > 30 and len(found) - first > 50
     assert np.mean(found[first:] > 2 / 3 * SQUEEZENET) >= 0.95
+
+
+@needs_files
+@pytest.mark.gui
+def test_the_exhibit_glows_on_a_person(display, tmp_path):
+    """The clip of the attract page is in colour all over, this recording is grey."""
+    source = grey(
+        SHARED / "media" / "person.mkv", tmp_path / "grey.mkv", square="null", size="iw:ih"
+    )
+
+    def glows():
+        screen = screenshot(display, tmp_path / "screen.png")[:, :800]
+        is_grey = np.median(np.ptp(screen.astype(int), axis=-1)) < 10
+        return is_grey and brightness(screen) > 2 / 3 * SQUEEZENET
+
+    words = (one for pair in options_of("MobileNetV2").items() for one in pair)
+    with start("kiosk", "--source", source, *words, DISPLAY=display):
+        until(glows)
 
 
 @needs_files

@@ -149,7 +149,7 @@ def test_without_a_connection_the_message_says_what_to_do(monkeypatch, tmp_path)
         ("hub:nothing at all", UsageError, "Expected a name such as"),
         ("hub:hf://keras/vit", UsageError, "There is no preset"),
         ("hub:kaggle://keras/vit", UsageError, "kaggle://OWNER/MODEL/keras/VARIATION"),
-        ("hub:bert_base_en", UsageError, "no classifier or detector"),
+        ("hub:bert_base_en", UsageError, "no classifier, detector"),
         ("hub:./none", MissingInputError, "There is no folder './none'"),
     ],
 )
@@ -202,12 +202,12 @@ UNKNOWN = "in a way that is not known here"
 HOSTILE = {
     "code": (lambda b, d: b.update(activation=LAMBDA), "Lambda code, which is never run"),
     "a tokenizer, which reads files": (
-        lambda b, d: b.update(x=TOKENIZER), "does not belong in a classifier or detector"),
+        lambda b, d: b.update(x=TOKENIZER), "does not belong in a network for pictures"),
     "another class": (
         lambda b, d: b.update(x={"module": "os", "class_name": "system", "config": {}}),
         "needs code that is not in Keras",
     ),
-    "another task": (_other_task, "is no classifier or detector of KerasHub, but 'BertText"),
+    "another task": (_other_task, "or segmentation of KerasHub, but 'BertText"),
     "endless layers": (lambda b, d: b.update(num_layers=10**9), "Expected at most 1,000"),
     "a huge size": (lambda b, d: b.update(mlp_dim=10**9), "Expected at most 131,072"),
     "quantised": (
@@ -378,3 +378,57 @@ def d_fine(keras_hub):
             keras_hub.layers.DFineImageConverter((160, 160), 1 / 255)
         ),
     )  # fmt: skip
+
+
+def segmenter(keras_hub, family):
+    """A segmentation of a family of KerasHub with 21 classes, whose input size is open."""
+    models, layers = keras_hub.models, keras_hub.layers
+    shape = (None, None, 3)
+    if family == "SegFormer":
+        encoder = models.MiTBackbone(
+            layerwise_depths=[1] * 4, image_shape=(64, 64, 3), hidden_dims=[8, 16, 24, 32],
+            num_layers=4, layerwise_num_heads=[1, 2, 2, 2], layerwise_sr_ratios=[2, 1, 1, 1],
+            max_drop_path_rate=0.1, layerwise_patch_sizes=[7, 3, 3, 3],
+            layerwise_strides=[4, 2, 2, 2],
+        )  # fmt: skip
+        backbone = models.SegFormerBackbone(encoder, 16)
+    else:
+        encoder = models.ResNetBackbone(
+            [64], [7], [64] * 4, [1] * 4, [1, 2, 2, 2], "basic_block", image_shape=shape
+        )
+        backbone = models.DeepLabV3Backbone(
+            encoder, "P4", 4, [1, 2, 3], "P2", projection_filters=8, image_shape=shape
+        )
+    converter = getattr(layers, f"{family}ImageConverter")(
+        image_size=(64, 64), scale=SCALE, offset=OFFSET
+    )
+    preprocessor = getattr(models, f"{family}ImageSegmenterPreprocessor")(converter)
+    task = getattr(models, f"{family}ImageSegmenter")
+    return task(backbone=backbone, num_classes=21, preprocessor=preprocessor)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(
+    ("family", "composite"), [("DeepLabV3", "epsilon_plus"), ("SegFormer", "attnlrp")]
+)
+def test_a_saved_segmentation_is_explained_at_a_place(keras_hub, tmp_path, rng, family, composite):
+    """It answers as in KerasHub, with the names of its data set; gradient and account agree."""
+    keras.utils.set_random_seed(1)
+    folder = tmp_path / "tiny_pascalvoc"
+    segmenter(keras_hub, family).save_to_preset(str(folder))
+    network = load_network(f"hub:{folder}")
+    own = keras_hub.models.ImageSegmenter.from_preset(str(folder))
+    x = network.prepare(rng.integers(0, 256, (1, 64, 64, 3), np.uint8))
+    assert network.labels[0] == "background" and network.labels[15] == "person"
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        values = own(x, training=False)
+        logit = values[0, 9 * values.shape[1] // 64, 20 * values.shape[2] // 64, 15]
+    np.testing.assert_allclose(network.model(x, training=False), values, atol=1e-5)
+    expected = tape.gradient(logit, x).numpy()
+    gradient = Explainer(network, "gradient", target="person", scores="logits")(x, at=(9, 20))
+    atol = 1e-5 * np.abs(expected).max()
+    np.testing.assert_allclose(gradient.relevance, expected, atol=atol)
+    explainer = Explainer(network, composite=composite, target="person", scores="logits")
+    (account,) = explainer(x, at=(9, 20)).accounts.values()
+    np.testing.assert_allclose(account.started, account.reached + account.biases, rtol=0.02)

@@ -213,57 +213,6 @@ def test_wrong_outputs_are_refused(detector, options, kind, expected):
         Explainer(detector, **options)
 
 
-def hub_models():
-    """Segmentations of KerasHub with random weights, by name."""
-    hub = pytest.importorskip("keras_hub")
-    keras.utils.set_random_seed(2)
-    models = hub.models
-    image_encoder = models.MiTBackbone(
-        layerwise_depths=[1] * 4, image_shape=(64, 64, 3), hidden_dims=[8, 16, 24, 32],
-        num_layers=4, layerwise_num_heads=[1, 2, 2, 2], layerwise_sr_ratios=[2, 1, 1, 1],
-        max_drop_path_rate=0.1, layerwise_patch_sizes=[7, 3, 3, 3],
-        layerwise_strides=[4, 2, 2, 2],
-    )  # fmt: skip
-    segformer = models.SegFormerImageSegmenter(
-        models.SegFormerBackbone(image_encoder, 16), num_classes=4
-    )
-
-    def resnet(size):
-        return models.ResNetBackbone(
-            [64], [7], [64] * 4, [1] * 4, [1, 2, 2, 2], "basic_block", image_shape=(size, size, 3)
-        )
-
-    deeplab = models.DeepLabV3ImageSegmenter(
-        models.DeepLabV3Backbone(
-            resnet(64), spatial_pyramid_pooling_key="P4", upsampling_size=4,
-            dilation_rates=[1, 2, 3], low_level_feature_key="P2", projection_filters=8,
-            image_shape=(64, 64, 3),
-        ),
-        num_classes=4,
-    )  # fmt: skip
-    return {"SegFormer": segformer, "DeepLabV3": deeplab}
-
-
-@pytest.mark.release
-def test_heads_of_keras_hub_are_explained(rng):
-    """At a pixel of SegFormer's and DeepLabV3's answer, which has a stride of its own."""
-    for name, model in hub_models().items():
-        x = rng.normal(size=(1, 64, 64, 3)).astype(np.float32)
-        with tf.GradientTape() as tape:
-            pictures = tf.constant(x)
-            tape.watch(pictures)
-            values = model(pictures, training=False)
-            place = 20 * values.shape[1] // 64, 30 * values.shape[2] // 64
-            logit = values[0, place[0], place[1], 1]
-        expected = tape.gradient(logit, pictures).numpy()
-        gradient = Explainer(model, "gradient", target=1)(x, at=(20, 30))
-        atol = 1e-4 * np.abs(expected).max()
-        np.testing.assert_allclose(gradient.relevance, expected, atol=atol, err_msg=name)
-        relevance = Explainer(model, composite="epsilon_plus", target=1)(x)
-        (account,) = relevance.accounts.values()
-        np.testing.assert_allclose(account.reached + account.biases, account.started, rtol=0.02)
-
-
 def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):
     """In a Keras file and in a SavedModel; other names are refused."""
     model = keras.Model(detector.inputs, detector.output)

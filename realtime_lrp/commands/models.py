@@ -11,7 +11,7 @@ OTHERS = {
     "FILE.onnx": "a network of PyTorch and others, as torch.onnx.export writes it",
     "FILE.tflite": "a network of TensorFlow Lite, quantised or not",
     "FOLDER": "a SavedModel, as model.export(folder) writes it",
-    "hub:NAME": "a classifier or detector of KerasHub, such as hub:vit_base_patch16_224_imagenet",
+    "hub:NAME": "a network of KerasHub, such as hub:vit_base_patch16_224_imagenet",
     "hub:FOLDER": "one that classifier.save_to_preset(folder) of KerasHub wrote",
 }
 

@@ -73,7 +73,8 @@ class Model(Section):
     name: Annotated[Text, MODELS, OptionName("--model")] = "vgg16"
     """shapes, vgg16, mobilenet_v2 or another name that `realtime-lrp models` lists, a model file
     FILE.keras, FILE.h5, FILE.onnx or FILE.tflite, the FOLDER of a SavedModel, or hub:NAME, a
-    classifier or detector of KerasHub; default: vgg16; in demo, kiosk and evaluate: shapes"""
+    classifier, detector or segmentation of KerasHub; default: vgg16; in demo, kiosk and evaluate:
+    shapes"""
     weights: Option[Annotated[Text | None, WEIGHTS]] = None
     """imagenet, random or a weights file; null: the network's own"""
     labels: Option[Text | None] = None

@@ -1,4 +1,4 @@
-"""Classifiers and detectors of KerasHub: presets by name, and folders that it has saved.
+"""Networks of KerasHub for pictures: presets by name, and folders that it has saved.
 
 Downloading and caching are KerasHub's own work. What comes back is checked in
 `untrusted/presets.py`. Import this file only when such a network is loaded: KerasHub takes a
@@ -41,6 +41,7 @@ from realtime_lrp.models.untrusted.presets import (
     TASK,
     build_preset,
     describe_preset,
+    tasks_of,
 )
 from realtime_lrp.system.terminal import captured_stderr
 
@@ -58,6 +59,20 @@ COCO_CLASSES, COCO_NUMBERS = 80, 91
 
 COCO_UNUSED = (0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 """Class numbers below 91 that no box of COCO has."""
+
+SEGMENTED = {
+    "voc": (
+        "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat",
+        "chair", "cow", "dining table", "dog", "horse", "motorbike", "person", "potted plant",
+        "sheep", "sofa", "train", "tv monitor",
+    ),
+    "cityscapes": (
+        "road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign",
+        "vegetation", "terrain", "sky", "person", "rider", "car", "truck", "bus", "train",
+        "motorcycle", "bicycle",
+    ),
+}  # fmt: skip
+"""The classes of segmentations, by the data set that they were trained on."""
 
 LOGITS = ("logits", "cls_logits")
 """Names of a detector's scores before the sigmoid: in D-FINE, in RetinaNet."""
@@ -78,7 +93,7 @@ log = logging.getLogger(__name__)
 def load_preset(
     preset: str, weights: str | None, labels: list[str] | None, size: tuple[int, int] | None
 ) -> Network:
-    """Loads an image classifier or an object detector of KerasHub."""
+    """Loads an image classifier, an object detector or a segmentation of KerasHub."""
     hub = _keras_hub()
     source, about = _source(preset, hub)
     task = _file(source, TASK, preset)
@@ -129,11 +144,12 @@ def _keras_hub() -> ModuleType:
 def _source(preset: str, hub: ModuleType) -> tuple[str, str]:
     """A preset's address or folder, and the classes that its name suggests."""
     known = hub.models.Backbone.presets
-    presets = [*hub.models.ImageClassifier.presets, *hub.models.ObjectDetector.presets]
+    presets = [name for task in tasks_of(hub) for name in task.presets]
     if preset in known:
         if preset not in presets:
             raise UsageError(
-                f"The preset {preset!r} of KerasHub is no classifier or detector.\n{A_PRESET}",
+                f"The preset {preset!r} of KerasHub is no classifier, detector or segmentation.\n"
+                f"{A_PRESET}",
                 "model",
             )
         entry = known[preset]
@@ -207,8 +223,11 @@ def _fix_size(described: dict[str, Any], size: tuple[int, int] | None) -> None:
     """Gives backbones without a fixed input size the one for which pictures are prepared."""
     try:
         backbone = described["config"]["backbone"]["config"]
-        key = next(one for one in ("image_shape", "input_shape") if one in backbone)
-        _, _, channels = backbone[key]
+        shapes = ("image_shape", "input_shape")
+        key, shape = next(
+            (one, part[one]) for part in parts_of(backbone) for one in shapes if one in part
+        )
+        _, _, channels = shape
         if size is None:
             converter = described["config"]["preprocessor"]["config"]["image_converter"]
             size = tuple(converter["config"]["image_size"])
@@ -276,7 +295,10 @@ def _with_boxes(detector: Any, shown: str) -> keras.Model:
 
 
 def _labels(about: str, classes: int, weights: str | None, hub: ModuleType) -> list[str] | None:
-    """Class names of ImageNet or COCO, if what is said about a preset speaks of them."""
+    """Class names of a data set, if what is said about a preset speaks of it."""
+    for name, known in SEGMENTED.items():
+        if re.search(name, about, re.IGNORECASE) and classes == len(known):
+            return list(known)
     if re.search("imagenet|in1k", about, re.IGNORECASE) and classes == IMAGENET_CLASSES:
         return imagenet_labels(download=weights != "random")
     if not re.search("coco", about, re.IGNORECASE) or classes not in (COCO_CLASSES, COCO_NUMBERS):

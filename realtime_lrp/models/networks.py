@@ -44,7 +44,7 @@ def load_network(
 
     Args:
       name: a name in `NETWORKS`, upper or lower case, the path of a .keras, .h5, .onnx or .tflite
-        file, the folder of a SavedModel, or a classifier or detector of KerasHub: "hub:NAME" for a
+        file, the folder of a SavedModel, or a network of KerasHub: "hub:NAME" for a
         preset, "hub:FOLDER" for one that was saved with `save_to_preset`.
       weights: "imagenet", "random" or the path of a file.
       labels: class names in order, or the path of a file of them; [] if nobody needs any, so that

@@ -45,8 +45,8 @@ numbers of classes reach 21 843."""
 MAX_REPEATS = 1000  # The most layers or blocks that one entry of a description may ask for
 
 A_PRESET = (
-    "Expected a classifier or a detector, such as hub:vit_base_patch16_224_imagenet or "
-    "hub:dfine_nano_coco."
+    "Expected one such as hub:vit_base_patch16_224_imagenet, hub:dfine_nano_coco or "
+    "hub:segformer_b0_ade20k_512."
 )
 EXPECTED = "Expected what classifier.save_to_preset(folder) of KerasHub writes."
 UNUSED = ("label_encoder", "labels", "prediction_decoder")
@@ -63,8 +63,7 @@ Weights = Callable[[str], Path] | None
 def describe_preset(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
     """The checked description of a network, with every layer in float32.
 
-    Refused are damage, classes that are not allowed, and what is neither an image classifier nor an
-    object detector.
+    Refused are damage, classes that are not allowed, and other tasks than `tasks_of`.
     """
     shown = repr(preset)
     data = read_limited(task, MAX_DESCRIPTION_BYTES, "the description of a preset")
@@ -82,6 +81,15 @@ def describe_preset(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
         _check_numbers(described, "")
     described["config"]["compile"] = False  # an optimiser has variables of its own
     return described
+
+
+def tasks_of(hub: ModuleType) -> tuple[type, ...]:
+    """The kinds of networks of KerasHub that are read."""
+    models = hub.models
+    return (
+        models.ImageClassifier, models.ObjectDetector,
+        models.DeepLabV3ImageSegmenter, models.SegFormerImageSegmenter,
+    )  # fmt: skip
 
 
 def build_preset(described: dict[str, Any], preset: str, weights: Weights) -> keras.Model:
@@ -133,25 +141,24 @@ def _check_weights(model: keras.Model, files: Weights, shown: str) -> None:
 
 
 def _refuse_other_tasks(described: dict[str, Any], hub: ModuleType, shown: str) -> None:
-    tasks = hub.models.ImageClassifier, hub.models.ObjectDetector
-    if not is_registered(described.get("registered_name"), tasks):
+    if not is_registered(described.get("registered_name"), tasks_of(hub)):
         raise DamagedInputError(
-            f"The preset {shown} is no classifier or detector of KerasHub, but "
+            f"The preset {shown} is no classifier, detector or segmentation of KerasHub, but "
             f"{str(described.get('class_name'))[:100]!r}.\n{A_PRESET}"
         )
 
 
 def _check_classes(described: dict[str, Any], hub: ModuleType) -> None:
-    """Refuses classes of KerasHub that do not belong in a classifier or detector."""
+    """Refuses classes of KerasHub that do not belong in such a network."""
     allowed = (
-        hub.models.ImageClassifier, hub.models.ObjectDetector, hub.models.Backbone,
-        hub.models.ImageClassifierPreprocessor, hub.models.ObjectDetectorPreprocessor,
+        *tasks_of(hub), hub.models.Backbone, hub.models.ImageClassifierPreprocessor,
+        hub.models.ObjectDetectorPreprocessor, hub.models.ImageSegmenterPreprocessor,
         hub.layers.ImageConverter, hub.layers.AnchorGenerator,
     )  # fmt: skip
     for part in parts_of(described):
         name = str(part.get("registered_name"))
         if name.startswith(PACKAGE) and not is_registered(name, allowed):
-            raise ValueError(f"{name[:100]!r} does not belong in a classifier or detector")
+            raise ValueError(f"{name[:100]!r} does not belong in a network for pictures")
 
 
 def _require_floats(described: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras import layers
 
 from realtime_lrp import Explainer, load_network
+from realtime_lrp.config.names import COMPOSITES
 from realtime_lrp.errors import DamagedInputError, UsageError
 from realtime_lrp.models.names import NETWORKS
 from realtime_lrp.models.network import Network
@@ -41,10 +42,10 @@ MASK = np.zeros((16, 16), bool)
 MASK[3:5, 4:9] = MASK[15, 14] = True
 
 
-def segmentation(stride=1, resize="", classes=3):
-    """A network [B, 16, 16, 3] -> [B, h, w, classes], without its last activation."""
+def segmentation(stride=1, resize="", classes=3, size=16):
+    """A network [B, size, size, 3] -> [B, h, w, classes], without its last activation."""
     keras.utils.set_random_seed(4)
-    x = keras.Input((16, 16, 3))
+    x = keras.Input((size, size, 3))
     a = layers.Conv2D(4, 3, stride, padding="same", activation="relu")(x)
     if resize == "transposed":
         a = layers.Conv2DTranspose(4, 4, 4, activation="relu", bias_initializer="random_normal")(a)
@@ -88,6 +89,28 @@ def test_the_map_of_a_region_is_the_mean_of_its_pixels_maps(form, x):
     expected = tape.gradient(logit, pictures).numpy()
     ours = Explainer(model, "gradient", target=1)(x, at=(3, 4)).relevance
     np.testing.assert_allclose(ours, expected, atol=1e-5 * np.abs(expected).max())
+
+
+LOSING = ("zplus", "epsilon_alpha2_beta1", "epsilon_alpha2_beta1_flat")
+"""Composites whose relevance is lost, or grows, at neurons with contributions of one sign."""
+
+
+@pytest.mark.parametrize("composite", COMPOSITES.known())
+def test_every_composite_explains_a_region_by_the_mean_of_its_pixels(composite, rng):
+    """At an answer of a sixteenth of the picture's rows and columns."""
+    x = rng.normal(size=(1, 48, 48, 3)).astype(np.float32)
+    region = np.zeros((48, 48), bool)
+    region[10:20, 20] = region[40, 40] = True
+    explainer = Explainer(
+        segmentation(16, size=48), composite=composite, target=1, low=-6.0, high=6.0
+    )
+    whole = explainer(x, region=region)
+    pixels = [explainer(x, at=at).relevance for at in ((10, 20), (16, 20), (40, 40))]
+    mean = np.average(pixels, 0, weights=[6, 4, 1])
+    np.testing.assert_allclose(whole.relevance, mean, atol=1e-5 * np.abs(mean).max(), rtol=0)
+    if composite not in LOSING:
+        (account,) = whole.accounts.values()
+        assert account.reached + account.biases == pytest.approx(account.started, rel=1e-3)
 
 
 @pytest.mark.usefixtures("compiled")

@@ -83,7 +83,7 @@ def describe_preset(preset: str, task: Path, hub: ModuleType) -> dict[str, Any]:
     return described
 
 
-def tasks_of(hub: ModuleType) -> tuple[type, ...]:
+def tasks_of(hub: ModuleType) -> tuple[Any, ...]:
     """The kinds of networks of KerasHub that are read."""
     models = hub.models
     return (

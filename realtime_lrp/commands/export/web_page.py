@@ -10,6 +10,7 @@ import html
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
 from itertools import islice
@@ -25,6 +26,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.exported import Exported
 from realtime_lrp.relevance.maps import scale
 from realtime_lrp.relevance.maps.account import TINY
+from realtime_lrp.relevance.maps.targets import class_label, target_words, tidied
 from realtime_lrp.system.files import atomic_folder, check_folder, read_limited
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.pictures import encode_picture
@@ -134,29 +136,20 @@ def page_files(data: bytes, about: Exported, config: Config, local: bool) -> dic
 def described(data: bytes, about: Exported, config: Config, local: bool) -> dict[str, Any]:
     """The explanation as the page needs it: names, constants of the painter, files to load."""
     look, known = Look.of(config.overlay), ExportedExplainer(about, about.target or "top1")
-    legend = {True: ("against", "for"), False: ("no relevance", "most")}
-    if not about.map.by_rules:
-        legend[True] = ("lowers it", "raises it")
-
-    def colours(signed: bool) -> dict[str, Any]:
-        table = look.colours(signed)
-        stops = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in table.table[::17].tolist()]
-        low, high = legend[table.signed]
-        return {
-            "table": table.table.ravel().tolist(), "signed": table.signed,
-            "legend": {"low": low, "high": high, "colours": stops},
-        }  # fmt: skip
-
-    spec = {
-        "names": about.labels or [f"class {n}" for n in range(about.classes)],
+    colours = look.colours(known.signed)
+    contrast = bool(about.target) and known.resolve(known.target).contrasts
+    return {
+        "names": class_names(about),
         "size": about.size,
-        "fit": about.fit if config.input.fit == "auto" else config.input.fit,
-        "target": about.target,
-        "from_scores": about.map.from_scores,
-        "fades": about.map.by_rules and about.classes > 1,
-        "signed": known.signed,
-        "colours": colours(False),
-        "signed_colours": colours(True),
+        "fit": about.fit,
+        "target": about.target and target_words(about.target, about.labels),
+        "fades": about.map.by_rules and about.classes > 1 and not contrast,
+        "signed": colours.signed,
+        "colours": colours.table.ravel().tolist(),
+        "legend": {
+            **_legend(about, colours.signed, contrast),
+            "colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours.table[::17].tolist()],
+        },
         "windows": [scale.centred_window(period).tolist() for period in about.map.stride],
         "outline": painting.OUTLINE,
         "painter": {
@@ -171,25 +164,43 @@ def described(data: bytes, about: Exported, config: Config, local: bool) -> dict
         "runtime": {
             "base": LOCAL if local else CDN,
             **{
-                way: [{"name": name, "integrity": f"sha384-{one}"} for name, one in known.items()]
-                for way, known in RUNTIME.items()
+                way: [{"name": name, "integrity": f"sha384-{one}"} for name, one in parts.items()]
+                for way, parts in RUNTIME.items()
             },
         },
+        **({"example": EXAMPLE} if about.name in EMBEDDED else {}),
     }  # fmt: skip
-    return spec | ({"example": EXAMPLE} if about.name in EMBEDDED else {})
+
+
+def class_names(about: Exported) -> list[str]:
+    """The names of the classes as people read them; a name that occurs twice with its number."""
+    names = [tidied(class_label(n, about.labels)) for n in range(about.classes)]
+    counts = Counter(name.lower() for name in names)
+    return [f"{name} ({n})" if counts[name.lower()] > 1 else name for n, name in enumerate(names)]
+
+
+def _legend(about: Exported, signed: bool, contrast: bool) -> dict[str, str]:
+    if contrast and " - " in about.target:
+        sides = target_words(about.target, about.labels).split(" - ")
+        high, low = (f"for {one}" for one in sides)
+    elif signed:
+        low, high = ("against", "for") if about.map.by_rules else ("lowers it", "raises it")
+    else:
+        low, high = "no relevance", "most"
+    return {"low": low, "high": high}
 
 
 def checked(data: bytes, about: Exported) -> dict[str, float]:
     """The answer for a picture of a simple rule, which the page computes first to compare.
 
-    Its bytes are 7919 n modulo 251.
+    Its bytes are n / 32, of 8 bits.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    picture = np.arange(math.prod(about.size) * 3) * 7919 % 251
+    picture = np.arange(math.prod(about.size) * 3) >> 5
     inputs: dict[str, np.ndarray] = {"picture": picture.astype(np.uint8).reshape(1, *about.size, 3)}
     if not about.target:
         inputs["target"] = np.zeros(about.classes, np.float32)

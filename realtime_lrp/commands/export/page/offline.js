@@ -2,14 +2,9 @@
 // compute in several threads, which browsers allow to pages with these headers alone.
 
 const KEPT = `realtime_lrp ${registration.scope}`;
-const SHELL = ["./", "index.html", "page.css", "page.js", "worker.js", "icon.svg"];
 const HEADERS = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
 
-addEventListener("install", (event) => {
-  skipWaiting();
-  event.waitUntil(caches.open(KEPT).then((kept) => kept.addAll(SHELL)));
-});
-addEventListener("activate", (event) => event.waitUntil(clients.claim()));
+addEventListener("install", () => skipWaiting());
 addEventListener("fetch", (event) => {
   const { method, url } = event.request;
   if (method === "GET" && url.startsWith("http")) event.respondWith(answer(event.request));
@@ -24,7 +19,7 @@ async function answer(request) {
     const response = await fetch(request);
     if (response.ok) {
       await store.delete(request, { ignoreSearch: true });
-      await store.put(request, response.clone());
+      await store.put(request, response.clone()).catch(() => {}); // there is no room
     }
     return isolated(response);
   } catch (error) {

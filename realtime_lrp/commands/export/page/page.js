@@ -3,18 +3,21 @@
 import { openVideo, whyNoCamera } from "./device.js";
 import { made, showBlocks } from "./figures.js";
 import { follow, greyOf } from "./following.js";
+import { drawOn } from "./painting.js";
 import { timestamp } from "./recording.js";
 
 const KEPT = 0.7; // share of the previous scores that stays with each new picture of a camera
 const TOP = 5; // classes with a row, besides those that were chosen
 const RENEW_MS = 250; // how often texts are renewed
-const METER_MS = 2000;
 const RELOADED = "realtime_lrp reloaded";
+const SIDE = 1280; // of the largest picture that is drawn
 
 const at = (id) => document.getElementById(id);
 const about = JSON.parse(at("explanation").textContent);
-const names = about.names.map((name) => name.replaceAll("_", " "));
+const { names } = about;
+const say = (text) => { at("notice").textContent = text; };
 const longest = names.reduce((one, other) => (other.length > one.length ? other : one));
+const isLive = () => Boolean(camera) && shown === camera.video;
 const canvas = at("view");
 const context = canvas.getContext("2d", { alpha: false });
 
@@ -23,65 +26,68 @@ let device = ""; // what computes, once it is ready
 let camera = null; // {stream, video}
 let facing = "environment";
 let shown = null; // the picture, or the camera's video
-let wanted = 0; // grows where the picture or the class is another one
-let asked = null; // what the worker works on: {number, at, then}
+let wanted = 0; // the number of picture and class
+let asked = null; // what the worker works on: {number, then}
+let answered = 0; // the number of what it worked on last
 let map = null; // the newest answer
-let target = null; // the weight of each class, null for the best one
+let drawn = null; // the map that is drawn
+let target = null; // the explained class, null for the best one
 let scores = null; // averaged
-let doneAt = []; // when the last maps came
+let doneAt = 0; // when the last map came
+let paceMs = 0; // between two maps, averaged
 let wordsAt = 0;
 
 /** Starts the worker from a blob: for such workers this page's policy holds. */
 async function start() {
-  if (location.protocol === "file:") throw new Error("Open this page through a web server: python -m http.server");
+  if (location.protocol === "file:") throw new Error("Open this page through a web server, such as: python -m http.server");
+  if (!window.WebAssembly) throw new Error("This page needs WebAssembly, which this browser lacks or has switched off.");
   say(`Loading ${about.megabytes} MB ...`);
   await prepareOffline();
   worker = new Worker(URL.createObjectURL(await (await fetch("worker.js")).blob()), { type: "module" });
-  worker.onmessage = ({ data }) => onAnswer(data);
+  worker.onmessage = onAnswer;
   worker.onerror = () => say("This browser is too old for this page.");
   worker.postMessage({ about, base: new URL("./", location.href).href });
 }
 
-/** The service worker keeps the files. The page is loaded again through it, once, so that it may compute
- * in several threads. */
+/** The service worker keeps the files, once the page is loaded through it. */
 async function prepareOffline() {
-  if (!navigator.serviceWorker) return; // it works without, online
-  await navigator.serviceWorker.register("offline.js");
+  const found = await navigator.serviceWorker?.register("offline.js").catch(() => null);
+  if (!found) return; // it works without, online
   await navigator.serviceWorker.ready;
-  if (window.crossOriginIsolated || sessionStorage.getItem(RELOADED)) return;
+  if (navigator.serviceWorker.controller || sessionStorage.getItem(RELOADED)) return;
   sessionStorage.setItem(RELOADED, "yes");
   location.reload();
   await new Promise(() => {});
 }
 
-function onAnswer(answer) {
+function onAnswer({ data: answer }) {
   const question = asked;
   asked = null;
+  answered = question?.number ?? 0;
   say(answer.problem ?? "");
   if (answer.device) {
     ({ device } = answer);
-    if (!shown && about.example) showPicture(about.example);
+    if (!shown && about.example) fetch(about.example).then((one) => one.blob()).then(showPicture);
   } else if (answer.relevance) {
     const [grey, glow] = [answer.grey, answer.glow].map(canvasOf);
     const steady = scores && camera && question.number === map?.number;
     scores = answer.scores.map((one, n) => (steady ? KEPT * scores[n] + (1 - KEPT) * one : one));
     map = { ...answer, ...question, grey, glow, whole: { box: answer.box, shift: [0, 0] } };
-    doneAt = [...doneAt.filter((one) => one > performance.now() - METER_MS), performance.now()];
+    const ms = performance.now() - doneAt;
+    paceMs = steady ? KEPT * (paceMs || ms) + (1 - KEPT) * ms : 0;
+    doneAt += ms;
     at("controls").disabled = false;
   }
-  if (!answer.problem) ask();
 }
 
 /** Gives the worker the picture, if it has nothing to do. */
 async function ask() {
   const number = wanted;
-  if (!device || asked || !shown || (!isLive() && map?.number === number)) return;
-  asked = { number, at: performance.now(), then: greyOf(shown) };
-  const bitmap = await createImageBitmap(shown);
-  worker.postMessage({ bitmap, target, anew: map?.number !== number }, [bitmap]);
+  if (!device || asked || !shown || (!isLive() && answered === number)) return;
+  asked = { number, then: greyOf(shown) };
+  const bitmap = await createImageBitmap(shown).catch(() => { asked = null; });
+  if (bitmap) worker.postMessage({ bitmap, target, anew: map?.number !== number }, [bitmap]);
 }
-
-const isLive = () => Boolean(camera) && shown === camera.video;
 
 function canvasOf(data) {
   const copy = new OffscreenCanvas(data.width, data.height);
@@ -89,12 +95,14 @@ function canvasOf(data) {
   return copy;
 }
 
+/** Draws a camera each time, a picture as long as it has no map. */
 function draw() {
+  ask();
   const [width, height] = [shown?.videoWidth ?? shown?.width, shown?.videoHeight ?? shown?.height];
-  if (width) {
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-    context.drawImage(shown, 0, 0);
+  if (width && (isLive() || !map || map !== drawn)) {
+    drawOn(canvas, shown, width, height);
     if (map && follow(map.whole, map.then, greyOf(shown))) drawMap(width, height);
+    drawn = map;
   }
   if (performance.now() - wordsAt > RENEW_MS) showWords();
   requestAnimationFrame(draw);
@@ -120,23 +128,24 @@ function show(image, kept = null) {
   at("camera").setAttribute("aria-pressed", Boolean(camera));
   at("freeze").setAttribute("aria-pressed", Boolean(camera) && !isLive());
   at("turn").hidden = at("freeze").disabled = !camera;
-  ask();
+  at("camera-notice").textContent = "";
 }
 
-async function showPicture(source) {
-  try {
-    const picture = await createImageBitmap(typeof source === "string" ? await (await fetch(source)).blob() : source);
-    closeCamera();
-    show(picture);
-  } catch {
-    say("That is no picture that this browser reads.");
-  }
+async function showPicture(file) {
+  const picture = await createImageBitmap(file).catch(() => null);
+  if (!picture) return say("This file is no picture that this browser reads.");
+  closeCamera();
+  const scale = Math.min(1, SIDE / Math.max(picture.width, picture.height));
+  const [resizeWidth, resizeHeight] = [picture.width, picture.height].map((one) => Math.max(1, Math.round(one * scale)));
+  return show(await createImageBitmap(picture, { resizeWidth, resizeHeight, resizeQuality: "high" }));
 }
 
 async function openCamera() {
   closeCamera();
   try {
-    camera = await openVideo(facing);
+    const opened = await openVideo(facing);
+    closeCamera(); // another one, if the button was pressed twice
+    camera = opened;
     camera.stream.getVideoTracks()[0].onended = closeCamera;
     show(camera.video);
   } catch (error) {
@@ -146,7 +155,6 @@ async function openCamera() {
 
 /** Its last picture stays. */
 function closeCamera() {
-  at("camera-notice").textContent = "";
   const last = isLive() ? still() : shown;
   camera?.stream.getTracks().forEach((track) => track.stop());
   camera = null;
@@ -159,35 +167,25 @@ function still() {
   return copy;
 }
 
-/** Explains what the field says: top1, a class by name or number, or A - B. */
+/** Explains the class of a name or number; "" and top1 are the best class. */
 function aim(text) {
-  const whole = indexOf(text);
-  const sides = whole < 0 ? text.split(" - ") : [text];
-  const indices = sides.map(indexOf);
+  const found = names.findIndex((name) => name.toLowerCase() === text.toLowerCase());
+  const index = found < 0 && /^\d+$/.test(text) ? Number(text) : found;
   const best = !text || text === "top1";
-  if (!best && (indices.includes(-1) || indices.length > 2)) return say(`There is no class “${sides[indices.indexOf(-1)] ?? text}”.`);
-  target = best ? null : new Float32Array(names.length);
-  if (!best) indices.forEach((index, n) => { target[index] = n ? -1 : 1; });
-  at("target").value = text;
+  if (!best && !(index in names)) return say(`There is no class “${text}”.`);
+  target = best ? null : index;
+  at("target").value = best ? "" : names[index];
   say("");
   return show(shown, map);
 }
 
-/** The number of a class, by its name or number; -1 where there is none. */
-function indexOf(text) {
-  const found = names.findIndex((name) => name.toLowerCase() === text.trim().toLowerCase());
-  return found < 0 && /^\d+$/.test(text) && Number(text) < names.length ? Number(text) : found;
-}
-
-const buttons = Array.from({ length: Math.min(TOP + 2, names.length) }, () => {
+const buttons = Array.from({ length: Math.min(TOP + 1, names.length) }, () => {
   const track = made("span", { className: "track" }, [made("span", { className: "fill" })]);
-  const row = made("button", { type: "button", hidden: true }, [made("span"), made("span"), track]);
-  let pressed = null; // another class may come under the finger
-  row.onpointerdown = () => { pressed = row.index; };
-  row.onclick = () => {
-    const index = pressed ?? row.index;
-    pressed = null;
-    aim(target?.[index] ? "" : names[index]);
+  const row = made("button", { type: "button", hidden: true, disabled: Boolean(about.target) }, [made("span"), made("span"), track]);
+  row.onpointerdown = () => { row.pressed = row.index; }; // another class may come under the finger
+  row.onclick = ({ pointerType }) => {
+    const index = pointerType ? row.pressed : row.index;
+    aim(index === target ? "" : names[index]);
   };
   return row;
 });
@@ -198,18 +196,15 @@ function showWords() {
   const ranked = names.map((_, n) => n).sort((a, b) => scores[b] - scores[a]);
   const [best] = ranked;
   const percent = (share) => (share < 0.01 && share > 0 ? "<1 %" : `${Math.round(100 * share)} %`);
-  const chosen = [...(map.target ?? [])].map((t, n) => [t, n]).filter(([t]) => t).sort(([a], [b]) => b - a).map(([, n]) => n);
-  const quoted = (chosen.length ? chosen : [best]).map((n) => `“${names[n]}”`);
-  const why = about.target || quoted.join(", not ");
+  const why = about.target || `“${names[map.target ?? best]}”`;
   const text = map.faded ? `no part of this picture speaks for ${why}` : `why: ${why}`;
   const isShare = names.length > 1;
-  const headline = { kind: "headline", name: isShare ? names[best] : scores[0].toPrecision(4), longest, before: null };
-  const legend = { kind: "legend", ...map.legend, ...(quoted.length > 1 && { low: `for ${quoted[1]}`, high: `for ${quoted[0]}` }) };
+  const [name, share, said] = isShare ? [names[best], scores[best], percent(scores[best])] : [scores[0].toPrecision(4), 0, ""];
   showBlocks(at("said"), [
-    [{ ...headline, share: isShare ? scores[best] : 0, percent: isShare ? percent(scores[best]) : "" }],
-    [{ kind: "line", text, longest: text, warn: map.faded }, legend],
+    [{ kind: "headline", name, longest, share, percent: said, before: null }],
+    [{ kind: "line", text, longest: text, warn: map.faded }, { kind: "legend", ...about.legend }],
   ]);
-  const listed = [...new Set([...ranked.slice(0, TOP), ...chosen])].sort((a, b) => scores[b] - scores[a]);
+  const listed = [...new Set([...ranked.slice(0, TOP), map.target ?? best])];
   buttons.forEach((row, n) => {
     const index = row.index = listed[n];
     row.hidden = index === undefined || !isShare;
@@ -217,14 +212,10 @@ function showWords() {
     row.children[0].textContent = names[index];
     row.children[1].textContent = percent(scores[index]);
     row.querySelector(".fill").style.width = `${100 * scores[index]}%`;
-    row.setAttribute("aria-pressed", chosen.includes(index));
+    row.setAttribute("aria-pressed", index === map.target);
   });
-  const rate = isLive() && doneAt.length > 1 ? `${((doneAt.length - 1) * 1000 / (doneAt.at(-1) - doneAt[0])).toFixed(1)} maps/s, ` : "";
+  const rate = isLive() && paceMs ? `${(1000 / paceMs).toFixed(1)} maps/s, ` : "";
   at("figures").textContent = `${rate}${Math.round(map.ms)} ms a map, ${device}`;
-}
-
-function say(text) {
-  at("notice").textContent = text;
 }
 
 at("classes").append(...buttons);
@@ -238,11 +229,6 @@ at("turn").onclick = () => {
 };
 at("open").onclick = () => at("file").click();
 at("file").onchange = () => at("file").files[0] && showPicture(at("file").files[0]);
-document.ondragover = (event) => event.preventDefault();
-document.ondrop = (event) => {
-  event.preventDefault();
-  if (event.dataTransfer.files[0]) showPicture(event.dataTransfer.files[0]);
-};
 at("freeze").onclick = () => show(isLive() ? still() : camera.video, map);
 at("snapshot").onclick = () => canvas.toBlob((blob) => {
   const href = URL.createObjectURL(blob);

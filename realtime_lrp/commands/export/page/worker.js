@@ -1,18 +1,14 @@
-// The worker: computes scores and maps with onnxruntime-web, and paints the maps. Region and painter follow
-// `video/region.py`, `view/painting.py` and `view/overlay.py`; the constants come with the page.
+// The worker: computes scores and maps with onnxruntime-web, and paints the maps, as `video/region.py` and
+// `view/painting.py` do; the constants come with the page.
 
 let about = null; // what the page says of the file
 let session = null;
 let ort = null;
-let peak = 0; // see `Scale` in `view/painting.py`
+let peak = 0; // see `Scale` there
 
-onmessage = async ({ data }) => {
-  try {
-    postMessage(await (data.about ? start(data) : explain(data)));
-  } catch (error) {
-    postMessage({ problem: String(error.message ?? error) });
-  }
-};
+onmessage = ({ data }) => (data.about ? start(data) : explain(data))
+  .catch((error) => ({ problem: String(error.message ?? error) }))
+  .then((answer) => postMessage(answer));
 
 async function start(given) {
   about = given.about;
@@ -36,21 +32,21 @@ async function open(way, base, graph) {
   Object.assign(ort.env.wasm, { wasmPaths: { mjs: script(glue) }, wasmBinary: binary });
   session = await ort.InferenceSession.create(new Uint8Array(graph), { executionProviders: [way], logSeverityLevel: 3 });
   const { best, score, magnitude } = about.check;
-  const { scores, relevance } = await compute(new Uint8Array(about.size[0] * about.size[1] * 3).map((_, n) => (n * 7919) % 251));
+  const { scores, relevance } = await compute(new Uint8Array(about.size[0] * about.size[1] * 3).map((_, n) => n >> 5));
   const differs = Math.abs(scores[best] - score) > 0.02 * Math.abs(score) + 0.01;
   if (differs || Math.abs(total(relevance) - magnitude) > 0.05 * magnitude) throw new Error("This device computes another map than it should.");
 }
 
 /** The bytes of a file with a known checksum; the query is another one where the file is. */
 async function loaded(url, { integrity }) {
-  const response = await fetch(`${url}?${integrity.slice(7, 15)}`, { integrity });
-  if (!response.ok) throw new Error(`${url} cannot be loaded (${response.status}).`);
+  const response = await fetch(`${url}?${encodeURIComponent(integrity.slice(7, 15))}`, { integrity }).catch(() => null);
+  if (!response?.ok) throw new Error(`${url} ${response ? "is not there" : "cannot be reached, or is not the file that it was"}.`);
   return response.arrayBuffer();
 }
 
 async function compute(picture, target) {
   const inputs = { picture: new ort.Tensor("uint8", picture, [1, ...about.size, 3]) };
-  const weights = target ?? new Float32Array(about.names.length);
+  const weights = Float32Array.from(about.names, (_, n) => Number(n === target));
   if (!about.target) inputs.target = new ort.Tensor("float32", weights, [weights.length]);
   const { scores, relevance, account } = await session.run(inputs);
   return { scores: scores.data, relevance: relevance.data, account: account.data };
@@ -59,16 +55,14 @@ async function compute(picture, target) {
 /** Scores and painted map of a picture; `anew` where its scale follows no earlier one. */
 async function explain({ bitmap, target, anew }) {
   const began = performance.now();
-  const { box, inner } = regionOf(bitmap);
-  const { width, height } = bitmap;
+  const [{ box, inner }, { width, height }] = [regionOf(bitmap), bitmap];
   const { scores, relevance, account } = await compute(extracted(bitmap, box, inner), target);
   if (![...scores, ...account, total(relevance)].every(Number.isFinite)) throw new Error("The network computes NaN or Inf of this picture.");
   if (anew) peak = 0;
-  const start = target ? total(target.map((t, n) => (about.from_scores ? t * scores[n] : t))) : Math.abs(account[0]);
-  const fade = about.fades ? Math.min(1, start / about.painter.tiny) : 1;
-  const drawn = painted(relevance, inner, fade, about.signed || target?.some((t) => t < 0) ? about.signed_colours : about.colours);
+  const fade = about.fades ? Math.min(1, Math.abs(account[0]) / about.painter.tiny) : 1;
+  const layers = painted(relevance, inner, fade);
   const shares = box.map((one, n) => one / (n % 2 ? height : width));
-  return { scores, relevance, target, box: shares, faded: fade < 1, ...drawn, ms: performance.now() - began };
+  return { scores, relevance, target, box: shares, faded: fade < 1, ...layers, ms: performance.now() - began };
 }
 
 const total = (values) => values.reduce((sum, one) => sum + Math.abs(one), 0);
@@ -76,14 +70,9 @@ const total = (values) => values.reduce((sum, one) => sum + Math.abs(one), 0);
 /** The region that the network sees, and its place in the input: x0, y0, x1, y1. */
 function regionOf({ width, height }) {
   const [rows, columns] = about.size;
-  const ratios = [height / rows, width / columns];
-  const squash = about.fit === "squash";
-  const letterbox = squash || about.fit === "letterbox";
-  const scale = letterbox ? Math.max(...ratios) : Math.min(...ratios);
-  return {
-    box: letterbox ? [0, 0, width, height] : centred(rows * scale, columns * scale, height, width),
-    inner: letterbox && !squash ? centred(height / scale, width / scale, rows, columns) : [0, 0, columns, rows],
-  };
+  const scale = (about.fit === "crop" ? Math.min : Math.max)(height / rows, width / columns);
+  const inner = about.fit === "letterbox" ? centred(height / scale, width / scale, rows, columns) : [0, 0, columns, rows];
+  return { box: centred(rows * scale, columns * scale, height, width), inner };
 }
 
 function centred(height, width, rows, columns) {
@@ -100,10 +89,10 @@ function extracted(bitmap, [left, top, right, bottom], [x0, y0, x1, y1]) {
   bitmap.close();
   const { data } = context.getImageData(0, 0, w, h);
   const result = new Uint8Array(about.size[0] * about.size[1] * 3).fill(128);
-  const [across, down] = [shares(w, x1 - x0), shares(h, y1 - y0)];
+  const low = mixed({ values: data, h, w: 4 * w }, 0, shares(h, y1 - y0));
+  const across = shares(w, x1 - x0);
   for (let c = 0; c < 3; c += 1) {
-    const channel = { values: data.filter((_, n) => n % 4 === c), h, w };
-    const small = mixed(mixed(channel, 1, across), 0, down);
+    const small = mixed(low, 1, across.map(({ pixels, weights }) => ({ pixels: pixels.map((k) => 4 * k + c), weights })));
     small.values.forEach((value, n) => {
       const [y, x] = [Math.floor(n / small.w) + y0, (n % small.w) + x0];
       result[3 * (y * about.size[1] + x) + c] = Math.round(value);
@@ -153,8 +142,8 @@ function around(size, weights, edge) {
 }
 
 /** The two layers of a map: `grey` takes colours from the picture, `glow` is laid over it. */
-function painted(relevance, [x0, y0, x1, y1], fade, colours) {
-  const { painter, windows, size: [h, w] } = about;
+function painted(relevance, [x0, y0, x1, y1], fade) {
+  const { painter, colours, signed, windows, size: [h, w] } = about;
   const smooth = mixed(mixed({ values: relevance, h, w }, 0, around(h, windows[0], 1)), 1, around(w, windows[1], 1)).values;
   const sorted = smooth.map(Math.abs).sort();
   const scale = sorted[Math.floor(painter.percentile / 100 * (sorted.length - 1))] || sorted.at(-1);
@@ -167,18 +156,18 @@ function painted(relevance, [x0, y0, x1, y1], fade, colours) {
     const value = smooth[(Math.floor(n / alpha.w) + y0) * w + x0 + (n % alpha.w)];
     return Math.min(Math.min(Math.abs(value) / (scale || 1), 1) ** painter.softness * factor, 1) * Math.sign(value);
   });
-  alpha.values = strength.map((one) => painter.opacity * Math.max(colours.signed ? Math.abs(one) : one, 0));
+  alpha.values = strength.map((one) => painter.opacity * Math.max(signed ? Math.abs(one) : one, 0));
   const toned = tone(alpha);
   const [grey, glow] = [new ImageData(alpha.w, alpha.h), new ImageData(alpha.w, alpha.h)];
   strength.forEach((one, n) => {
     const left = 1 - toned[n] * (1 - painter.grey); // of the picture's brightness
     const covers = 1 - (1 - alpha.values[n]) * left;
-    const entry = Math.round(Math.max(colours.signed ? one * 127.5 + 127.5 : one * 255, 0));
-    for (let c = 0; c < 3; c += 1) glow.data[4 * n + c] = colours.table[3 * entry + c] * (alpha.values[n] / Math.max(covers, 1e-6));
+    const entry = Math.round(Math.max(signed ? one * 127.5 + 127.5 : one * 255, 0));
+    for (let c = 0; c < 3; c += 1) glow.data[4 * n + c] = colours[3 * entry + c] * (alpha.values[n] / Math.max(covers, 1e-6));
     glow.data[4 * n + 3] = Math.round(255 * covers);
     grey.data[4 * n + 3] = Math.round(255 * toned[n] * painter.grey / left);
   });
-  return { grey, glow, legend: colours.legend };
+  return { grey, glow };
 }
 
 /** How far the picture is toned down around a map: `Overlay.tone`. */

@@ -2,12 +2,10 @@
 // compute in several threads, which browsers allow to pages with these headers alone.
 
 const KEPT = `realtime_lrp ${registration.scope}`;
-const HEADERS = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
 
 addEventListener("install", () => skipWaiting());
 addEventListener("fetch", (event) => {
-  const { method, url } = event.request;
-  if (method === "GET" && url.startsWith("http")) event.respondWith(answer(event.request));
+  if (event.request.method === "GET" && event.request.url.startsWith("http")) event.respondWith(answer(event.request));
 });
 
 /** Files with a query never change and come from here; others are asked for first. */
@@ -29,5 +27,6 @@ async function answer(request) {
 }
 
 function isolated({ body, status, statusText, headers }) {
-  return new Response(body, { status, statusText, headers: { ...Object.fromEntries(headers), ...HEADERS } });
+  const alone = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
+  return new Response(body, { status, statusText, headers: { ...Object.fromEntries(headers), ...alone } });
 }

@@ -9,7 +9,6 @@ import { timestamp } from "./recording.js";
 const KEPT = 0.7; // share of the previous scores that stays with each new picture of a camera
 const TOP = 5; // classes with a row, besides those that were chosen
 const RENEW_MS = 250; // how often texts are renewed
-const RELOADED = "realtime_lrp reloaded";
 const SIDE = 1280; // of the largest picture that is drawn
 
 const at = (id) => document.getElementById(id);
@@ -52,10 +51,9 @@ async function start() {
 /** The service worker keeps the files, once the page is loaded through it. */
 async function prepareOffline() {
   const found = await navigator.serviceWorker?.register("offline.js").catch(() => null);
-  if (!found) return; // it works without, online
+  if (!found || navigator.serviceWorker.controller || sessionStorage.getItem(found.scope)) return;
+  sessionStorage.setItem(found.scope, "is loaded again");
   await navigator.serviceWorker.ready;
-  if (navigator.serviceWorker.controller || sessionStorage.getItem(RELOADED)) return;
-  sessionStorage.setItem(RELOADED, "yes");
   location.reload();
   await new Promise(() => {});
 }
@@ -180,8 +178,8 @@ function aim(text) {
 }
 
 const buttons = Array.from({ length: Math.min(TOP + 1, names.length) }, () => {
-  const track = made("span", { className: "track" }, [made("span", { className: "fill" })]);
-  const row = made("button", { type: "button", hidden: true, disabled: Boolean(about.target) }, [made("span"), made("span"), track]);
+  const row = made("button", { type: "button", hidden: true, disabled: Boolean(about.target) }, [made("span"), made("span"),
+    made("span", { className: "track" }, [made("span", { className: "fill" })])]);
   row.onpointerdown = () => { row.pressed = row.index; }; // another class may come under the finger
   row.onclick = ({ pointerType }) => {
     const index = pointerType ? row.pressed : row.index;
@@ -193,8 +191,7 @@ const buttons = Array.from({ length: Math.min(TOP + 1, names.length) }, () => {
 function showWords() {
   wordsAt = performance.now();
   if (!map) return;
-  const ranked = names.map((_, n) => n).sort((a, b) => scores[b] - scores[a]);
-  const [best] = ranked;
+  const [best, ...others] = names.map((_, n) => n).sort((a, b) => scores[b] - scores[a]);
   const percent = (share) => (share < 0.01 && share > 0 ? "<1 %" : `${Math.round(100 * share)} %`);
   const why = about.target || `“${names[map.target ?? best]}”`;
   const text = map.faded ? `no part of this picture speaks for ${why}` : `why: ${why}`;
@@ -204,7 +201,7 @@ function showWords() {
     [{ kind: "headline", name, longest, share, percent: said, before: null }],
     [{ kind: "line", text, longest: text, warn: map.faded }, { kind: "legend", ...about.legend }],
   ]);
-  const listed = [...new Set([...ranked.slice(0, TOP), map.target ?? best])];
+  const listed = [...new Set([best, ...others.slice(0, TOP - 1), map.target ?? best])];
   buttons.forEach((row, n) => {
     const index = row.index = listed[n];
     row.hidden = index === undefined || !isShare;
@@ -227,7 +224,7 @@ at("turn").onclick = () => {
   facing = facing === "user" ? "environment" : "user";
   openCamera();
 };
-at("open").onclick = () => at("file").click();
+at("open").onclick = () => Object.assign(at("file"), { value: "" }).click();
 at("file").onchange = () => at("file").files[0] && showPicture(at("file").files[0]);
 at("freeze").onclick = () => show(isLive() ? still() : camera.video, map);
 at("snapshot").onclick = () => canvas.toBlob((blob) => {

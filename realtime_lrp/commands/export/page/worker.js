@@ -33,8 +33,8 @@ async function open(way, base, graph) {
   session = await ort.InferenceSession.create(new Uint8Array(graph), { executionProviders: [way], logSeverityLevel: 3 });
   const { best, score, magnitude } = about.check;
   const { scores, relevance } = await compute(new Uint8Array(about.size[0] * about.size[1] * 3).map((_, n) => n >> 5));
-  const differs = Math.abs(scores[best] - score) > 0.02 * Math.abs(score) + 0.01;
-  if (differs || Math.abs(total(relevance) - magnitude) > 0.05 * magnitude) throw new Error("This device computes another map than it should.");
+  const differences = [Math.abs(scores[best] - score) - 0.02 * Math.abs(score) - 0.01, Math.abs(total(relevance) - magnitude) - 0.05 * magnitude];
+  if (!differences.every((one) => one <= 0)) throw new Error("This device computes another map than it should.");
 }
 
 /** The bytes of a file with a known checksum; the query is another one where the file is. */
@@ -46,8 +46,7 @@ async function loaded(url, { integrity }) {
 
 async function compute(picture, target) {
   const inputs = { picture: new ort.Tensor("uint8", picture, [1, ...about.size, 3]) };
-  const weights = Float32Array.from(about.names, (_, n) => Number(n === target));
-  if (!about.target) inputs.target = new ort.Tensor("float32", weights, [weights.length]);
+  if (!about.target) inputs.target = new ort.Tensor("float32", about.names.map((_, n) => Number(n === target)), [about.names.length]);
   const { scores, relevance, account } = await session.run(inputs);
   return { scores: scores.data, relevance: relevance.data, account: account.data };
 }
@@ -61,8 +60,8 @@ async function explain({ bitmap, target, anew }) {
   if (anew) peak = 0;
   const fade = about.fades ? Math.min(1, Math.abs(account[0]) / about.painter.tiny) : 1;
   const layers = painted(relevance, inner, fade);
-  const shares = box.map((one, n) => one / (n % 2 ? height : width));
-  return { scores, relevance, target, box: shares, faded: fade < 1, ...layers, ms: performance.now() - began };
+  const place = box.map((one, n) => one / (n % 2 ? height : width));
+  return { scores, relevance, target, box: place, faded: fade < 1, ...layers, ms: performance.now() - began };
 }
 
 const total = (values) => values.reduce((sum, one) => sum + Math.abs(one), 0);
@@ -136,7 +135,7 @@ function mixed({ values, h, w }, axis, parts, most = false) {
 function around(size, weights, edge) {
   const mirrored = (at) => (at < 0 ? -at - edge : at < size ? at : 2 * size - 2 + edge - at);
   return Array.from({ length: size }, (_, n) => ({
-    pixels: Int32Array.from(weights, (__, k) => mirrored(n + k - Math.floor(weights.length / 2))),
+    pixels: Int32Array.from(weights, (__, k) => Math.min(Math.max(mirrored(n + k - Math.floor(weights.length / 2)), 0), size - 1)),
     weights: Float32Array.from(weights),
   }));
 }
@@ -148,8 +147,8 @@ function painted(relevance, [x0, y0, x1, y1], fade) {
   const sorted = smooth.map(Math.abs).sort();
   const scale = sorted[Math.floor(painter.percentile / 100 * (sorted.length - 1))] || sorted.at(-1);
   const now = scale / total(relevance) || 0;
-  peak = peak ? painter.smoothing * peak + (1 - painter.smoothing) * now : now;
-  peak = Math.min(Math.max(peak, now / painter.most), now * painter.most);
+  const smoothed = peak ? painter.smoothing * peak + (1 - painter.smoothing) * now : now;
+  peak = Math.min(Math.max(smoothed, now / painter.most), now * painter.most);
   const factor = (fade * now / peak || 0) ** painter.softness;
   const alpha = { values: new Float32Array((y1 - y0) * (x1 - x0)), h: y1 - y0, w: x1 - x0 };
   const strength = alpha.values.map((_, n) => {
@@ -170,14 +169,13 @@ function painted(relevance, [x0, y0, x1, y1], fade) {
   return { grey, glow };
 }
 
-/** How far the picture is toned down around a map: `Overlay.tone`. */
+/** How far the picture is toned down around a map. */
 function tone(alpha) {
   const { halo, needed, muted } = about.painter;
   const side = Math.max(1, Math.round(Math.max(alpha.h, alpha.w) * halo));
   const axes = [0, 1].map((axis) => [axis, axis ? alpha.w : alpha.h]);
   const nearest = axes.reduce((all, [axis, size]) => mixed(all, axis, around(size, Array(5).fill(1), 1), true), alpha);
-  const window = Array(side).fill(1 / side);
-  const near = [...axes, ...axes].reduce((all, [axis, size]) => mixed(all, axis, around(size, window, 0)), nearest);
+  const near = [...axes, ...axes].reduce((all, [axis, size]) => mixed(all, axis, around(size, Array(side).fill(1 / side), 0)), nearest);
   const base = muted * Math.min(1, alpha.values.reduce((a, b) => Math.max(a, b), 0) / needed);
   return near.values.map((one) => base + (1 - base) * Math.min(one / needed, 1));
 }

@@ -36,6 +36,18 @@ NEWEST = """
   (({relevance, target}) => ({relevance: [...relevance], target}))
   (replies.at(-1))
 """
+DOCUMENT = Path(__file__).parents[1] / "docs" / "anywhere.md"
+SNIPPET = """
+  <script type="importmap">
+    {"imports": {"onnxruntime-web": "./page/runtime/ort.wasm.min.mjs"}}
+  </script>
+  <script type="module">
+    const image = Object.assign(new Image(), {src: "heart.png"});
+    await image.decode();
+    CODE
+    window.found = [[...scores.data], relevance.dims];
+  </script>
+"""
 KEEP_REPLIES = """
   window.replies = [];
   window.Worker = class extends Worker {
@@ -51,7 +63,7 @@ def until(page, condition):
     """Waits; the page's policy forbids Playwright's own way."""
     end = time.monotonic() + LONG_MS / 1000
     while not page.evaluate(condition):
-        assert time.monotonic() < end, f"{condition}: {page.inner_text('main')}"
+        assert time.monotonic() < end, f"{condition}: {page.inner_text('body')}"
         page.wait_for_timeout(50)
 
 
@@ -150,6 +162,17 @@ def test_the_page_finds_the_heart_and_gives_the_explainers_map(tmp_path):
         with served(tmp_path) as (elsewhere, _):
             sent = f"fetch('{elsewhere}heart.png').then(() => 'sent', () => 'refused')"
             assert page.evaluate(sent) == page.workers[0].evaluate(sent) == "refused"
+            code = re.search(r"```js\n(.*?)```", DOCUMENT.read_text(), re.S)[1]
+            (tmp_path / "snippet.html").write_text(SNIPPET.replace("CODE", code))
+            shutil.copy(tmp_path / "page" / "explanation.onnx", tmp_path / "shapes.onnx")
+            other = context.new_page()
+            other.goto(elsewhere + "snippet.html")
+            until(other, "window.found")
+            scores, shape = other.evaluate("found")
+            assert (np.argmax(scores), shape) == (
+                Engine(CONFIG).network.labels.index("heart"),
+                [1, 128, 128],
+            )
         server.shutdown()
         server.server_close()
         page.reload()

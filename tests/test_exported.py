@@ -1,8 +1,11 @@
 """An exported explanation runs in the commands without TensorFlow, and gives the same maps."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -130,3 +133,19 @@ def test_other_commands_ask_for_the_network(file, tmp_path):
     damaged.write_bytes(file.read_bytes()[:5000])
     with pytest.raises(DamagedInputError, match="damaged"):
         ExportedEngine(config_of(damaged))
+
+
+def test_the_documented_program_computes_the_same(file, engine, tmp_path, monkeypatch):
+    """The lines of Python in the documents, on a frame of the included clip."""
+    document = Path(__file__).parents[1] / "docs" / "anywhere.md"
+    code = re.search(r"```python\n(.*?)```", document.read_text(), re.S)[1]
+    picture = pictures()[1][:, 80:560]
+    cv2.imwrite(str(tmp_path / "heart.jpg"), picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 100])
+    shutil.copy(file, tmp_path / "shapes.onnx")
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec(code, found)
+    (expected,) = engine.explain([picture], ["top1"])
+    np.testing.assert_allclose(found["scores"][0], expected.scores, atol=0.01)
+    maps = found["relevance"].ravel(), expected.relevance.sum(-1).ravel()
+    assert np.corrcoef(*maps)[0, 1] > 0.99

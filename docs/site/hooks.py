@@ -5,7 +5,12 @@ the repository, so that links work here as they do on GitHub. A notebook is a pa
 that are stored in it, and a file to download.
 """
 
+import functools
+import os
 import re
+import subprocess
+import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,6 +40,11 @@ FOR_BROWSERS = {
 }
 """What latex2mathml writes -> what browsers draw: they know no `mathvariant`."""
 
+TRY = """
+[**Try it now**](../try/index.html): hold a drawing up to the camera, such as a star. This page
+is what `realtime-lrp export --model shapes -o try/` wrote when this site was built.
+"""
+
 NOT_SHOWN = {".py", ".keras", ".mp4"}
 
 CODE_OR_FORMULA = re.compile(
@@ -62,10 +72,31 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
                 folder = path.parent.relative_to(HOME).as_posix()
                 for name, content in notebook_page(path).items():
                     kept.append(File.generated(config, f"{folder}/{name}", content=content))
+    page = exported_page()
+    for path in sorted(Path(page.name).rglob("*.*")):
+        name = f"try/{path.relative_to(page.name).as_posix()}"
+        kept.append(File.generated(config, name, abs_src_path=str(path)))
     kept.append(
         File.generated(config, f"assets/fonts/{MATH_FONT.name}", abs_src_path=str(MATH_FONT))
     )
     return Files(kept)
+
+
+@functools.cache
+def exported_page() -> tempfile.TemporaryDirectory[str]:
+    """The folder of the embedded network's page, which computes on the visitor's device.
+
+    onnxruntime-web is copied from the folder that ONNXRUNTIME_WEB names; without this variable the
+    page loads it from its CDN.
+    """
+    folder = tempfile.TemporaryDirectory()
+    words = ["--model", "shapes", "-o", folder.name, "--overwrite", "-q"]
+    if runtime := os.environ.get("ONNXRUNTIME_WEB"):
+        words += ["--runtime", runtime]
+    command = [sys.executable, "-m", "realtime_lrp", "export", *words]
+    if subprocess.run(command, cwd=HOME, check=False).returncode:
+        raise PluginError("The page of the embedded network needs: pip install -e '.[export]'")
+    return folder
 
 
 def notebook_page(path: Path) -> dict[str, str | bytes]:
@@ -85,6 +116,9 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """
     markdown = re.sub(r"(\]\([^)\s]*\bnotebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
     text, page.meta["formulas"] = without_formulas(with_tables_for_diagrams(markdown))
+    if page.file.src_uri == "docs/anywhere.md":
+        title, rest = text.split("\n", 1)
+        text = f"{title}\n{TRY}\n{rest}"
     if page.file.src_uri == "docs/configuration.md":
         settings = (HOME / "config.yaml").read_text(encoding="utf-8")
         text += f"\n## config.yaml\n\n```{{.yaml .settings}}\n{settings}```\n"

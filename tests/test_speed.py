@@ -235,6 +235,7 @@ def test_bench_measures_a_users_network(run, tiny_model, tmp_path):
     rows = {(r["what"], r["precision"], r["batch"]): r for r in report["maps"]}
     assert set(rows) == {
         ("origin", "float32", 1),
+        ("exported", "float32", 1),
         *((what, p, 1) for what in ("map", "forward") for p in timing.precisions()),
         *((what, hardware.device().fast_precision, 8) for what in ("map", "forward")),
     }

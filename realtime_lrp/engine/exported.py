@@ -31,7 +31,7 @@ from realtime_lrp.errors import (
     UsageError,
     first_line,
 )
-from realtime_lrp.models.exported import Exported
+from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.relevance.maps.scale import strength_of
@@ -328,16 +328,11 @@ def config_labels(config: Config, about: Exported) -> list[str] | None:
 
 def _opened(file: str) -> tuple[Any, Exported]:
     try:
-        import onnxruntime
+        session = session_of(file, core_count())
     except ImportError:
         raise UnavailableError(
             "Exported explanations need onnxruntime: pip install onnxruntime"
         ) from None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = core_count()
-    try:
-        session = onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
     except Exception as error:  # what onnxruntime raises has no common base
         raise DamagedInputError(
             f"The file {file!r} is damaged ({first_line(error)[:200]}). Export it again."

@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import tensorflow as tf
 from onnx import helper
 
@@ -15,7 +14,7 @@ from realtime_lrp.errors import DamagedInputError, NotFiniteError, UsageError
 from realtime_lrp.export.frozen import frozen
 from realtime_lrp.export.rows import ROWS, TYPES
 from realtime_lrp.export.writer import OPSET, Writer
-from realtime_lrp.models.exported import PRODUCER, Drawn, Exported
+from realtime_lrp.models.exported import PRODUCER, Drawn, Exported, session_of
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.reader import VideoReader
 
@@ -40,7 +39,7 @@ def exported(engine: Engine, fixed: bool) -> tuple[bytes, Exported]:
       UsageError: the method computes several passes, or the network finds boxes.
       DamagedInputError: an operation has no row, or the file computes another map.
     """
-    _check(engine)
+    check(engine)
     model = model_of(graph_of(engine, fixed))
     if model.ByteSize() > MOST_BYTES:
         raise UsageError(
@@ -53,7 +52,8 @@ def exported(engine: Engine, fixed: bool) -> tuple[bytes, Exported]:
     return model.SerializeToString(), said
 
 
-def _check(engine: Engine) -> None:
+def check(engine: Engine) -> None:
+    """Refuses by name what a file cannot hold, see `exported`."""
     method = engine.config.lrp.method
     if engine.explainer.passes:
         raise UsageError(
@@ -173,9 +173,7 @@ def compare(engine: Engine, file: bytes, fixed: bool) -> float:
       NotFiniteError: the file computes NaN or Inf.
       DamagedInputError: a map correlates less than `LEAST_CORRELATION` with the explainer's.
     """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    session = session_of(file)
     largest = 0.0
     for picture in pictures():
         seen = engine.region(picture.shape[:2]).extract(picture)[None]

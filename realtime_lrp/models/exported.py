@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -96,6 +97,16 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
                 f"The metadata of {file!r} is damaged, or of another version ({error}). Export it "
                 "again: realtime-lrp export."
             ) from None
+
+
+def session_of(file: str | bytes, threads: int = 1) -> Any:
+    """What runs a file, or its content, on the processor with onnxruntime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(file, options, ["CPUExecutionProvider"])
 
 
 def is_exported(path: str | Path) -> bool:

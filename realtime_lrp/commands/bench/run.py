@@ -120,6 +120,7 @@ MS: Columns = {
 
 NAMES = {
     "origin": "baseline", "map": "map", "xla": "map through XLA",
+    "exported": "map of the exported file",
     "forward": "forward pass alone",
     "one_box": "map of one box", "four_boxes": "maps of four boxes",
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """Timings in `bench`'s own process: maps, drawing and a window."""
 
 import itertools
+import logging
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.tensorflow import tf
+from realtime_lrp.errors import Error, first_line
+from realtime_lrp.models.exported import session_of
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.network.graph import Graph
@@ -24,6 +27,7 @@ from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules.composites import Composite, any_layer
 from realtime_lrp.relevance.rules.rules import LayerContext, Propagate, Rule
 from realtime_lrp.relevance.rules.sharing import positive
+from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.libraries import draw_in_one_thread
 from realtime_lrp.video.sources import moving_picture
 from realtime_lrp.view.look import Look
@@ -38,6 +42,8 @@ Times = dict[str, float]  # milliseconds for a picture: {"ms": median, "p10": ..
 Action = Callable[[], Any]  # does once what is timed
 
 _Name = TypeVar("_Name")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,8 @@ def time_maps(bench: Bench) -> list[Row]:
         actions: dict[tuple[str, str], Action] = {}
         if batch == 1:
             actions["origin", "float32"] = partial(baseline_explainer, x)
+            if exported := exported_map(engine):
+                actions["exported", "float32"] = exported
             if engine.detects:
                 actions |= {
                     (what, "float32"): partial(engine.explainer.detections, x, top, 0)
@@ -131,6 +139,24 @@ def time_maps(bench: Bench) -> list[Row]:
             for (what, precision), row in times.items()
         ]
     return rows
+
+
+def exported_map(engine: Engine) -> Action | None:
+    """A map of the exported file, on as many threads as TensorFlow; None where there is no file."""
+    try:
+        from realtime_lrp.export.file import check, graph_of, model_of
+
+        check(engine)
+        file = model_of(graph_of(engine, False)).SerializeToString()
+        threads = tf.config.threading.get_intra_op_parallelism_threads() or core_count()
+        session = session_of(file, threads)
+    except (ImportError, Error) as error:
+        log.warning("The exported map is not measured: %s", first_line(error))
+        return None
+    shape = (1, *engine.explainer.input_shape[:2], 3)
+    picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    target = np.ones(engine.explainer.classes, np.float32)
+    return partial(session.run, None, {"picture": picture, "target": target})
 
 
 SIZES = {"720p": (720, 1280), "1080p": (1080, 1920)}  # name -> rows and columns

@@ -23,7 +23,7 @@ from realtime_lrp.config import ASSETS, Config
 from realtime_lrp.config.names import EMBEDDED
 from realtime_lrp.engine.exported import ExportedExplainer
 from realtime_lrp.errors import DamagedInputError
-from realtime_lrp.models.exported import Exported
+from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.relevance.maps import scale
 from realtime_lrp.relevance.maps.account import TINY
 from realtime_lrp.relevance.maps.targets import class_label, target_words, tidied
@@ -195,16 +195,11 @@ def checked(data: bytes, about: Exported) -> dict[str, float]:
 
     Its bytes are n / 32, of 8 bits.
     """
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     picture = np.arange(math.prod(about.size) * 3) >> 5
     inputs: dict[str, np.ndarray] = {"picture": picture.astype(np.uint8).reshape(1, *about.size, 3)}
     if not about.target:
         inputs["target"] = np.zeros(about.classes, np.float32)
-    scores, relevance, _ = session.run(None, inputs)
+    scores, relevance, _ = session_of(data).run(None, inputs)
     best = int(scores.argmax())
     magnitude = float(np.abs(relevance).sum(dtype=float))
     return {"best": best, "score": float(scores[0, best]), "magnitude": magnitude}

@@ -199,7 +199,7 @@ def test_recordings_photos_names_and_a_sheet(run, settings, photos, tmp_path):
     ],
 )
 def test_a_gallery_of_another_network_is_told_or_refused(
-    uninterrupted, settings, engine, run, tmp_path, caplog, changes, told
+    uninterrupted, settings, engine, run, tmp_path, caplog, monkeypatch, changes, told
 ):
     """The viewers warn if the layers are the same; the command refuses it with the network."""
     contents, data = parse_gallery(uninterrupted)
@@ -208,7 +208,8 @@ def test_a_gallery_of_another_network_is_told_or_refused(
     file, ends = tmp_path / "g.concepts", [0, *np.cumsum(contents.sizes).tolist()]
     write_gallery(file, changed, [data[a:b] for a, b in pairwise(ends)])
     concepts = settings.concepts.model_copy(update={"gallery": str(file)})
-    gallery_of(engine, settings.model_copy(update={"concepts": concepts}))
+    monkeypatch.setattr(engine, "config", settings.model_copy(update={"concepts": concepts}))
+    gallery_of(engine)
     found = [one.getMessage() for one in caplog.records]
     assert [f"the gallery was made with {told}, " in one for one in found] == [True] * bool(told)
     network, sheet = ("--model", settings.model.name), tmp_path / "s.png"

@@ -24,7 +24,7 @@ CERTAIN = 1e6  # added to the share of a channel that is wanted in any case; sha
 REST_S = 300.0  # for how long a layer is not tried again after the memory did not suffice
 
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
-NOT_LRP = "single channels are defined for LRP only: choose a composite (keys 1 to 7)"
+NOT_LRP = "single channels are defined for LRP only: choose a composite (h, then type LRP)"
 NO_MEMORY = "the memory does not suffice for the maps of single channels"
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from realtime_lrp.config import Config
 from realtime_lrp.models.gallery import ChannelNames, Gallery, load_gallery, read_names
 from realtime_lrp.models.names import Files, hashes
 from realtime_lrp.system.terminal import plain
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def gallery_of(engine: Engine, config: Config | None = None) -> Gallery:
-    """The gallery and the names that a configuration, or the engine's, asks for.
+def gallery_of(engine: Engine) -> Gallery:
+    """The gallery and the names that an engine's configuration asks for.
 
     If it was made with another network or other weights, a warning and `Gallery.other_network` say
     so: pictures and channels may not go together then.
     """
-    config = config or engine.config
+    config = engine.config
     gallery = load_gallery(config)
     gallery.check(engine.explainer.channel_counts())
     if config.concepts.names:

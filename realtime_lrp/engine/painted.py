@@ -28,13 +28,7 @@ def look_of(engine: Engine) -> Look:
     return replace(look, colormap=colormap_named(look.colormap)) if look.colormap else look
 
 
-def painted(
-    engine: Engine, picture: np.ndarray, result: Result, alone: int | None = None
-) -> Painted:
-    """The first map of a result, scaled by itself, and its boxes.
-
-    `alone` is the number of a detector's box whose map is wanted alone.
-    """
-    look, outlines = look_of(engine), outlines_of(engine, result, alone)
-    drawn = drawn_map(result, look, alone=alone)
-    return paint(picture, [drawn], look, result.region.box, outlines)
+def painted(engine: Engine, picture: np.ndarray, result: Result) -> Painted:
+    """The first map of a result, scaled by itself, and its boxes."""
+    look, outlines = look_of(engine), outlines_of(engine, result)
+    return paint(picture, [drawn_map(result, look)], look, result.region.box, outlines)

@@ -156,8 +156,8 @@ class Exchange:
     def put(self, message: Message) -> None:
         self._messages.append(message)
 
-    async def in_render_loop(self, job: Callable[[], T], timeout_s: float = 5.0) -> T:
+    async def in_render_loop(self, job: Callable[[], T]) -> T:
         """Has the render loop do something; raises TimeoutError if it does not get to it."""
         future: Future = Future()
         self._jobs.append((job, future))
-        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
+        return await asyncio.wait_for(asyncio.wrap_future(future), 5.0)

@@ -123,7 +123,7 @@ def test_rgb_maps_show_each_channel_by_itself():
 
 def test_one_map_with_a_far_larger_peak_does_not_blank_those_after_it():
     """It is drawn at full strength, the next ones at half of theirs at least."""
-    scale = Scale(0.9)
+    scale = Scale()
     assert scale(1.0) == 1.0
     assert scale(1000.0) == 2.0
     after = [scale(1.0) for _ in range(40)]

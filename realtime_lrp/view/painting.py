@@ -178,18 +178,15 @@ class Scale:
 
     A map's peak is the relevance of full strength, divided by the sum of magnitudes. The sums of a
     trained network change by a factor of 4 from picture to picture, the peaks hardly change.
-    `smoothing` of the previous peak stays with each map; 0 scales every map by itself.
     """
 
-    def __init__(self, smoothing: float = SMOOTHING):
-        self._smoothing = smoothing
-        self._peak = 0.0  # the maps' largest value until now
+    _peak = 0.0  # the maps' largest value until now
 
     def __call__(self, peak: float) -> float:
         """How strongly a map of this peak is drawn: 1 is full strength."""
         if not (0 < peak < np.inf):
             return 0.0
-        kept = self._smoothing if self._peak else 0.0
+        kept = SMOOTHING if self._peak else 0.0
         self._peak = kept * self._peak + (1 - kept) * peak
         self._peak = min(max(self._peak, peak / MAX_ABOVE), peak * MAX_ABOVE)
         return peak / self._peak
@@ -208,8 +205,7 @@ class Drawn(NamedTuple):
 class Series:
     """The maps of one video: their scales, smoothed, and their average."""
 
-    def __init__(self, smoothing: float = SMOOTHING) -> None:
-        self._smoothing = smoothing
+    def __init__(self) -> None:
         self._scales: list[Scale] = []
         self._last: tuple[Sequence[Drawn], list[np.ndarray]] = (), []
 
@@ -222,7 +218,7 @@ class Series:
         before, previous = self._last
         if maps is before:
             return previous
-        self._scales += [Scale(self._smoothing) for _ in maps[len(self._scales) :]]
+        self._scales += [Scale() for _ in maps[len(self._scales) :]]
         new = [
             intensity(one, scale(one.peak)) for one, scale in zip(maps, self._scales, strict=True)
         ]

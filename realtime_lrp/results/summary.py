@@ -17,7 +17,7 @@ GAP, GAP_S = 20, 2.0
 """Frames are apart by a gap if more than `GAP` times the usual step and `GAP_S` lie between."""
 
 
-class Timeline:
+class SummaryPlot:
     """Probabilities and relevance of explained frames, thinned out if there are too many.
 
     Of a detector the score of the surest box of each class, and the share of its relevance inside.
@@ -88,7 +88,7 @@ class Timeline:
 
 
 def write_summary(
-    path: Path, title: str, thumbnails: Sequence[tuple[str, np.ndarray]], timeline: Timeline,
+    path: Path, title: str, thumbnails: Sequence[tuple[str, np.ndarray]], timeline: SummaryPlot,
     description: str,
 ) -> None:  # fmt: skip
     """Writes a PNG: captioned thumbnails, uint8 [h, w, 3] RGB, in rows, below them the timeline."""

@@ -35,7 +35,7 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.models.names import begin_hashing
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.results.companions import Companions, map_record
-from realtime_lrp.results.summary import Timeline, write_summary
+from realtime_lrp.results.summary import SummaryPlot, write_summary
 from realtime_lrp.system.files import KEPT_FREE, atomic_file, check_room
 from realtime_lrp.system.program import __version__
 from realtime_lrp.system.progress import Progress
@@ -193,7 +193,7 @@ class Records:
 
     def __init__(self, engine: Engine, config: Config, opened: Companions) -> None:
         self._opened = opened
-        self.timeline, self.losses = Timeline(), Losses(engine)
+        self.timeline, self.losses = SummaryPlot(), Losses(engine)
         self.explained = self.missing = 0
         self._engine, self._target = engine, config.lrp.target
         self._names = channel_names(engine) if "sidecar" in opened.parts else {}

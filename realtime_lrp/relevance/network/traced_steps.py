@@ -168,7 +168,7 @@ class Quotient(Operation):
         return [inputs[0] * whole, None]
 
 
-class Scaling(Elementwise):
+class EntryScale(Elementwise):
     """Multiplies each entry by a constant, as attention does its scores; relevance passes."""
 
 

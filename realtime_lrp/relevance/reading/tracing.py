@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import Activation, Deviation, Elementwise
-from realtime_lrp.relevance.network.traced_steps import BATCH, Scaling, kept_shape, rectifier_of
+from realtime_lrp.relevance.network.traced_steps import BATCH, EntryScale, kept_shape, rectifier_of
 from realtime_lrp.system.program import TRACING
 
 
@@ -393,4 +393,4 @@ def step_of(chain: Chain) -> Elementwise:
     if DEVIATIONS.intersection(chain.types):
         return Deviation(function, keeps_sign=True)
     scales = chain.types == ("Mul",) and chain.constants
-    return (Scaling if scales else Elementwise)(function, keeps_sign=False)
+    return (EntryScale if scales else Elementwise)(function, keeps_sign=False)

@@ -30,11 +30,11 @@ from realtime_lrp.relevance.network.steps import (
     sum_of_each,
 )
 from realtime_lrp.relevance.network.traced_steps import (
+    EntryScale,
     Join,
     MatrixProduct,
     Normalisation,
     Offset,
-    Scaling,
     WeightedSum,
 )
 from realtime_lrp.relevance.rules.sharing import taken_by
@@ -148,7 +148,7 @@ ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, through_softmax)
 
 FOLLOWING: Rows = (
     (Linear, through_weights), (Join, with_remainder), (Move, along), (Identity, along),
-    (Scaling, along), (Elementwise, through_function),
+    (EntryScale, along), (Elementwise, through_function),
 )  # fmt: skip
 """Kind of step -> its rule, where a `Multiple` arrives."""
 

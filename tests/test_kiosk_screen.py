@@ -163,6 +163,22 @@ def test_a_visitor_gets_the_language_of_the_last_touch_or_the_first():
     assert visitor.language(3100.0) == 0, "chosen by somebody else"
 
 
+def test_a_touch_beside_the_buttons_points_at_a_place_of_the_picture(exhibit):
+    """Where a mark in the picture is drawn, the touch finds its place; a button is no place."""
+    stage, picture = ScreenArtist(LOOK), np.zeros((120, 160, 3), np.uint8)
+    picture[30:34, 100:104] = (0, 255, 0)
+    screen = replace(view_of(exhibit, 0.0), picture=picture, explained=None)
+    canvas = stage.draw((720, 1280), screen, 0.0)
+    y, x = np.argwhere((canvas == (0, 255, 0)).all(-1)).mean(0).round().astype(int).tolist()
+    assert stage.place_at(x, y) == pytest.approx((102 / 160, 32 / 120), abs=0.01)
+    assert stage.place_at(1279, y) is None
+    visitor = VisitorChoices(2, 0.0)
+    visitor.handle([Mouse(60, 10, "left")], {"privacy": (50, 0, 100, 50)}, 1.0)
+    assert visitor.beside is None
+    visitor.handle([Mouse(60, 10, ""), Mouse(x, y, "left")], {}, 30.0)
+    assert visitor.beside == (x, y)
+
+
 def test_the_privacy_card_comes_and_goes():
     """By key or touch, for 20 s; any key or touch removes it; holding has no further effect."""
     visitor, places = VisitorChoices(2, 0.0), {"privacy": (50, 0, 100, 50)}

@@ -5,12 +5,13 @@ Must not import TensorFlow: the live view opens its window before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from realtime_lrp.engine.result import Result, Segments
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline
 
@@ -91,6 +92,16 @@ def _connected(same: np.ndarray) -> list[tuple[np.ndarray, int]]:
     counts = figures[1:, cv2.CC_STAT_AREA]
     order = np.argsort(-counts, kind="stable")
     return [((numbers == n + 1).astype(np.uint8), int(counts[n])) for n in order]
+
+
+def row_column(
+    segments: Segments, seen: Box, shape: Sequence[int], at: tuple[float, float]
+) -> tuple[int, int]:
+    """The row and column at x, y in shares of a picture of a shape, which shows what is `seen`."""
+    (x0, y0, x1, y1), (rows, columns) = seen, segments.classes.shape
+    row = int((at[1] * shape[0] - y0) / (y1 - y0) * rows)
+    column = int((at[0] * shape[1] - x0) / (x1 - x0) * columns)
+    return min(max(row, 0), rows - 1), min(max(column, 0), columns - 1)
 
 
 def inmost_place(segments: Segments, index: int) -> tuple[int, int] | None:

@@ -44,6 +44,7 @@ class VisitorChoices:
         self._privacy_until = 0.0
         self._button_down = False
         self._holding = self._began = ""
+        self.beside: tuple[int, int] | None = None  # where the last touch began, beside buttons
 
     def touched(self) -> str:
         """The button that is held, or was touched since the last call; "" for none."""
@@ -65,6 +66,8 @@ class VisitorChoices:
         """Does what keys and touches ask for; buttons are "language 0", ..., "privacy"."""
         for event in events:
             name = self._touched(event, buttons) if isinstance(event, Mouse) else event
+            if isinstance(event, Mouse) and name == "elsewhere" and not self.privacy(now):
+                self.beside = event.x, event.y
             if name.startswith("language "):
                 self._choose(int(name.removeprefix("language ")), now)
             elif name.isdecimal() and 1 <= int(name) <= self._languages:

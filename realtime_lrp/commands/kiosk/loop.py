@@ -19,6 +19,7 @@ from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
 from realtime_lrp.commands.kiosk.states import Fault, Observation, ScreenState, StateMachine
 from realtime_lrp.config import Config
 from realtime_lrp.config.values import parse_hours
+from realtime_lrp.engine.segments import row_column
 from realtime_lrp.realtime.capture import OpenSource
 from realtime_lrp.realtime.explaining import ExplainedFrame
 from realtime_lrp.realtime.latest import Item
@@ -35,6 +36,7 @@ from realtime_lrp.view.look import Look
 CLOSED_FPS = 2.0
 POLL_S = 0.02  # seconds that a turn waits for a picture, or until the next drawing
 MAX_CLIP_LAG_S = 2.0  # a clip's picture waits for its own map, unless that is further behind
+POINTED_S = 15.0  # seconds for which the region that was touched last is explained
 SYMBOL_S = 300.0  # seconds after a motion for which a symbol, left behind, counts as a visitor
 BLIND = ("starting", "camera", "staff", "frozen", "dark")  # cards while the camera sees nobody
 OVER_CAMERA = ("network", "slow")  # cards that keep the camera's picture behind them
@@ -82,6 +84,8 @@ class Exhibit:
         self.page, self.screen = self._pages[-1], Screen()
         self.state, self.card = self._machine.state, "starting"
         self._open = True
+        self._pointed: tuple[float, float] | None = None  # see `_point`
+        self._pointed_at = -POINTED_S
         self._fault: Fault | None = Fault("starting")
         self._shown_source = "clip"  # or "camera", or "" while closed
         self._shown: Item[np.ndarray] | None = None
@@ -106,6 +110,7 @@ class Exhibit:
         size = canvas_size(self._window.size)
         events = self._lock.handle(self._window.events(), self._window.held, size, now)
         self._visitor.handle(events, self._artist.buttons, now)
+        self._point(now)
         self._open = self._hours.is_open(self._wall_clock())
         self.camera.update(self._open, now)
         self._clip.update(self._shown_source == "clip", now)
@@ -261,6 +266,25 @@ class Exhibit:
         size = canvas_size(self._window.size)
         self._window.show(self._artist.draw(size, self.screen, moment.now))
 
+    def _point(self, now: float) -> None:
+        """Notes the place of a segmentation that was touched, until `POINTED_S` later.
+
+        A touch beside the picture or on background lets go.
+        """
+        touched, self._visitor.beside = self._visitor.beside, None
+        explained = self._newest_map()
+        if now - self._pointed_at > POINTED_S or self.state != ScreenState.ACTIVE:
+            self._pointed = None
+        if touched is None or explained is None or explained.result.segments is None:
+            return
+        at, segments = self._artist.place_at(*touched), explained.result.segments
+        if at:
+            seen, shape = explained.result.region.box, explained.picture.shape
+            place = row_column(segments, seen, shape, at)
+            empty = segments.classes[place] == explained.engine.explainer.background
+            at = None if empty else at
+        self._pointed, self._pointed_at = at, now
+
     def _ask_network(self) -> None:
         """Asks for maps of the answer while it is unsure; of all boxes.
 
@@ -274,7 +298,7 @@ class Exhibit:
         answer, target = self._answer.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
-        self.network.ask(answer.index if answer and unsure else target)
+        self.network.ask(answer.index if answer and unsure else target, self._pointed)
 
     def _newest_map(self) -> ExplainedFrame | None:
         explained = self.network.newest(self._maps_after)

@@ -70,9 +70,12 @@ class RelevancePart:
         if self._waiting_since is None:
             self._waiting_since = now
 
-    def ask(self, target: str | int) -> None:
-        if target != self._thread.request.target:
-            self._thread.request = replace(self._thread.request, target=target)
+    def ask(self, target: str | int, at: tuple[float, float] | None = None) -> None:
+        """Asks for maps of a target, of a segmentation at a place, as configured without one."""
+        request = self._thread.request
+        aim = replace(request.aim, at=at or first_request(self._config).aim.at)
+        if (target, aim) != (request.target, request.aim):
+            self._thread.request = replace(request, target=target, aim=aim)
 
     def teach(self, classes: Sequence[str]) -> Teacher:
         """Begins a lesson, which `forget` ends; nothing of it is written."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from realtime_lrp.system.geometry import Box
+from realtime_lrp.system.geometry import Box, FloatBox
 from realtime_lrp.view.arrangement import central_square
 from realtime_lrp.view.decals import Buffers
 from realtime_lrp.view.exhibit import (
@@ -67,6 +67,7 @@ class ScreenArtist:
         self._look = look
         self._artist, self._buffers = Artist(), Buffers()
         self.buttons: dict[str, Box] = {}  # their boxes on the canvas that was drawn last
+        self._whole: FloatBox | None = None  # where the whole picture would lie on it
 
     @property
     def elsewhere(self) -> bool:
@@ -90,6 +91,14 @@ class ScreenArtist:
         if screen.held > HOLD_SHOWN:
             draw_hold(canvas, screen.held)
         return canvas
+
+    def place_at(self, x: int, y: int) -> tuple[float, float] | None:
+        """The place of the picture that was drawn there, x, y in shares of it; None beside it."""
+        if self._whole is None:
+            return None
+        x0, y0, x1, y1 = self._whole
+        across, down = (x + 0.5 - x0) / (x1 - x0), (y + 0.5 - y0) / (y1 - y0)
+        return (across, down) if 0 <= across < 1 and 0 <= down < 1 else None
 
     def _draw_picture(
         self, canvas: np.ndarray, box: Box, picture: np.ndarray, explained: Painted | None
@@ -115,6 +124,8 @@ class ScreenArtist:
         drawn = drawn[top : top + room[0], left : left + room[1]]
         y, x = y0 + (room[0] - drawn.shape[0]) // 2, x0 + (room[1] - drawn.shape[1]) // 2
         canvas[y : y + drawn.shape[0], x : x + drawn.shape[1]] = drawn
+        x, y = x - left, y - top
+        self._whole = x, y, x + columns * scale, y + rows * scale
 
 
 def _drift(now: float, distance: float) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import cv2
 import msgspec
 import numpy as np
 
-from realtime_lrp.engine.segments import inmost_place
+from realtime_lrp.engine.segments import inmost_place, row_column
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
     choose_box,
@@ -175,10 +175,9 @@ def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
     """Whether a place lies in the region that is explained, or next to the explained pixel."""
     if not (state.shown and state.answer and state.answer.segments):
         return False
-    region, (x0, y0, x1, y1) = state.answer.segments.region, state.answer.seen
-    rows, columns = state.shown.value.shape[:2]
-    row = int((place[1] * rows - y0) / (y1 - y0) * region.shape[0])
-    column = int((place[0] * columns - x0) / (x1 - x0) * region.shape[1])
+    segments, shape = state.answer.segments, state.shown.value.shape
+    region = segments.region
+    row, column = row_column(segments, state.answer.seen, shape, place)
     near = max(1, max(region.shape) // 25) if state.aim.pixel else 0
     part = np.s_[max(0, row - near) : row + near + 1, max(0, column - near) : column + near + 1]
     return bool(region[part].any())

@@ -173,6 +173,59 @@ def test_one_sigmoid_is_two_classes(name, composite):
     np.testing.assert_allclose(gradients[0], -gradients[1], atol=1e-6)
 
 
+JOINED = {
+    "product": (layers.Multiply, 1, layers.Activation("sigmoid")),
+    "mean of sigmoids": (layers.Average, 1, layers.Activation("sigmoid")),
+    "mean of softmaxes": (layers.Average, 4, layers.Softmax()),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_each_part_of_an_ensemble_keeps_the_sign_of_its_logit(name):
+    """Its map is that of each part alone, by its share of the score; one value is two classes."""
+    join, units, scores = JOINED[name]
+    x = keras.Input((12, 12, 3))
+    f = features(x)
+    parts = [randomise(keras.Model(x, scores(layers.Dense(units)(f)))) for _ in range(2)]
+    for part, bias in zip(parts, (-3.0, -1.0), strict=True):
+        part.layers[-2].bias.assign([bias] * units)
+    ensemble = keras.Model(x, join()([one.output for one in parts]))
+    found, first, second = (
+        Explainer(one, composite="epsilon", target=1)(X) for one in (ensemble, *parts)
+    )
+    assert found.scores.shape == (3, max(units, 2))
+    np.testing.assert_allclose(found.scores[:, -1], ensemble(X)[:, -1], rtol=1e-5)
+    scale = [one.scores[:, 1] if name != "product" else 1 for one in (first, second)]
+    alone = [
+        one.relevance * (share / one.scores[:, 1] / 2)[:, None, None, None]
+        for one, share in zip((first, second), scale, strict=True)
+    ]
+    wanted = (
+        sum(alone) * (found.scores[:, 1] if name == "product" else np.ones(3))[:, None, None, None]
+    )
+    np.testing.assert_allclose(found.relevance, wanted, atol=1e-4 * np.abs(wanted).max())
+    (account,) = found.accounts.values()
+    np.testing.assert_allclose(account.lost, 0, atol=1e-4)
+
+
+def test_of_several_outputs_the_answer_is_explained_through_every_door(tmp_path, caplog):
+    """A vector, by its name before others; a line says which."""
+    x = keras.Input((12, 12, 3))
+    f = features(x)
+    outputs = {"features": layers.Dense(5)(f), "age": layers.Dense(1)(f),
+               "race_class": layers.Dense(4, "softmax")(f)}  # fmt: skip
+    model = randomise(keras.Model(x, outputs))
+    model.save(tmp_path / "net.keras")
+    model.export(tmp_path / "net", verbose=False)
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "net"))
+    (tmp_path / "net.tflite").write_bytes(converter.convert())
+    for name in ("net.keras", "net", "net.tflite"):
+        found = load_network(str(tmp_path / name), preprocess="none").model(X)
+        np.testing.assert_allclose(found, model(X)["race_class"], atol=1e-5)
+    np.testing.assert_allclose(Explainer(model)(X).scores, found, atol=1e-5)
+    assert caplog.text.count("is the output 'race_class'; there are 'age', 'features'") >= 1
+
+
 def test_two_labels_name_the_classes_of_one_sigmoid():
     """A single label is refused in a line that says why."""
     model, _ = network(ops.sigmoid, units=1)

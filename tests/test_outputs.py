@@ -211,9 +211,10 @@ def test_a_place_of_a_classifier_is_refused(detector, x):
 
 
 def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
-    """With the softmax that logits get, and as if it were the only output."""
+    """With the softmax that logits get, and as if it were the only output; also unnamed."""
     alone = keras.Model(detector.inputs, detector.output["vector"])
     ours, expected = Explainer(detector, output="vector")(x), Explainer(alone)(x)
+    np.testing.assert_array_equal(Explainer(detector)(x).scores, ours.scores)
     np.testing.assert_allclose(ours.scores.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-6)
     names = {node.layer for node in build_graph(detector, "max", "vector").nodes}
@@ -223,7 +224,6 @@ def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
 @pytest.mark.parametrize(
     ("options", "kind", "expected"),
     [
-        ({}, DamagedInputError, "has 3 outputs: 'boxes', 'regions', 'vector'"),
         ({"output": "region"}, UsageError, "Did you mean 'regions'"),
         ({"output": 3}, UsageError, "Its outputs 0 to 2 are: 'boxes'"),
         ({"output": 1.5}, UsageError, "by name or position"),

@@ -256,9 +256,6 @@ REFUSED = {
         lambda m, x: m.vector(x + tf.random.normal([8, 8, 3])),
         "the operation RandomStandardNormal",
     ),
-    "several vectors": (
-        lambda m, x: {"a": m.vector(x), "b": m.vector(x)}, "has the outputs 'a', 'b'",
-    ),
 }  # fmt: skip
 
 

@@ -254,13 +254,11 @@ def test_pictures_of_other_layouts_are_read(tmp_path, rng):
 
 
 def test_what_cannot_be_read_is_refused_by_name(tmp_path):
-    """An operation without a row, several outputs, other weights, more pictures at a time."""
+    """An operation without a row, other outputs, other weights, more pictures at a time."""
     x = keras.Input((8, 8, 3))
     h = layers.Conv2D(2, 3)(x)
     two = {"mean": layers.GlobalAveragePooling2D()(h), "most": layers.GlobalMaxPooling2D()(h)}
     path = converted(tmp_path / "two.tflite", keras.Model(x, two))
-    with pytest.raises(DamagedInputError, match=r"outputs: 'm.*--output"):
-        load_network(path)
     assert load_network(path, output="most").model.output.shape == (None, 2)
     with pytest.raises(UsageError, match="other"):
         load_network(path, output="other")

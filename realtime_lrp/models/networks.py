@@ -119,9 +119,13 @@ def _from_elsewhere(
 
 
 def _with_output(network: Network, output: str | None) -> Network:
-    """The network with a single output, and its labels if they name that output's classes."""
+    """The network with a single output, and its labels if they name that output's classes.
+
+    An output that nobody names is the one that looks like the answer.
+    """
     model = network.model
-    if output is None or model is None:
+    several = is_functional(model) and len(model.outputs) > 1 and not network.detects
+    if model is None or (output is None and not several):
         return network
     if not is_functional(model):
         raise UsageError(
@@ -129,8 +133,11 @@ def _with_output(network: Network, output: str | None) -> Network:
             "in Python: Explainer(model, output=...).",
             "output",
         )
-    chosen = choose_output(output, output_names(model), network.name)
-    model = keras.Model(model.inputs, model.outputs[chosen], name=model.name)
+    shapes = {
+        name: one.shape[1:] for name, one in zip(output_names(model), model.outputs, strict=True)
+    }
+    chosen = choose_output(output, shapes, network.name)
+    model = keras.Model(model.input, model.outputs[chosen], name=model.name)
     own = len(network.labels or ()) == model.outputs[0].shape[-1]
     return replace(network, model=model, labels=network.labels if own else None, detects=False)
 

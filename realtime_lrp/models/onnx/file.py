@@ -89,7 +89,7 @@ def read_onnx(path: Path, output: str | None) -> OnnxFile:
     outputs = [one.name for one in model.graph.output]
     outputs = [one for one in outputs if one in computed] or outputs
     if output is not None:
-        choose_output(output, outputs, shown)
+        choose_output(output, dict.fromkeys(outputs, ()), shown)
         outputs = [output]
     nodes = _needed(model.graph.node, outputs, known, shown)
     if output is None:

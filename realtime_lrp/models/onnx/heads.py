@@ -15,13 +15,11 @@ import tensorflow as tf
 
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.columns import before_activation, columns, spans
+from realtime_lrp.relevance.network.places import OF_CLASSES
 
-OF_CLASSES = re.compile("logit|score|class|label|prob|conf|cls", re.IGNORECASE)
 OF_BOXES = re.compile("box|loc|coord|dets", re.IGNORECASE)
 OF_PLACES = re.compile("obj|iou|center", re.IGNORECASE)
-ASIDE = re.compile("aux|feat|embed|hidden|proto", re.IGNORECASE)
-"""How exporters call outputs with a value for each class, boxes, one score for each place, and what
-is no answer."""
+"""How exporters call outputs with boxes, and with one score for each place."""
 
 COARSE = 16
 """A map of at least this many pixels to a cell may be a detector's grid as well as classes; so may
@@ -195,12 +193,6 @@ def _apart(
             "surest at most places of a grey picture: which one is no thing is not known. Explain "
             "another output with --output"
         )
-    if computed.shape[2] == 2:  # one thing: the sigmoid of a difference
-        thing, nothing = (read[..., n : n + 1] for n in ((1, 0) if background[0] else (0, 1)))
-        # the minimum: relevance adds up to the score, also where the difference is negative
-        score = tf.minimum(tf.sigmoid(thing - nothing), 1.0)
-        which = "first" if background[0] else "last"
-        return Head(made, score, "linear", f"{about}; the {which} class is no thing", which)
     if background[1]:
         return Head(made, read, activation, f"{about}; the last class is no thing", "last")
     turned = tf.concat([read[..., 1:], read[..., :1]], -1)
@@ -252,16 +244,6 @@ def _places(x: Tensor) -> int:
     """How many places a tensor [1, places, n] may have values for; 0 if it is none."""
     wide = [one for one in x.shape if one > 1]
     return wide[0] if len(x.axes) == 3 and 1 <= len(wide) <= 2 and wide[0] >= COARSE else 0
-
-
-def answer_of(outputs: Outputs) -> str:
-    """The name of the output that looks like the answer: a vector before maps, by its name."""
-
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        vector = sum(size > 1 for size in outputs[name].shape) < 2
-        return not vector, bool(ASIDE.search(name)), not OF_CLASSES.search(name)
-
-    return min(outputs, key=rank)
 
 
 def detector(pictures: keras.KerasTensor, layer: keras.Layer, head: Head) -> keras.Model:

@@ -24,13 +24,14 @@ from realtime_lrp.models.labels import written_labels
 from realtime_lrp.models.network import Network, tell_preparation
 from realtime_lrp.models.onnx.axes import CannotReadError, Tensor
 from realtime_lrp.models.onnx.file import EXPECTED, NEWEST, OnnxFile, label, read_onnx
-from realtime_lrp.models.onnx.heads import Head, answer_of, detector, head_of
+from realtime_lrp.models.onnx.heads import Head, detector, head_of
 from realtime_lrp.models.onnx.nodes import Node, Value, finite_mask
 from realtime_lrp.models.onnx.preparing import preparation
 from realtime_lrp.models.onnx.rows import MICROSOFT, row_of
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
+from realtime_lrp.relevance.network.places import answer_of
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,7 @@ class _Reader:
         if self.head:
             self.said = f"a detector, {self.head.form}; see --output"
             return [self.head.boxes, self.head.values]
-        name = answer_of(outputs)
+        name = answer_of({name: one.shape for name, one in outputs.items()})
         value = outputs[name]
         if len(outputs) > 1 or self.file.chosen:
             others = ", ".join(repr(one) for one in [*outputs][:6] if one != name)

@@ -83,8 +83,8 @@ class TfliteFile:
             raise ValueError(f"it reads {len(inputs)} tensors, not pictures alone")
         (self.picture,) = inputs
         self.outputs = self._outputs()
-        names = list(self.outputs)
-        chosen = names[choose_output(output, names, path.name)]
+        shapes = {name: self.tensor(one).signature[1:] for name, one in self.outputs.items()}
+        chosen = list(shapes)[choose_output(output, shapes, path.name)]
         self.outputs = {chosen: self.outputs[chosen]}
         self.operations = self._needed()
 

@@ -138,18 +138,10 @@ def _signature(saved: Any) -> tuple[str, str]:
 
 
 def _output(name: str, described: Any, wanted: str | None) -> int:
-    """The position of a signature's output: by name, the only one, or the only vector."""
-    outputs = dict(described.outputs)
-    if wanted is not None:
-        choose_output(wanted, sorted(outputs), name)
-        outputs = {wanted: outputs[wanted]}
-    vectors = {key: one for key, one in outputs.items() if len(one.tensor_shape.dim) == 2}
-    if len(outputs) > 1 and len(vectors) != 1:
-        raise ValueError(
-            f"the signature {name!r} has the outputs {', '.join(map(repr, sorted(outputs)))}; name "
-            "the one with the classes with --output NAME"
-        )
-    (output,) = (vectors if len(outputs) > 1 else outputs).values()
+    """The position of a signature's output: by its name, or the one that looks like the answer."""
+    outputs = dict(sorted(described.outputs.items()))
+    sizes = {key: [n.size for n in one.tensor_shape.dim][1:] for key, one in outputs.items()}
+    output = [*outputs.values()][choose_output(wanted, sizes, name)]
     position = output.name.rpartition(":")[2]
     return int(position) if position.isdecimal() else 0
 

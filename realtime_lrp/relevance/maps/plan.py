@@ -14,7 +14,22 @@ from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_lin
 from realtime_lrp.relevance.maps.regions import located
 from realtime_lrp.relevance.maps.starts import sides_of, start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.maps.targets import Target
-from realtime_lrp.relevance.network.graph import BIASES, Back, Graph, Part, Parts, total
+from realtime_lrp.relevance.network.graph import (
+    BIASES,
+    Arrival,
+    Back,
+    Graph,
+    Part,
+    Parts,
+    total,
+)
+from realtime_lrp.relevance.network.steps import (
+    Handed,
+    Product,
+    Sum,
+    TwoClasses,
+    relevance_of,
+)
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
@@ -152,16 +167,37 @@ class Plan:
         The last layers with weights divide by a sum with the logit's sign. Relevance of a class
         with a negative logit would change its sign there.
         """
-        logits = self.graph.logits()
-        if logits is None or self.values is not None:
-            return None
+        return self.graph.logits() if self._signed() == {self.graph.output} else None
+
+    @cached_property
+    def turning(self) -> set[int]:
+        """The output numbers of the steps at which relevance changes its sign.
+
+        Where scores are made of several softmaxes or sigmoids it has the signs of their logits; the
+        other of two classes has that of what speaks against it.
+        """
+        graph = self.graph
+        if not self.rules:
+            return set()
+        two = {node.output for node in graph.nodes if isinstance(node.step, TwoClasses)}
+        return self._signed() - {graph.output} | two
+
+    def _signed(self) -> set[int]:
+        """The softmaxes and sigmoids of the scores behind layers that divide by a signed sum."""
+        if self.values is not None:
+            return set()
+        return {number for number in self.graph.scoring(Product, Sum) if self._divided(number)}
+
+    def _divided(self, number: int) -> set[int]:
+        """The layers that divide by the logits of a softmax or sigmoid, a sum with their sign."""
+        logits = self.graph.nodes[number - 1].inputs[0]
         last = self.rules.keys() & self.graph.last_with_weights(logits)
-        return logits if any(self.rules[number].signed_sum for number in last) else None
+        return {one for one in last if self.rules[one].signed_sum}
 
     @cached_property
     def divided_by_logits(self) -> frozenset[str]:
         """The names of layers that divide the probability of a class by its logit."""
-        last = set() if self.signs is None else self.graph.last_with_weights(self.signs)
+        last = {one for number in self._signed() for one in self._divided(number)}
         return frozenset(self.graph.nodes[number - 1].layer for number in last)
 
     @property
@@ -186,7 +222,15 @@ class Plan:
     def back(self) -> Back:
         """The way back of each step. Modified weights are made at the first access."""
         with tf.init_scope():  # once, even if that is inside a graph
-            return self.method.back(self)
+            back, turning = self.method.back(self), self.turning
+
+        def turned(at: Arrival) -> Handed:
+            handed = back(at)
+            if at.node.output in turning and not isinstance(at.node.step, TwoClasses):
+                return [with_signs_of(at.inputs[0], relevance_of(handed[0])), *handed[1:]]
+            return handed
+
+        return turned if turning else back
 
     def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
         """Returns the map of a located target, and what arrived at each tensor and at biases."""
@@ -303,6 +347,11 @@ class Plan:
             return tf.stack([difference, tf.abs(difference), tf.zeros_like(difference)], -1)
         started = sums(begin)
         magnitude = sums(tf.abs(begin))
+        for number in self.turning:  # what changed its sign there counts as started so
+            (read, *_) = self.graph.nodes[number - 1].inputs
+            own = [one.tensor for one in parts[read] if one.node and one.node.output == number]
+            if own:
+                started += sums(tf.cast(tf.add_n(own), tf.float32)) - sums(total(parts[number]))
         taken = [part.tensor for part in parts.get(BIASES, ())]
         return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
 
@@ -344,10 +393,5 @@ def keeps_sign(
 
 
 def with_signs_of(logits: tf.Tensor, begin: tf.Tensor) -> tf.Tensor:
-    """The start, [B, ..., classes], times the sign of each logit (0 counts as positive).
-
-    Unchanged where the logits are not shaped like the scores, as before a pool.
-    """
-    if logits.shape[1:] != begin.shape[1:]:
-        return begin
+    """The start, [B, ..., classes], times the sign of each logit (0 counts as positive)."""
     return tf.where(logits < 0, -begin, begin)

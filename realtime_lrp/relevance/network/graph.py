@@ -344,11 +344,11 @@ class Graph:
                 found.add(node.output)
         return found
 
-    def scoring(self) -> set[int]:
+    def scoring(self, *further: type[Step]) -> set[int]:
         """The output numbers of the softmax or sigmoid steps that compute the scores.
 
-        Moving, choosing, pooling, averaging, scaling and joining may follow them. Empty where the
-        output holds no probabilities.
+        Moving, choosing, pooling, averaging, scaling and joining may follow them, and `further`
+        kinds of steps. Empty where the output holds no probabilities.
         """
         found: set[int] = set()
         left = {self.output}
@@ -356,7 +356,7 @@ class Graph:
             node = self.producer(left.pop())
             if node is not None and isinstance(node.step, Activation) and node.step.gates:
                 found.add(node.output)
-            elif node is not None and isinstance(node.step, _SCORES_STAY_SCORES):
+            elif node is not None and isinstance(node.step, (*_SCORES_STAY_SCORES, *further)):
                 left.update(node.inputs)
             else:
                 return set()

@@ -21,13 +21,14 @@ from realtime_lrp.relevance.network.places import compute_supports, output_shape
 from realtime_lrp.relevance.network.steps import (
     Activation,
     Affine,
-    Elementwise,
     GlobalAveragePool,
     Identity,
     Move,
+    Product,
     Reshape,
     Softmax,
     SoftmaxOfSome,
+    TwoClasses,
 )
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -122,8 +123,15 @@ def end_in_scores(
     _refuse_second(graph, activation, scores)
     if not graph.scoring() or scores == "logits":
         _make_scores(graph, picture, activation, scores)
-    if whole and graph.output_shape[-1] == 1 and (graph.scoring() or scores == "probabilities"):
+    if whole and graph.output_shape[-1] == 1 and _is_probability(graph, picture, scores):
         _end_in_two_classes(graph)
+
+
+def _is_probability(graph: Graph, picture: tuple[int, int, int], scores: str | None) -> bool:
+    """Whether the only output is one: of a sigmoid, or a product of several, or as a user says."""
+    if graph.scoring() or scores == "probabilities":
+        return True
+    return bool(graph.scoring(Product)) and _values_are(graph, picture) == "probabilities"
 
 
 def _ends_in_weights(graph: Graph) -> bool:
@@ -203,27 +211,20 @@ def _activation(kind: str) -> Activation:
 
 
 def _end_in_two_classes(graph: Graph) -> None:
-    """Makes [1 - p, p] of one probability p; the logits are [-z, z]."""
+    """Makes [1 - p, p] of one probability p; where a sigmoid makes it, of the logits [-z, z]."""
     last = graph.nodes[graph.output - 1]
     own = last.step if graph.scoring() == {graph.output} else None
-    if isinstance(own, Activation) and own.name == "sigmoid":
-        values = last.inputs[0]
-    else:
-        logit = Elementwise(_logit, keeps_sign=False)
-        values = graph.append("logit", "Elementwise", [logit], (graph.output,))
-    if graph.places:
+    if not isinstance(own, Activation) or own.name != "sigmoid":
+        graph.append("both", "TwoClasses", [TwoClasses()], (graph.output,))
+    elif graph.places:
         both = Affine(tf.constant([-1.0, 1.0]), tf.constant([0.0, 0.0]))
-        read = graph.append("both", "Move", [_picked(np.zeros(2, int)), both], (values,))
+        read = graph.append("both", "Move", [_picked(np.zeros(2, int)), both], last.inputs)
         graph.append("sigmoid", "Sigmoid", [_activation("sigmoid")], (read,))
-        graph.output_shape = (*graph.output_shape[:-1], 2)
-        return without_unused(graph)
-    first = np.zeros(1, int)
-    _end_in(graph, Head("sigmoid", values, first, np.ones(1), np.zeros(1)), (1,))
-
-
-def _logit(p: tf.Tensor) -> tf.Tensor:
-    p = tf.clip_by_value(p, 1e-7, 1 - 1e-7)
-    return tf.math.log(p) - tf.math.log1p(-p)
+    else:
+        first = np.zeros(1, int)
+        return _end_in(graph, Head("sigmoid", last.inputs[0], first, np.ones(1), np.zeros(1)), (1,))
+    graph.output_shape = (*graph.output_shape[:-1], 2)
+    without_unused(graph)
 
 
 # What the last operations compute

@@ -1,31 +1,57 @@
 """Which output of a model is explained, and at which of a detector's places."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import tensorflow as tf
 
-from realtime_lrp.errors import DamagedInputError, UsageError, first_line, unknown
+from realtime_lrp.errors import UsageError, first_line, unknown
+from realtime_lrp.relevance.network.canonise import warn_once
 from realtime_lrp.relevance.network.graph import Ends, Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
 from realtime_lrp.relevance.network.steps import Move, Softmax
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
 
+Shapes = Mapping[str, Sequence[int | None]]
+"""Name of an output -> its shape without the batch."""
 
-def choose_output(wanted: str | int | None, names: Sequence[str], model: str) -> int:
-    """The position of the output that is explained; `wanted` is its name or position."""
-    listed = ", ".join(map(repr, names))
-    if wanted is None and len(names) > 1:
-        raise DamagedInputError(
-            f"The model {model!r} has {len(names)} outputs: {listed}. Expected one vector of "
-            "classes, or of a detector 'boxes' and 'scores'; or say which one to explain: --output "
-            "NAME, or in Python Explainer(model, output=...)."
-        )
+OF_CLASSES = re.compile("logit|score|class|label|prob|conf|cls|pred", re.IGNORECASE)
+ASIDE = re.compile("aux|feat|embed|hidden|proto|box|loc|coord|dets|regress", re.IGNORECASE)
+"""How outputs are called that have a value for each class, and those that are no answer."""
+
+
+def answer_of(shapes: Shapes) -> str:
+    """The name of the output that looks like the answer: a vector before maps, by its name."""
+
+    def rank(name: str) -> tuple[bool, bool, bool]:
+        vector = sum(size != 1 for size in shapes[name]) < 2
+        return not vector, bool(ASIDE.search(name)), not OF_CLASSES.search(name)
+
+    return min(shapes, key=rank)
+
+
+def choose_output(wanted: str | int | None, shapes: Shapes, model: str) -> int:
+    """The position of the output that is explained; `wanted` is its name or position.
+
+    None is the one that looks like the answer; where there are several a line says which.
+    """
+    names = list(shapes)
+    listed = ", ".join(map(repr, names[:6]))
+    if wanted is None:
+        position = names.index(answer_of(shapes))
+        if len(names) > 1:
+            others = ", ".join(repr(one) for one in names[:6] if one != names[position])
+            warn_once(
+                f"{model}: explained is the output {names[position]!r}; there are {others} too, "
+                "see --output"
+            )
+        return position
     if isinstance(wanted, str):
         if wanted not in names:
             raise unknown("output", wanted, names)
-        return list(names).index(wanted)
-    position = 0 if wanted is None else wanted
+        return names.index(wanted)
+    position = wanted
     if isinstance(position, bool) or not isinstance(position, int):
         raise UsageError(f"Expected the output by name or position. Received {wanted!r}.", "output")
     if not 0 <= position < len(names):

@@ -190,6 +190,19 @@ class Move(Step):
         return self.gradient(inputs, output, relevance)
 
 
+class TwoClasses(Elementwise):
+    """[1 - p, p] of one probability p; what speaks for the first class speaks against p."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda p: tf.concat([1 - p, p], -1), keeps_sign=False)
+
+    def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
+        return [relevance[..., 1:] - relevance[..., :1]]
+
+    def support(self, a: tf.Tensor) -> tf.Tensor:
+        return self.forward(a)
+
+
 class Sum(Step):
     """Sums of its inputs with constant weights; relevance goes to them in proportion.
 

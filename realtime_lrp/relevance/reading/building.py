@@ -49,15 +49,14 @@ def build_graph(
     The first time that a model is read, each layer is compared with its steps, on noise. A
     subclassed model has to be built: called on a batch once, or by `build`. `pool` says how
     relevance goes back through max pools, "max" or "average"; `output` is a name or position, None
-    for the only one, or for the scores of a detector (`DETECTOR_OUTPUTS`), whose boxes are read
-    too. Where the model leaves the `size` (rows, columns) of its pictures open, layers are not
-    compared without it.
+    for the one that looks like the answer, or for the scores of a detector (`DETECTOR_OUTPUTS`),
+    whose boxes are read too. Where the model leaves the `size` (rows, columns) of its pictures
+    open, layers are not compared without it.
 
     Raises:
       UsageError: there is no such output.
-      DamagedInputError: the model is not built, has several inputs, several outputs of which none
-        is chosen, weights that are not finite, or a layer that computes something else than its
-        steps.
+      DamagedInputError: the model is not built, has several inputs, weights that are not finite, or
+        a layer that computes something else than its steps.
       UnsupportedLayerError: a layer has no rule, or an operation of it has none.
     """
     if is_functional(model):
@@ -80,7 +79,8 @@ def _graph_of_functional(
         )
     names = output_names(model)
     detects = output is None and finds_boxes(model)
-    chosen = choose_output("scores" if detects else output, names, model.name)
+    shapes = {name: one.shape[1:] for name, one in zip(names, model.outputs, strict=True)}
+    chosen = choose_output("scores" if detects else output, shapes, model.name)
     picture = tuple(model.inputs[0].shape)[1:]
     scores = tuple(model.outputs[chosen].shape)[1:]
     if detects:
@@ -172,8 +172,9 @@ def _graph_of_subclassed(model: keras.Model, output: str | int | None) -> Graph:
     _require_finite(model)
     called = _Called(model, (keras.KerasTensor((None, *shape[1:])),))
     traced = called.trace()
-    names = [str(position) for position in range(len(traced.outputs))]
-    chosen = choose_output(output, traced.output_names or names, model.name)
+    names = traced.output_names or [str(position) for position in range(len(traced.outputs))]
+    shapes = {name: one.shape[1:] for name, one in zip(names, traced.outputs, strict=True)}
+    chosen = choose_output(output, shapes, model.name)
     graph.output_shape = tuple(traced.outputs[chosen].shape[1:])
     outputs = _Builder(graph).append_trace(called, traced, [0], "")
     graph.output = _existing(model, outputs[chosen])

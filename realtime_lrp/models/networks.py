@@ -124,8 +124,10 @@ def _with_output(network: Network, output: str | None) -> Network:
     An output that nobody names is the one that looks like the answer.
     """
     model = network.model
+    if model is None:
+        return network
     several = is_functional(model) and len(model.outputs) > 1 and not network.detects
-    if model is None or (output is None and not several):
+    if output is None and not several:
         return network
     if not is_functional(model):
         raise UsageError(

@@ -62,6 +62,29 @@ def test_a_functional_network_of_keras_2_with_functions_of_tensorflow_computes_t
     np.testing.assert_allclose(Explainer(network)(x).scores, wanted, atol=1e-5)
 
 
+def test_functions_that_compare_choose_and_pad_are_translated(tmp_path):
+    """Against NumPy; borders with the modes of TensorFlow, which writes them in large letters."""
+    described = functional(
+        pictures(4, 4, 3),
+        function("compat.v1.pad", "pad", "pictures", paddings=[[0, 0], [1, 0], [0, 0], [0, 0]],
+                 mode="REFLECT", constant_values=0),
+        function("math.greater", "greater", "pad", y=0.3),
+        function("cast", "cast", "greater", dtype="float32"),
+        function("nn.gelu", "gelu", "cast"),
+        layer("GlobalAveragePooling2D", "pool", read("gelu"), data_format="channels_last"),
+        layer("Dense", "top", read("pool"), units=2, activation="softmax"),
+    )  # fmt: skip
+    dense = {"top/kernel:0": values(3, 2), "top/bias:0": values(2)}
+    x = RNG.uniform(-1, 1, (3, 4, 4, 3)).astype(np.float32)
+    above = np.pad(x, [[0, 0], [1, 0], [0, 0], [0, 0]], "reflect") > 0.3
+    pooled = above.mean((1, 2)) * 0.8413447  # gelu(1), not its approximation .8411920
+    wanted = softmax(pooled @ dense["top/kernel:0"] + dense["top/bias:0"])
+    path = hdf5(tmp_path / "mine.h5", described, {"top": dense})
+    np.testing.assert_allclose(
+        load_network(str(path), preprocess="none").model(x), wanted, atol=1e-5
+    )
+
+
 def test_an_operation_as_a_layer_of_its_own_is_translated(tmp_path):
     """As TensorFlow 2.0 to 2.3 wrote it, with its constant at its place."""
     kernel = values(12, 2)

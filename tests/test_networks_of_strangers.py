@@ -18,7 +18,7 @@ from realtime_lrp import Explainer, Network, load_network
 from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.models.files import kind_of
 from realtime_lrp.models.labels import read_labels
-from realtime_lrp.models.preparing import prepares_pictures
+from realtime_lrp.models.preparing import prepares_pictures, scaled_pictures
 from realtime_lrp.realtime.viewer.view import canvas_size
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.view.text import draw_lines
@@ -125,11 +125,17 @@ PREPARED = {
 
 @pytest.mark.parametrize("name", PREPARED)
 def test_a_network_that_prepares_pictures_itself_is_recognised(name):
-    """By what lies before its first weights, in nested models too."""
+    """By what lies before its first weights, in nested models too; also by its operations."""
     build, expected = PREPARED[name]
     seen = keras.Input((8, 8, 3))
-    head = layers.Dense(2)(layers.Flatten()(build(seen)))
-    assert prepares_pictures(keras.Model(seen, head)) == expected
+    model = keras.Model(seen, layers.Dense(2)(layers.Flatten()(build(seen))))
+    assert prepares_pictures(model) == expected
+    traced = tf.function(lambda x: model(x, training=False)).get_concrete_function(
+        tf.TensorSpec([None, 8, 8, 3])
+    )
+    weights = [one.op.name for one in traced.inputs if one.dtype == tf.resource]
+    nodes = traced.graph.as_graph_def().node
+    assert bool(scaled_pictures(nodes, traced.inputs[0].op.name, weights)) == expected
 
 
 def test_numbers_before_all_names_are_removed(tmp_path):

@@ -121,7 +121,22 @@ def test_boxes_and_scores_are_found(tmp_path, rng, form, background, caplog):
     assert names == (["face", "none"] if background == "first" else ["none", "face"])
 
 
+def test_yolo_of_a_single_class_is_a_detector(tmp_path):
+    """The most usual network that people train themselves; with columns behind the scores."""
+    nodes, arrays = begin(1)
+    path = written(
+        tmp_path / "net.onnx", [*nodes, *LAST["yolo and angles"][0]], arrays, SHAPE,
+        {"out": [1, 7, PLACES]}, opset=18,
+    )  # fmt: skip
+    assert load_network(path, preprocess="none").model.output["scores"].shape == (None, PLACES, 1)
+
+
 REFUSED = {
+    "boxes that are chosen": (
+        [node("ReduceMax", "scores two", "best", keepdims=0), node("Greater", "best third", "sure"),
+         node("NonZero", "sure", "kept")],
+        {"scores": [1, PLACES, 2], "kept": None}, "whose form is not known",
+    ),
     "offsets": (
         [node("Transpose", "d", "q", perm=[0, 2, 1]), node("Slice", "q zero four two", "boxes")],
         {"boxes": [1, PLACES, 4], "scores": None}, "are offsets to places",

@@ -177,6 +177,7 @@ class Loss:
 
     layer: str | None
     share: float
+    kind: str = ""  # the layer's type
 
 
 def find_loss(
@@ -198,7 +199,7 @@ def find_loss(
         return Loss(None, one.lost / started if started else 0.0)
     layers = engine.layers(picture, index, result.target, box)
     most = max(layers, key=lambda layer: abs(layer.lost[0]))
-    return Loss(most.name, float(most.lost[0]) / started if started else 0.0)
+    return Loss(most.name, float(most.lost[0]) / started if started else 0.0, most.kind)
 
 
 @dataclass
@@ -265,7 +266,12 @@ def loss_text(
     verb = "lost" if loss.share >= 0 else "added"
     where = f"; the layer {loss.layer!r} {verb} most ({abs(loss.share):.0%})"
     advice = "If that is too much, choose another --composite"
-    if by_weights_alone and missing > 0:
+    if missing > 0 and ("epthwise" in loss.kind or "Separable" in loss.kind):
+        advice = (
+            "A window of this layer without a positive contribution has no pixel to hand its "
+            "relevance to; --composite epsilon loses nothing there"
+        )
+    elif by_weights_alone and missing > 0:
         advice = (
             "Where only its bias drives a neuron, this composite loses the neuron's relevance; "
             "--composite epsilon_plus_flat accounts for it"

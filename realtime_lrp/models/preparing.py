@@ -1,5 +1,8 @@
 """How pictures are prepared for a network, as far as its layers tell."""
 
+from collections.abc import Collection, Sequence
+from typing import Any
+
 import keras
 
 from realtime_lrp.relevance.reading.building import is_functional
@@ -49,3 +52,31 @@ def _scales(model: keras.Model, raw: set[int]) -> bool | None:
             continue
         raw.update(id(tensor) for tensor in node.outputs)
     return None if all(id(tensor) in raw for tensor in functional.outputs) else False
+
+
+SCALES = ("Add", "AddV2", "BiasAdd", "FusedBatchNormV3", "Mul", "RealDiv", "Sub")
+MOVES = (
+    "Cast", "ClipByValue", "ConcatV2", "ExpandDims", "GatherV2", "Identity", "Pack", "Pad",
+    "Reshape", "ResizeBilinear", "ResizeNearestNeighbor", "ReverseV2", "Split", "Squeeze",
+    "StridedSlice", "Transpose", "Unpack",
+)  # fmt: skip
+"""TensorFlow's operations that scale or shift pictures, and that move pixels."""
+
+
+def scaled_pictures(nodes: Sequence[Any], pictures: str, weights: Collection[str]) -> str | None:
+    """The last operation that scales pictures by constants before any with weights; or None.
+
+    `nodes` are those of a graph, each after those that it reads; `pictures` and `weights` name
+    inputs.
+    """
+    raw, constant, found = {pictures}, set[str](), None
+    for node in nodes:
+        read = {one.partition(":")[0] for one in node.input}
+        if node.name in raw or node.name in weights:
+            continue
+        if read <= constant:
+            constant.add(node.name)
+        elif read <= raw | constant and node.op in (*SCALES, *MOVES):
+            raw.add(node.name)
+            found = node.name if node.op in SCALES else found
+    return found

@@ -12,6 +12,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.models.network import NO_PREPROCESSING, Network
+from realtime_lrp.models.preparing import scaled_pictures
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph, read_saved_model
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
@@ -39,7 +40,9 @@ def load_saved_model(
         pictures = keras.Input(shape, dtype=saved.input_type.name, name="pictures")
         scores = SavedOperations(saved, name=name)(pictures)
     model = keras.Model(pictures, scores, name=name)
-    return Network(name, model, warning="" if saved.input_type.is_integer else NO_PREPROCESSING)
+    prepares = scaled_pictures(saved.graph.node, saved.input, saved.variables)
+    told = saved.input_type.is_integer or prepares
+    return Network(name, model, warning="" if told else NO_PREPROCESSING)
 
 
 def _picture_shape(

@@ -34,7 +34,17 @@ def spans(tensor: tf.Tensor, axis: int) -> Spans:
         before, own, first = place
         kinds = [kind for count, kind in spans(before, own) for _ in range(count)]
         return _merged([(1, kind) for kind in kinds[first : first + size]])
-    return [(size, operation.type)]
+    return [(size, _kind(tensor) if size == 1 else operation.type)]
+
+
+def _kind(tensor: tf.Tensor) -> str:
+    """The operation that computed entries before they were moved."""
+    operation = tensor.op
+    if operation.type not in MOVES:
+        return operation.type
+    joined = operation.inputs[:-1] if operation.type == "ConcatV2" else operation.inputs[:1]
+    kinds = {_kind(one) for one in joined}
+    return kinds.pop() if len(kinds) == 1 else operation.type
 
 
 def _merged(parts: Spans) -> Spans:

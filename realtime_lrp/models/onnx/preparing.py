@@ -6,15 +6,13 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.models.onnx.file import OnnxFile
+from realtime_lrp.models.preparing import scaled_pictures
 
 RANGES = {
     "NominalRange_0_255": "0..255", "NominalRange_16_235": "16..235",
     "Normalized_0_1": "0..1", "Normalized_1_1": "-1..1",
 }  # fmt: skip
 """What ONNX's metadata of pictures, `Image.NominalPixelRange`, calls a range."""
-
-NORMALISES = ("AddV2", "FusedBatchNormV3", "Mul", "RealDiv", "Sub")
-MOVES = ("Identity", "Pad", "Reshape", "Transpose")
 
 HIGHEST = 6  # the most that a network reads once it has normalised its pictures
 
@@ -37,9 +35,10 @@ def preparation(
         return way + bgr, "its metadata"
     if file.about.get("author") == "Ultralytics":
         return "rescale", "its metadata"
-    normalised = _normalised(pictures)
-    if normalised is not None:
-        black, half = (one.mean() for one in compute([normalised])[0][:2])
+    graph = pictures.graph
+    if normalised := scaled_pictures(graph.as_graph_def().node, pictures.op.name, ()):
+        scaled = graph.get_operation_by_name(normalised).outputs[0]
+        black, half = (one.mean() for one in compute([scaled])[0][:2])
         factor = 2 * (half - black)
         if 0 < factor * 255 <= HIGHEST:
             return "none", "its first operation"
@@ -47,18 +46,3 @@ def preparation(
             return "rescale", "its first operation"
     last = file.shape[1] not in (1, 3)  # as Keras has its channels
     return "rescale" if grey or last or detects else "torch", ""
-
-
-def _normalised(pictures: tf.Tensor) -> tf.Tensor | None:
-    """Pictures as the first operations of a network normalise them; None where none does."""
-    at, found = pictures, None
-    while len(readers := at.consumers()) == 1:
-        (operation,) = readers
-        constant = all(
-            one is at or one.op.type in ("Const", "Placeholder") for one in operation.inputs
-        )
-        if operation.type not in (*NORMALISES, *MOVES) or not constant:
-            break
-        at = operation.outputs[0]
-        found = at if operation.type in NORMALISES else found
-    return found

@@ -161,6 +161,12 @@ class _Reader:
         if self.head:
             self.said = f"a detector, {self.head.form}; see --output"
             return [self.head.boxes, self.head.values]
+        if self.file.chosen in ("NonMaxSuppression", "NonZero"):
+            raise CannotReadError(
+                f"chooses boxes at its end ({self.file.chosen}), from scores and boxes whose form "
+                "is not known. Export the network without this step, or explain another output "
+                "with --output"
+            )
         name = answer_of({name: one.shape for name, one in outputs.items()})
         value = outputs[name]
         if len(outputs) > 1 or self.file.chosen:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from realtime_lrp.config.preprocessing import NAMED, parse
 from realtime_lrp.errors import DamagedInputError, UsageError, first_line
 from realtime_lrp.models.network import Network, prepared, tell_preparation
+from realtime_lrp.models.preparing import scaled_pictures
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.tflite.file import Operation, TfliteFile
 from realtime_lrp.models.tflite.rows import BATCH, FUSED, ROWS, Node, batch_axis
@@ -19,7 +20,6 @@ from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
 from realtime_lrp.relevance.reading.tracing import CannotReadError
 
-PREPARES = {"ADD", "DIV", "MUL", "SUB"}  # what begins a network that prepares its pictures
 SMALL = 1000  # entries of an array that stays in the graph
 MAX_ENTRIES = 1 << 28
 """The most entries of a tensor, for one picture. A file can ask for any number in few bytes."""
@@ -53,7 +53,8 @@ def load_tflite(
         scores = SavedOperations(saved, name=name, names=reader.names)(pictures)
         model = keras.Model(pictures, scores, name=name)
         labels = file.labels(max(scores.shape[-1], 2))  # one sigmoid is two classes
-        way, who = _prepared(file, pictures.shape[-1])
+        prepares = scaled_pictures(saved.graph.node, saved.input, saved.variables)
+        way, who = _prepared(file, pictures.shape[-1], bool(prepares))
     if not said:
         tell_preparation(path.name, way, who)
     return Network(name, model, way, labels)
@@ -146,7 +147,7 @@ class _Reader:
         return placeholder
 
 
-def _prepared(file: TfliteFile, channels: int) -> tuple[str, str]:
+def _prepared(file: TfliteFile, channels: int, prepares: bool) -> tuple[str, str]:
     """How pictures are prepared, and who says so."""
     tensor = file.tensor(file.picture)
     if tensor.ends is not None:
@@ -156,7 +157,7 @@ def _prepared(file: TfliteFile, channels: int) -> tuple[str, str]:
     elif normalised := file.normalised():
         mean, std = (",".join(f"{n:.6g}" for n in one[:channels]) for one in normalised)
         way, who = f"0..255 mean={mean} std={std}", "its metadata"
-    elif {one.kind for one in file.operations if file.picture in one.inputs} <= PREPARES:
+    elif prepares:
         return "none", "its first operation"
     else:
         return "tf", ""

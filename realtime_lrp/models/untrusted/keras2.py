@@ -38,53 +38,63 @@ TRAINING = ("_initializer", "_regularizer", "_constraint")
 SAME_SHAPE = "InputLayer", "Identity", "Normalization", "Rescaling"
 """Layers before a Normalization whose outputs have the shape of their inputs."""
 
-_NUMPY, _NN, _IMAGE = "keras.src.ops.numpy", "keras.src.ops.nn", "keras.src.ops.image"
+Operation = tuple[str, str, dict[str, str]]
+"""Module and class of an operation of Keras 3, and its names of a function's arguments."""
 
-OPERATIONS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "__operators__.add": (_NUMPY, "Add", {}),
-    "__operators__.getitem": (_NUMPY, "GetItem", {}),
+
+def _plain(module: str, kinds: dict[str, str]) -> dict[str, Operation]:
+    """Operations without arguments but tensors, by their functions of TensorFlow."""
+    return {function: (module, kind, {}) for function, kind in kinds.items()}
+
+
+_NUMPY, _NN, _IMAGE = "keras.src.ops.numpy", "keras.src.ops.nn", "keras.src.ops.image"
+_ALONG, _KEEPS = {"axis": "axis"}, {"axis": "axis", "keepdims": "keepdims"}
+_PADS = _NUMPY, "Pad", {"paddings": "pad_width", "mode": "mode"}
+
+OPERATIONS: dict[str, Operation] = {
+    **_plain(_NUMPY, {
+        "__operators__.add": "Add", "__operators__.getitem": "GetItem", "math.abs": "Absolute",
+        "math.add": "Add", "math.divide": "TrueDivide", "math.exp": "Exp",
+        "math.greater": "Greater", "math.greater_equal": "GreaterEqual", "math.less": "Less",
+        "math.less_equal": "LessEqual", "math.log": "Log", "math.maximum": "Maximum",
+        "math.minimum": "Minimum", "math.multiply": "Multiply", "math.negative": "Negative",
+        "math.pow": "Power", "math.sqrt": "Sqrt", "math.square": "Square",
+        "math.subtract": "Subtract", "math.tanh": "Tanh", "math.truediv": "TrueDivide",
+        "nn.bias_add": "Add", "where": "Where",
+    }),
+    **_plain(_NN, {
+        "math.sigmoid": "Sigmoid", "math.softplus": "Softplus", "nn.elu": "Elu", "nn.relu": "Relu",
+        "nn.relu6": "Relu6", "nn.sigmoid": "Sigmoid", "nn.silu": "Silu",
+    }),
+    **_plain("keras.src.ops.math", {"math.rsqrt": "Rsqrt"}),
+    **_plain(_IMAGE, {"image.rgb_to_grayscale": "RGBToGrayscale"}),
     "cast": ("keras.src.ops.core", "Cast", {"dtype": "dtype"}),
     "clip_by_value": (_NUMPY, "Clip", {"clip_value_min": "x_min", "clip_value_max": "x_max"}),
-    "compat.v1.squeeze": (_NUMPY, "Squeeze", {"axis": "axis"}),
+    "compat.v1.pad": _PADS, "pad": _PADS,
+    "compat.v1.squeeze": (_NUMPY, "Squeeze", _ALONG),
     "compat.v1.transpose": (_NUMPY, "Transpose", {"perm": "axes"}),
-    "concat": (_NUMPY, "Concatenate", {"axis": "axis"}),
-    "expand_dims": (_NUMPY, "ExpandDims", {"axis": "axis"}),
+    "concat": (_NUMPY, "Concatenate", _ALONG), "expand_dims": (_NUMPY, "ExpandDims", _ALONG),
     "image.resize": (_IMAGE, "Resize", {"size": "size", "method": "interpolation"}),
-    "image.rgb_to_grayscale": (_IMAGE, "RGBToGrayscale", {}),
-    "math.abs": (_NUMPY, "Absolute", {}),
-    "math.add": (_NUMPY, "Add", {}),
-    "math.divide": (_NUMPY, "TrueDivide", {}),
-    "math.exp": (_NUMPY, "Exp", {}),
-    "math.l2_normalize": (_NN, "Normalize", {"axis": "axis"}),
-    "math.maximum": (_NUMPY, "Maximum", {}),
-    "math.minimum": (_NUMPY, "Minimum", {}),
-    "math.multiply": (_NUMPY, "Multiply", {}),
-    "math.negative": (_NUMPY, "Negative", {}),
-    "math.pow": (_NUMPY, "Power", {}),
-    "math.reduce_max": (_NUMPY, "Max", {"axis": "axis", "keepdims": "keepdims"}),
-    "math.reduce_mean": (_NUMPY, "Mean", {"axis": "axis", "keepdims": "keepdims"}),
-    "math.reduce_sum": (_NUMPY, "Sum", {"axis": "axis", "keepdims": "keepdims"}),
-    "math.sigmoid": (_NN, "Sigmoid", {}),
-    "math.sqrt": (_NUMPY, "Sqrt", {}),
-    "math.square": (_NUMPY, "Square", {}),
-    "math.subtract": (_NUMPY, "Subtract", {}),
-    "math.tanh": (_NUMPY, "Tanh", {}),
-    "math.truediv": (_NUMPY, "TrueDivide", {}),
-    "nn.bias_add": (_NUMPY, "Add", {}),
-    "nn.relu": (_NN, "Relu", {}),
-    "nn.relu6": (_NN, "Relu6", {}),
-    "nn.sigmoid": (_NN, "Sigmoid", {}),
-    "nn.silu": (_NN, "Silu", {}),
-    "nn.softmax": (_NN, "Softmax", {"axis": "axis"}),
+    "math.l2_normalize": (_NN, "Normalize", _ALONG),
+    "math.reduce_max": (_NUMPY, "Max", _KEEPS), "math.reduce_mean": (_NUMPY, "Mean", _KEEPS),
+    "math.reduce_sum": (_NUMPY, "Sum", _KEEPS),
+    "nn.gelu": (_NN, "Gelu", {"approximate": "approximate"}),
+    "nn.leaky_relu": (_NN, "LeakyRelu", {"alpha": "negative_slope"}),
+    "nn.softmax": (_NN, "Softmax", _ALONG),
     "reshape": (_NUMPY, "Reshape", {"shape": "newshape"}),
-}
-"""Function of TensorFlow -> module and class of Keras 3's operation, and its arguments' names."""
+    "split": (_NUMPY, "Split", {"num_or_size_splits": "indices_or_sections", "axis": "axis"}),
+    "stack": (_NUMPY, "Stack", _ALONG),
+}  # fmt: skip
+"""Function of TensorFlow -> operation of Keras 3."""
 
 OLD_OPERATIONS = {
     "Add": "math.add", "AddV2": "math.add", "Maximum": "math.maximum", "Mul": "math.multiply",
     "RealDiv": "math.truediv", "Relu": "nn.relu", "Relu6": "nn.relu6", "Sub": "math.subtract",
 }  # fmt: skip
 """Operation of a TensorFlowOpLayer (TensorFlow 2.0 to 2.3) -> function of TensorFlow."""
+
+DEFAULTS = {"nn.gelu": {"approximate": False}}
+"""Function of TensorFlow -> arguments whose defaults are others in Keras 3."""
 
 IGNORED = ("name", "data_format", "conjugate", "training", "mask")
 """Arguments of calls that change nothing here: feature maps have their channels last."""
@@ -264,11 +274,17 @@ def _operation(part: dict[str, Any]) -> dict[str, Any]:
     config = {"name": part["config"]["name"]}
     for node in part.get("inbound_nodes", ())[:1]:
         given = _arguments(node)
-        config |= {ours: given[theirs] for theirs, ours in names.items() if theirs in given}
+        given = DEFAULTS.get(function, {}) | given
+        config |= {ours: _small(given[theirs]) for theirs, ours in names.items() if theirs in given}
     return {
         "module": module, "class_name": kind, "config": config, "registered_name": kind,
         "name": part["name"],
     }  # fmt: skip
+
+
+def _small(value: Any) -> Any:
+    """A text in small letters, as Keras 3 has the modes of borders."""
+    return value.lower() if isinstance(value, str) else value
 
 
 def _function(part: dict[str, Any]) -> str:
@@ -295,7 +311,11 @@ def _call(node: Any, part: dict[str, Any]) -> Any:
     alone = isinstance(node[0], str)
     tensors = [_tensor(entry) for entry in ([node] if alone else node)]
     args: list[Any] = [tensors[0] if len(tensors) == 1 else tensors]
-    kwargs = {key: value for key, value in _arguments(node).items() if key not in IGNORED}
+    kwargs = {
+        key: value
+        for key, value in _arguments(node).items()
+        if key not in IGNORED and (key, value) != ("constant_values", 0)
+    }
     if part["class_name"] in OPERATION_LAYERS:
         if part["class_name"] == "TensorFlowOpLayer":
             args = [*tensors]

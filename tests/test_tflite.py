@@ -253,6 +253,21 @@ def test_pictures_of_other_layouts_are_read(tmp_path, rng):
     assert load_network(path, size=(8, 10)).model(x).shape == (2, 3)
 
 
+def test_dilated_convolutions_that_are_divided_in_blocks_compute_the_same(tmp_path, rng):
+    """As the converter writes them, with borders and of single channels too."""
+    x = keras.Input((17, 15, 3))
+    h = layers.Conv2D(8, 3, dilation_rate=2, padding="same", activation="relu")(x)
+    h = layers.DepthwiseConv2D(3, dilation_rate=3, padding="same", activation="relu")(h)
+    model = keras.Model(x, layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3)(h)))
+    path = converted(tmp_path / "net.tflite", model)
+    pictures = rng.normal(size=(2, 17, 15, 3)).astype(np.float32)
+    found = load_network(path, preprocess="none")
+    np.testing.assert_allclose(found.model(pictures), model(pictures), atol=1e-5)
+    ours, wanted = (Explainer(one, composite="epsilon")(pictures) for one in (found, model))
+    largest = np.abs(wanted.relevance).max()
+    np.testing.assert_allclose(ours.relevance, wanted.relevance, atol=1e-4 * largest)
+
+
 def test_what_cannot_be_read_is_refused_by_name(tmp_path):
     """An operation without a row, other outputs, other weights, more pictures at a time."""
     x = keras.Input((8, 8, 3))

@@ -15,7 +15,7 @@ from realtime_lrp.models.network import Network, prepared, tell_preparation
 from realtime_lrp.models.preparing import scaled_pictures
 from realtime_lrp.models.saved_models import SavedOperations
 from realtime_lrp.models.tflite.file import Operation, TfliteFile
-from realtime_lrp.models.tflite.rows import BATCH, FUSED, ROWS, Node, batch_axis
+from realtime_lrp.models.tflite.rows import BATCH, FUSED, ROWS, Node, batch_axis, numbers
 from realtime_lrp.models.untrusted.loading import naming_the_file
 from realtime_lrp.models.untrusted.saved_model import SavedGraph
 from realtime_lrp.relevance.reading.tracing import CannotReadError
@@ -69,6 +69,7 @@ class _Reader:
         self.weights: dict[str, np.ndarray] = {}
         self.names: dict[str, str] = {}
         self.values: dict[int, Any] = file.arrays()
+        self.blocks: dict[int, tuple[int, ...]] = {}  # of tensors that the file has in blocks
         tensor = file.tensor(file.picture)
         shape = tensor.signature[1:] + [1] * (len(tensor.shape) == 3)  # grey without a channel
         first = len(shape) == 3 and shape[2] not in (1, 3) and shape[0] in (1, 3)
@@ -128,7 +129,12 @@ class _Reader:
         inputs = [None if one < 0 else self.values[one] for one in operation.inputs]
         made = self.file.tensor(operation.outputs[0])
         shape = None if -1 in made.signature[1:] else made.shape
-        node = Node(operation.kind, operation.options, shape, self._keep)
+        block = next((self.blocks[n] for n in operation.inputs if n in self.blocks), (1, 1))
+        if operation.kind == "SPACE_TO_BATCH_ND":
+            block = tuple(numbers(np.asarray(inputs[1])))
+        if operation.kind != "BATCH_TO_SPACE_ND" and block != (1, 1):
+            self.blocks.update(dict.fromkeys(operation.outputs, block))
+        node = Node(operation.kind, operation.options, shape, self._keep, block)
         outputs = ROWS[operation.kind](node, *inputs)
         outputs = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
         clipped = operation.kind in CLIPPED and made.ends is not None and made.ends[0] == 0

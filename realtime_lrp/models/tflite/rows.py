@@ -24,13 +24,15 @@ class Node(NamedTuple):
     """An operation.
 
     `shape` is that of its output for one picture, None where the file leaves it open; `keep` makes
-    a TensorFlow constant of an array.
+    a TensorFlow constant of an array. Where the file divides pictures in blocks (SPACE_TO_BATCH_ND)
+    they stay whole here, and the `block` is what convolutions are dilated by.
     """
 
     kind: str
     options: Any
     shape: list[int] | None
     keep: Callable[[np.ndarray], tf.Tensor]
+    block: tuple[int, ...] = (1, 1)
 
     def get(self, name: str, default: Any = 0) -> Any:
         """An option, by its name in the schema."""
@@ -73,7 +75,8 @@ def convolution(node: Node, x: tf.Tensor, weights: np.ndarray, bias: Any = None)
     each = node.kind == "DEPTHWISE_CONV_2D"
     kernel = weights.transpose((1, 2, 0, 3) if each else (1, 2, 3, 0))
     strides, border = node.windows()
-    dilations = node.get("dilationHFactor", 1), node.get("dilationWFactor", 1)
+    rows, columns = node.block
+    dilations = rows * node.get("dilationHFactor", 1), columns * node.get("dilationWFactor", 1)
     if each and dilations == (1, 1) and strides[0] == strides[1]:
         kernel = kernel.reshape(*kernel.shape[:2], x.shape[-1], -1)
         y = tf.nn.depthwise_conv2d(x, node.keep(kernel), [1, *strides, 1], border)
@@ -140,6 +143,14 @@ def slice_(node: Node, x: tf.Tensor, begin: Any, sizes: np.ndarray) -> tf.Tensor
     """Some entries along each axis; of the batch all pictures."""
     axis = batch_axis(x)
     return tf.slice(x, begin, [-1 if n == axis else one for n, one in enumerate(numbers(sizes))])
+
+
+def in_blocks(node: Node, x: tf.Tensor, block: np.ndarray, border: np.ndarray) -> tf.Tensor:
+    """SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND, of which the border alone is left."""
+    (top, bottom), (left, right) = border.tolist()
+    if node.kind == "SPACE_TO_BATCH_ND":
+        return tf.pad(x, [[0, 0], [top, bottom], [left, right], [0, 0]])
+    return x[:, top : x.shape[1] - bottom, left : x.shape[2] - right]
 
 
 def joined(join: Callable[..., tf.Tensor]) -> Row:
@@ -222,6 +233,7 @@ ENTRIES: dict[str, Callable[..., tf.Tensor]] = {
 ROWS: dict[str, Row] = {
     **{kind: of_tensors(function) for kind, function in ENTRIES.items()},
     **dict.fromkeys(("CONV_2D", "DEPTHWISE_CONV_2D"), convolution),
+    **dict.fromkeys(("BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND"), in_blocks),
     **dict.fromkeys(("DEQUANTIZE", "QUANTIZE"), lambda node, x: x),  # all numbers are floating
     **dict.fromkeys(("EXPAND_DIMS", "RESHAPE", "SQUEEZE"), reshape),
     "AVERAGE_POOL_2D": pool(tf.nn.avg_pool2d),

@@ -16,7 +16,7 @@ from realtime_lrp.relevance.network.traced_steps import BATCH, Choice
 Shapes = Mapping[str, Sequence[int | None]]
 """Name of an output -> its shape without the batch."""
 
-OF_CLASSES = re.compile("logit|score|class|label|prob|conf|cls|pred", re.IGNORECASE)
+OF_CLASSES = re.compile("logit|score|class|label|prob|conf|cls|predictions", re.IGNORECASE)
 ASIDE = re.compile("aux|feat|embed|hidden|proto|box|loc|coord|dets|regress", re.IGNORECASE)
 """How outputs are called that have a value for each class, and those that are no answer."""
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from viewer import LOOK, Viewer, engine_of, explained_frame
 
-from realtime_lrp.engine.result import FoundBox
+from realtime_lrp.engine.result import ConceptRequest, FoundBox
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
@@ -218,6 +218,12 @@ def test_an_answer_is_old_as_soon_as_the_picture_shows_something_else():
         viewer.frame(picture)
         marks.append(old_marks(viewer))
     assert marks == [[], [], ["of the picture before"], []]
+    viewer.view.state = viewer.view.state.with_request(concepts=ConceptRequest())
+    for picture, old in ((one, ""), (other, marks[2][0]), (one, "")):
+        for _ in range(2):
+            viewer.frame(picture)
+        assert viewer.view.concepts.old == old
+    viewer.view.state = viewer.view.state.with_request(concepts=None)
     explain(viewer, viewer.frame(other))
     viewer.frame(other)
     assert old_marks(viewer) == []

@@ -71,6 +71,7 @@ class ConceptPanel:
     warning: str = ""  # what is wrong with the pictures of the gallery, or ""
     # the answer in large letters above them, and its share, where it stands nowhere else
     answer: tuple[str, str] = "", ""
+    old: str = ""  # says that all of it is of an earlier picture, in place of the heading
     words: Callable[[str], str] = str  # translates the captions
 
     @property
@@ -153,7 +154,8 @@ class ConceptArtist:
         size = shrunk(letters, small, lambda size: text_width(told, size) <= width)
         if text_width(told, size) > width:
             told = panel.title  # its end tells
-        header = [*large, line(told, "", size), *(line(one, "", small, WARNING) for one in warning)]
+        heading = line(panel.old, "", size, WARNING) if panel.old else line(told, "", size)
+        header = [*large, heading, *(line(one, "", small, WARNING) for one in warning)]
         draw_parts(image, header, x0 + pad, y0 + round(0.3 * letters), width)
         if panel.note:
             note = [line(one, "", letters, WARNING) for one in wrapped(panel.note, width, letters)]

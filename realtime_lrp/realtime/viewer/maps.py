@@ -55,8 +55,13 @@ class ConceptView:
         self._figures: dict[int, str] = {}
         self._figures_at = 0.0
 
-    def panel(self, state: ViewerState, explained: ExplainedFrame | None) -> ConceptPanel | None:
-        """The panel, the same object as long as nothing changes; None where it is hidden."""
+    def panel(
+        self, state: ViewerState, explained: ExplainedFrame | None, old: str = ""
+    ) -> ConceptPanel | None:
+        """The panel, the same object as long as nothing changes; None where it is hidden.
+
+        `old` says that it is of an earlier picture than the one shown, "" where it is not.
+        """
         wanted = state.request.concepts
         if wanted is None:
             self._made_of, self._panel = (), None
@@ -66,6 +71,8 @@ class ConceptView:
         made_of = explained, wanted, state.look, self._holds_answer(state)
         if made_of != self._made_of:
             self._made_of, self._panel = made_of, self._new_panel(state, explained)
+        if self._panel and self._panel.old != state.words(old):
+            self._panel = replace(self._panel, old=state.words(old))
         return self._panel
 
     def _holds_answer(self, state: ViewerState) -> bool:

@@ -62,6 +62,7 @@ class NetworkView:
         self.rates = figures.Rates(self.stats, relevance.waiting)
         self.problem = ""  # why it cannot explain the target
         self.refusal = ""  # why it cannot explain by the requested method
+        self.old = ""  # says that its answer is to an earlier picture than the one shown
         self._paint = MapPainter()
         self._answer: tuple[ExplainedFrame, Answer] | None = None
         self._columns_key: tuple[object, ...] = ()
@@ -170,11 +171,11 @@ class NetworkView:
         if explained and state.about:
             names = explained.names if state.tiled else explained.names[:1]
             left += [(Paragraph(name, ABOUT.get(name, "")),) for name in names]
+        own = explained is None or explained.frame.value is frame.value
+        self.old = "" if own else _old(self.rates.map_ms or 0, elsewhere or outdated)
         if explained and not outdated:
-            own = explained.frame.value is frame.value
-            old = "" if own else _old(self.rates.map_ms or 0, elsewhere)
             legend = None if state.tiled or not legends else legends[0]
-            right = self._answer_blocks(state, explained, legend, old)
+            right = self._answer_blocks(state, explained, legend)
             if self.refusal and state.with_figures:
                 right.append((Paragraph("", self.refusal),))
             if state.request.probe and not self.further:
@@ -186,18 +187,15 @@ class NetworkView:
         self._legends = tuple(map(state.words.entry, legends))
 
     def _answer_blocks(
-        self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None, old: str
+        self, state: ViewerState, explained: ExplainedFrame, legend: Legend | None
     ) -> list[Block]:
-        """The answer and what explains it; with the legend of a map that stands alone.
-
-        `old` says that it is the answer to an earlier picture, "" where it is not.
-        """
+        """The answer and what explains it; with the legend of a map that stands alone."""
         blocks = list[Block]()
         if state.text == "presenter":
-            blocks += figures.presented(explained, legend, self.problem or old)
+            blocks += figures.presented(explained, legend, self.problem or self.old)
         elif state.text == "figures":
             setting = figures.setting_rows(explained, self.name, self.problem)
-            marks = [Row("old", old, warn=True)] if old else []
+            marks = [Row("old", self.old, warn=True)] if self.old else []
             blocks.append((*marks, *figures.answer_bars(explained)))
             blocks.append((*setting, legend) if legend else setting)
         empty = [] if self.problem else figures.empty_maps(explained)[: None if state.tiled else 1]

@@ -277,7 +277,7 @@ class View:
 
     def _scenes(self, frame: Item[np.ndarray], size: tuple[int, int]) -> SplitScene:
         state = self.state
-        self.concepts = self._concept_view.panel(state, self.first.newest)
+        self.concepts = self._concept_view.panel(state, self.first.newest, self.first.old)
         concepts = self.concepts if self.figures_in_picture else None
         in_panel = concepts is not None and concepts.answer[0] != ""
         several = len(self.networks) > 1 or state.tiled or concepts is not None

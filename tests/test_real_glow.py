@@ -186,17 +186,18 @@ def test_the_same_picture_is_the_same_in_every_door(name, tmp_path):
 @needs_files
 @pytest.mark.parametrize("film", ["person.mkv", "bottles.mp4"])
 def test_nearly_every_frame_of_a_recorded_view_glows(film, tmp_path):
-    """From the first map on, 95 % of the frames are two thirds as bright as SqueezeNet's cat."""
-    source = grey(
-        SHARED / "media" / film, tmp_path / "grey.mkv", "-t", "6", square="null", size="iw:ih"
-    )
-    recorded = tmp_path / "recorded.mkv"
-    words = ("--display", "none", "--set", "live.text=none", "--duration", "12")
-    run("live", "--source", source, "--record", recorded, *words, **options_of("MobileNetV2"))
-    found = np.array([brightness(one) for one in frames(recorded)])
-    first = int(np.argmax(found > 30))
-    assert found.max() > 30 and len(found) - first > 50
-    assert np.mean(found[first:] > 2 / 3 * SQUEEZENET) >= 0.95
+    """From the first map on, 95 % of the frames are two thirds as bright as SqueezeNet's."""
+    source, found = tmp_path / "grey.mkv", {}
+    grey(SHARED / "media" / film, source, "-t", "6", square="null", size="iw:ih")
+    for name in ("SqueezeNet", "MobileNetV2"):
+        recorded = tmp_path / f"{name}.mkv"
+        words = ("--display", "none", "--set", "live.text=none", "--duration", "12")
+        run("live", "--source", source, "--record", recorded, *words, **options_of(name))
+        every = np.array([brightness(one) for one in frames(recorded)])
+        found[name] = every[np.argmax(every > 30) :]
+        assert len(found[name]) > 20 and every.max() > 30
+    least = 2 / 3 * np.median(found["SqueezeNet"])
+    assert np.mean(found["MobileNetV2"] > least) >= 0.95
 
 
 @needs_files

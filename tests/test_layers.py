@@ -13,21 +13,11 @@ from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.network.canonise import canonise
 from realtime_lrp.relevance.network.graph import total
 from realtime_lrp.relevance.network.places import compute_supports
-from realtime_lrp.relevance.network.steps import (
-    Affine,
-    Identity,
-    Product,
-)
+from realtime_lrp.relevance.network.steps import Affine, Identity, Product
 from realtime_lrp.relevance.reading.building import build_graph
-from realtime_lrp.relevance.reading.layers import (
-    ACTIVATIONS,
-    steps_of,
-)
+from realtime_lrp.relevance.reading.layers import ACTIVATIONS, steps_of
 from realtime_lrp.relevance.rules.composites import COMPOSITES
-from realtime_lrp.relevance.rules.layer_contexts import (
-    layer_contexts,
-    pixel_stride,
-)
+from realtime_lrp.relevance.rules.layer_contexts import layer_contexts, pixel_stride
 
 
 @pytest.fixture(autouse=True)

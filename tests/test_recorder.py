@@ -121,14 +121,6 @@ def test_a_slow_encoder_never_blocks(monkeypatch, tmp_path):
     assert len(rows) == recording.frames
 
 
-def test_no_picture_leaves_nothing(tmp_path):
-    """And is told."""
-    recording = Recorder(tmp_path / "view.mp4", SIZE)
-    lines = recording.finish()
-    assert lines == [f"no picture came: {tmp_path / 'view.mp4'} is not written"]
-    assert os.listdir(tmp_path) == [] and recording.trouble == ""
-
-
 def test_what_is_there_is_refused(tmp_path):
     """The film, its sidecar, an unknown ending, a part of this process; nothing is begun."""
     for name in ("a.mp4", "b.jsonl", f"c.mp4.{os.getpid()}.part"):
@@ -174,8 +166,14 @@ def test_a_full_disk_ends_it_well(tmp_path, monkeypatch):
 
 
 def test_what_cannot_be_recorded_is_told(tmp_path):
-    """A wrong picture, a wrong row: recording stops, the caller goes on, nothing stays open."""
+    """A wrong picture, a wrong row: recording stops, the caller goes on, nothing stays open.
+
+    Nor does anything where no picture came.
+    """
     before = len(os.listdir("/proc/self/fd"))
+    recording, target = Recorder(tmp_path / "view.mp4", SIZE), tmp_path / "view.mp4"
+    assert recording.finish() == [f"no picture came: {target} is not written"]
+    assert os.listdir(tmp_path) == [] and recording.trouble == ""
     recording = Recorder(tmp_path / "a.mp4", SIZE)
     recording.put(np.zeros(SIZE, np.uint8), 0.0)
     until(lambda: recording.trouble)

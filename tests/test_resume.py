@@ -158,27 +158,19 @@ def test_what_a_killed_run_left_is_named(run, words, tmp_path):
     assert f"out.mp4.{gone.pid}.part was left" in err and f".{os.getpid()}.part was left" not in err
 
 
-@pytest.mark.parametrize(
-    ("setting", "counts"),
-    [
-        ("model.preprocess=none", True),
-        ("lrp.target=red", True),
-        ("input.fit=squash", True),
-        ("input.mirror=true", True),
-        ("overlay.opacity=0.1", True),
-        ("video.quality=30", True),
-        ("video.codec=hevc", True),
-        ("video.batch=3", False),
-        ("overlay.average=0.5", False),
-        ("live.camera_fps=15", False),
-    ],
-)
-def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path, setting, counts):
+def test_a_setting_counts_for_resume_where_it_shapes_the_film(tmp_path):
     """Each such section of the configuration, and nothing that only the live view shows."""
     source = media.recording(tmp_path / "in.mp4", count=2)
-    before = fingerprint(source, config.load(command="video").config, {})
-    after = fingerprint(source, config.load(sets=(setting,), command="video").config, {})
-    assert (after != before) == counts
+
+    def print_of(*sets):
+        return fingerprint(source, config.load(sets=sets, command="video").config, {})
+
+    for setting in ("model.preprocess=none", "lrp.target=red", "input.fit=squash",
+                    "input.mirror=true", "overlay.opacity=0.1", "video.quality=30",
+                    "video.codec=hevc"):  # fmt: skip
+        assert print_of(setting) != print_of(), setting
+    for setting in ("video.batch=3", "overlay.average=0.5", "live.camera_fps=15"):
+        assert print_of(setting) == print_of(), setting
 
 
 CALLS = "rename,renameat,renameat2,link,linkat"
@@ -230,10 +222,9 @@ def test_a_run_that_was_killed_at_any_rename_goes_on(command, run, words, tmp_pa
 
 
 SMALL = {
-    "stats": ["stats.json"],
-    "npz": ["out.npz"],
+    "stats": ["stats.json"], "npz": ["out.npz"],
     "maps": ["maps", "maps/out", "maps/out/maps_000000.npz"],
-}
+}  # fmt: skip
 """What fits into a nearly full disk."""
 
 FREE = {"full": 0, "nearly full": 8 << 10}

@@ -133,19 +133,13 @@ def test_a_damaged_picture_of_a_camera_is_not_a_loss(driver, stop):
     assert [one is not None for one in pictures] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    ("words", "node"), [("c920", "/dev/video0"), ("Integrated", "/dev/video2")]
-)
-def test_a_camera_is_found_by_a_part_of_its_name(words, node, system, driver, stop):
-    """In whatever case; nodes that carry no pictures do not count."""
-    fake = driver(filmed(480, 640))
-    camera = Camera(words, {}, stop)
-    assert fake.calls[0][0] == node
-    assert camera.described == f"camera {words}, 640 x 480, 30 fps, YUYV"
-
-
-def test_names_that_do_not_say_which_camera_are_refused(system, driver, stop):
-    """The message lists what there is."""
+def test_a_camera_is_found_by_a_part_of_its_name(system, driver, stop):
+    """In whatever case; nodes that carry no pictures do not count. Else the message lists them."""
+    for words, node in (("c920", "/dev/video0"), ("Integrated", "/dev/video2")):
+        fake = driver(filmed(480, 640))
+        camera = Camera(words, {}, stop)
+        assert fake.calls[0][0] == node
+        assert camera.described == f"camera {words}, 640 x 480, 30 fps, YUYV"
     listed = r"Cameras here: HD Pro Webcam C920 \(/dev/video0\), Integrated Webcam: front \(/dev/v"
     with pytest.raises(UnavailableError, match=f"2 cameras match 'webcam'. {listed}"):
         Camera("webcam", {}, stop)
@@ -199,12 +193,12 @@ def test_a_screen_is_a_source(display, stop, monkeypatch, light_scripts):
             open_source(f"screen:{number}", threading.Event())
 
 
-@pytest.mark.parametrize("display", ["", ":987", "nonsense"])
-def test_without_a_screen_the_message_says_so(display, stop, monkeypatch):
+def test_without_a_screen_the_message_says_so(stop, monkeypatch):
     """No abort, no wait."""
-    monkeypatch.setenv("DISPLAY", display)
-    with pytest.raises(UnavailableError, match="No screen can be read"):
-        ScreenSource("", stop)
+    for display in ("", ":987", "nonsense"):
+        monkeypatch.setenv("DISPLAY", display)
+        with pytest.raises(UnavailableError, match="No screen can be read"):
+            ScreenSource("", stop)
 
 
 class Growing(Source):
@@ -358,12 +352,18 @@ def test_a_child_gives_the_frames_that_the_device_gives(tmp_path, stop, children
 
 
 def test_a_child_that_crashes_is_an_error(tmp_path, stop, children):
-    """With the name of what it read and the signal that ended it."""
+    """With the name of what it read and the signal; a child that hangs ends with its parent."""
     with ChildSource(Device, [str(tmp_path)], stop) as source:
         source.read()
         children[0].send_signal(signal.SIGSEGV)
         with pytest.raises(UnavailableError, match=r"reads device, read ended \(SIGSEGV\)"):
             source.read()
+    source = ChildSource(Device, [str(tmp_path)], stop)
+    (tmp_path / "hang").touch()
+    source._process.send(Next())
+    until(lambda: not (tmp_path / "hang").exists())
+    children[1].stdin.close()
+    assert children[1].wait(60) == 0
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared memory", "pipe"])
@@ -382,29 +382,27 @@ def test_pictures_of_a_child_are_not_overwritten(shared, stop, children, monkeyp
 FACTS = Facts("", False, False, 0)
 
 
-@pytest.mark.parametrize(
-    ("sent", "told"),
-    [
-        (Given(FACTS, (1 << 20, 1 << 20, 3)), "invalid picture"),
-        (Given(FACTS, picture=np.zeros((4, 4), np.uint8)), "invalid picture"),
-        (Given(FACTS, picture=np.zeros((4, 4, 3), np.float32)), "invalid picture"),
-        (Facts("", True, True, 1, Timeline(float("nan"), 1.0, "seconds")), "invalid message"),
-        (Facts("", True, True, 1, Timeline(0.0, -1.0, "seconds")), "invalid message"),
+def test_a_child_that_was_taken_over_can_do_no_more_than_fail(stop, monkeypatch):
+    """What it sends is refused in words, and nothing of it runs."""
+    no_picture, no_message = "invalid picture", "invalid message"
+    for sent, told in (
+        (Given(FACTS, (1 << 20, 1 << 20, 3)), no_picture),
+        (Given(FACTS, picture=np.zeros((4, 4), np.uint8)), no_picture),
+        (Given(FACTS, picture=np.zeros((4, 4, 3), np.float32)), no_picture),
+        (Facts("", True, True, 1, Timeline(float("nan"), 1.0, "seconds")), no_message),
+        (Facts("", True, True, 1, Timeline(0.0, -1.0, "seconds")), no_message),
         (Failed("SystemExit", "a bad word"), "failed .a bad word"),
         (Next(), "ended .it sent an invalid message"),
-    ],
-    ids=["too large", "flat", "floats", "no time", "no length", "no error of ours", "no message"],
-)
-def test_a_child_that_was_taken_over_can_do_no_more_than_fail(sent, told, stop, monkeypatch):
-    """What it sends is refused in words, and nothing of it runs."""
-    data = io.BytesIO()
-    for message in (FACTS, sent):
-        Channel(data, data, FROM_CHILD).send(message)
-    script = f"import os, sys\nos.write(1, {data.getvalue()!r})\nsys.stdin.read()"
-    command = [sys.executable, "-c", script]
-    monkeypatch.setattr(picture_process, "module_command", lambda *words: command)
-    with ChildSource(Synthetic, [""], stop) as source, pytest.raises(UnavailableError, match=told):
-        source.read()
+    ):
+        data = io.BytesIO()
+        for message in (FACTS, sent):
+            Channel(data, data, FROM_CHILD).send(message)
+        script = f"import os, sys\nos.write(1, {data.getvalue()!r})\nsys.stdin.read()"
+        command = [sys.executable, "-c", script]
+        monkeypatch.setattr(picture_process, "module_command", lambda *_, told=command: told)
+        refused = pytest.raises(UnavailableError, match=told)
+        with ChildSource(Synthetic, [""], stop) as source, refused:
+            source.read()
 
 
 def test_a_recording_in_a_child_is_controlled(two_films, stop):
@@ -422,14 +420,3 @@ def test_a_recording_in_a_child_is_controlled(two_films, stop):
         assert np.array_equal(source.read(), b[2])
         assert source.timeline == Timeline(0.1, 0.15, "seconds")
     source.control("skip", 1)
-
-
-def test_a_child_ends_with_its_parent(tmp_path, stop, children):
-    """Its standard input is closed when the parent dies, even while it hangs."""
-    source = ChildSource(Device, [str(tmp_path)], stop)
-    (tmp_path / "hang").touch()
-    source._process.send(Next())
-    while (tmp_path / "hang").exists():
-        time.sleep(0.01)
-    children[0].stdin.close()
-    assert children[0].wait(60) == 0

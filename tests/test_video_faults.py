@@ -60,9 +60,8 @@ def test_whatever_a_process_does_costs_one_file(run, words, tmp_path, monkeypatc
     faults = "".join(f"def {name}():\n    {what}\n" for name, (what, *_) in FAULTS.items())
     scripted(monkeypatch, tmp_path, f"{FAULTY}\n{faults}")
     code, _, err = run("video", folder, "-o", out, *words, "-vv")
-    assert (
-        code == 70 and f"1 of {len(FAULTS) + 1} videos done, {len(FAULTS)} failed: see above" in err
-    )
+    done = f"1 of {len(FAULTS) + 1} videos done, {len(FAULTS)} failed: see above"
+    assert code == 70 and done in err
     for name, (what, told) in FAULTS.items():
         assert told in err, name
         assert f"{name}.mp4" in err and (f"in {name}\n" in err) == what.startswith("raise"), name
@@ -116,10 +115,8 @@ def test_a_process_whose_master_died_in_the_middle_of_a_word_ends(tmp_path):
     channel.send(job_for(source, film, container=".mp4", parts=(film, lines, maps)))
     while not isinstance(message := channel.receive(), PictureBatch):
         pass
-    answer = BatchMaps(
-        (DrawableMap(Drawn(np.ones((32, 32), np.int8), 1.0), (0, 0, 32, 32), "x"),)
-        * len(message.pictures)
-    )
+    one = DrawableMap(Drawn(np.ones((32, 32), np.int8), 1.0), (0, 0, 32, 32), "x")
+    answer = BatchMaps((one,) * len(message.pictures))
     channel.send(answer)
     sent = io.BytesIO()
     Channel(sent, sent, TO_CHILD).send(answer)
@@ -337,24 +334,22 @@ def test_an_error_of_any_thread_of_the_decoding_process_costs_one_film(
     assert len(media.times_of(out / "whole.mp4")) == FRAMES
 
 
-@pytest.mark.parametrize("message", [1, 2, 3])
-def test_an_error_of_the_thread_that_listens_to_it_ends_the_run(
-    message, run, words, tmp_path, monkeypatch
-):
+def test_an_error_of_the_thread_that_listens_to_it_ends_the_run(run, words, tmp_path, monkeypatch):
     """It has not received what it should; nothing is left."""
-    receive, calls = Channel.receive, []
+    source, receive = media.recording(tmp_path / "in.mp4", count=FRAMES), Channel.receive
+    for message in (1, 2, 3):
+        calls = []
 
-    def failing(channel):
-        calls.append(1)
-        if len(calls) > message:
-            raise MemoryError
-        return receive(channel)
+        def failing(channel, calls=calls, message=message):
+            calls.append(1)
+            if len(calls) > message:
+                raise MemoryError
+            return receive(channel)
 
-    monkeypatch.setattr(Channel, "receive", failing)
-    source = media.recording(tmp_path / "in.mp4", count=FRAMES)
-    code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
-    assert code == 69 and "The memory does not suffice" in err
-    assert not list(tmp_path.glob("out.mp4*"))
+        monkeypatch.setattr(Channel, "receive", failing)
+        code, _, err = run("video", source, "-o", tmp_path / "out.mp4", *words)
+        assert code == 69 and "The memory does not suffice" in err
+        assert not list(tmp_path.glob("out.mp4*"))
 
 
 LIVE = ("live", "--source", "synthetic", "--display", "none", "--duration", 1)

@@ -199,38 +199,31 @@ def test_what_ends_the_job_and_what_only_one_film(
     assert str(error) in err and not list(tmp_path.glob("*"))
 
 
-def test_nothing_of_ray_is_imported_without_an_option():
-    """One file imports it, and nothing imports that file but what the options start."""
+def test_nothing_of_ray_is_imported_without_an_option(light_scripts):
+    """One file imports it, and nothing imports that file but what the options start.
+
+    Only who makes films loads TensorFlow, which takes longer than Ray's start.
+    """
     importing, imports = {}, r"^ *(?:from|import) \S*?(\bray|video\.cluster)\b"
     for path in PACKAGE.rglob("*.py"):
         for module in re.findall(imports, path.read_text(), re.MULTILINE):
             importing.setdefault(path.name, set()).add(module.split(".")[-1])
     assert importing == {"cluster.py": {"ray"}, "run.py": {"cluster"}}
-
-
-def test_a_job_of_workers_loads_no_tensorflow(light_scripts):
-    """Which takes longer than Ray's start: only who makes films does."""
     words = "import sys\nfrom realtime_lrp.commands.video import cluster, run\n"
     words += "sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", words], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("address", "code", "expected"),
-    [("nonsense", 2, "HOST:PORT or auto"), ("127.0.0.1:1", 69, "There is no Ray cluster")],
-)
-def test_a_cluster_that_is_not_there_is_named(address, code, expected, run, network, tmp_path):
-    """At once, not after Ray's two minutes."""
-    source = media.recording(tmp_path / "a.mp4")
-    ended, _, told = run("video", source, "-o", tmp_path / "b.mp4", "--ray", address, *network)
-    assert ended == code and expected in told
-
-
-def test_without_ray_a_message_says_how_to_install_it(run, network, tmp_path, monkeypatch):
-    """As with the other extras."""
+def test_a_cluster_that_is_not_there_is_named(run, network, tmp_path, monkeypatch):
+    """At once, not after Ray's two minutes; without Ray a message says how to install it."""
+    words = ("video", media.recording(tmp_path / "a.mp4"), "-o", tmp_path / "b.mp4", *network)
+    for address, code, expected in (
+        ("nonsense", 2, "HOST:PORT or auto"), ("127.0.0.1:1", 69, "There is no Ray cluster"),
+    ):  # fmt: skip
+        ended, _, told = run(*words, "--ray", address)
+        assert ended == code and expected in told
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
-    source = media.recording(tmp_path / "a.mp4")
-    code, _, told = run("video", source, "-o", tmp_path / "b.mp4", "--workers", 2, *network)
+    code, _, told = run(*words, "--workers", 2)
     assert code == 69 and 'pip install "realtime-lrp[cluster]"' in told
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import program
 import pytest
 import uncompiled
-from faults.clock import until
+from faults.clock import VirtualClock, until
 
 from realtime_lrp.system import machine
 from realtime_lrp.system.call import call_in_child
@@ -63,9 +63,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 LONGEST = (
     "workers", "serve_page", "saved_models", "viewer_window", "references", "traced", "teach",
-    "onnx", "rules", "methods", "shapes_detector", "object_store", "kiosk_loop", "evaluate",
+    "onnx", "rules", "methods", "object_store", "kiosk_loop", "evaluate",
     "layers", "security", "golden", "live_relevance", "shapes", "companions", "window",
-    "kiosk_games", "token_concepts", "explanation", "recordings", "demo", "hub", "sources",
+    "kiosk_games", "explanation", "recordings", "hub", "sources",
     "serve_limits", "concepts", "video_faults", "relevance", "speed", "documented_commands",
     "kiosk_screen", "packaging", "modes", "extending", "service", "engine_faults", "inspect",
     "config_fuzz", "model_files",
@@ -267,6 +267,14 @@ def vanishing_model(tmp_path_factory):
     path = tmp_path_factory.mktemp("vanishing") / "vanishing.keras"
     model.save(path)
     return path
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Virtual time for everything that is started."""
+    clock = VirtualClock()
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: clock.start(thread))
+    return clock
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import media
 import numpy as np
 import pytest
 from faults.cameras import Awaited, Camera, Device, Scripted, World
-from faults.clock import SkippingClock, VirtualClock, until
+from faults.clock import SkippingClock, until
 from faults.server import MjpegServer
 
 from realtime_lrp.errors import UnavailableError
@@ -21,14 +21,6 @@ from realtime_lrp.video.source import Source, Timeline
 from realtime_lrp.video.sources import open_source
 
 HOUR_S = 3600.0
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Virtual time for everything that is started."""
-    clock = VirtualClock()
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: clock.start(thread))
-    return clock
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Maps of single channels: by hand, against matrices, and their sums."""
+"""Maps of single channels, of pictures and of tokens: by hand, against matrices, and their sums."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,14 @@ import keras
 import naive
 import numpy as np
 import pytest
-from keras import layers
+import tensorflow as tf
+from keras import layers, ops
+from test_attention import SIDE, TARGET, WIDTH, modified_logits, transformer
 from test_relevance import largest_difference
 
 from realtime_lrp import Composite, Explainer, Rule, load_network
 from realtime_lrp.errors import NotFiniteError, UsageError
+from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.composites import any_layer
 from realtime_lrp.relevance.rules.sharing import share
 
@@ -206,30 +209,195 @@ def test_bfloat16_adds_up(rng):
     assert largest_difference(found.maps.sum(1), explainer(x, "top1").relevance) < 0.02
 
 
-BAD = {
-    "layer": ({"layer": "conv9"}, "There is no layer 'conv9'"),
-    "scores": ({"layer": "predictions"}, "Choose a layer before it: conv2, flatten, fc"),
-    "no channel": ({"top": 0}, "from 1 to 7, the channels of 'fc'. Received 0"),
-    "half": ({"top": 2.5}, "Received 2.5"),
-    "empty": ({"channels": []}, r"each from 0 to 6. Received \[\]"),
-    "ragged": ({"channels": [[1], [2, 3]]}, "Expected a list of channels"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_concepts_are_refused(explainer, pictures, name):
-    """Each message says what was expected."""
-    arguments, words = BAD[name]
-    with pytest.raises(UsageError, match=words):
-        explainer.concepts(pictures, **{"layer": "fc", **arguments})
-
-
-def test_numbers_that_are_not_finite_are_refused(pictures):
-    """As in a call."""
+def test_bad_concepts_are_refused(explainer, pictures):
+    """Each message says what was expected; numbers that are not finite are refused as in a call."""
+    for arguments, words in (
+        ({"layer": "conv9"}, "There is no layer 'conv9'"),
+        ({"layer": "predictions"}, "Choose a layer before it: conv2, flatten, fc"),
+        ({"top": 0}, "from 1 to 7, the channels of 'fc'. Received 0"),
+        ({"top": 2.5}, "Received 2.5"), ({"channels": []}, r"each from 0 to 6. Received \[\]"),
+        ({"channels": [[1], [2, 3]]}, "Expected a list of channels"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            explainer.concepts(pictures, **{"layer": "fc", **arguments})
     model = network()
     kernel, bias = model.get_layer("fc").get_weights()
     model.get_layer("fc").set_weights([kernel * 1e30, bias])
     model.layers[-1].set_weights([np.full((7, 5), 1e30), np.zeros(5)])
-    explainer = Explainer(model)
     with pytest.raises(NotFiniteError):
-        explainer.concepts(pictures, "conv1")
+        Explainer(model).concepts(pictures, "conv1")
+
+
+ROWS, COLUMNS = 2, 3
+PATCHES = ROWS * COLUMNS
+
+
+@pytest.fixture(scope="module")
+def vit():
+    """Two blocks; the answer is that of the class token, the first of 17 tokens."""
+    return transformer(np.random.default_rng(3), 2)
+
+
+@pytest.fixture(scope="module")
+def of_tokens(vit):
+    return Explainer(vit, composite="attnlrp", target=TARGET)
+
+
+@pytest.fixture(scope="module")
+def noise():
+    return np.random.default_rng(4).normal(size=(2, SIDE, SIDE, 3)).astype(np.float32)
+
+
+def naive_maps(model, pictures, layer, attends):
+    """The relevance [B, tokens, channels] at a layer, and the map of each channel by itself.
+
+    Relevance outside of a channel is set to 0 and handed down by the same rules, which are input
+    times gradient.
+    """
+    kept = {}
+    with tf.GradientTape(persistent=True) as tape:
+        x = tf.constant(pictures)
+        tape.watch(x)
+        logits = modified_logits(model, x, attends, kept.__setitem__)
+        logit = logits[:, TARGET]
+    p = tf.nn.softmax(logits)[:, TARGET]
+    factor = (p * tf.sign(logit) / logit)[:, None, None]
+    gradient = tape.gradient(logit, kept[layer]) * factor
+    maps = []
+    for channel in range(gradient.shape[-1]):
+        alone = gradient * tf.one_hot(channel, gradient.shape[-1])
+        maps.append(x * tape.gradient(kept[layer], x, alone))
+    return (kept[layer] * gradient).numpy(), np.stack(maps, 1)
+
+
+def assert_close(ours, theirs):
+    np.testing.assert_allclose(ours, theirs, atol=1e-4 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize(
+    "composite", ["attnlrp", pytest.param("cp_lrp", marks=pytest.mark.release)]
+)
+def test_channels_of_tokens_have_the_maps_of_a_modified_gradient(composite, vit, noise):
+    """Of hidden units and of the sum behind a block; all targets by one function."""
+    explainer = Explainer(vit, composite=composite)
+    first_sum = explainer.concept_layers[-1]
+    for layer, name in (("wide0", "wide0"), (first_sum, "sum0")):
+        relevance, maps = naive_maps(vit, noise, name, attends=composite == "attnlrp")
+        channels = relevance.shape[-1]
+        found = explainer.concepts(noise, layer, channels, TARGET)
+        assert_close(found.by_channel, relevance.sum(1))
+        in_order = np.take_along_axis(maps, found.channels[..., None, None, None], 1)
+        assert_close(found.maps, in_order)
+    for target in ("all", "top1", 3, "0 - 1"):
+        whole = explainer(noise, target).relevance
+        maps = explainer.concepts(noise, first_sum, WIDTH, target).maps
+        assert_close(maps.sum(1), whole)
+    assert explainer.traces == 1
+
+
+def test_layers_of_tokens_can_be_chosen(of_tokens):
+    """Those before the last attention; queries, keys and values are parts of it."""
+    patches, attended, wide, narrow, behind = of_tokens.concept_layers
+    assert (patches, wide, narrow) == ("patches", "wide0", "narrow0")
+    assert attended.startswith("add") and behind.startswith("add")
+    assert of_tokens.concept_layer == "wide0"
+
+
+def test_positions_are_patches_and_shares_are_of_all_tokens(of_tokens, vit, noise):
+    """The class token is no position, though it carries relevance and may be most active."""
+    _, peaks = of_tokens.peaks(noise, ["wide0", "patches"])
+    relevance, maps = naive_maps(vit, noise, "wide0", attends=True)
+    assert_close(peaks["wide0"].shares, relevance.sum(1))
+    output = next(one.output for one in of_tokens.layers(noise) if one.name == "wide0")
+    assert (peaks["wide0"].active_positions == 1 + output[:, 1:].argmax(1)).all()
+    np.testing.assert_allclose(peaks["wide0"].activations, output[:, 1:].max(1), rtol=1e-4)
+    assert (output.argmax(1) == 0).any()
+    assert (peaks["wide0"].positions == -1).all() and (peaks["patches"].positions >= 0).all()
+    found = of_tokens.position_maps(noise[:1], "wide0", [5, 2, 5, 7], [-1, 3, 9, -1])
+    assert_close(found[[0, 3]], maps[0, [5, 7]])
+    single = of_tokens.position_maps(noise[:1], "wide0", [2, 5], [3, 9])
+    assert_close(found[1:3], single)
+
+
+class Joined(layers.Layer):
+    """Joins the tokens with constants that are no patches."""
+
+    def __init__(self, before, behind):
+        super().__init__()
+        self.numbers = before, behind
+
+    def call(self, tokens):
+        ones = [ops.ones((1, count, tokens.shape[-1])) for count in self.numbers]
+        ones = [ops.repeat(one, ops.shape(tokens)[0], 0) for one in ones]
+        return ops.concatenate([ones[0], tokens, ones[1]], 1)
+
+
+def in_rows(tokens):
+    return layers.Reshape((-1, WIDTH))(tokens)
+
+
+def in_columns(tokens):
+    return in_rows(layers.Permute((2, 1, 3))(tokens))
+
+
+def backwards(tokens):
+    return ops.flip(in_rows(tokens), 1)
+
+
+def one_missing(tokens):
+    return in_rows(tokens)[:, 1:]
+
+
+def one_twice(tokens):
+    tokens = in_rows(tokens)
+    return ops.concatenate([tokens, tokens[:, :1]], 1)
+
+
+def half_of_two(tokens):
+    """Each token has entries of two patches."""
+    tokens = in_rows(tokens)
+    half = WIDTH // 2
+    rolled = ops.roll(tokens, 1, 1)
+    return ops.concatenate([tokens[..., :half], rolled[..., half:]], -1)
+
+
+def largest_of_two(tokens):
+    """Each token has what is larger, its patch or the next one."""
+    tokens = in_rows(tokens)
+    return ops.max(ops.stack([tokens, ops.roll(tokens, 1, 1)], 2), 2)
+
+
+ORDER = np.arange(PATCHES).reshape(ROWS, COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "extra", "cells"),
+    [
+        (in_rows, (0, 0), [*ORDER.ravel()]),
+        (in_rows, (1, 0), [-1, *ORDER.ravel()]),
+        (in_rows, (0, 1), [*ORDER.ravel(), -1]),
+        (in_columns, (2, 3), [-1, -1, *ORDER.T.ravel(), -1, -1, -1]),
+        (backwards, (1, 0), [-1, *ORDER.ravel()[::-1]]),
+        (one_missing, (1, 0), None),
+        (one_twice, (0, 0), None),
+        (half_of_two, (0, 0), None),
+        (largest_of_two, (1, 0), None),
+    ],
+    ids=lambda one: getattr(one, "__name__", None),
+)
+def test_the_patch_of_each_token_is_followed_from_the_feature_maps(arrange, extra, cells):
+    """However tokens are arranged and joined; where it is not certain there is no grid."""
+    x = keras.Input((4 * ROWS, 4 * COLUMNS, 3))
+    h = Joined(*extra)(arrange(layers.Conv2D(WIDTH, 4, 4, name="patches")(x)))
+    h = layers.Dense(WIDTH, name="first")(layers.LayerNormalization()(h))
+    h = layers.Dense(WIDTH, activation="gelu", name="hidden")(h)
+    h = layers.Dense(4)(layers.GlobalAveragePooling1D()(h))
+    explainer = Explainer(keras.Model(x, h))
+    graph, names = explainer._graph, set(explainer.concept_layers)
+    grid = TokenGrids(graph).grid(graph.outputs()["hidden"])
+    if cells is None:
+        assert grid is None and not {"first", "hidden"} & names
+    else:
+        assert (grid.rows, grid.columns, grid.cells.tolist()) == (ROWS, COLUMNS, cells)
+        assert {"first", "hidden"} < names
+        assert explainer.concept_layer == "hidden"

@@ -12,7 +12,7 @@ import pytest
 from drawing.batch import draw_batch
 
 from realtime_lrp import METHODS, config
-from realtime_lrp.commands.evaluate import measuring, report, samples
+from realtime_lrp.commands.evaluate import measuring, samples
 from realtime_lrp.commands.evaluate import report as reports
 from realtime_lrp.commands.evaluate.boxes import drawn_scenes
 from realtime_lrp.commands.evaluate.measuring import layers_with_weights, randomised
@@ -112,7 +112,7 @@ def test_a_folder_for_a_paper(run, halves, with_boxes, tmp_path):
     words = with_boxes({n: {"box": LEFT, "label": 0} for n in ("a.png", "b.jpg", "c.png")})
     words = ("evaluate", *words, *QUICK, "--model", halves, "-o", tmp_path / "paper")
     assert run(*words)[0] == 0
-    assert {file.name for file in (tmp_path / "paper").iterdir()} == set(report.FILES)
+    assert {file.name for file in (tmp_path / "paper").iterdir()} == set(reports.FILES)
     written = json.loads((tmp_path / "paper" / "report.json").read_text())["photos"]
     assert written["names"] == ["a.png", "b.jpg", "c.png"]
     assert written["values"]["zplus"]["mass"] == [1, 1, 1]
@@ -163,8 +163,11 @@ def test_rows_are_compared_on_the_same_pictures():
     assert found == {"a": (0, [0, 0]), "b": (-0.1, [-0.1, -0.1]), "c": (0, [-0.2, 0.2])}
 
 
-def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, tmp_path):
-    """Boxes of one label are one object; another label on the same photo is another sample."""
+def test_a_label_by_name_several_boxes_and_own_rules(run, halves, with_boxes, tmp_path):
+    """Boxes of one label are one object; another label on the same photo is another sample.
+
+    Own rules are a row; the composites that have a name do not follow them.
+    """
     (tmp_path / "names.txt").write_text("left\nright\n")
     upper, lower = [8, 0, 24, 16], [8, 16, 24, 32]
     boxes = {
@@ -172,11 +175,15 @@ def test_a_label_by_name_and_several_boxes(run, halves, with_boxes, tmp_path):
         "b.jpg": [{"box": LEFT, "label": "left"}, {"box": RIGHT, "label": "Right"}],
     }
     file = tmp_path / "r.json"
-    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt", *QUICK)
-    assert run("evaluate", *words, "--json", file)[0] == 0
+    words = (*with_boxes(boxes), "--model", halves, "--labels", tmp_path / "names.txt")
+    words = (*words, "--no-forgetting", "--only", "configured,epsilon,zplus", "--json", file)
+    words = (*words, "--composite", "zplus", "--set", "lrp.layers={Dense: epsilon}")
+    assert run("evaluate", *words)[0] == 0
+    rows = by_name(file)
+    assert list(rows) == ["configured", "epsilon", "zplus", "chance"]  # as --only has them
     assert json.loads(file.read_text())["pictures"] == 3
-    assert by_name(file)["zplus"]["mass"] == by_name(file)["zplus"]["rank"] == 1
-    assert by_name(file)["chance"]["mass"] == 0.5
+    assert rows["zplus"]["mass"] == rows["zplus"]["rank"] == rows["configured"]["mass"] == 1
+    assert rows["chance"]["mass"] == 0.5
 
 
 @pytest.mark.release
@@ -224,18 +231,12 @@ def test_copies_of_a_network_forget_its_output_layer_or_all():
     """Other layers, a Normalization and the network itself are unchanged; outputs are halved."""
     keras.utils.set_random_seed(7)  # else an earlier test may have left the seed that is set below
     inner = keras.Sequential([keras.Input((8, 8, 2)), keras.layers.Conv2D(3, 3, name="inner")])
-    network = keras.Sequential(
-        [
-            keras.Input((8, 8, 2)),
-            keras.layers.Normalization(mean=[1, 2], variance=[4, 9]),
-            keras.layers.Conv2D(2, 3, padding="same", name="first"),
-            inner,
-            keras.layers.Dropout(0.5),
-            keras.layers.Flatten(),
-            keras.layers.Dense(4, name="hidden"),
-            keras.layers.Dense(2, name="last"),
-        ]
-    )
+    layers = keras.layers
+    begin = [layers.Normalization(mean=[1, 2], variance=[4, 9])]
+    begin.append(layers.Conv2D(2, 3, padding="same", name="first"))
+    head = [layers.Flatten(), layers.Dense(4, name="hidden"), layers.Dense(2, name="last")]
+    every = [keras.Input((8, 8, 2)), *begin, inner, layers.Dropout(0.5), *head]
+    network = keras.Sequential(every)
     network.build()
     before = {layer.name: layer.get_weights()[0] for layer in layers_with_weights(network)}
     assert list(before) == ["first", "inner", "hidden", "last"]
@@ -325,18 +326,6 @@ def test_the_same_seed_gives_the_same_figures(run, halves, with_boxes, tmp_path)
     assert first == second != third
 
 
-def test_own_rules_are_a_row(run, halves, with_boxes, tmp_path):
-    """It follows them; the composites that have a name do not."""
-    file = tmp_path / "r.json"
-    words = (*with_boxes({"a.png": {"box": LEFT, "label": 0}}), "--model", halves)
-    words = (*words, "--no-forgetting", "--only", "configured,epsilon,zplus", "--json", file)
-    words = (*words, "--composite", "zplus", "--set", "lrp.layers={Dense: epsilon}")
-    assert run("evaluate", *words)[0] == 0
-    rows = by_name(file)
-    assert list(rows) == ["configured", "epsilon", "zplus", "chance"]  # as --only has them
-    assert rows["configured"]["mass"] == 1
-
-
 def test_a_detector_is_measured_box_by_box(run, tmp_path):
     """On scenes of drawings: relevance lies in the box, and its patches make the score."""
     file = tmp_path / "r.json"
@@ -423,16 +412,15 @@ def test_rank_accuracy_by_hand_with_ties():
     np.testing.assert_allclose(measures.rank_accuracy(entries, mask), (1 + 2 * 2 / 3) / 3)
 
 
-LOCATION = [measures.pointing_game, measures.mass_accuracy, measures.rank_accuracy]
-
-
-@pytest.mark.parametrize("measure", LOCATION)
-@pytest.mark.parametrize("value", [0.0, 7.0])
-def test_a_map_that_is_the_same_everywhere_scores_the_share_of_the_area(measure, value, masks):
-    """With and without relevance."""
-    np.testing.assert_allclose(
-        measure(np.full(masks.shape, value, np.float32), masks), masks.mean(axis=(1, 2))
-    )
+def test_a_map_that_is_the_same_everywhere_scores_the_share_of_the_area(masks, rng):
+    """With and without relevance; it is like no other: NaN, which means leave out."""
+    for value in (0.0, 7.0):
+        maps = np.full(masks.shape, value, np.float32)
+        for measure in (measures.pointing_game, measures.mass_accuracy, measures.rank_accuracy):
+            np.testing.assert_allclose(measure(maps, masks), masks.mean(axis=(1, 2)))
+    maps = rng.random((1, 5, 5))
+    assert np.isnan(measures.spearman(maps, np.zeros((1, 5, 5)))).all()
+    assert measures.spearman(maps[:0], maps[:0]).shape == (0,)
 
 
 def test_against_naive_loops(masks, rng):
@@ -468,13 +456,6 @@ def test_spearman_against_a_naive_ranking(rng):
     np.testing.assert_allclose(measures.spearman(maps, others), naive)
 
 
-def test_a_map_that_is_the_same_everywhere_is_like_no_other(rng):
-    """NaN, which means leave out: all ranks are equal."""
-    maps = rng.random((1, 5, 5))
-    assert np.isnan(measures.spearman(maps, np.zeros((1, 5, 5)))).all()
-    assert measures.spearman(maps[:0], maps[:0]).shape == (0,)
-
-
 def test_the_most_relevant_patch_comes_first(rng):
     """Four patches of 2 x 2 with means 1, 4, 2 and 3; single entries do not matter."""
     maps = np.zeros((1, 4, 4))
@@ -500,46 +481,33 @@ def test_every_patch_has_its_own_turn(size, rng):
         assert (np.ptp(rows) + 1) * (np.ptp(columns) + 1) == len(rows)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        lambda share: 0.3 + 0.5 * np.sqrt(share),  # a straight line over the square root
-        lambda share: 1 + 0 * share,
-        lambda share: np.exp(-12 * share),
-        lambda share: 1 / (1 + np.exp(20 * (share - 0.3))),
-    ],
-)
-def test_the_area_under_a_curve(values):
-    """Eleven points give what a polygon through 10000 gives."""
+def test_the_area_under_a_curve():
+    """Eleven points give what a polygon through 10000 gives; the first is straight in the root."""
     positions = (np.arange(11) / 10) ** 2
-    weights = measures.area_weights(positions)
-    fine = np.linspace(0, 1, 10001)
-    expected = np.trapezoid(values(fine), fine)
-    assert weights @ values(positions) == pytest.approx(expected, abs=3e-4)
-    assert weights.min() > 0
-    assert weights.sum() == pytest.approx(1)
+    weights, fine = measures.area_weights(positions), np.linspace(0, 1, 10001)
+    for values in (
+        lambda share: 0.3 + 0.5 * np.sqrt(share), lambda share: 1 + 0 * share,
+        lambda share: np.exp(-12 * share), lambda share: 1 / (1 + np.exp(20 * (share - 0.3))),
+    ):  # fmt: skip
+        expected = np.trapezoid(values(fine), fine)
+        assert weights @ values(positions) == pytest.approx(expected, abs=3e-4)
+    assert weights.min() > 0 and weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("box", "expected"),
-    [
+def test_boxes_at_the_networks_input():
+    """A photo of 140 x 100, of which the square from x 20 to 120 is seen at 10 x 10."""
+    for box, expected in (
         ((20, 0, 120, 100), (0, 0, 10, 10)),  # the whole region
-        ((30, 20, 50, 60), (1, 2, 3, 6)),
-        ((31, 21, 49, 59), (1, 2, 3, 6)),  # every pixel that it touches
+        ((30, 20, 50, 60), (1, 2, 3, 6)), ((31, 21, 49, 59), (1, 2, 3, 6)),  # all that it touches
         ((0, -5, 41, 7), (0, 0, 3, 1)),  # cut to the region
         ((69.5, 49.5, 70.5, 50.5), (4, 4, 6, 6)),  # smaller than a pixel
-        ((0, 0, 20, 100), None),  # beside the region
-        ((120, 0, 400, 100), None),
-    ],
-)
-def test_boxes_at_the_networks_input(box, expected):
-    """A photo of 140 x 100, of which the square from x 20 to 120 is seen at 10 x 10."""
-    mask = measures.box_mask([box], (20, 0, 120, 100), (0, 0, 10, 10), (10, 10))
-    wanted = np.zeros((10, 10), bool)
-    if expected:
+        ((0, 0, 20, 100), (0, 0, 0, 0)), ((120, 0, 400, 100), (0, 0, 0, 0)),  # beside the region
+    ):  # fmt: skip
         x0, y0, x1, y1 = expected
+        wanted = np.zeros((10, 10), bool)
         wanted[y0:y1, x0:x1] = True
-    np.testing.assert_array_equal(mask, wanted)
+        mask = measures.box_mask([box], (20, 0, 120, 100), (0, 0, 10, 10), (10, 10))
+        np.testing.assert_array_equal(mask, wanted)
 
 
 MADE = Provenance(

@@ -102,10 +102,7 @@ def test_a_map_that_lost_almost_everything_says_so(explanation, vanishing_model,
     assert gone.accounts["zplus"].vanished.tolist() == [True, True]
     assert not any(one.vanished.any() for one in explanation.accounts.values())
     texts = [[axes.get_title() for axes in one.plot().axes] for one in (gone, explanation)]
-    assert ["zplus lost the relevance" in " ".join(one) for one in texts] == [
-        True,
-        False,
-    ]
+    assert ["zplus lost the relevance" in " ".join(one) for one in texts] == [True, False]
 
 
 def test_plain_results_say_what_the_arrays_say(explanation):

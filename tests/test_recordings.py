@@ -1,6 +1,5 @@
 """`video`: what goes in comes out, with its times and its sound, whole or not at all."""
 
-import os
 from fractions import Fraction
 
 import av
@@ -222,24 +221,6 @@ def test_a_transport_stream_is_cut_exactly(tmp_path):
         expected = [t - whole[0] - Fraction(str(start)) for t in whole]
         expected = [float(time) for time in expected if time >= 0]
         assert [float(t) for t in media.frame_times(target)] == pytest.approx(expected, abs=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("option", "code"),
-    [
-        (("--start", "nan"), 2), (("--end", "inf"), 2), (("--start", "1e300"), 2),
-        (("--codec", "av1", "-o", "x.mov"), 2), (("--start", "1", "--end", "1"), 2),
-        (("--start", "1e6"), 65), (("--audio", "none", "pipe.mp4"), 66),
-    ],
-)  # fmt: skip
-def test_options_that_make_no_sense(option, code, run, words, tmp_path, monkeypatch):
-    """Each is refused with a message; nobody waits for a pipe."""
-    monkeypatch.chdir(tmp_path)
-    os.mkfifo("pipe.mp4")
-    source = () if "pipe.mp4" in option else (media.recording(tmp_path / "in.mp4", count=2),)
-    got, _, err = run("video", *source, "-o", "x.mp4", *words, *option)
-    assert got == code and "bug in realtime-lrp" not in err
-    assert code != 66 or "is a device or a pipe" in err
 
 
 def test_quality_0_loses_nothing(tmp_path, rng):

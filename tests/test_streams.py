@@ -10,7 +10,6 @@ import time
 import media
 import numpy as np
 import pytest
-from faults.clock import VirtualClock
 from faults.server import OK, Server
 
 from realtime_lrp.realtime.capture import LOST, WAITING, Capture
@@ -176,14 +175,6 @@ class Slow(Source):
             self.clock.wait(self.stop, pause_s)
         self.count += 1
         return None if self.stop.is_set() else media.plain((self.count % 200 + 20, 80, 90))
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Virtual time for everything that is started."""
-    clock = VirtualClock()
-    monkeypatch.setattr(threading.Thread, "start", lambda thread: clock.start(thread))
-    return clock
 
 
 @pytest.mark.parametrize("pause_s", [0.04, 1.3, 2, 4, 10, 30, 50])

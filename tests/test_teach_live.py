@@ -1,6 +1,5 @@
 """Teaching before a camera: keys of things, what is learnt, and how the view goes over."""
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from media import write_video
+from test_viewer_window import Scripted
 
 from realtime_lrp import config
 from realtime_lrp.commands import teach
@@ -125,26 +125,6 @@ def test_names_of_classes_are_checked(classes):
         teach.begin_lesson(Path("shapes"), classes)
 
 
-class ScriptedWindow:
-    """A window whose keys a script presses; it sees every canvas."""
-
-    size, on_lost, closed = (360, 640), None, False
-    script: Iterator[str]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        pass
-
-    def show(self, canvas):
-        pass
-
-    def events(self):
-        key = next(self.script)
-        return [key] if key else []
-
-
 def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
     """Two clips are shown one after the other; then answers and file are of the new network."""
     drawn = drawings()
@@ -152,10 +132,11 @@ def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
         write_video(tmp_path / f"{name}.mp4", drawn.pixels[drawn.labels == symbol], fps=10)
     teachers, views = [], []
     monkeypatch.setattr(teach, "Teacher", partial(_kept, teachers, Teacher))
-    monkeypatch.setattr(teach, "run_live", partial(teach.run_live, window=ScriptedWindow))
+    live = partial(teach.run_live, window=lambda: Scripted(script))
+    monkeypatch.setattr(teach, "run_live", live)
     monkeypatch.setattr("realtime_lrp.commands.live.run.View", partial(_kept, views, View))
 
-    def script():
+    def script(window):
         def counts():
             return teachers[0].lesson.counts()
 
@@ -181,7 +162,6 @@ def test_what_is_shown_is_learnt_while_the_view_goes_on(tmp_path, monkeypatch):
         assert shown.answers[0][0] == "fish", shown.answers
         yield from "qq"
 
-    ScriptedWindow.script = script()
     chosen = config.load(
         options={"--model": "shapes", "--source": str(tmp_path / "star.mp4")},
         command="teach",

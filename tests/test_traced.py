@@ -545,33 +545,23 @@ def test_what_cannot_be_explained_is_refused_in_a_line(name):
     assert refusal.value.exit_code == 65
 
 
-def test_an_operation_inside_is_refused_with_its_location():
-    """Through all layers around it."""
+def test_what_is_refused_beside_says_where_or_what_to_do():
+    """An operation through all layers around it, pictures of open sizes, a model that is not built.
+
+    Attention among all pixels does not fit into memory: nothing of it is computed.
+    """
     inner = Computed(tf.nn.local_response_normalization, name="inner")
-    outer = Computed(inner, name="outer")
     with pytest.raises(UnsupportedLayerError, match="LRN in 'inner'"):
-        graph_of(outer)
-
-
-def test_a_traced_layer_needs_pictures_of_one_size():
-    """Its operations are known for that size only."""
+        graph_of(Computed(inner, name="outer"))
     with pytest.raises(UnsupportedLayerError, match=r"keras.Input\(\(height, width, channels"):
         graph_of(Computed(lambda a: a * ops.sigmoid(a)), (None, None, 3))
-
-
-def test_a_layer_that_does_not_fit_into_memory_is_refused():
-    """Attention among all pixels: nothing of it is computed."""
+    with pytest.raises(DamagedInputError, match="Call it on a batch"):
+        Explainer(Network())
     x = keras.Input((512, 512, 3))
     pixels = layers.Reshape((512 * 512, 3))(x)
     attended = layers.MultiHeadAttention(1, 2, name="all")(pixels, pixels)
     with pytest.raises(UnavailableError, match=r"'all'.*too large for this machine"):
         build_graph(keras.Model(x, attended), "max")
-
-
-def test_a_subclassed_model_that_is_not_built_is_refused():
-    """The message says how to build it."""
-    with pytest.raises(DamagedInputError, match="Call it on a batch"):
-        Explainer(Network())
 
 
 def test_training_is_switched_off(rng):

@@ -99,9 +99,8 @@ def wait_until(condition, running):
     return value
 
 
-@pytest.mark.parametrize(
-    "where", ["at the start", pytest.param("in a film", marks=pytest.mark.release)]
-)
+@pytest.mark.release
+@pytest.mark.parametrize("where", ["at the start", "in a film"])
 @compiled()
 def test_workers_of_ray_make_what_one_process_makes(where, run, network, clips, tmp_path):
     """Film, sound, sidecar and maps, though the worker is killed; a damaged file fails alone."""

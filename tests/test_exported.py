@@ -9,6 +9,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import onnx
 import pytest
 
 from realtime_lrp.config import Config
@@ -149,3 +150,24 @@ def test_the_documented_program_computes_the_same(file, engine, tmp_path, monkey
     np.testing.assert_allclose(found["scores"][0], expected.scores, atol=0.01)
     maps = found["relevance"].ravel(), expected.relevance.sum(-1).ravel()
     assert np.corrcoef(*maps)[0, 1] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("size", "[64, 64]"),
+        ("classes", "7"),
+        ("labels", '["a"]'),
+        ("fit", "other"),
+        ("target", "3"),
+        ("map", "{}"),
+    ],
+)
+def test_metadata_that_are_not_true_of_the_file_are_refused(file, tmp_path, name, text):
+    """Each entry is checked against its type and the graph."""
+    model = onnx.load(file)
+    (entry,) = (one for one in model.metadata_props if one.key == name)
+    entry.value = text
+    onnx.save(model, tmp_path / "a.onnx")
+    with pytest.raises(DamagedInputError, match="metadata"):
+        ExportedEngine(config_of(tmp_path / "a.onnx"))

@@ -337,7 +337,7 @@ def _opened(file: str) -> tuple[Any, Exported]:
         raise DamagedInputError(
             f"The file {file!r} is damaged ({first_line(error)[:200]}). Export it again."
         ) from None
-    return session, Exported.of(session.get_modelmeta().custom_metadata_map, file)
+    return session, Exported.of(session, file)
 
 
 def _plain(target: Target, from_scores: bool) -> np.ndarray | None:

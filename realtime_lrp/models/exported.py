@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -16,6 +16,10 @@ from realtime_lrp.errors import DamagedInputError
 
 PRODUCER = "realtime-lrp"  # the file's first words, which mark it among other ONNX files
 MARK = b"\x12\x0c" + PRODUCER.encode()  # field 2 of the message ModelProto, 12 letters
+
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Fit = Annotated[str, msgspec.Meta(pattern="^(crop|squash|letterbox)$")]
 
 
 class Drawn(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +34,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
       from_scores: whether what starts is a class's weight times its score, rather than its weight.
     """
 
-    stride: tuple[int, int]
+    stride: tuple[Positive, Positive]
     signed: bool
     by_rules: bool
     difference: bool
@@ -60,13 +64,13 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     labels: list[str] | None
-    classes: int
+    classes: Positive
     method: str
     composite: str
     target: str
     precision: str
-    size: tuple[int, int]
-    fit: str
+    size: tuple[Positive, Positive]
+    fit: Fit
     preprocess: str
     warning: str
     largest_difference: float
@@ -81,17 +85,31 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
             for name, one in fields.items()
         }
 
+    @property
+    def shapes(self) -> dict[str, list[int]]:
+        """The inputs and outputs of the file: name -> shape."""
+        target = {} if self.target else {"target": [self.classes]}
+        ends = {"picture": [1, *self.size, 3], "scores": [1, self.classes]}
+        return ends | target | {"relevance": [1, *self.size], "account": [3]}
+
     @classmethod
-    def of(cls, entries: Mapping[str, str], file: str) -> Exported:
-        """Reads the entries of a file; DamagedInputError if one is missing or damaged."""
+    def of(cls, session: Any, file: str) -> Exported:
+        """Reads the entries of an opened file; DamagedInputError if they are not true of it."""
+        entries: Mapping[str, str] = session.get_modelmeta().custom_metadata_map
         try:
             fields = {
                 field.name: entries[field.name]
-                if field.type is str
+                if field.type in (str, Fit)
                 else msgspec.json.decode(entries[field.name])
                 for field in msgspec.structs.fields(cls)
             }
-            return msgspec.convert(fields, cls)
+            about = msgspec.convert(fields, cls)
+            shapes = {
+                one.name: one.shape for one in [*session.get_inputs(), *session.get_outputs()]
+            }
+            if shapes != about.shapes or len(about.labels or ()) not in (0, about.classes):
+                raise msgspec.ValidationError("they are not true of the graph")
+            return about
         except (KeyError, msgspec.MsgspecError) as error:
             raise DamagedInputError(
                 f"The metadata of {file!r} is damaged, or of another version ({error}). Export it "

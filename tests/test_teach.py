@@ -318,6 +318,14 @@ def test_classes_count_alike_however_many_pictures_they_have():
     assert abs(logits[0] - logits[1]) < 0.1
 
 
+def test_what_is_kept_aside_is_learnt_at_the_end_alone():
+    """The last picture of four is NaN, which shows whether it was seen."""
+    pictures = np.ones((4, 3, 2), np.float32) * [[[1.0]], [[1]], [[1]], [[np.nan]]]
+    lesson = Lesson(("cup", "pen"), [Showing(number, [*pictures]) for number in (0, 1)])
+    for aside in (False, True):
+        assert np.isnan(lesson.train(aside)[0]).any() == aside
+
+
 def test_a_thing_that_was_never_shown_is_not_named_with_certainty(rng):
     """Five pictures each of three things, with as many features as MobileNetV2 has."""
     things = np.abs(rng.normal(size=(8, 1280))) * (rng.random((8, 1280)) < 0.4)

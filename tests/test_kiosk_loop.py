@@ -30,12 +30,14 @@ from realtime_lrp.commands.kiosk.settings import load
 from realtime_lrp.commands.kiosk.start import Heartbeat, single_instance
 from realtime_lrp.commands.kiosk.states import Fault
 from realtime_lrp.config import ASSETS
+from realtime_lrp.engine.result import Segments
 from realtime_lrp.errors import DamagedInputError, TemporaryError, UnavailableError
 from realtime_lrp.realtime.capture import DARK, FROZEN, LOST, NO_PICTURE, WAITING
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
 from realtime_lrp.video.pictures import write_picture
 from realtime_lrp.view.full_screen import NullWindow
+from realtime_lrp.view.window import Mouse
 
 LABELS = ["heart", "star", "nothing"]
 
@@ -48,7 +50,10 @@ class Turns:
       kiosk: the exhibit.
       canvas: what is on the screen.
       events: keys and mouse events of the next turn.
+      segments: what a segmentation finds in every picture.
     """
+
+    segments: Segments | None = None
 
     def __init__(self, monkeypatch, *sets, wall=None):
         Thread.made = []
@@ -88,6 +93,7 @@ class Turns:
             frame, np.zeros((8, 8)), (8, 0, 56, 48), [scores.get(name, 0.0) for name in LABELS],
             request=thread.request, engine=thread.engine,
         )  # fmt: skip
+        explained.result.segments = self.segments
         thread.maps.put(explained, frame.time)
 
     def visit(self):
@@ -185,6 +191,32 @@ def test_maps_explain_the_answer_that_is_shown(monkeypatch):
     until(lambda: is_explained("top1", heart=0.01, star=0.01))
     assert turns.kiosk.answer == ""
     turns.kiosk.end()
+
+
+def test_a_touch_explains_a_region_for_a_while(turns):
+    """A touch on background or beside the picture, and time, let go."""
+    classes = np.zeros((6, 6), np.int32)
+    classes[:, 3:] = 1
+    thread = Thread.made[-1]
+    thread.engine.explainer.background = 0
+    turns.segments = Segments(classes, classes > 0, 0.9, 1, 0, True)
+    turns.visit()
+
+    def touched(place):
+        turns.kiosk._artist.place_at = lambda x, y: place
+        turns.events = [Mouse(300, 200, "left"), Mouse(300, 200, "")]
+        turns.turn(star=0.9)
+        return thread.request.aim.at
+
+    thing, background = (40 / 64, 0.5), (12 / 64, 0.5)
+    for other in (background, None):
+        assert touched(thing) == thing
+        assert touched(other) is None
+    assert touched(thing) == thing
+    turns.turn(loop.POINTED_S - 1, star=0.9)
+    assert thread.request.aim.at == thing
+    turns.turn(2.0, star=0.9)
+    assert thread.request.aim.at is None
 
 
 def test_a_visit_goes_on_after_a_short_fault(turns):

@@ -238,13 +238,13 @@ def showing(*keys, **answers):
     chosen = config.load(options={"--model": "shapes"}, command="live").config
     state = first_state(chosen, first_request(chosen))
     layers = answers.pop("layers", ("conv1", "conv2"))
-    known = replace(
-        answer(), concept_layers=layers, described_layers=answers.pop("described", layers),
+    known = answer(
+        concept_layers=layers, described_layers=answers.pop("described", layers),
         concept_layer=layers[-1],
     )  # fmt: skip
     frame = Item(np.zeros((32, 32, 3), np.uint8), 1, 0.0)
     rows = (((70, 10, 90, 20), 5), ((70, 20, 90, 30), 17))
-    drawn = events.FrameDrawn(frame, known, ((0, 0, 64, 64),), None, rows)
+    drawn = events.FrameDrawn(frame, *known, ((0, 0, 64, 64),), None, rows)
     return pressed(handle(state, drawn), "c", *keys)
 
 

@@ -29,7 +29,7 @@ def started(timeline=None, size=SIZE, pictures=None):
     chosen = config.load(command="live").config
     state = handle(first_state(chosen, first_request(chosen)), events.CanvasResized(size))
     pictures = pictures or ((0, 0, size[1], size[0]),)
-    drawn = events.FrameDrawn(Item(PICTURE, 7, 1.0), answer(), pictures, timeline)
+    drawn = events.FrameDrawn(Item(PICTURE, 7, 1.0), *answer(), pictures, timeline)
     return replace(handle(state, drawn), notice=type(state.notice)())
 
 

@@ -17,7 +17,7 @@ from realtime_lrp.relevance.maps.detections import (
     share_inside,
     target_of_drawn,
 )
-from realtime_lrp.relevance.maps.targets import Target, TargetResolver
+from realtime_lrp.relevance.maps.targets import TargetResolver
 from realtime_lrp.relevance.network.graph import Ends
 
 ROWS, COLUMNS, STRIDE, CLASSES = 4, 6, 4, 3
@@ -229,7 +229,7 @@ def test_boxes_outside_the_picture_and_nan_are_not_drawn():
                          [-5, -5, 3, 3], [20, 20, 40, 40]]])  # fmt: skip
     scores = np.float32([[[0.9], [0.8], [0.7], [0.9], [0.6], [0.5]]])
     tensors = dict(enumerate(map(tf.constant, (np.zeros((1, 48, 64, 3)), boxes, scores))))
-    found = drawn_of(tensors, Ends(1, 2, 3), Target.of(np.ones(1), 1))
+    found = drawn_of(tensors, Ends(1, 2, 3), TargetResolver(1)("all"))
     assert found.places.numpy().tolist() == [4, 5] and found.sure.numpy().all()
     np.testing.assert_allclose(found.scores.numpy(), [0.6, 0.5])
 

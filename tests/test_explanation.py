@@ -16,6 +16,7 @@ from realtime_lrp.engine.result import MapKind, ResultMap
 from realtime_lrp.engine.wording import map_note
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.account import Account, State
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.rules.rules import LayerContext
 
@@ -132,11 +133,11 @@ def test_a_part_of_an_explanation_is_one(explanation):
     assert last.to_dict()["pictures"] == explanation.to_dict()["pictures"][2:]
     np.testing.assert_array_equal(last.maps["gradient"], explanation.maps["gradient"][2:])
     for part in (np.int64(2), [2], np.array([False, False, True]), slice(2, None)):
-        assert explanation[part].targets == ("2 - rest",)
+        assert explanation[part].targets == (Target((2,), rest=True),)
         assert explanation[part].relevance.shape == (1, 32, 32, 3)
     with pytest.raises(IndexError):
         explanation[3]
-    assert [one.targets for one in explanation] == [("all",), (2,), ("2 - rest",)]
+    assert [str(one.targets[0]) for one in explanation] == ["all", "2", "2 - rest"]
     assert "of 1 picture by" in repr(last) and "of 3 pictures" in repr(explanation)
 
 

@@ -17,9 +17,9 @@ from realtime_lrp.commands.kiosk.settings import load_captions, wrong_captions
 from realtime_lrp.commands.kiosk.states import ScreenState
 from realtime_lrp.config import Config, read_file
 from realtime_lrp.config.problems import problems_of
-from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.models.drawings import CLASSES
 from realtime_lrp.realtime.viewer.words import words_for
+from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import exhibit as exhibit_module
 from realtime_lrp.view import keys
 from realtime_lrp.view.exhibit import (
@@ -287,8 +287,8 @@ def test_only_a_map_that_explains_the_answer_belongs_to_it():
     smoothed.update(last)
     assert smoothed.belongs_to(last)
     assert not smoothed.belongs_to(map_of(9.1, cup=0.1, bottle=0.7))
-    assert smoothed.belongs_to(map_of(9.1, 0, cup=0.1, bottle=0.7))
-    assert not smoothed.belongs_to(map_of(9.1, 1, cup=0.6, bottle=0.1))
+    assert smoothed.belongs_to(map_of(9.1, "0", cup=0.1, bottle=0.7))
+    assert not smoothed.belongs_to(map_of(9.1, "1", cup=0.6, bottle=0.1))
     assert smoothed.belongs_to(map_of(9.1, "all", cup=0.1, bottle=0.7))
 
 

@@ -130,8 +130,8 @@ def test_another_request_explains_the_newest_frame_again_if_no_other_comes(frame
     """A photo stays for seconds: its map is of the class that was chosen meanwhile."""
     with Running(settings(), engine) as running:
         frame = running.explain(frames[0]).frame
-        running.ask(target=2)
-        running.wait(lambda: running.thread.maps.newest().value.request.target == 2)
+        running.ask(target="2")
+        running.wait(lambda: running.thread.maps.newest().value.request.target == "2")
         assert running.thread.maps.newest().value.frame is frame
 
 
@@ -275,11 +275,11 @@ def test_a_frozen_frame_is_explained_once_for_each_request(frames, engine):
         running.wait(lambda: running.thread.maps.count == count + 1)
         for picture in frames[1:4]:
             running.slot.put(picture, time.monotonic())
-        running.ask(target=3)
-        running.wait(lambda: running.thread.maps.newest().value.request.target == 3)
+        running.ask(target="3")
+        running.wait(lambda: running.thread.maps.newest().value.request.target == "3")
         assert running.thread.maps.count == count + 2
         made = running.thread.maps.newest().value
-        assert made.frame is frozen and made.request.target == 3
+        assert made.frame is frozen and made.request.target == "3"
         (right,) = engine.explain([frames[0]], [3])
         assert made.result.explained[0] == pytest.approx(float(right.scores[3]), abs=1e-6)
 
@@ -348,7 +348,7 @@ def test_another_target_engine_or_file_starts_the_scale_anew(engine, frames):
     own = np.float32(LOOK.opacity) * np.maximum(intensity(drawn_map(second, LOOK)), 0)
     other = engine.with_config(settings(**{"--composite": "epsilon"}))
     for change, another in (
-        ({"request": replace(request, target=3)}, {}), ({"engine": other}, {}),
+        ({"request": replace(request, target="3")}, {}), ({"engine": other}, {}),
         ({"frame": replace(frame, source="another file")}, {}),
         ({}, {"average": 0.0}),
     ):  # fmt: skip

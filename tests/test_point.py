@@ -186,7 +186,7 @@ def pointing(label=1):
     classes = np.ones((12, 16), np.int32)
     classes[:, 8:] = 2
     segments = Segments(classes, classes == label, 0.9, label, 0, True)
-    answer = replace(state.answer, segments=segments, seen=(0, 0, 160, 120))
+    answer = replace(state.answer, segments=segments)
     return replace(state, size=(480, 640), pictures=((0, 0, 640, 480),), answer=answer)
 
 
@@ -214,9 +214,10 @@ def test_a_page_points_as_the_window_does():
     assert over.aim.at[0] > 0.7 and handle(over, events.Pointed(None)).aim.at is None
     tapped = handle(state, events.Clicked((480, 240), paints=False))
     assert tapped.pinned and handle(tapped, events.Pointed(None)).aim == tapped.aim
-    german = replace(state, answer=replace(state.answer, labels=("sun", "moon", "heart")))
+    facts = replace(state.facts, labels=("sun", "moon", "heart"))
+    german = replace(state, facts=facts)
     german = replace(german, config=started("live.lecture=de").config)
-    for asked, label in ((state, state.answer.labels[2]), (german, "Herz")):
+    for asked, label in ((state, state.facts.labels[2]), (german, "Herz")):
         line = handle(asked, events.Chosen("line", label))
         assert line.pinned and line.aim.at[0] > 0.5
 

@@ -346,10 +346,11 @@ def test_names_of_classes(abcde):
     The first split into two classes counts.
     """
     explainer = Explainer(vgg_like(), labels=["A", "b", "B", "d_e", "d e"])
-    assert [explainer.canonical(name) for name in ("a", "b", "B", "d_e", "d e")] == [0, 1, 2, 3, 4]
+    for index, name in enumerate(("a", "b", "B", "d_e", "d e")):
+        assert explainer.read_target(name).classes == (index,)
     for name, words in (("D E", "'D E' occurs twice"), ("a-rest", "Did you mean 'a - rest'")):
         with pytest.raises(UsageError, match=words):
-            explainer.canonical(name)
+            explainer.read_target(name)
     explainer = Explainer(abcde[0], labels=["a - b", "c", "d", "e - f", "g"])
     x = np.ones((1, 16, 16, 3), "float32")
     p = explainer(x).scores[0]

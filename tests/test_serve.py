@@ -41,11 +41,11 @@ from realtime_lrp.commands.serve.access import (
 )
 from realtime_lrp.commands.serve.app import FILES
 from realtime_lrp.commands.serve.messages import choices, event_of, read_message
-from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import ConfigError, DamagedInputError, MissingInputError, UsageError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer import events
 from realtime_lrp.realtime.viewer.state import first_state
+from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
 from realtime_lrp.view.look import LookSetting
 
@@ -311,10 +311,10 @@ def test_commands_do_what_they_do_in_the_window_but_for_those_of_a_window():
 
 def test_every_command_is_named_on_the_page():
     """By the server's table, or by an element that does it by itself."""
-    five = answer(scores=(0.2,) * 5, labels="abcde")
+    five, facts = answer(scores=(0.2,) * 5, labels="abcde")
     chosen = config.load(command="serve").config
-    state = replace(first_state(chosen, first_request(chosen)), answer=five)
-    offered = {row[2] for row in json.loads(choices(state, five))["commands"]}
+    state = replace(first_state(chosen, first_request(chosen)), answer=five, facts=facts)
+    offered = {row[2] for row in json.loads(choices(state))["commands"]}
     page = (files(serve) / "page" / "index.html").read_text()
     for one in keys.commands(TARGETS):
         by_page = one.keys and f'data-own="{one.keys[0]}' in page

@@ -14,6 +14,7 @@ from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
 from realtime_lrp.realtime.viewer.maps import MapPainter
 from realtime_lrp.realtime.viewer.words import words_for
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.video.region import Region
 from realtime_lrp.view import controls, hud
 from realtime_lrp.view.boxes import COLOURS
@@ -333,7 +334,7 @@ def test_the_answer_shows_what_patches_change_and_a_locked_class():
     made = made_of(uncovered=np.array([0.9, 0.05, 0.05]))
     assert figures.answer_bars(made)[0] == Bar("heart", pytest.approx(0.7), 0.9)
     labels, scores = "abcdefg", (0.3, 0.2, 0.2, 0.15, 0.1, 0.04, 0.01)
-    request = SimpleNamespace(target=6, mask=None, box=None)
+    request = SimpleNamespace(target="6", mask=None, box=None)
     locked = made_of(scores=scores, labels=labels, request=request)
     assert figures.answer_bars(locked)[5] == Bar("g", pytest.approx(0.01))
     _, below = figures.presented(locked, None)
@@ -401,20 +402,22 @@ def test_the_probe_flips_the_most_relevant_patches_and_as_many_others():
         white = (pictures[:, :42, :42] > 250).mean((1, 2, 3))
         return np.stack([white, 1 - white], 1)
 
-    engine = SimpleNamespace(explainer=SimpleNamespace(canonical=str), scores=scores)
+    engine = SimpleNamespace(scores=scores)
     result = SimpleNamespace(
         found=None,
+        target=Target(top=1),
         scores=np.array([1.0, 0.0]),
         maps=[SimpleNamespace(strength=drawn)],
         region=SimpleNamespace(extract=lambda picture: picture),
     )
-    flipped = Probe().of_map(engine, view, result, "top1", None, False)
+    flipped = Probe().of_map(engine, view, result, None, False)
     assert asked == [4]
     assert (flipped.class_, flipped.whole) == (0, 1.0)
     probe = Probe()
     for mask, whole in ((None, 1.0), (None, 0.8), (Mask(np.ones((2, 2), bool)), 0.0)):
         result.scores = np.array([1.0 if whole == 1.0 else 0.0, 0.0])
-        found = probe.of_map(engine, view, result, 0, mask, False)
+        result.target = Target((0,))
+        found = probe.of_map(engine, view, result, mask, False)
         assert found.whole == pytest.approx(whole), "a mean until the patches change"
     # of 196 patches of 10 x 10 pixels 20 are flipped: the 16 inside the square, and 4 of those on
     # its border, of whose pixels a fifth is white
@@ -460,7 +463,7 @@ def test_a_lecture_in_german_speaks_german_beside_the_picture():
     """Class names, words and notices of the presenter view; its own sentence stays as it is."""
     viewer = seen(Viewer(size=(720, 1280), figures=True, **{"--lecture": "de"}))
     (headline,), (why, *others), (say,) = viewer.view.split.scenes[0].right
-    labels = viewer.state.answer.labels
+    labels = viewer.state.facts.labels
     german = {"heart": "Herz", "star": "Stern", "cup": "Tasse"}
     best = german.get(labels[int(np.argmax(viewer.state.answer.scores))])
     assert headline.name == best and why.text == f"warum: „{best}“"

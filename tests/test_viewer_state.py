@@ -24,6 +24,7 @@ from realtime_lrp.realtime.viewer.state import (
     first_state,
 )
 from realtime_lrp.relevance.maps.methods import METHODS
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.relevance.rules.composites import COMPOSITES
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import CommandBox
@@ -33,6 +34,7 @@ from realtime_lrp.view.look import LOOK_SETTINGS
 PICTURE = np.full((120, 160, 3), 90, np.uint8)
 PICTURE[:, :80] = 10
 FRAME, LATER = Item(PICTURE, 7, 1.0), Item(PICTURE, 9, 2.0)
+ANSWER = answer()
 WIDE = {"scores": (0.1, 0.5, 0.1, 0.1, 0.2), "labels": "abcde"}
 
 
@@ -40,7 +42,7 @@ def started(*sets, **options):
     """The state of a viewer that shows a frame with its answer; no notice is shown any more."""
     chosen = config.load(sets=sets, options=options, command="live").config
     state = first_state(chosen, first_request(chosen))
-    drawn = events.FrameDrawn(FRAME, answer(asked=state.request.target), ((0, 0, 160, 120),))
+    drawn = events.FrameDrawn(FRAME, *answer(asked=state.request.target), ((0, 0, 160, 120),))
     return replace(handle(state, drawn), notice=type(state.notice)())
 
 
@@ -98,7 +100,7 @@ def test_classes_that_are_not_in_the_picture_are_not_chosen():
     state = replace(state, answer=unsure)
     after = pressed(state, "v")
     assert after.notice.text == "nothing found" and after.request.target == state.request.target
-    locked = replace(state, answer=replace(unsure, asked=1, target=1))
+    locked = replace(state, answer=replace(unsure, target=Target((1,))))
     assert pressed(locked, "Right").notice.text == "no star found"
     seen = replace(state, answer=replace(unsure, scores=np.float32([0.3, 0.6, 0.9])))
     assert pressed(seen, "v").request.target == "2 - 1"
@@ -150,7 +152,7 @@ HELD = {"frame": 7, "list_froze": True, "orders": [PAUSE]}
 GOES_ON = {"frame": None, "list_froze": False, "orders": [PAUSE, GO_ON]}
 """And what closing it does."""
 ALSO = ("guided_backprop", "grad_cam")
-VERSUS = {"target": "0 - 1", "before_versus": 0, "contrast": True}
+VERSUS = {"target": "0 - 1", "before_versus": "0", "contrast": True}
 KEYS = [
     # What is computed
     ("", "composite:zplus", {"composite": "zplus"}),
@@ -174,19 +176,19 @@ KEYS = [
     ("", "a", {"probe": True}),
     # What is explained
     ("", "target:all", {"target": "all"}),
-    ("", "lock", {"target": 0}),
+    ("", "lock", {"target": "0"}),
     ("", "v", {"target": "0 - 1", "contrast": True, "following": True}),
     ("v", "v", {"target": "top1", "contrast": False, "following": False}),
     ("", "networks", {"alone": True}),
     ("lock", "v", VERSUS),
-    ("lock v", "v", {"target": 0, "contrast": False}),
+    ("lock v", "v", {"target": "0", "contrast": False}),
     # The list of classes
     ("", "l", {"menu": ("", 0), **HELD}),
     ("l", "Down", {"menu": ("", 1)}),
     ("l s", "t", {"menu": ("st", 1)}),
-    ("l s t", "Return", {"menu": None, "target": 1, **GOES_ON}),
+    ("l s t", "Return", {"menu": None, "target": "1", **GOES_ON}),
     ("lock l c u", "Tab", {"menu": None, **VERSUS, "target": "0 - 2", **GOES_ON}),
-    ("lock l h", "Tab", {"menu": None, "before_versus": 0, **GOES_ON}),
+    ("lock l h", "Tab", {"menu": None, "before_versus": "0", **GOES_ON}),
     ("l z", "Return", {}),
     ("l q x", "Escape", {"menu": None, **GOES_ON}),
     # How it is drawn
@@ -269,7 +271,7 @@ def test_a_command_of_a_drawing_setting_changes_that_alone(setting):
 
 def test_every_command_is_found_by_typing_its_words_and_done_by_enter():
     """It is the first one found by the words that the list shows of it."""
-    state = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
+    state = handle(started(), events.FrameDrawn(FRAME, *answer(**WIDE)))
     listed = pressed(state, "h")
     assert {one.name for one in listed.menu.commands} == set(COMMANDS)
     for name, command in COMMANDS.items():
@@ -311,28 +313,28 @@ def test_all_methods_and_targets_come_round():
         state = pressed(state, "next_method")
         walked.append(state.request.choice.method)
     assert [walked[-1], *walked[:-1]] == list(METHODS)
-    cnn = replace(answer(), unsuited=frozenset(("deconvnet", "cp_lrp")))
-    state = handle(started(), events.FrameDrawn(FRAME, cnn))
-    last = [name for name in METHODS if name not in cnn.unsuited][-1]
+    cnn = answer(unsuited=frozenset(("deconvnet", "cp_lrp")))
+    state = handle(started(), events.FrameDrawn(FRAME, *cnn))
+    last = [name for name in METHODS if name not in cnn[1].unsuited][-1]
     assert pressed(state, "previous_method").request.choice.method == last
     offered = {one.name for one in pressed(state, "h").menu.commands}
     assert {f"panel:{name}" for name in COMPOSITES} - offered == {"panel:cp_lrp"}
     assert "target:top5" not in offered and "target:all" in offered
-    wide = handle(started(), events.FrameDrawn(FRAME, answer(**WIDE)))
+    wide = handle(started(), events.FrameDrawn(FRAME, *answer(**WIDE)))
     assert "target:top5" in {one.name for one in pressed(wide, "h").menu.commands}
     assert pressed(wide, "lock v").request.target == "1 - 4"
 
 
 def test_panels_that_the_network_refuses_are_left_out():
     """A notice names them; the others are shown."""
-    vit = replace(answer(), unsuited=frozenset(("guided_backprop", "deconvnet")))
-    state = pressed(handle(started(), events.FrameDrawn(FRAME, vit)), "p")
+    vit = answer(unsuited=frozenset(("guided_backprop", "deconvnet")))
+    state = pressed(handle(started(), events.FrameDrawn(FRAME, *vit)), "p")
     assert state.request.choice.also == ("grad_cam",)
     assert state.notice.text == "not for this network: guided_backprop"
     assert pressed(started(), "p").request.choice.also == ("guided_backprop", "grad_cam")
     chosen = config.load(command="live").config
     early = pressed(first_state(chosen, first_request(chosen)), "p")
-    assert handle(early, events.FrameDrawn(FRAME, vit)).request.choice.also == ("grad_cam",)
+    assert handle(early, events.FrameDrawn(FRAME, *vit)).request.choice.also == ("grad_cam",)
 
 
 @pytest.mark.parametrize("between", ["next_colormap", "h Escape", "l Escape", "f Escape", "f f"])
@@ -366,7 +368,7 @@ def test_no_map_stands_side_by_side_with_itself():
     sets = ("live.panels=[lrp, grad_cam, zplus, grad_cam]",)
     chosen = config.load(sets=sets, command="live").config
     state = first_state(chosen, first_request(chosen))
-    state = handle(state, events.FrameDrawn(FRAME, answer()))
+    state = handle(state, events.FrameDrawn(FRAME, *answer()))
     assert state.named_panels == ("epsilon_plus_flat", "grad_cam", "zplus")
     assert pressed(state, "p").request.choice.also == ("grad_cam", "zplus")
     zplus = pressed(state, "p composite:zplus")
@@ -398,24 +400,24 @@ def test_a_list_opened_before_the_first_map_takes_letters_and_is_filled_with_it(
     chosen = config.load(command="live").config
     typed = pressed(first_state(chosen, first_request(chosen)), "l u q Return BackSpace")
     assert not typed.ended and typed.menu.typed == "u" and typed.menu.found() == []
-    drawn = handle(typed, events.FrameDrawn(FRAME, answer()))
+    drawn = handle(typed, events.FrameDrawn(FRAME, *answer()))
     assert [label for _, label in drawn.menu.found()] == ["cup"]
-    assert pressed(drawn, "Return").request.target == 2
+    assert pressed(drawn, "Return").request.target == "2"
 
 
-def test_the_first_answer_shows_the_hint_and_replaces_a_class_name_by_its_index():
-    """With indices v and d work; a target chosen meanwhile stays."""
+def test_the_first_answer_shows_the_hint_and_tells_which_class_a_name_is():
+    """Then v and d work; a target chosen meanwhile stays."""
     chosen = config.load(options={"--target": "star"}, command="live").config
     state = first_state(chosen, first_request(chosen))
-    drawn = handle(state, events.FrameDrawn(FRAME, answer(asked="star"), time=3.0))
-    assert drawn.request.target == 1
+    drawn = handle(state, events.FrameDrawn(FRAME, *answer(asked="star"), time=3.0))
+    assert (state.target, drawn.target) == (Target(), Target((1,)))
     assert (drawn.notice.text, drawn.notice.until) == (HINT, 3.0 + NOTICE_S)
     assert pressed(drawn, "v").request.target == "1 - 0"
     assert pressed(drawn, "v v lock").request.target == "top1"
     contrast = started(**{"--target": "cup - rest"})
-    assert contrast.request.target == "2 - rest"
+    assert contrast.target == Target((2,), rest=True)
     other = pressed(state, "target:all")
-    assert handle(other, events.FrameDrawn(FRAME, answer(asked="star"))).request.target == "all"
+    assert handle(other, events.FrameDrawn(FRAME, *answer(asked="star"))).request.target == "all"
 
 
 def test_another_source_goes_on_live_without_patches():
@@ -430,7 +432,7 @@ def test_patches_go_where_pictures_get_another_size():
     """The source changed it by itself."""
     state = pressed(started(), "paint")
     for picture, covered in ((PICTURE + 1, (30, 50)), (PICTURE[::2], False)):
-        drawn = events.FrameDrawn(Item(picture, 10, 3.0), answer(asked=state.request.target))
+        drawn = events.FrameDrawn(Item(picture, 10, 3.0), *answer(asked=state.request.target))
         assert described(handle(state, drawn))["covered"] == covered
 
 
@@ -473,7 +475,7 @@ def at_step(number, **options):
     """The included lecture after some presses of the clicker."""
     chosen = with_networks(config.load(options={"--lecture": "de"}, command="live").config)
     state = first_state(chosen, first_request(chosen), load_lecture(chosen))
-    state = handle(show_step(state, 0, 0.0), events.FrameDrawn(FRAME, answer()))
+    state = handle(show_step(state, 0, 0.0), events.FrameDrawn(FRAME, *ANSWER))
     return pressed(state, " ".join(["Page_Down"] * number))
 
 
@@ -500,7 +502,7 @@ def test_the_first_step_of_a_lecture_is_shown_whole_once_there_is_an_answer(tmp_
     state = show_step(first_state(chosen, first_request(chosen), load_lecture(chosen)), 0, 0.0)
     assert state.request.target == "top1"
     state = handle(state, events.FrameDrawn(FRAME, None))
-    state = handle(state, events.FrameDrawn(FRAME, answer()))
+    state = handle(state, events.FrameDrawn(FRAME, *answer()))
     assert (state.request.target, state.frozen, state.tiled) == ("0 - 1", FRAME, True)
 
 
@@ -526,11 +528,11 @@ def test_one_class_against_the_next_follows_the_picture_until_it_is_locked():
     state, other = pressed(started(), "v"), (0.1, 0.2, 0.7)
     first = state.request.target
     assert first == "0 - 1"
-    seen = handle(state, events.FrameDrawn(LATER, answer(scores=other, asked=first)))
+    seen = handle(state, events.FrameDrawn(LATER, *answer(scores=other, asked=first)))
     assert seen.request.target == "2 - 1"
     assert pressed(seen, "v").request.target == "top1"
-    second = handle(state, events.FrameDrawn(LATER, answer(scores=(0.6, 0.1, 0.3), asked=first)))
+    second = handle(state, events.FrameDrawn(LATER, *answer(scores=(0.6, 0.1, 0.3), asked=first)))
     assert second.request.target == first
     locked = pressed(started(), "lock v")
-    kept = handle(locked, events.FrameDrawn(LATER, answer(scores=other, asked=first)))
+    kept = handle(locked, events.FrameDrawn(LATER, *answer(scores=other, asked=first)))
     assert kept.request.target == first

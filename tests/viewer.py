@@ -9,8 +9,7 @@ import numpy as np
 
 from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop, Sources
-from realtime_lrp.engine.result import MapKind, ResultMap
-from realtime_lrp.engine.wording import TARGETS
+from realtime_lrp.engine.result import MapKind, Result, ResultMap
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
@@ -18,9 +17,9 @@ from realtime_lrp.realtime.stats import Meter, Stats
 from realtime_lrp.realtime.viewer.events import Chosen, KeyPressed, MouseMoved
 from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.lecture import load_lecture
-from realtime_lrp.realtime.viewer.state import Answer, first_state
+from realtime_lrp.realtime.viewer.state import NetworkFacts, first_state
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.relevance.maps.targets import TargetResolver
+from realtime_lrp.relevance.maps.targets import TARGETS, TargetResolver
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.keys import commands
 from realtime_lrp.view.look import Look
@@ -146,7 +145,7 @@ def engine_of(labels, precision="float32", name="epsilon_plus_flat", **settings)
     return SimpleNamespace(
         label=lambda index: labels[index],
         explainer=SimpleNamespace(
-            classes=len(labels), canonical=TargetResolver(len(labels), labels).canonical,
+            classes=len(labels), read_target=TargetResolver(len(labels), labels).read,
             unsuited=frozenset(), advice="", traces=1,
         ),
         config=chosen, name=name, scores_ready=True, also=(), precision=precision, device="CPU",
@@ -169,7 +168,7 @@ def explained_frame(
     result = SimpleNamespace(
         found=None,
         segments=None,
-        target=request.target if request else "top1",
+        target=engine.explainer.read_target(request.target if request else "top1"),
         scores=np.array(scores, np.float32),
         explained=score,
         concepts=concepts,
@@ -189,11 +188,13 @@ def explained_frame(
     )
 
 
-def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1"):
-    """The network's answer."""
-    target = TargetResolver(len(labels), labels).canonical(asked)
-    named = {"auto_composite": "epsilon_plus_flat"}
-    return Answer(np.array(scores, np.float32), tuple(labels), asked, target, **named)
+def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1", **facts):
+    """The network's answer, and the facts about it."""
+    read = TargetResolver(len(labels), labels).read
+    region = Region((0, 0, 160, 120), (0, 0, 160, 120), (120, 160))
+    result = Result(np.array(scores, np.float32), (0.0, 0.0), region, (), read(asked))
+    named = {"auto_composite": "epsilon_plus_flat"} | facts
+    return result, NetworkFacts(tuple(labels), read, **named)
 
 
 def green_square(canvas):

@@ -101,7 +101,7 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
     """
     if result.segments:
         return region_outlines(engine, result, result.segments)
-    single, contrast = box_numbered(result, alone), " - " in str(result.target)
+    single, contrast = box_numbered(result, alone), result.target.contrasts
     return tuple(
         Outline(
             one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %",
@@ -123,7 +123,7 @@ def drawn_map(result: Result, look: Look, index: int = 0, alone: int | None = No
     single = box_numbered(result, alone)
     one = single.maps[index] if single else result.maps[index]
     plain = single or not result.found or look.colormap is not None or one.strength.ndim == 3
-    if plain or " - " in str(result.target):
+    if plain or result.target.contrasts:
         return drawable(one, result, one.fade, one.signed, one.name)
     strengths = [box.maps[index].strength for box in result.found or ()]
     strength = cropped(tinted(strengths, list(map(colour_of, result.found or ()))), result)

@@ -16,7 +16,6 @@ from realtime_lrp.config.names import AUTO, COMPOSITE, COMPOSITES
 from realtime_lrp.config.provenance import ModelProvenance, Provenance, recorded_settings
 from realtime_lrp.engine.concept_pipelines import NEEDED, ConceptPipelines
 from realtime_lrp.engine.device import Device, cpu, device
-from realtime_lrp.engine.finding import Finder
 from realtime_lrp.engine.loading import build_explainer, load, load_configured, quickest_explainer
 from realtime_lrp.engine.measured import each, pool
 from realtime_lrp.engine.result import (
@@ -29,7 +28,7 @@ from realtime_lrp.engine.result import (
     Result,
     fetch_results,
 )
-from realtime_lrp.engine.sight import Sight
+from realtime_lrp.engine.sight import PictureEngine, Sight
 from realtime_lrp.engine.tensorflow import keras, tf
 from realtime_lrp.errors import UnavailableError, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
@@ -40,7 +39,7 @@ from realtime_lrp.relevance.maps.account import State, flood_text
 from realtime_lrp.relevance.maps.layer_views import LayerRecord
 from realtime_lrp.relevance.maps.methods import composite_for
 from realtime_lrp.relevance.maps.strength import strength
-from realtime_lrp.relevance.maps.targets import class_label, tidied
+from realtime_lrp.relevance.maps.targets import OneTarget
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.system.machine import core_count
@@ -52,7 +51,7 @@ TOLERANCE, TOLERANCE_FAST = 0.01, 0.05
 log = logging.getLogger(__name__)
 
 
-class Engine:
+class Engine(PictureEngine):
     """A network with its explainer on a device, ready for pictures.
 
     Args:
@@ -131,9 +130,7 @@ class Engine:
         self.network, graph = load(self.config, self._keep_model, self._named)
         self.files = network_files(self.config)
         self._prepare(graph, on)
-        chosen = self.config.input
-        find = Finder(chosen.follow, on) if chosen.follow else None
-        self.sight = Sight(chosen, self.explainer.input_shape[:2], self.fit, find)
+        self.sight = Sight(self.config.input, self.explainer.input_shape[:2], self.fit, on)
 
     def _prepare(self, graph: Graph, on: Device) -> None:
         """Builds the explainer and compiles the pipeline on a device; uses the graph up."""
@@ -207,11 +204,6 @@ class Engine:
         return self.network.model
 
     @property
-    def composite(self) -> str:
-        """The composite that LRP uses."""
-        return self.config.lrp.composite
-
-    @property
     def precision(self) -> str:
         """The type in which layers with weights compute: float32 or bfloat16."""
         return self.explainer.precision
@@ -232,14 +224,6 @@ class Engine:
         """The name of the map: its composite, or its method where that is not LRP."""
         method = self.config.lrp.method
         return self.composite if method == "lrp" else method
-
-    def label(self, index: int) -> str:
-        """The name of a class as people read it."""
-        return tidied(class_label(index, self.network.labels))
-
-    def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
-        """The region of a picture of (rows, columns) that the network sees; follows nothing."""
-        return self.sight.region(size, aspect, self.sight.fixed)
 
     @property
     def fit(self) -> str:
@@ -276,16 +260,10 @@ class Engine:
     def _parts(self, count: int) -> int:
         return min(count, self.in_flight) if self._pool else 1
 
-    def explain(
-        self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
-    ) -> list[Result]:
-        """Explains pictures, uint8 [H, W, 3] RGB each, as one batch; see `begin`."""
-        return self.begin(pictures, targets)()
-
     def begin(
         self,
         pictures: Sequence[np.ndarray] | np.ndarray,
-        targets: Sequence[str | int] | None = None,
+        targets: Sequence[OneTarget] | None = None,
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
         regions: Sequence[Region] | None = None,
@@ -308,23 +286,14 @@ class Engine:
           UnavailableError: the CPU's memory is too small for one picture.
           UsageError: the network does not see the configured place.
         """
-        if regions is None:
-            regions = self.sight.regions(pictures, self.sight.fixed)
-            pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
-        if targets is None:
-            targets = [self.explainer.target] * len(pictures)
-        if len(targets) != len(pictures):
-            raise UsageError(
-                f"Expected one target for each of {len(pictures)} pictures. "
-                f"Received {len(targets)}."
-            )
+        pictures, regions, read = self._seen(pictures, targets, regions)
         aims = [self._where(one, aim) for one in regions] if self.segments else []
         own = aim or self.aim
         where = {
             "region": np.stack(aims), "around": np.array([[not own.pixel]]),
             "contrast": np.array([[own.contrast]]),
         } if aims else {}  # fmt: skip
-        batch = Batch(np.asarray(pictures), regions, targets, concepts, prior, own, where)
+        batch = Batch(np.asarray(pictures), regions, read, concepts, prior, own, where)
         if self._pool is None:
             return Begun(self._begin(batch))
 
@@ -339,7 +308,7 @@ class Engine:
         )
 
     def _where(self, region: Region, aim: Aim | None) -> np.ndarray:
-        """The weights of the places, float32 [h, w], as of `Target.region`: 1 at what is explained.
+        """The weights of the places, float32 [h, w], see `TargetTensors`: 1 at what is explained.
 
         A place of an `aim` that the network does not see stands for none.
         """
@@ -381,7 +350,7 @@ class Engine:
             try:
                 if output:
                     layer = pipelines.layer(concepts) if concepts else ""
-                    named = any(" - " in str(one) for one in batch.targets)
+                    named = any(one.contrasts for one in batch.targets)
                     contrast = self.segments and (batch.aim.contrast or named)
                     each = (explainer.signs_for(one, contrast) for one in batch.targets)
                     kinds = list(zip(self._kinds(contrast), zip(*each, strict=True), strict=True))
@@ -453,7 +422,7 @@ class Engine:
         self,
         picture: np.ndarray,
         index: int = 0,
-        target: str | int | None = None,
+        target: OneTarget | None = None,
         box: FoundBox | None = None,
     ) -> list[LayerRecord]:
         """`Explainer.layers` of what the network sees of a picture, uint8 [h, w, 3].

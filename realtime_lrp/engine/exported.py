@@ -23,7 +23,7 @@ from realtime_lrp.engine.result import (
     Result,
     ResultMap,
 )
-from realtime_lrp.engine.sight import Sight
+from realtime_lrp.engine.sight import PictureEngine, Sight
 from realtime_lrp.errors import (
     DamagedInputError,
     NotFiniteError,
@@ -35,7 +35,12 @@ from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.relevance.maps.scale import strength_of
-from realtime_lrp.relevance.maps.targets import Target, TargetResolver, class_label, tidied
+from realtime_lrp.relevance.maps.targets import (
+    OneTarget,
+    Target,
+    TargetResolver,
+    TargetTensors,
+)
 from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region
 
@@ -68,30 +73,25 @@ class ExportedExplainer:
     advice = ""
     gives_biases_nothing = False
 
-    def __init__(self, about: Exported, target: str | int) -> None:
+    def __init__(self, about: Exported, target: OneTarget) -> None:
         self.input_shape = (*about.size, 3)
         self.stride, self.classes = about.map.stride, about.classes
         self.resolve = TargetResolver(about.classes, about.labels)
-        self.fixed = self.resolve.canonical(about.target) if about.target else None
+        self.fixed = self.resolve.read(about.target) if about.target else None
         self._signed = about.map.signed
-        self.target = self.canonical(target)
+        self.target = self.read_target(target)
 
-    def canonical(self, target: str | int) -> str | int:
-        """A target with its classes by index; the only one of a file with a fixed target.
+    def read_target(self, target: OneTarget) -> Target:
+        """Reads a target; the only one of a file with a fixed target.
 
         Raises:
           UsageError: there is no such target.
         """
-        return self.resolve.canonical(target) if self.fixed is None else self.fixed
+        return self.resolve.read(target) if self.fixed is None else self.fixed
 
-    def signs_for(self, target: str | int, contrast: bool = False) -> tuple[bool, ...]:
+    def signs_for(self, target: OneTarget, contrast: bool = False) -> tuple[bool, ...]:
         """Whether the map can have negative entries for a target."""
-        return (self._signed or self.resolve(self.canonical(target)).contrasts,)
-
-    @property
-    def signed(self) -> bool:
-        """Whether the map can have negative entries for its own target."""
-        return self.signs_for(self.target)[0]
+        return (self._signed or self.resolve(self.read_target(target)).contrasts,)
 
     def channel_counts(self) -> dict[str, int]:
         """Layers with channels: none."""
@@ -115,7 +115,7 @@ class NoConcepts:
         return ConceptResult("", problem=NO_CHANNELS)
 
 
-class ExportedEngine:
+class ExportedEngine(PictureEngine):
     """An exported explanation, ready for pictures; it has the attributes of `Engine`.
 
     Raises:
@@ -136,13 +136,7 @@ class ExportedEngine:
         self.gallery: Gallery | None = None
         self.concepts = NoConcepts()
         self._set(config, also)
-        find = None
-        if config.input.follow:
-            from realtime_lrp.engine.device import cpu  # the detector needs TensorFlow
-            from realtime_lrp.engine.finding import Finder
-
-            find = Finder(config.input.follow, cpu())
-        self.sight = Sight(config.input, self._about.size, self.fit, find)
+        self.sight = Sight(config.input, self._about.size, self.fit)
 
     def _set(self, config: Config, also: Sequence[str]) -> None:
         about = self._about
@@ -195,11 +189,6 @@ class ExportedEngine:
         return other
 
     @property
-    def composite(self) -> str:
-        """The composite that LRP uses."""
-        return self.config.lrp.composite
-
-    @property
     def computed(self) -> str:
         """Precision and device."""
         return f"{self.precision} on {self.device}, onnxruntime"
@@ -214,14 +203,6 @@ class ExportedEngine:
         """How pictures are fitted to the input."""
         chosen = self.config.input.fit
         return self._about.fit if chosen == "auto" else chosen
-
-    def label(self, index: int) -> str:
-        """The name of a class as people read it."""
-        return tidied(class_label(index, self.network.labels))
-
-    def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
-        """The region of a picture of (rows, columns) that the network sees; follows nothing."""
-        return self.sight.region(size, aspect, self.sight.fixed)
 
     def warm_up(self) -> None:
         """Computes one map, which takes longer than others."""
@@ -242,37 +223,26 @@ class ExportedEngine:
         """Refuses: single layers need the network itself."""
         raise UsageError(f"{self._file!r} holds no layers. Give the network itself: --model NAME.")
 
-    def explain(
-        self, pictures: Sequence[np.ndarray], targets: Sequence[str | int] | None = None
-    ) -> list[Result]:
-        """Explains pictures, uint8 [H, W, 3] RGB each."""
-        return self.begin(pictures, targets)()
-
     def begin(
         self,
         pictures: Sequence[np.ndarray] | np.ndarray,
-        targets: Sequence[str | int] | None = None,
+        targets: Sequence[OneTarget] | None = None,
         concepts: ConceptRequest | None = None,
         prior: np.ndarray | None = None,
         regions: Sequence[Region] | None = None,
         aim: Aim | None = None,
     ) -> Begun:
         """Explains pictures, see `Engine.begin`."""
-        if regions is None:
-            regions = self.sight.regions(pictures, self.sight.fixed)
-            pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
-        if targets is None:
-            targets = [self.explainer.target] * len(pictures)
+        pictures, regions, read = self._seen(pictures, targets, regions)
         refusal = self.concepts.refusal() if concepts else None
         results = [
-            self._result(*each, refusal) for each in zip(pictures, regions, targets, strict=True)
+            self._result(*each, refusal) for each in zip(pictures, regions, read, strict=True)
         ]
         return Begun(lambda: results)
 
     def _result(
-        self, picture: np.ndarray, region: Region, target: str | int, refusal: ConceptResult | None
+        self, picture: np.ndarray, region: Region, target: Target, refusal: ConceptResult | None
     ) -> Result:
-        target = self.explainer.canonical(target)
         resolved, drawn = self.explainer.resolve(target), self._about.map
         weights = _plain(resolved, drawn.from_scores)
         if weights is None and self.explainer.fixed is None:
@@ -340,7 +310,7 @@ def _opened(file: str) -> tuple[Any, Exported]:
     return session, Exported.of(session, file)
 
 
-def _plain(target: Target, from_scores: bool) -> np.ndarray | None:
+def _plain(target: TargetTensors, from_scores: bool) -> np.ndarray | None:
     """The weights of a target that does not depend on the scores; zeros for the best class.
 
     None where they do.
@@ -353,7 +323,7 @@ def _plain(target: Target, from_scores: bool) -> np.ndarray | None:
     return None if target.by_probability.any() and not from_scores else target.weights[0]
 
 
-def _weights(target: Target, scores: np.ndarray, from_scores: bool) -> np.ndarray:
+def _weights(target: TargetTensors, scores: np.ndarray, from_scores: bool) -> np.ndarray:
     """The weight of each class, float32 [classes], given the scores.
 
     With `from_scores` it is multiplied by the score where relevance starts.

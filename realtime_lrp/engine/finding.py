@@ -6,7 +6,7 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.schema import Followed
-from realtime_lrp.engine.device import Device
+from realtime_lrp.engine.device import Device, cpu
 from realtime_lrp.engine.loading import build_explainer, load
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import UsageError
@@ -22,7 +22,8 @@ class Finder:
       UsageError: the network is no detector, or has no such class.
     """
 
-    def __init__(self, followed: Followed, on: Device) -> None:
+    def __init__(self, followed: Followed, on: Device | None = None) -> None:
+        on = on or cpu()
         model = {key: value for key, value in followed if key != "label"}
         config = Config().changed(model=model, lrp={"method": "gradient"})
         try:
@@ -30,7 +31,7 @@ class Finder:
             if graph.boxes is None:
                 raise UsageError("it finds no boxes. Expected a detector.")
             explainer = build_explainer(graph, self._network, config, on, precision="float32")
-            self._target = explainer.canonical(followed.label or "all")
+            self._target = explainer.read_target(followed.label or "all")
         except UsageError as error:
             error.args = (f"--follow {followed.name}: {error}",)
             error.about = "follow"  # it is no setting of the network that is explained

@@ -18,6 +18,7 @@ from realtime_lrp.errors import DamagedInputError, UnavailableError
 from realtime_lrp.models.network import Network
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.explainer import Explainer
+from realtime_lrp.relevance.maps.targets import VERSUS
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.reading.building import build_graph, note_compared
@@ -102,7 +103,7 @@ def quickest_explainer(
     """
     precision, lrp = choose_precision(config, moving), config.lrp
     timed = precision == "auto" and not on.is_gpu
-    kind = "a contrast" if " - " in lrp.target else "classes"
+    kind = "a contrast" if VERSUS in lrp.target else "classes"
     maps = f"{', '.join((lrp.method, lrp.composite, *also))} of {kind}"
     size = config.model.size or "its size"
     what = f"{maps}, {network_here(config.model.name)}, {size}, TensorFlow {tf.__version__}"

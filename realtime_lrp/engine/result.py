@@ -16,6 +16,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.values import place
 from realtime_lrp.relevance.maps.account import Account, State
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.geometry import FloatBox
 from realtime_lrp.video.region import Region
 
@@ -79,11 +80,11 @@ class Batch:
 
     pictures: np.ndarray  # uint8 [B, h, w, 3], what the network sees of the regions
     regions: Sequence[Region]
-    targets: Sequence[str | int]
+    targets: Sequence[Target]
     concepts: ConceptRequest | None  # the channels that are wanted too, or None
     prior: np.ndarray | None  # see `Engine.begin`
     aim: Aim
-    # `region`, `around` and `contrast` of a `Target`, of a segmentation
+    # `region`, `around` and `contrast` of a `TargetTensors`, of a segmentation
     where: dict[str, np.ndarray]
 
     def parts(self, count: int) -> list[Batch]:
@@ -279,7 +280,7 @@ class Result:
     region: Region  # the part of the picture that the network saw
     # the map, followed by the additional ones of the engine; of a detector those of all boxes
     maps: tuple[ResultMap, ...]
-    target: str | int  # what is explained
+    target: Target  # what is explained
     # float32 [channels], the relevance of the first map in each channel of the engine's concept
     # layer; None where it has none
     by_channel: np.ndarray | None = None
@@ -351,7 +352,7 @@ def _segments(output: Explained, batch: Batch) -> Iterator[Segments]:
         label, other = sides[number].tolist()
         yield Segments(
             classes[part], weights[part] > 0, float(inside[number]), label, other,
-            batch.aim.contrast or " - " in str(batch.targets[number]),
+            batch.aim.contrast or batch.targets[number].contrasts,
         )  # fmt: skip
 
 

@@ -10,13 +10,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from realtime_lrp.config import Config
 from realtime_lrp.config.schema import Input
 from realtime_lrp.config.values import corners
+from realtime_lrp.engine.result import Begun, Result
+from realtime_lrp.errors import UsageError
+from realtime_lrp.relevance.maps.targets import OneTarget, Target, class_label, tidied
 from realtime_lrp.system.geometry import Box, FloatBox, area, overlap
 from realtime_lrp.video.region import Region, box_at, region_of
+
+if TYPE_CHECKING:
+    from realtime_lrp.engine.device import Device
 
 MARGIN = 0.3  # how much the network sees beside a thing, as a share of the thing's longer side
 
@@ -33,13 +41,18 @@ Find = Callable[[Sequence[np.ndarray] | np.ndarray, float], list[list[FloatBox]]
 class Sight:
     """Chooses the region of each picture for an input of `size`, (rows, columns).
 
-    `find` finds the thing to follow; `region_of` explains `fit`. `fixed` is the configured region,
-    as fractions of a picture.
+    `region_of` explains `fit`; the thing to follow is found on the device `on`, None is the CPU.
+    `fixed` is the configured region, as fractions of a picture.
     """
 
-    def __init__(self, chosen: Input, size: tuple[int, int], fit: str, find: Find | None = None):
+    def __init__(self, chosen: Input, size: tuple[int, int], fit: str, on: Device | None = None):
         self.fixed = corners(chosen.region) if chosen.region else None
-        self._size, self._fit, self._find = size, fit, find
+        self._size, self._fit = size, fit
+        self._find: Find | None = None
+        if chosen.follow:
+            from realtime_lrp.engine.finding import Finder  # needs TensorFlow
+
+            self._find = Finder(chosen.follow, on)
         self._track = Track()
 
     @property
@@ -75,6 +88,54 @@ class Sight:
             region = region_of(size, self._size, self._fit, aspect, box)
             regions.append(replace(region, found=box is not None))
         return regions
+
+
+class PictureEngine:
+    """Members that an engine and an exported explanation have in common."""
+
+    config: Config
+    network: Any
+    explainer: Any
+    sight: Sight
+    begin: Callable[..., Begun]
+
+    @property
+    def composite(self) -> str:
+        """The composite that LRP uses."""
+        return self.config.lrp.composite
+
+    def label(self, index: int) -> str:
+        """The name of a class as people read it."""
+        return tidied(class_label(index, self.network.labels))
+
+    def region(self, size: tuple[int, int], aspect: float = 1.0) -> Region:
+        """The region of a picture of (rows, columns) that the network sees; follows nothing."""
+        return self.sight.region(size, aspect, self.sight.fixed)
+
+    def explain(
+        self, pictures: Sequence[np.ndarray], targets: Sequence[OneTarget] | None = None
+    ) -> list[Result]:
+        """Explains pictures, uint8 [H, W, 3] RGB each, as one batch; see `begin`."""
+        return self.begin(pictures, targets)()
+
+    def _seen(
+        self,
+        pictures: Sequence[np.ndarray] | np.ndarray,
+        targets: Sequence[OneTarget] | None,
+        regions: Sequence[Region] | None,
+    ) -> tuple[Sequence[np.ndarray] | np.ndarray, Sequence[Region], list[Target]]:
+        """The parts of pictures that the network sees, their regions and their targets."""
+        if regions is None:
+            regions = self.sight.regions(pictures, self.sight.fixed)
+            pictures = [one.extract(p) for one, p in zip(regions, pictures, strict=True)]
+        if targets is None:
+            targets = [self.explainer.target] * len(pictures)
+        if len(targets) != len(pictures):
+            raise UsageError(
+                f"Expected one target for each of {len(pictures)} pictures. "
+                f"Received {len(targets)}."
+            )
+        return pictures, regions, list(map(self.explainer.read_target, targets))
 
 
 class Track:

@@ -14,12 +14,11 @@ import numpy as np
 
 from realtime_lrp.engine.segments import area_list, why
 from realtime_lrp.relevance.maps.account import State
+from realtime_lrp.relevance.maps.targets import TARGETS, Target
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
     from realtime_lrp.engine.result import FoundBox, Result, ResultMap
-
-TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 
 EACH_BOX = "each box"  # is what a detector explains, where its target names no class
 
@@ -32,9 +31,9 @@ def top_scores(
     return [(label(index), float(scores[index])) for index in best]
 
 
-def nothing_found(target: str | int, label: Callable[[int], str]) -> str:
-    """What is said where a detector is sure of no box: "no star or cup found"."""
-    named = [label(int(side)) for side in str(target).split(" - ") if side.isdecimal()]
+def nothing_found(target: Target, label: Callable[[int], str]) -> str:
+    """A sentence where a detector is sure of no box: "no star or cup found"."""
+    named = list(map(label, target.classes))
     return f"no {' or '.join(named)} found" if named else "nothing found"
 
 
@@ -106,25 +105,18 @@ def passes_note(engine: Engine, result: Result) -> str:
 
 
 def describe_target(
-    engine: Engine, target: str | int, scores: Sequence[tuple[str, float]] = ()
+    engine: Engine, target: Target, scores: Sequence[tuple[str, float]] = ()
 ) -> str:
     """A target in words, with class names in place of indices.
 
     With `scores`, which `top_scores` returns, "top1" names the class.
     """
-    if engine.detects and str(target) in TARGETS:
+    known = TARGETS.get(str(target))
+    if engine.detects and known:
         return EACH_BOX
-    if target == "top1" and scores:
+    if target.top == 1 and scores:
         return f"the best: {scores[0][0]}"
-    if known := TARGETS.get(str(target)):
-        return known
-    return name_classes(target, engine.explainer.classes, engine.label)
-
-
-def name_classes(target: str | int, classes: int, label: Callable[[int], str]) -> str:
-    """A target with class names in place of indices: "3 - 5" becomes "star - cup"."""
-    sides = [side.strip() for side in str(target).split(" - ")]
-    return " - ".join(label(int(s)) if s.isdecimal() and int(s) < classes else s for s in sides)
+    return known or target.words(engine.label)
 
 
 MOSTLY = 0.9  # biases that took this share of the score, or more, are spoken of

@@ -32,6 +32,7 @@ from realtime_lrp.realtime.engine_cache import EngineCache, EngineChoice
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.latest import Item, Slot
 from realtime_lrp.realtime.stats import Meter, Stats
+from realtime_lrp.relevance.maps.targets import VERSUS
 from realtime_lrp.system import machine
 from realtime_lrp.system.geometry import FloatBox
 
@@ -64,7 +65,7 @@ class MapRequest:
     """The relevance thread's order: equal requests give the same map."""
 
     choice: EngineChoice
-    target: str | int  # what is explained, see `TargetResolver`
+    target: str  # what is explained, in the user's words, see `TargetResolver`
     frame: Item[np.ndarray] | None = None  # the frame to explain; None is the newest
     mask: Mask | None = None  # what of the frame is covered
     probe: bool = False
@@ -410,7 +411,7 @@ class RelevanceThread:
         explained = _with_uncovered(explained)
         if request.probe:
             probed = self._probe.of_map(
-                engine, explained.picture, explained.result, request.target, request.mask,
+                engine, explained.picture, explained.result, request.mask,
                 request.frame is not None, request.box,
             )  # fmt: skip
             explained = self._tested = replace(explained, probed=probed)
@@ -466,6 +467,6 @@ def first_request(config: Config) -> MapRequest:
     return MapRequest(choice, lrp.target, region=region, aim=Aim.of(config))
 
 
-def is_auto_contrast(config: Config, target: str | int) -> bool:
+def is_auto_contrast(config: Config, target: str) -> bool:
     """Whether the target is a contrast and the precision `auto`, see `EngineChoice`."""
-    return config.lrp.precision == "auto" and " - " in str(target)
+    return config.lrp.precision == "auto" and VERSUS in target

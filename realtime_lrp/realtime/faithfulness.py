@@ -78,7 +78,6 @@ class Probe:
         engine: Engine,
         picture: np.ndarray,
         result: Result,
-        target: str | int,
         mask: Mask | None,
         still: bool,
         alone: int | None = None,
@@ -91,8 +90,7 @@ class Probe:
         """
         if result.found == ():
             return None
-        first = str(engine.explainer.canonical(target)).split(" - ")[0]
-        class_ = int(first) if first.isdecimal() else int(np.argmax(result.scores))
+        class_ = (*result.target.classes, int(np.argmax(result.scores)))[0]
         box, one, place, whole = None, result.maps[0], None, float(result.scores[class_])
         if result.found:
             box = box_numbered(result, alone) or min(result.found, key=lambda one: one.number)

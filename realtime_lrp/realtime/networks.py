@@ -6,7 +6,6 @@ the words of each: classes go by name.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from realtime_lrp.realtime.engine_cache import ANY_CONTRAST
 from realtime_lrp.realtime.explaining import MapRequest, RelevanceThread
 from realtime_lrp.realtime.latest import Slot
 from realtime_lrp.realtime.stats import Stats
+from realtime_lrp.relevance.maps.targets import VERSUS, Target
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -29,8 +29,6 @@ KEPT_UP = 0.8  # the first network keeps up if it explains at least this share o
 
 LONGEST_REST, STEP = 3.0, 1.0
 """The longest rest, in multiples of the time that a map took, and by how much it changes."""
-
-TOP = re.compile(r"top(\d+)")
 
 
 def network_names(config: Config) -> tuple[str, ...]:
@@ -86,14 +84,14 @@ def config_of(config: Config, model: Model) -> Config:
 
     Channels are shown of the first network only.
     """
-    target = ANY_CONTRAST if " - " in config.lrp.target else "all"
+    target = ANY_CONTRAST if VERSUS in config.lrp.target else "all"
     config = config.changed(lrp={"target": target}, live={"also_models": []})
     return config.model_copy(
         update={"model": Model(**dict(model)), "concepts": type(config.concepts)()}
     )
 
 
-def request_for(own: Config, request: MapRequest, target: str | int) -> MapRequest:
+def request_for(own: Config, request: MapRequest, target: str) -> MapRequest:
     """The first network's request without probe, concepts and boxes, for a further network.
 
     One with random weights keeps them.
@@ -103,25 +101,23 @@ def request_for(own: Config, request: MapRequest, target: str | int) -> MapReque
     return replace(request, choice=choice, target=target, probe=False, concepts=None, box=None)
 
 
-def target_for(target: str | int, first: Engine | None, other: Engine | None) -> str | int:
+def target_for(target: str, first: Engine | None, other: Engine | None) -> str:
     """A target of the first network in the words of another one: its classes by name.
 
     "all" as long as one of the networks is not loaded.
     """
     if first is None or other is None:
         return "all"
-    canonical = str(first.explainer.canonical(target))
-    if top := TOP.fullmatch(canonical):
-        return f"top{min(int(top[1]), other.explainer.classes)}"
-    same = first.network.labels == other.network.labels
-    sides: list[str] = []
+    meant = first.explainer.read_target(target)
+    if first.network.labels == other.network.labels:
+        return str(meant)
+    classes: list[int] = []
     missing: list[str] = []
-    for side in canonical.split(" - "):
-        name = first.label(int(side)) if side.isdecimal() and not same else side
+    for index in meant.classes:
         try:
-            sides.append(str(other.explainer.canonical(name)) if side.isdecimal() else side)
+            classes += other.explainer.read_target(first.label(index)).classes
         except UsageError:
-            missing.append(name)
+            missing.append(first.label(index))
     if missing:
         raise UsageError(f"no class {' or '.join(missing)}")
-    return int(sides[0]) if sides[0].isdecimal() and len(sides) == 1 else " - ".join(sides)
+    return str(Target(tuple(classes), meant.rest, min(meant.top, other.explainer.classes)))

@@ -44,7 +44,12 @@ from realtime_lrp.relevance.maps.regions import (
     region_weights,
     scores_anywhere,
 )
-from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets
+from realtime_lrp.relevance.maps.targets import (
+    OneTarget,
+    TargetResolver,
+    Targets,
+    TargetTensors,
+)
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
 from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
@@ -122,7 +127,9 @@ class Explainer(ConceptViews):
         grid in the maps, which is smoothed away where they are drawn.
       classes: the number of scores.
       passes: how many perturbed pictures SmoothGrad and integrated gradients pass forward.
-      target: what is explained if the call does not say, as `canonical` writes it.
+      target: what is explained if the call does not say, a `Target`.
+      read_target: makes a `Target` of "all", "top5", a class by name or index, "A - B" or
+        "A - rest"; raises UsageError where there is no such target.
       precision: the type in which layers with weights compute, or hand relevance down.
       exact_forward: whether the forward pass is float32.
       signs: whether the map, and each of `also`, can have negative entries for the own target.
@@ -147,7 +154,7 @@ class Explainer(ConceptViews):
         model: keras.Model | Prepared | Graph,
         method: str = "lrp",
         composite: str | Composite = AUTO,
-        target: str | int = "all",
+        target: OneTarget = "all",
         precision: str = "float32",
         *,
         also: Sequence[str] = (),
@@ -196,6 +203,7 @@ class Explainer(ConceptViews):
         checks.check_labels(labels, self.classes, graph)
         graph.background = background_of(labels, self.classes)
         self._resolve = TargetResolver(self.classes, labels, graph.places, contrast)
+        self.read_target = self._resolve.read
 
         box = checks.input_box(low, high, self.input_shape)
         contexts = layer_contexts(graph, self.input_shape, box)
@@ -268,7 +276,7 @@ class Explainer(ConceptViews):
             tensors = tensors._replace(region=tf.constant(weights))
         if contrast is not None:
             tensors = tensors._replace(contrast=tf.constant([[contrast and self.segments]]))
-        contrasts = Target(*map(np.asarray, tensors)).contrasts
+        contrasts = TargetTensors(*map(np.asarray, tensors)).contrasts
         accounted = not (self.segments and contrasts)
         run = self._run if len(tensors.weights) <= len(x) else self._run_shared
         found: Explained = self._in_parts(run, x, tensors)
@@ -277,7 +285,7 @@ class Explainer(ConceptViews):
             np.asarray(x, np.float32), found, self._names,
             [accounted and any(pair)
              for pair in zip(self.follows_rules, self.differences, strict=True)],
-            targets=self._resolve.canonical_each(
+            targets=self._resolve.read_each(
                 self.target if target is None else target, len(found.scores)
             ),
             labels=self._resolve.labels, stride=self.stride, colours=self._colours,
@@ -320,7 +328,7 @@ class Explainer(ConceptViews):
         self._check_finite(x, None, best.scores, best.boxes, maps)
         return Detections.of(found, threshold)
 
-    def boxes(self, x: np.ndarray | tf.Tensor, target: str | int = "all") -> DrawnBoxes:
+    def boxes(self, x: np.ndarray | tf.Tensor, target: OneTarget = "all") -> DrawnBoxes:
         """The boxes that a detector finds, of the target's classes, without a map.
 
         `x` is as in a call, and raises the same.
@@ -331,31 +339,23 @@ class Explainer(ConceptViews):
         found: DrawnBoxes = run(tf.constant(x), self._target(target, len(x)))
         return found
 
-    def set_target(self, target: str | int) -> None:
+    def set_target(self, target: OneTarget) -> None:
         """Changes what is explained when a call does not say; nothing is retraced.
 
         Raises:
           UsageError: there is no such target.
         """
-        resolved = self._resolve(target)
-        self.target, self._default = self._resolve.canonical(target), resolved.tensors()
+        self.target = self._resolve.read(target)
+        self._default = self._resolve(target).tensors()
         self.signs = self.signs_for(target)
 
-    def signs_for(self, target: str | int, contrast: bool | None = None) -> tuple[bool, ...]:
+    def signs_for(self, target: OneTarget, contrast: bool | None = None) -> tuple[bool, ...]:
         """`signs` for another target, and another `contrast` than the explainer's."""
         resolved = self._resolve(target)
         if contrast is not None:
             resolved = resolved._replace(contrast=np.array([[contrast and self.segments]]))
         contrasts = resolved.contrasts
         return tuple(contrasts or not plan.keeps_sign for plan in self._plans)
-
-    def canonical(self, target: str | int) -> str | int:
-        """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest".
-
-        Raises:
-          UsageError: there is no such target.
-        """
-        return self._resolve.canonical(target)
 
     @property
     def signed(self) -> bool:
@@ -396,10 +396,10 @@ class Explainer(ConceptViews):
 
         The result is a function of pictures that explains the explainer's own target, or the
         targets that its second argument gives; with `top` also for a prior and a box's place (see
-        `Layer.beside_maps`), and by keyword for `region`, `around` and `contrast` of a `Target`,
-        which only segmentations have. It returns tensors that the device may still be computing. An
-        account is float32 [B, 3]: the sum of what started, with the sign of the logits where the
-        composite asks for it, the sum of its magnitude, and what biases took.
+        `Layer.beside_maps`), and by keyword for `region`, `around` and `contrast` of
+        `TargetTensors`, which only segmentations have. It returns tensors that the device may still
+        be computing. An account is float32 [B, 3]: the sum of what started, with the sign of the
+        logits where the composite asks for it, the sum of its magnitude, and what biases took.
 
         Raises:
           UsageError: as `concepts`, for the layer.
@@ -493,11 +493,11 @@ class Explainer(ConceptViews):
     def provenance(self) -> Provenance:
         """How its maps are made, without what a network's files say."""
         return export.explainer_provenance(
-            self._graph.name, self._arguments, self.rules_by_layer, self.target, self.precision
+            self._graph.name, self._arguments, self.rules_by_layer, str(self.target), self.precision
         )
 
     def __repr__(self) -> str:
-        return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {self.target!r}>"
+        return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {str(self.target)!r}>"
 
 
 def _model_parts(

@@ -17,7 +17,7 @@ from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.methods import METHODS
 from realtime_lrp.relevance.maps.regions import pixels_of
 from realtime_lrp.relevance.maps.strength import smoothed
-from realtime_lrp.relevance.maps.targets import class_label, target_text, target_words, tidied
+from realtime_lrp.relevance.maps.targets import Target, class_label, target_words, tidied
 from realtime_lrp.relevance.network.checks import ColourTransform
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Explanation:
         `relevance` gives that map, but is not listed.
       name: the name of `relevance`: its composite, or its method where that is not LRP.
       x: float32 [B, H, W, C], the input.
-      targets: what is explained in each picture, as `Explainer.canonical` writes it.
+      targets: what is explained in each picture.
       labels: class names in order, or None if they are not known.
       accounts: where relevance went, by the name of the map; of other methods than LRP only
         integrated gradients have one.
@@ -86,7 +86,7 @@ class Explanation:
     maps: dict[str, np.ndarray] = field(default_factory=dict)
     name: str
     x: np.ndarray
-    targets: tuple[str | int, ...]
+    targets: tuple[Target, ...]
     labels: Sequence[str] | None = None
     accounts: dict[str, Account] = field(default_factory=dict)
     region: np.ndarray | None = None
@@ -159,10 +159,11 @@ class Explanation:
         answer, at most `top` of them; maps: name -> relevance_sum and relevance_magnitude (the sum
         of magnitudes), and where it has an account started, taken_by_biases and lost.
         """
+        label = self.labels.__getitem__ if self.labels else str
         return {
             "pictures": [
                 {
-                    "target": target_text(self.targets[number], self.labels),
+                    "target": self.targets[number].words(label),
                     "top": [answer._asdict() for answer in answers],
                     "maps": {name: self._sums(name, number) for name in self._all_maps()},
                 }

@@ -22,7 +22,7 @@ from realtime_lrp.config.provenance import ModelProvenance, Provenance
 from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
 from realtime_lrp.system.files import atomic_folder
@@ -33,7 +33,7 @@ NONE_OF_OURS = "/"
 
 PROVENANCE = "provenance.json"
 
-Compute = Callable[[tf.Tensor, Target], Explained]
+Compute = Callable[[tf.Tensor, TargetTensors], Explained]
 """(x, target) -> scores, the map, the additional maps."""
 
 
@@ -41,7 +41,7 @@ def save(
     folder: str | os.PathLike[str],
     compute: Compute,
     shape: tuple[int, int, int],
-    target: Target,
+    target: TargetTensors,
     also: Sequence[str],
     labels: Sequence[str] | None,
     provenance: Provenance,
@@ -58,7 +58,7 @@ def save(
         raise UsageError(f"Expected the name of a folder. Received {folder!r}.")
     names = output_names(also)
 
-    def scores_and_maps(x: tf.Tensor, target: Target) -> list[tf.Tensor]:
+    def scores_and_maps(x: tf.Tensor, target: TargetTensors) -> list[tf.Tensor]:
         found = compute(x, target)
         return [found.scores, *found.maps]
 
@@ -96,7 +96,7 @@ def save(
 
 
 def of_one_picture(
-    plan: Plan, before: Callable[[tf.Tensor], tf.Tensor], fixed: Target | None
+    plan: Plan, before: Callable[[tf.Tensor], tf.Tensor], fixed: TargetTensors | None
 ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Makes (picture, target) -> scores [1, classes], relevance [1, H, W] and account [3].
 
@@ -119,11 +119,11 @@ def of_one_picture(
     return explain
 
 
-def _weighed(weights: tf.Tensor) -> Target:
+def _weighed(weights: tf.Tensor) -> TargetTensors:
     """The target of weights [classes]; of zeros the most probable class."""
     given, no = tf.reduce_any(weights != 0), tf.constant([[False]])
     top = tf.where(given, weights.shape[0], 1)
-    return Target(tf.where(given, weights, 1.0)[None], top[None, None], no, no)
+    return TargetTensors(tf.where(given, weights, 1.0)[None], top[None, None], no, no)
 
 
 def output_names(also: Sequence[str]) -> list[str]:
@@ -139,7 +139,7 @@ def _traced(function: Callable[..., object], *inputs: tf.TensorSpec) -> Concrete
     return tf.function(function, autograph=False).get_concrete_function(*inputs)
 
 
-def _one_each(x: tf.Tensor, index: tf.Tensor, target: Target) -> Target:
+def _one_each(x: tf.Tensor, index: tf.Tensor, target: TargetTensors) -> TargetTensors:
     """The target for class index[b] of picture b; index is int32 [B]."""
     classes = target.weights.shape[1]
     known = tf.reduce_all((index >= 0) & (index < classes))
@@ -151,7 +151,7 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, target: Target) -> Target:
     with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
     no = tf.constant([[False]])
-    return Target(weights, tf.constant([[classes]]), no, no, target.region)
+    return TargetTensors(weights, tf.constant([[classes]]), no, no, target.region)
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:
@@ -216,7 +216,7 @@ def explainer_provenance(
     model: str,
     arguments: Mapping[str, Any],
     rules: Mapping[str, str],
-    target: str | int,
+    target: str,
     precision: str,
 ) -> Provenance:
     """The record of an explainer; `arguments` come from `kept_arguments`."""

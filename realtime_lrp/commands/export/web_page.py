@@ -26,7 +26,7 @@ from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.relevance.maps import scale
 from realtime_lrp.relevance.maps.account import TINY
-from realtime_lrp.relevance.maps.targets import class_label, target_words, tidied
+from realtime_lrp.relevance.maps.targets import Target, class_label, target_words, tidied
 from realtime_lrp.system.files import atomic_folder, check_folder, read_limited
 from realtime_lrp.system.program import __version__
 from realtime_lrp.video.pictures import encode_picture
@@ -136,18 +136,18 @@ def page_files(data: bytes, about: Exported, config: Config, local: bool) -> dic
 def described(data: bytes, about: Exported, config: Config, local: bool) -> dict[str, Any]:
     """The explanation as the page needs it: names, constants of the painter, files to load."""
     look, known = Look.of(config.overlay), ExportedExplainer(about, about.target or "top1")
-    colours = look.colours(known.signed)
-    contrast = bool(about.target) and known.resolve(known.target).contrasts
+    colours = look.colours(known.signs_for(known.target)[0])
+    contrast = bool(about.target) and known.target.contrasts
     return {
         "names": class_names(about),
         "size": about.size,
         "fit": about.fit,
-        "target": about.target and target_words(about.target, about.labels),
+        "target": about.target and target_words(known.target, about.labels),
         "fades": about.map.by_rules and about.classes > 1 and not contrast,
         "signed": colours.signed,
         "colours": colours.table.ravel().tolist(),
         "legend": {
-            **_legend(about, colours.signed, contrast),
+            **_legend(about, colours.signed, known.target if contrast else None),
             "colours": [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours.table[::17].tolist()],
         },
         "windows": [scale.centred_window(period).tolist() for period in about.map.stride],
@@ -179,10 +179,10 @@ def class_names(about: Exported) -> list[str]:
     return [f"{name} ({n})" if counts[name.lower()] > 1 else name for n, name in enumerate(names)]
 
 
-def _legend(about: Exported, signed: bool, contrast: bool) -> dict[str, str]:
-    if contrast and " - " in about.target:
-        sides = target_words(about.target, about.labels).split(" - ")
-        high, low = (f"for {one}" for one in sides)
+def _legend(about: Exported, signed: bool, contrast: Target | None) -> dict[str, str]:
+    if contrast:
+        names = (tidied(class_label(index, about.labels)) for index in contrast.classes)
+        high, low, *_ = *(f"for {name}" for name in names), "for rest"
     elif signed:
         low, high = ("against", "for") if about.map.by_rules else ("lowers it", "raises it")
     else:

@@ -298,7 +298,7 @@ class Exhibit:
         answer, target = self._answer.answer, self._config.lrp.target
         unsure = target == "top1" and answer is not None and not answer.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
-        self.network.ask(answer.index if answer and unsure else target, self._pointed)
+        self.network.ask(str(answer.index) if answer and unsure else target, self._pointed)
 
     def _newest_map(self) -> ExplainedFrame | None:
         explained = self.network.newest(self._maps_after)

@@ -70,7 +70,7 @@ class RelevancePart:
         if self._waiting_since is None:
             self._waiting_since = now
 
-    def ask(self, target: str | int, at: tuple[float, float] | None = None) -> None:
+    def ask(self, target: str, at: tuple[float, float] | None = None) -> None:
         """Asks for maps of a target, of a segmentation at a place, as configured without one."""
         request = self._thread.request
         aim = replace(request.aim, at=at or first_request(self._config).aim.at)
@@ -239,8 +239,8 @@ class SmoothedAnswer:
         if explained.result.found is not None:
             return True
         target = explained.request.target
-        explained_class = np.argmax(explained.result.scores) if target == "top1" else target
-        return isinstance(explained_class, str) or int(explained_class) == self.answer.index
+        class_ = str(np.argmax(explained.result.scores)) if target == "top1" else target
+        return not class_.isdecimal() or int(class_) == self.answer.index
 
     def update(self, explained: ExplainedFrame | None) -> None:
         """Takes in the newest map; None: there is none, and no answer."""

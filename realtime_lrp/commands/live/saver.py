@@ -163,7 +163,7 @@ class Saver:
         """The line of a recorded canvas; what depends on the map alone is computed once."""
         if self._record_of is None or self._record_of[0] is not explained:
             engine = explained.engine
-            target = describe_target(engine, explained.request.target, explained.answers)
+            target = describe_target(engine, explained.result.target, explained.answers)
             row = map_record(engine, target, explained.result)
             row |= {
                 "method": engine.config.lrp.method,
@@ -206,7 +206,7 @@ def _config_of(state: ViewerState, explained: ExplainedFrame) -> Config:
     present = state.present_config().changed(
         lrp={
             "method": computed.lrp.method, "composite": computed.lrp.composite,
-            "target": str(explained.request.target),
+            "target": explained.request.target,
         },
         overlay={"map": computed.overlay.map},
         live={"panels": list(panels)},
@@ -237,7 +237,7 @@ def _snapshot_of_network(view: View, network: NetworkView) -> Snapshot | None:
         picture=picture,
         explained_picture=None if explained.picture is picture else explained.picture,
         engine=engine,
-        target=describe_target(engine, request.target, explained.answers),
+        target=describe_target(engine, explained.result.target, explained.answers),
         result=explained.result,
         probe=request.probe,
         followed_channel=request.concepts.channel if request.concepts else None,

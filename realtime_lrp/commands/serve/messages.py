@@ -19,7 +19,6 @@ import numpy as np
 from msgspec import Meta
 
 from realtime_lrp.config.names import COMPOSITES, METHODS
-from realtime_lrp.engine.wording import TARGETS, name_classes
 from realtime_lrp.errors import Error, UsageError, unknown
 from realtime_lrp.models.gallery import Gallery
 from realtime_lrp.realtime.explaining import RelevanceThread
@@ -28,8 +27,9 @@ from realtime_lrp.realtime.viewer.actions import commands_for
 from realtime_lrp.realtime.viewer.events import Name
 from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.pointing import progress
-from realtime_lrp.realtime.viewer.state import Answer, ViewerState
+from realtime_lrp.realtime.viewer.state import ViewerState
 from realtime_lrp.realtime.viewer.view import View
+from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.libraries import cv2
 from realtime_lrp.video.pictures import encode_picture
@@ -124,8 +124,7 @@ def _checked(what: str, value: Any, relevance: RelevanceThread) -> Any:
         case "line", str():
             pass
         case "target", str():
-            target = _engine(relevance).explainer.canonical(value.strip())
-            return int(target) if str(target).isdecimal() else target
+            return str(_engine(relevance).explainer.read_target(value))
         case "layer", str():
             layers = _engine(relevance).concepts.layers
             if value not in layers:
@@ -241,7 +240,7 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
     said = News(
         method=choice.method,
         composite=choice.composite,
-        target=_target_text(view),
+        target=_target_words(state),
         look={one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
         tiled=state.tiled,
         concepts=state.request.concepts is not None,
@@ -284,9 +283,10 @@ def in_shares(box: Sequence[float], picture: np.ndarray) -> tuple[float, float, 
     return x0 / columns, y0 / rows, x1 / columns, y1 / rows
 
 
-def choices(state: ViewerState, answer: Answer) -> str:
+def choices(state: ViewerState) -> str:
     """The page's choices for this network; they do not change."""
-    known, unsuited = commands_for(state), answer.unsuited
+    known, facts = commands_for(state), state.facts
+    unsuited = facts.unsuited
     offered = Choices(
         methods=[name for name in METHODS.known() if name not in unsuited],
         composites=[name for name in COMPOSITES.known() if name not in unsuited],
@@ -295,7 +295,7 @@ def choices(state: ViewerState, answer: Answer) -> str:
             for one in LOOK_SETTINGS
             if one.on_page
         ],
-        targets=[*(str(one.value) for one in known if one.action == "target"), *answer.labels],
+        targets=[*(str(one.value) for one in known if one.action == "target"), *facts.labels],
         commands=[
             (keys.key_text(pressed), one.meaning, one.name, pressed)
             for one in known
@@ -306,12 +306,10 @@ def choices(state: ViewerState, answer: Answer) -> str:
     return msgspec.json.encode(offered).decode()
 
 
-def _target_text(view: View) -> str:
+def _target_words(state: ViewerState) -> str:
     """The target as the page's field has it: classes by name."""
-    target, answer = view.state.request.target, view.state.answer
-    if answer is None:
-        return str(target)
-    return name_classes(target, len(answer.labels), answer.labels.__getitem__)
+    labels = state.facts.labels
+    return state.target.words(labels.__getitem__) if labels else state.request.target
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

@@ -171,7 +171,7 @@ class Visitors:
         engine, started = self._relevance.engine, time.monotonic()
         try:
             assert engine, "frames are taken once there is one"
-            targets = [engine.explainer.canonical(state.request.target)] * len(frames)
+            targets = [state.request.target] * len(frames)
             results = engine.explain([frame.value for _, frame in frames], targets)
             self._failing = ""
         except Exception as error:

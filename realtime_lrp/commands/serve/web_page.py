@@ -80,7 +80,7 @@ class WebPage:
         self._concepts: ConceptPanel | None = None
         self._artist = SplitArtist()
         self._boxes: tuple[Box, ...] = ()  # if the pictures lie elsewhere in the window
-        self._offered: tuple[str, ...] | None = None  # classes that pages know of
+        self._offered: tuple[str, ...] = ()  # classes that pages know of
         self._is_new = False  # whether something was drawn that is not published
         self._news_due = 0.0
         self._ended = False
@@ -141,10 +141,10 @@ class WebPage:
         if not exchange.watched:
             return
         exchange.say("news", news(view, self._teacher and self._teacher.fields()))
-        answer = view.state.answer
-        if answer and answer.labels != self._offered:
-            self._offered = answer.labels
-            exchange.say("choices", choices(view.state, answer))
+        labels = view.state.facts.labels
+        if labels != self._offered:
+            self._offered = labels
+            exchange.say("choices", choices(view.state))
         engine, panel = self._relevance.engine, view.concepts
         if panel is None or engine is None:
             exchange.say("concepts", NO_CONCEPTS)

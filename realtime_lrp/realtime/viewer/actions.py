@@ -9,9 +9,11 @@ import numpy as np
 
 from realtime_lrp.config.names import METHODS
 from realtime_lrp.engine.result import ConceptRequest
-from realtime_lrp.engine.wording import EACH_BOX, TARGETS, name_classes, nothing_found
+from realtime_lrp.engine.wording import EACH_BOX, nothing_found
 from realtime_lrp.realtime.explaining import is_auto_contrast
 from realtime_lrp.realtime.viewer.state import END_S, ViewerState
+from realtime_lrp.relevance.maps.targets import TARGETS, Target
+from realtime_lrp.system.geometry import SURE
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.view import keys
 from realtime_lrp.view.controls import ClassList, CommandBox
@@ -26,14 +28,14 @@ NO_REGIONS = "this network gives one answer for the whole picture"
 Action = Callable[[ViewerState, float], ViewerState]  # state and time -> state
 
 
-def explain(state: ViewerState, target: str | int) -> ViewerState:
+def explain(state: ViewerState, target: str) -> ViewerState:
     """Explains another target."""
     state = replace(state, following=False)
     state = state.with_choice(contrast=is_auto_contrast(state.config, target))
     return state.with_request(target=target)
 
 
-def choose_target(state: ViewerState, target: str | int, now: float) -> ViewerState:
+def choose_target(state: ViewerState, target: str, now: float) -> ViewerState:
     """Explains another target, and says so."""
     return announce_target(explain(state, target), now)
 
@@ -42,28 +44,28 @@ def oppose(state: ViewerState, other: int) -> ViewerState:
     """Sets the present class, or the best one, against another class."""
     state = replace(state, before_versus=state.request.target)
     class_ = _present_class(state)
-    return state if class_ == other else explain(state, f"{class_} - {other}")
+    return state if class_ == other else explain(state, str(Target((class_, other))))
 
 
 def commands_for(state: ViewerState) -> tuple[keys.Command, ...]:
     """The possible commands in the view's language; "top5" only where there are five classes."""
-    few = state.answer is None or len(state.answer.labels) < 5
+    few = len(state.facts.labels) < 5
     targets = {name: text for name, text in TARGETS.items() if not (few and name == "top5")}
-    known = keys.commands(targets, state.unsuited)
+    known = keys.commands(targets, state.facts.unsuited)
     return tuple(replace(one, meaning=state.words(one.meaning)) for one in known)
 
 
 def announce_target(state: ViewerState, now: float) -> ViewerState:
     """The state with a notice that says what is explained."""
-    target, answer = str(state.request.target), state.answer
+    target, answer = state.request.target, state.answer
     text = TARGETS.get(target, target)
     if answer and answer.found is not None and target in TARGETS:
         text = EACH_BOX
     elif answer and target == "top1":
-        text += f", “{answer.labels[answer.best(1)[0]]}”"
-    elif answer:
-        text = name_classes(text, len(answer.labels), lambda one: f"“{answer.labels[one]}”")
-    head = "locked" if isinstance(state.request.target, int) else "target"
+        text += f", “{state.facts.labels[_best(state, 1)[0]]}”"
+    elif state.target.classes:
+        text = state.target.words(lambda index: f"“{state.facts.labels[index]}”")
+    head = "locked" if state.target.locked else "target"
     return state.with_notice(f"{head}: {text}", now)
 
 
@@ -71,7 +73,7 @@ def announce_target(state: ViewerState, now: float) -> ViewerState:
 
 
 def _next_method(state: ViewerState, now: float, by: int = 1) -> ViewerState:
-    known = tuple(name for name in METHODS.known() if name not in state.unsuited)
+    known = tuple(name for name in METHODS.known() if name not in state.facts.unsuited)
     method = next_of(known, state.request.choice.method, by)
     return choose_method(state, method, now)
 
@@ -85,7 +87,7 @@ def choose_method(state: ViewerState, method: str, now: float) -> ViewerState:
 
 def _panels(state: ViewerState, now: float) -> ViewerState:
     state = replace(state, tiled=not state.tiled).with_choice()
-    refused = [name for name in state.panels if name in state.unsuited]
+    refused = [name for name in state.panels if name in state.facts.unsuited]
     if state.tiled and refused:
         return state.with_notice(f"not for this network: {', '.join(refused)}", now)
     return state
@@ -132,27 +134,27 @@ def change_layer(state: ViewerState, now: float, by: int) -> ViewerState:
     Layers whose channels have neither pictures nor names are skipped, unless none has any. The
     first press only shows the panel.
     """
-    shown, answer = state.request.concepts, state.answer
+    shown, facts = state.request.concepts, state.facts
     if shown is None:
         return toggle_concepts(state, now)
-    if answer is None or not answer.concept_layers:
+    if not facts.concept_layers:
         return state.with_notice("there are no layers to choose from", now)
-    known, present = answer.described_layers, shown.layer or answer.concept_layer
-    layers = [one for one in answer.concept_layers if one in known or one == present]
+    known, present = facts.described_layers, shown.layer or facts.concept_layer
+    layers = [one for one in facts.concept_layers if one in known or one == present]
     if present not in layers:  # one that the configuration names
         return choose_layer(state, layers[-1], now)
     number = layers.index(present) + by
     if 0 <= number < len(layers):
         return choose_layer(state, layers[number], now)
     text = f"{present} is the {'last' if by > 0 else 'first'} layer"
-    if known != answer.concept_layers:
+    if known != facts.concept_layers:
         text += " with pictures or names; concepts.layer chooses any"
     return state.with_notice(text, now)
 
 
 def choose_layer(state: ViewerState, layer: str, now: float) -> ViewerState:
     """Shows the channels of a layer."""
-    layers = state.answer.described_layers if state.answer else ()
+    layers = state.facts.described_layers
     where = f", {layers.index(layer) + 1} of {len(layers)}" if layer in layers else ""
     state = state.with_request(concepts=ConceptRequest(layer))
     return state.with_notice(f"layer {layer}{where}", now)
@@ -211,7 +213,7 @@ def choose_box(state: ViewerState, number: int | None, now: float) -> ViewerStat
     if (number == state.box and state.pinned) or number not in found:
         state = replace(state, pinned=False)
         return state.with_request(box=None).with_notice("all boxes", now)
-    name = state.answer.labels[found[number].label] if state.answer else ""
+    name = state.facts.labels[found[number].label]
     text = f"{name} alone; a click on it, or Esc: all boxes"
     return replace(state, pinned=True).with_request(box=number).with_notice(text, now)
 
@@ -230,42 +232,42 @@ def _next_box(state: ViewerState, now: float, by: int = 1) -> ViewerState:
 
 
 def _lock(state: ViewerState, now: float) -> ViewerState:
-    if isinstance(state.request.target, int):
+    if state.target.locked:
         return choose_target(state, "top1", now)
     best = _best(state, 1)
     if not best:
         return state.with_notice(_no_class(state), now)
-    return choose_target(state, best[0], now)
+    return choose_target(state, str(best[0]), now)
 
 
 def _choose(state: ViewerState, now: float) -> ViewerState:
     classes = ClassList(words=state.words)
     if state.answer:
-        classes = classes.with_scores(state.answer.scores, state.answer.labels)
+        classes = classes.with_scores(state.answer.scores, state.facts.labels)
     return replace(_held(state, now), menu=classes)
 
 
 def _versus(state: ViewerState, now: float) -> ViewerState:
-    if state.answer and state.answer.segments and " - " not in str(state.request.target):
+    if state.answer and state.answer.segments and not state.target.contrasts:
         contrast = not state.aim.contrast
         text = "the class here, not the runner-up" if contrast else "the class here alone"
         return state.with_aim(contrast=contrast).with_notice(text, now)
-    if " - " in str(state.request.target):
+    if state.target.contrasts:
         return choose_target(state, state.before_versus, now)
     best = _best(state, 2)
     if len(best) < 2:
         return state.with_notice("there is only one class" if best else _no_class(state), now)
-    follows = not isinstance(state.request.target, int)
+    follows = not state.target.locked
     state = oppose(state, best[1] if _present_class(state) == best[0] else best[0])
     return announce_target(replace(state, following=follows), now)
 
 
 def follow_best(state: ViewerState) -> ViewerState:
     """With one class against another: the two best ones as soon as the first is no longer best."""
-    best, target = _best(state, 2), str(state.request.target)
-    if not state.following or len(best) < 2 or target.startswith(f"{best[0]} - "):
+    best, target = _best(state, 2), state.target
+    if not state.following or len(best) < 2 or target.classes[:1] == (best[0],):
         return state
-    return replace(explain(state, f"{best[0]} - {best[1]}"), following=True)
+    return replace(explain(state, str(Target((best[0], best[1])))), following=True)
 
 
 # How it is drawn
@@ -427,9 +429,8 @@ ACTIONS: dict[str, Action] = {
 
 def _present_class(state: ViewerState) -> int:
     """The locked class, else the best one; there must be an answer."""
-    target = state.request.target
-    if isinstance(target, int) or state.answer is None:
-        return int(target)
+    if state.target.locked or state.answer is None:
+        return state.target.classes[0]
     return int(np.argmax(state.answer.scores))
 
 
@@ -437,8 +438,13 @@ def _no_class(state: ViewerState) -> str:
     """Why there is no best class."""
     if state.answer is None:
         return NO_MAP
-    return nothing_found(state.answer.target, state.answer.labels.__getitem__)
+    return nothing_found(state.answer.target, state.facts.labels.__getitem__)
 
 
 def _best(state: ViewerState, count: int) -> list[int]:
-    return state.answer.best(count) if state.answer else []
+    """The best classes; of a detector those that are somewhere in the picture."""
+    if state.answer is None:
+        return []
+    scores = state.answer.scores
+    best = np.argsort(-scores)[:count]
+    return (best if state.answer.found is None else best[scores[best] >= SURE]).tolist()

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from realtime_lrp.engine.result import Result
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.latest import Item
-from realtime_lrp.realtime.viewer.state import Answer
+from realtime_lrp.realtime.viewer.state import NetworkFacts
 from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Timeline
 
@@ -100,7 +101,8 @@ class FrameDrawn(Event, frozen=True):
     """A frame is on the screen."""
 
     frame: Item[np.ndarray]
-    answer: Answer | None  # the newest one; None before the first map
+    answer: Result | None  # of the newest map; None before the first
+    facts: NetworkFacts = NetworkFacts()  # about the network of the answer
     # where its picture stands on the canvas; several boxes side by side
     pictures: tuple[Box, ...] = ()
     timeline: Timeline | None = None  # where the source stands, None where it has no timeline

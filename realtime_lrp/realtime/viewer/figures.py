@@ -95,7 +95,7 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
     if boxes and len(boxes) > 1:
         each = (replace(one, scale=PRESENTED_SCALE) for one in bars if isinstance(one, Bar))
         return [tuple(each), (*untaught, why, method)]
-    named = {engine.label(index) for index in target_classes(explained)}
+    named = {engine.label(index) for index in explained.result.target.classes}
     others = [one for one in bars[1:] if isinstance(one, Bar)]
     named_first = sorted(others, key=lambda one: one.name not in named)[: PRESENTED - 1]
     kept = sorted(named_first, key=lambda one: -one.share)
@@ -107,14 +107,14 @@ def presented(explained: ExplainedFrame, legend: Legend | None, problem: str = "
 
 def _why(explained: ExplainedFrame) -> str:
     """The explained class in words: why: “house”."""
-    engine, target = explained.engine, explained.request.target
+    engine, target = explained.engine, explained.result.target
     if explained.result.segments:
         return why(engine, explained.result.segments)
     if sides := _sides(explained):
         return f"why: {sides[0]}, not {sides[1]}"
     if explained.box or (str(target) == "top1" and not engine.detects):
         return f"why: “{explained.answers[0][0]}”"
-    quote = "“{}”" if target_classes(explained) else "{}"
+    quote = "“{}”" if explained.result.target.classes else "{}"
     return f"why: {quote.format(describe_target(engine, target))}"
 
 
@@ -122,7 +122,7 @@ def empty_maps(explained: ExplainedFrame) -> list[str]:
     """A sentence for each map that does not show its whole score; "" for other maps."""
     if explained.result.found == ():
         return []  # a notice says so
-    classes = (f"“{explained.engine.label(index)}”" for index in target_classes(explained))
+    classes = (f"“{explained.engine.label(index)}”" for index in explained.result.target.classes)
     named = " or ".join(classes)
 
     def sentence(one: ResultMap) -> str:
@@ -184,14 +184,8 @@ def answer_bars(explained: ExplainedFrame) -> Block:
     if engine.explainer.classes == 1:  # a value, which is no share of anything
         return tuple(Row(label, f"{value:.4g}") for label, value in explained.answers)
     best = np.argsort(-scores)[:TOP].tolist()
-    shown = [*best, *(index for index in target_classes(explained) if index not in best)]
+    shown = [*best, *(index for index in explained.result.target.classes if index not in best)]
     return tuple(bar(one, float(scores[one])) for one in shown)
-
-
-def target_classes(explained: ExplainedFrame) -> list[int]:
-    """The classes that the target names: none, one, or the two sides of a contrast."""
-    target = str(explained.engine.explainer.canonical(explained.request.target))
-    return [int(side) for side in target.split(" - ") if side.isdecimal()]
 
 
 def probe_rows(explained: ExplainedFrame, presenting: bool = False) -> Block:
@@ -216,7 +210,7 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
     """The method that explains the answer, and whether any relevance is lost."""
     engine = explained.engine
     model, lrp = engine.config.model, engine.config.lrp
-    target = describe_target(engine, explained.request.target, explained.answers)
+    target = describe_target(engine, explained.result.target, explained.answers)
     if explained.result.segments:
         target = why(engine, explained.result.segments).removeprefix("why: ")
     if explained.box and target == EACH_BOX:
@@ -279,14 +273,14 @@ def legend_of(panel: ColouredMap, look: Look, explained: ExplainedFrame) -> Lege
 
 def _sides(explained: ExplainedFrame) -> list[str]:
     """The two sides of a contrast in words, classes in quotes; none without a contrast."""
-    target = explained.engine.explainer.canonical(explained.request.target)
+    target = explained.result.target
     if (segments := explained.result.segments) and segments.contrast:
         names = (class_name(explained.engine, one) for one in (segments.label, segments.other))
         return [one if one == "the others" else f"“{one}”" for one in names]
-    if " - " not in str(target):
+    if not target.contrasts:
         return []
-    named = describe_target(explained.engine, target).split(" - ", 1)
-    return ["the others" if one == "rest" else f"“{one}”" for one in named]
+    named = [f"“{explained.engine.label(index)}”" for index in target.classes]
+    return [*named, *(["the others"] if target.rest else [])]
 
 
 def _milliseconds(value: float | None) -> str:

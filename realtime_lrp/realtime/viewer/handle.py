@@ -139,8 +139,9 @@ def _key_in_menu(state: ViewerState, menu: Menu, key: str, now: float) -> Viewer
         return state
     if isinstance(menu, CommandBox):
         return handle(replace(closed, last_command=chosen.name), command_event(chosen, now))
-    chooses = actions.explain if key == "Return" else actions.oppose
-    return actions.announce_target(chooses(closed, chosen[0]), now)
+    if key == "Return":
+        return actions.choose_target(closed, str(chosen[0]), now)
+    return actions.announce_target(actions.oppose(closed, chosen[0]), now)
 
 
 def command_event(command: keys.Command, now: float) -> events.Event:
@@ -165,6 +166,7 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         state,
         shown=event.frame,
         answer=answer,
+        facts=event.facts,
         pictures=event.pictures,
         timeline=event.timeline,
         concept_rows=event.concept_rows,
@@ -178,14 +180,12 @@ def _frame_drawn(state: ViewerState, event: events.FrameDrawn) -> ViewerState:
         state = show_step(state, state.step, event.time)
     if first:  # the maps that the network has no use for are known from now on
         hint, seconds = actions.HINT, NOTICE_S
-        if answer.warning:
-            hint, seconds = f"{answer.warning}\n{actions.HINT}", WARNING_S
+        if state.facts.warning:
+            hint, seconds = f"{state.facts.warning}\n{actions.HINT}", WARNING_S
         state = state.with_choice().with_notice(hint, event.time, seconds)
-    if state.request.target == answer.asked != answer.target:
-        state = state.with_request(target=answer.target)
     state = actions.follow_best(state)
     if isinstance(state.menu, ClassList):
-        state = replace(state, menu=state.menu.with_scores(answer.scores, answer.labels))
+        state = replace(state, menu=state.menu.with_scores(answer.scores, state.facts.labels))
     return state
 
 

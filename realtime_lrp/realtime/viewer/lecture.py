@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from realtime_lrp.config import ASSETS, Config, read_as
 from realtime_lrp.config.schema import AlsoModel
-from realtime_lrp.engine.wording import TARGETS
 from realtime_lrp.errors import MissingInputError, nearest
+from realtime_lrp.relevance.maps.targets import TARGETS
 from realtime_lrp.view import keys
 
 INCLUDED = {file.stem: file for file in (ASSETS / "lecture").glob("*.yaml")}

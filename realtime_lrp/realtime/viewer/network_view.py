@@ -28,13 +28,14 @@ from realtime_lrp.realtime.viewer.maps import (
     described_layers,
     followed_caption,
 )
-from realtime_lrp.realtime.viewer.state import Answer, Notice, ViewerState
+from realtime_lrp.realtime.viewer.state import NetworkFacts, Notice, ViewerState
 from realtime_lrp.view.hud import Block, Legend, Paragraph, Row
 from realtime_lrp.view.look import Look
 from realtime_lrp.view.painting import Painted
 from realtime_lrp.view.scene import Patches, Scene
 
 if TYPE_CHECKING:
+    from realtime_lrp.engine.engine import Engine
     from realtime_lrp.realtime.engine_cache import EngineChoice
 
 OLD_MAP_S = 0.3  # how long a map may be another method's than the chosen one until a notice says so
@@ -64,7 +65,8 @@ class NetworkView:
         self.refusal = ""  # why it cannot explain by the requested method
         self.old = ""  # says that its answer is to an earlier picture than the one shown
         self._paint = MapPainter()
-        self._answer: tuple[ExplainedFrame, Answer] | None = None
+        self._known: Engine | None = None  # the engine of the facts
+        self._facts = NetworkFacts()
         self._columns_key: tuple[object, ...] = ()
         self._old_since: float | None = None
         # boxes of the map that are gone from the picture, and whether that shows something else
@@ -216,32 +218,12 @@ class NetworkView:
         refused = cache and cache.refused()
         return ChoiceRefused(*refused, self.relevance.choice) if refused else None
 
-    def answer(self) -> Answer | None:
-        explained = self.explained
-        if explained is None:
-            return None
-        if self._answer is None or self._answer[0] is not explained:
-            engine, target = explained.engine, explained.request.target
-            explainer, scores = engine.explainer, explained.result.scores
-            self._answer = (
-                explained,
-                Answer(
-                    scores=scores,
-                    labels=tuple(map(engine.label, range(len(scores)))),
-                    asked=target,
-                    target=explainer.canonical(target),
-                    warning=engine.network.warning or explainer.advice,
-                    unsuited=explainer.unsuited,
-                    auto_composite=engine.auto_composite,
-                    concept_layers=engine.concepts.layers,
-                    described_layers=described_layers(engine, engine.gallery),
-                    concept_layer=engine.concept_layer or "",
-                    found=explained.result.found,
-                    segments=explained.result.segments,
-                    seen=explained.result.region.box,
-                ),
-            )
-        return self._answer[1]
+    def facts(self) -> NetworkFacts:
+        """The facts about the network of the newest map."""
+        engine = self.explained and self.explained.engine
+        if engine and engine is not self._known:
+            self._known, self._facts = engine, _facts_of(engine)
+        return self._facts
 
 
 class FollowingNetworkView(NetworkView):
@@ -295,6 +277,20 @@ class FollowingNetworkView(NetworkView):
         return scene
 
 
+def _facts_of(engine: Engine) -> NetworkFacts:
+    explainer = engine.explainer
+    return NetworkFacts(
+        labels=tuple(map(engine.label, range(explainer.classes))),
+        read_target=explainer.read_target,
+        warning=engine.network.warning or explainer.advice,
+        unsuited=frozenset(explainer.unsuited),
+        auto_composite=engine.auto_composite,
+        concept_layers=engine.concepts.layers,
+        described_layers=described_layers(engine, engine.gallery),
+        concept_layer=engine.concept_layer or "",
+    )
+
+
 def fits(explained: ExplainedFrame, frame: Item[np.ndarray]) -> bool:
     """Whether an explanation is of the file or camera, and of the size, of a frame.
 
@@ -330,7 +326,7 @@ def _awaited(
 ) -> tuple[str, ...]:
     if not state.tiled or drawn is None:
         return ()
-    unsuited = explained.engine.explainer.unsuited if explained else state.unsuited
+    unsuited = explained.engine.explainer.unsuited if explained else state.facts.unsuited
     choice, shown = state.choice, [panel.name for panel in drawn.overlays]
     wanted = [choice.name, *(name for name in choice.also if name not in unsuited)]
     missing = [name for name in wanted if name not in shown]

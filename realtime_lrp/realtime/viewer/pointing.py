@@ -16,6 +16,7 @@ from realtime_lrp.realtime.viewer.actions import (
     pin,
 )
 from realtime_lrp.realtime.viewer.state import CONTROLS_S, Pointer, ViewerState
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.geometry import Box, contains
 from realtime_lrp.video.source import Timeline
 from realtime_lrp.view.controls import BarPosition
@@ -137,19 +138,19 @@ def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
     That class again: the best class, or what is pointed at.
     """
     answer = state.answer
-    labels = answer.labels if answer else ()
+    labels = state.facts.labels
     known = (n for n, label in enumerate(labels) if name in (label, state.words(label)))
     index = next(known, None)
     if answer is None or index is None:  # the line of something else
         return state
     if answer.segments is None:
-        again = state.request.target == index
-        return choose_target(state, "top1" if again else index, now)
+        again = state.target == Target((index,))
+        return choose_target(state, "top1" if again else str(index), now)
     place = inmost_place(answer.segments, index)
     if place is None or (state.pinned and answer.segments.label == index):
         return let_go(state, now)
     (row, column), (height, width) = place, answer.segments.classes.shape
-    x0, y0, x1, y1 = answer.seen
+    x0, y0, x1, y1 = answer.region.box
     rows, columns = state.shown.value.shape[:2] if state.shown else (1, 1)
     x = x0 + (column + 0.5) * (x1 - x0) / width
     y = y0 + (row + 0.5) * (y1 - y0) / height
@@ -166,7 +167,7 @@ def _place_at(
     for picture in pictures:
         if contains(picture, *at):
             x, y = _pixel(shape, picture, at)
-            if contains(state.answer.seen, x, y):
+            if contains(state.answer.region.box, x, y):
                 return (x + 0.5) / shape[1], (y + 0.5) / shape[0]
     return None
 
@@ -177,7 +178,7 @@ def _in_region(state: ViewerState, place: tuple[float, float]) -> bool:
         return False
     segments, shape = state.answer.segments, state.shown.value.shape
     region = segments.region
-    row, column = row_column(segments, state.answer.seen, shape, place)
+    row, column = row_column(segments, state.answer.region.box, shape, place)
     near = max(1, max(region.shape) // 25) if state.aim.pixel else 0
     part = np.s_[max(0, row - near) : row + near + 1, max(0, column - near) : column + near + 1]
     return bool(region[part].any())

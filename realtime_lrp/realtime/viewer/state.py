@@ -1,5 +1,7 @@
 """The viewer's contents and wishes, as one immutable value. No threads, no clock, no drawing."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -7,14 +9,16 @@ import numpy as np
 
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import AUTO
-from realtime_lrp.engine.result import Aim, ConceptRequest, FoundBox, Segments
+from realtime_lrp.engine.result import Aim, ConceptRequest, Result
+from realtime_lrp.errors import UsageError
 from realtime_lrp.realtime.engine_cache import EngineChoice
 from realtime_lrp.realtime.explaining import MapRequest
 from realtime_lrp.realtime.faithfulness import Mask
 from realtime_lrp.realtime.latest import Item
 from realtime_lrp.realtime.viewer.lecture import Step
 from realtime_lrp.realtime.viewer.words import Words, words_for
-from realtime_lrp.system.geometry import SURE, Box
+from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.system.geometry import Box
 from realtime_lrp.video.source import Action, Timeline
 from realtime_lrp.view.controls import Controls, Menu, arrange_controls
 from realtime_lrp.view.hud import figure_size
@@ -59,30 +63,20 @@ class Notice:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """The network's answer to the picture shown."""
+class NetworkFacts:
+    """The facts about an engine's network, which no picture changes."""
 
-    scores: np.ndarray  # float32 [classes]
-    labels: tuple[str, ...]  # the name of each class
-    asked: str | int  # the target in the user's words
-    target: str | int  # the same target, class names replaced by indices
+    labels: tuple[str, ...] = ()  # the name of each class
+    read_target: Callable[[str], Target] = lambda words: Target()
     # why all answers of the network may be wrong, or what would explain it better, or ""
     warning: str = ""
     # the methods and composites that the network has no use for
     unsuited: frozenset[str] = frozenset()
-    auto_composite: str = AUTO  # what `lrp.composite: auto` is for the network
+    auto_composite: str = AUTO  # the composite that `lrp.composite: auto` stands for
     concept_layers: tuple[str, ...] = ()  # the layers whose channels can be shown
     # the layers whose channels have pictures or names; all layers if none have
     described_layers: tuple[str, ...] = ()
-    concept_layer: str = ""  # the one that is shown first, or ""
-    found: tuple[FoundBox, ...] | None = None  # the boxes of a detector; None without one
-    segments: Segments | None = None  # the regions of a segmentation; None without one
-    seen: Box = (0, 0, 0, 0)  # the part of the picture that the network sees
-
-    def best(self, count: int) -> list[int]:
-        """The best classes; of a detector those that are somewhere in the picture."""
-        best = np.argsort(-self.scores)[:count]
-        return (best if self.found is None else best[self.scores[best] >= SURE]).tolist()
+    concept_layer: str = ""  # the layer that is shown first, or ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +118,9 @@ class ViewerState:
     notice: Notice = field(default_factory=Notice)  # the line that is shown for a few seconds
     ended: bool = False  # whether the viewer is to end
     shown: Item[np.ndarray] | None = None  # the frame on the screen, None before the first
-    answer: Answer | None = None  # the network's answer, None before the first map
-    before_versus: str | int = "top1"  # the target before one class was set against another
+    answer: Result | None = None  # the network's answer, None before the first map
+    facts: NetworkFacts = NetworkFacts()  # about the network of the answer
+    before_versus: str = "top1"  # the target before one class was set against another
     following: bool = False  # whether the best class takes the place of the first of two
     # what has to be done outside, oldest first
     orders: tuple[Order, ...] = ()
@@ -184,19 +179,20 @@ class ViewerState:
     @property
     def choice(self) -> EngineChoice:
         """The choice of the engine; with a first answer `auto` has the name that it stands for."""
-        choice = self.request.choice
-        return choice.with_composite(self.answer.auto_composite) if self.answer else choice
+        return self.request.choice.with_composite(self.facts.auto_composite)
 
     @property
     def named_panels(self) -> tuple[str, ...]:
         """The panels; with a first answer "lrp" has the name of the composite."""
-        lrp = self.answer.auto_composite if self.answer else "lrp"
+        lrp = self.facts.auto_composite if self.answer else "lrp"
         return tuple(lrp if name == "lrp" else name for name in self.panels)
 
     @property
-    def unsuited(self) -> frozenset[str]:
-        """The methods and composites that the network has no use for."""
-        return self.answer.unsuited if self.answer else frozenset()
+    def target(self) -> Target:
+        """The requested target; all classes while the network does not know it."""
+        with suppress(UsageError):
+            return self.facts.read_target(self.request.target)
+        return Target()
 
     def with_request(self, **changes: Any) -> "ViewerState":
         return replace(self, request=replace(self.request, **changes))
@@ -208,7 +204,7 @@ class ViewerState:
         """
         choice = replace(self.request.choice, **changes)
         main = choice.with_composite(self.choice.composite)
-        without = {main.name, choice.method, *self.unsuited}
+        without = {main.name, choice.method, *self.facts.unsuited}
         also = tuple(one for one in self.named_panels if one not in without) if self.tiled else ()
         return self.with_request(choice=replace(choice, also=also))
 
@@ -226,7 +222,7 @@ class ViewerState:
         aim = self.aim
         return self.request.choice.config(first).changed(
             lrp={
-                "target": str(self.request.target), "precision": first.lrp.precision,
+                "target": self.request.target, "precision": first.lrp.precision,
                 "contrast": aim.contrast,
             },
             overlay=vars(self.look),

@@ -230,10 +230,12 @@ class View:
                 network.lost = of_network
             self.split = split = self._scenes(frame, size)
         self.canvas = self._artist.draw(split)
-        answer, timeline = self.first.answer(), self.capture.source.timeline
+        explained, timeline = self.first.explained, self.capture.source.timeline
+        answer = explained.result if explained else None
         drawn = events.FrameDrawn(
-            frame, answer, split.pictures, timeline, split.concept_rows, split.free
-        )
+            frame, answer, self.first.facts(), split.pictures, timeline, split.concept_rows,
+            split.free,
+        )  # fmt: skip
         self._set(handle(self.state, drawn))
         self._show(self._drawn_over(self.canvas, split))
 

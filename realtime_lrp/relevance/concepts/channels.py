@@ -19,7 +19,7 @@ from realtime_lrp.relevance.maps.compiled import ChannelOutput
 from realtime_lrp.relevance.maps.detections import DrawnBoxes, row_near
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
 from realtime_lrp.relevance.maps.regions import located, scores_at
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Arrival, Back, Part, Parts, total
 from realtime_lrp.relevance.network.steps import Handed, Multiple, Product
 from realtime_lrp.relevance.rules.rules import taking_several
@@ -73,7 +73,7 @@ class Layer:
     channels: int
 
     def concepts(
-        self, count: int, x: tf.Tensor, channels: tf.Tensor, target: Target
+        self, count: int, x: tf.Tensor, channels: tf.Tensor, target: TargetTensors
     ) -> tuple[tf.Tensor, ...]:
         """Scores, shares of all channels, and maps float32 [B, count, H, W, C] of some.
 
@@ -179,7 +179,10 @@ class Layer:
 
 
 def peaks(
-    layers: Sequence[Layer], tokens: Sequence[np.ndarray | None], x: tf.Tensor, target: Target
+    layers: Sequence[Layer],
+    tokens: Sequence[np.ndarray | None],
+    x: tf.Tensor,
+    target: TargetTensors,
 ) -> tuple[tf.Tensor, list[list[tf.Tensor]]]:
     """Scores, and the peaks of each layer, see `Layer.peaks`."""
     plan = layers[0].plan

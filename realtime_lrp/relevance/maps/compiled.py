@@ -24,7 +24,7 @@ from realtime_lrp.relevance.maps.detections import (
 from realtime_lrp.relevance.maps.plan import Plan, sums
 from realtime_lrp.relevance.maps.regions import Regions, located, regions_of, scores_at
 from realtime_lrp.relevance.maps.starts import start_of_relevance
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.system.machine import available_bytes, gib
 
@@ -108,7 +108,7 @@ def explain_function(
     """
     graph = plans[0].graph
 
-    def explain(x: tf.Tensor, target: Target, *further: tf.Tensor) -> Explained:
+    def explain(x: tf.Tensor, target: TargetTensors, *further: tf.Tensor) -> Explained:
         x = before(x) if before else x
         tensors = graph.forward(x)
         if shared:
@@ -139,7 +139,7 @@ def explain_function(
 
 
 def scores_or_nan(
-    plans: Sequence[Plan], tensors: dict[int, tf.Tensor], target: Target
+    plans: Sequence[Plan], tensors: dict[int, tf.Tensor], target: TargetTensors
 ) -> tf.Tensor:
     """The scores of a located target.
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.plan import Plan
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Ends, Graph
 from realtime_lrp.system.geometry import SURE
 
@@ -60,7 +60,7 @@ def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
     return Best(tf.gather(boxes, places, batch_dims=1), labels, values, places)
 
 
-def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: Target) -> DrawnBoxes:
+def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors) -> DrawnBoxes:
     """The boxes that are drawn; if the target names classes, boxes of these classes alone.
 
     A box without any part in the picture, or with NaN, is none.
@@ -103,20 +103,20 @@ def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tens
     return tf.argmax(tf.where(own, shared, -1.0), -1, tf.int32)
 
 
-def target_of_boxes(labels: tf.Tensor, classes: int | None) -> Target:
+def target_of_boxes(labels: tf.Tensor, classes: int | None) -> TargetTensors:
     """Each box, int32 [N], is explained by the score of its own class."""
     no = tf.constant([[False]])
-    return Target(tf.one_hot(labels, classes), tf.constant([[classes]]), no, no)
+    return TargetTensors(tf.one_hot(labels, classes), tf.constant([[classes]]), no, no)
 
 
-def target_of_drawn(found: DrawnBoxes, target: Target) -> Target:
+def target_of_drawn(found: DrawnBoxes, target: TargetTensors) -> TargetTensors:
     """`target_of_boxes`, or the classes that the target of its picture names."""
     own = target_of_boxes(found.labels, target.weights.shape[1])
     batch = tf.reduce_max(found.pictures) + 1
-    asked = Target(*(tf.gather(tf.repeat(a, batch // tf.shape(a)[0], 0), found.pictures)
+    asked = TargetTensors(*(tf.gather(tf.repeat(a, batch // tf.shape(a)[0], 0), found.pictures)
                      for a in target))  # fmt: skip
     named = tf.reduce_any(asked.weights != 1, -1, keepdims=True)
-    return Target(
+    return TargetTensors(
         tf.where(named, asked.weights, own.weights), own.top,
         named & asked.rest, named & asked.by_probability,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import pictures_at_once, run_in_parts
 from realtime_lrp.relevance.maps.detections import DRAWN, ends_of
 from realtime_lrp.relevance.maps.plan import Numbered, Plan
-from realtime_lrp.relevance.maps.targets import Target, TargetResolver, Targets, is_sequence
+from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, TargetTensors, is_sequence
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.checks import to_float32
 from realtime_lrp.relevance.network.graph import Graph, Node, Parts, total
@@ -111,7 +111,7 @@ class LayerViews:
     _graph: Graph
     _as_built: Graph
     _plans: Sequence[Plan]
-    _default: Target
+    _default: TargetTensors
     _resolve: TargetResolver
     _xla: bool
 
@@ -207,13 +207,15 @@ class LayerViews:
             own = [target[number]] if is_sequence(target) else target
             raise self.not_finite(x[number : number + 1] if len(x) > 1 else x, own)
 
-    def _target(self, target: Targets | None, pictures: int) -> Target:
+    def _target(self, target: Targets | None, pictures: int) -> TargetTensors:
         """The tensors of a target; each has one row, or a row a picture."""
         if target is None:
             return self._default
         return self._resolve.for_batch(target, pictures).tensors()
 
-    def _pairs(self, x: np.ndarray | tf.Tensor, target: Targets | None) -> tuple[tf.Tensor, Target]:
+    def _pairs(
+        self, x: np.ndarray | tf.Tensor, target: Targets | None
+    ) -> tuple[tf.Tensor, TargetTensors]:
         """Pictures and the tensors of their targets; one picture is repeated for each target."""
         batch, tensors = to_float32(x), self._target(target, len(x))
         times = max(1, len(tensors.weights) // len(batch))

@@ -13,7 +13,7 @@ from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_linear
 from realtime_lrp.relevance.maps.regions import located
 from realtime_lrp.relevance.maps.starts import sides_of, start_of_gradient, start_of_relevance
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import (
     BIASES,
     Arrival,
@@ -59,7 +59,9 @@ def _nothing(graph: Graph, options: Options) -> None:
 class Method:
     """A way to explain."""
 
-    start: Callable[[tf.Tensor, Target], tf.Tensor]  # (scores, target) -> what starts at the output
+    start: Callable[
+        [tf.Tensor, TargetTensors], tf.Tensor
+    ]  # (scores, target) -> what starts at the output
     # plan -> the function that passes what arrives at a node back to its inputs
     back: Callable[["Plan"], Back]
     # (plan, x, tensors, parts) -> the map, shaped like x
@@ -232,7 +234,7 @@ class Plan:
 
         return turned if turning else back
 
-    def __call__(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
+    def __call__(self, x: tf.Tensor, tensors: Numbered, target: TargetTensors) -> MethodResult:
         """Returns the map of a located target, and what arrived at each tensor and at biases."""
         if self.graph.places is None:
             return self._of_target(x, tensors, target)
@@ -241,7 +243,7 @@ class Plan:
         chosen = target.contrast | target.rest | opposed  # sides that start as one cancel
         chosen = tf.broadcast_to(chosen, [tf.shape(x)[0], 1])
 
-        def side(target: Target, one: Target) -> Target:
+        def side(target: TargetTensors, one: TargetTensors) -> TargetTensors:
             """The target, or a side of it where it is a contrast."""
             return one._replace(**{
                 name: tf.where(chosen, getattr(one, name), getattr(target, name))
@@ -265,7 +267,7 @@ class Plan:
         )
         return MethodResult(relevance, first.parts, account)
 
-    def _of_target(self, x: tf.Tensor, tensors: Numbered, target: Target) -> MethodResult:
+    def _of_target(self, x: tf.Tensor, tensors: Numbered, target: TargetTensors) -> MethodResult:
         """The map of a target, whatever it is set against."""
         method, graph = self.method, self.graph
         parts = self.parts(tensors, target)
@@ -326,11 +328,11 @@ class Plan:
         graph.hand_down(parts, linear, tensors, back)
         return total(parts[0])
 
-    def parts(self, tensors: Numbered, target: Target) -> Parts:
+    def parts(self, tensors: Numbered, target: TargetTensors) -> Parts:
         """The relevance or gradient at each tensor, and the share of biases."""
         return self.graph.backward(tensors, self.start(tensors, target), self.back)
 
-    def start(self, tensors: Numbered, target: Target) -> tf.Tensor:
+    def start(self, tensors: Numbered, target: TargetTensors) -> tf.Tensor:
         """The start at the output for a target, shaped like the scores."""
         target = located(self.graph, tensors, target)
         scores = tensors[self.graph.output]

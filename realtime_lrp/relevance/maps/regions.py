@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.starts import sides_of
-from realtime_lrp.relevance.maps.targets import Target, tidied
+from realtime_lrp.relevance.maps.targets import TargetTensors, tidied
 from realtime_lrp.relevance.network.graph import Graph
 
 BACKGROUND = ("background", "bg", "void", "nothing")
@@ -108,7 +108,7 @@ def _mask_of_pixel(at: Any, shape: tuple[int, int]) -> np.ndarray:
     return mask
 
 
-def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target) -> Target:
+def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors) -> TargetTensors:
     """The target with the region of each picture, whose weights add up to 1.
 
     Where a picture's weights are all 0, it is the largest connected region that is not background,
@@ -190,21 +190,21 @@ def mean_scores(scores: tf.Tensor, region: tf.Tensor) -> tf.Tensor:
     return tf.einsum("bhwc,bhw->bc", scores, region)
 
 
-def scores_at(graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target) -> tf.Tensor:
+def scores_at(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors) -> tf.Tensor:
     """The scores [B, classes] of a located target."""
     if graph.places is None:
         return graph.scores(tensors)
     return mean_scores(tf.cast(tensors[graph.output], tf.float32), target.region)
 
 
-def scores_anywhere(graph: Graph, target: Target, x: tf.Tensor) -> tf.Tensor:
+def scores_anywhere(graph: Graph, target: TargetTensors, x: tf.Tensor) -> tf.Tensor:
     """The scores for x, [B, classes]; of a segmentation over the largest region."""
     tensors = graph.forward(x)
     return scores_at(graph, tensors, located(graph, tensors, target))
 
 
 def regions_of(
-    graph: Graph, tensors: Mapping[int, tf.Tensor], target: Target, relevance: tf.Tensor
+    graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors, relevance: tf.Tensor
 ) -> Regions:
     """The regions of a located target, and how much of its map [B, H, W, C] lies inside."""
     positive = tf.maximum(tf.reduce_sum(relevance, -1), 0)

@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.maps.targets import Target
+from realtime_lrp.relevance.maps.targets import TargetTensors
 
 
-def start_of_relevance(scores: tf.Tensor, target: Target) -> tf.Tensor:
+def start_of_relevance(scores: tf.Tensor, target: TargetTensors) -> tf.Tensor:
     """The relevance at the output, shaped like the scores, float32 [B, classes].
 
     At scores [B, h, w, classes] each place has its share, by the weights of a located target.
@@ -17,7 +17,7 @@ def start_of_relevance(scores: tf.Tensor, target: Target) -> tf.Tensor:
     return tf.where(target.rest, against_rest, scores * target.weights) * region
 
 
-def start_of_gradient(scores: tf.Tensor, target: Target) -> tf.Tensor:
+def start_of_gradient(scores: tf.Tensor, target: TargetTensors) -> tf.Tensor:
     """The factor t of each logit, shaped like the scores, which are held constant."""
     scores = tf.stop_gradient(scores)
     target, region = _spread(scores, target)
@@ -25,7 +25,7 @@ def start_of_gradient(scores: tf.Tensor, target: Target) -> tf.Tensor:
     return tf.where(target.rest, _against_rest(scores, target.weights), t) * region
 
 
-def sides_of(scores: tf.Tensor, target: Target) -> tuple[Target, Target]:
+def sides_of(scores: tf.Tensor, target: TargetTensors) -> tuple[TargetTensors, TargetTensors]:
     """The class that a located target of a segmentation explains, and the one against it.
 
     The first is the best class that the target names, or its positive side; the second the best
@@ -49,7 +49,7 @@ def _best(scores: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
     return tf.one_hot(tf.argmax(ranked, -1), scores.shape[-1])
 
 
-def _spread(scores: tf.Tensor, target: Target) -> tuple[Target, tf.Tensor | float]:
+def _spread(scores: tf.Tensor, target: TargetTensors) -> tuple[TargetTensors, tf.Tensor | float]:
     """The target with weights of the highest classes alone, and the weight of each place.
 
     Which classes are highest is decided by the mean of the scores over the region.

@@ -10,16 +10,13 @@ import functools
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 
 from realtime_lrp.errors import UsageError, nearest
-
-Targets = str | int | Sequence[str | int] | np.ndarray
-"""A caller's target, or a sequence with a target for each picture."""
-
 
 SYNSET = re.compile(r"n\d{8}[ _:-]+(?=\S)")
 """ImageNet's number of a class before its name, as in many files of class names."""
@@ -29,8 +26,47 @@ ONE_ANSWER = np.zeros([1, 0, 0], np.float32)
 
 NO = np.zeros([1, 1], bool)
 
+VERSUS = " - "  # between a class and what it is set against
 
-class Target(NamedTuple):
+TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
+"""Targets that name no class, in words."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a map explains; as text it is "all", "top5", "3", "3 - 5" or "3 - rest"."""
+
+    classes: tuple[int, ...] = ()  # the named class, and the class that it is set against
+    rest: bool = False  # whether the class is set against all others
+    top: int = 0  # how many of the most probable classes count; 0: all, or the named ones
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether a class is set against others."""
+        return self.rest or len(self.classes) > 1
+
+    @property
+    def locked(self) -> bool:
+        """Whether it is one class alone."""
+        return len(self.classes) == 1 and not self.rest
+
+    def words(self, label: Callable[[int], str] = str) -> str:
+        """The target with each class as `label` names it: "star - rest"."""
+        sides = [*map(label, self.classes), *(["rest"] if self.rest else [])]
+        return VERSUS.join(sides) or (f"top{self.top}" if self.top else "all")
+
+    def __str__(self) -> str:
+        return self.words()
+
+
+OneTarget = str | int | Target
+"""A target as `TargetResolver.read` reads it."""
+
+Targets = OneTarget | Sequence[OneTarget] | np.ndarray
+"""A caller's target, or a sequence with a target for each picture."""
+
+
+class TargetTensors(NamedTuple):
     """A resolved target: of all pictures (T is 1), or one for each picture (T is B).
 
     Arrays, or the tensors that compiled functions read.
@@ -59,36 +95,18 @@ class Target(NamedTuple):
         """Whether many classes count at once, each by its probability."""
         return bool(self.by_probability.any() or self.rest.any())
 
-    @classmethod
-    def of(
-        cls, weights: np.ndarray, top: int, rest: bool = False, by_probability: bool = False
-    ) -> "Target":
-        """Makes a target of plain values, for all pictures; weights are [classes]."""
-        return cls(
-            np.asarray(weights, np.float32)[None],
-            np.array([[top]], np.int32),
-            np.array([[rest]]),
-            np.array([[by_probability]]),
-        )
-
-    @classmethod
-    def joined(cls, targets: Sequence["Target"]) -> "Target":
-        """Makes one target of several: of each in turn for one picture."""
-        joined = cls(*map(np.concatenate, zip(*targets, strict=True)))
-        return joined._replace(region=targets[0].region)
-
-    def tensors(self) -> "Target":
+    def tensors(self) -> "TargetTensors":
         """The same target as tensors."""
         import tensorflow as tf  # not with the module: exported explanations need none
 
-        return Target(*map(tf.constant, self))
+        return TargetTensors(*map(tf.constant, self))
 
 
 class TargetResolver:
     """Reads targets as users write them; labels are the names of classes in order, or None.
 
     `places` are the rows and columns of a segmentation's answer; `contrast` is whether its classes
-    are set against others, see `Target`.
+    are set against others, see `TargetTensors`.
     """
 
     def __init__(
@@ -106,81 +124,78 @@ class TargetResolver:
         for index, name in enumerate(self.labels or ()):
             self._by_name[tidied(name).lower()].append(index)
 
-    def __call__(self, target: str | int) -> Target:
-        """Resolves "all", "top1", "top5", a class's index or name, "A - B" or "A - rest"."""
-        return self._of_classes(target)._replace(region=self._anywhere, contrast=self._set_against)
+    def __call__(self, target: OneTarget) -> TargetTensors:
+        """Resolves a target as `read` reads it, for all pictures."""
+        target = self.read(target)
+        top = target.top or self._classes
+        weights = np.ones([1, self._classes], np.float32)
+        if target.classes:
+            weights[:] = 0
+            weights[0, list(target.classes)] = (1, -1)[: len(target.classes)]
+        by_probability = top > 1 and not target.classes
+        return TargetTensors(
+            weights, np.array([[top]], np.int32), np.array([[target.rest]]),
+            np.array([[by_probability]]), self._anywhere, contrast=self._set_against,
+        )  # fmt: skip
 
-    def _of_classes(self, target: str | int) -> Target:
-        target = self.canonical(target)
-        if isinstance(target, int):
-            return Target.of(self._one(target), self._classes)
-        ones = np.ones(self._classes)
-        if target == "all":
-            return Target.of(ones, self._classes, by_probability=self._classes > 1)
-        if target.startswith("top"):
-            top = int(target[3:])
-            return Target.of(ones, top, by_probability=top > 1)
-        plus, minus = target.split(" - ")
-        if minus == "rest":
-            return Target.of(self._one(int(plus)), self._classes, rest=True)
-        return Target.of(self._one(int(plus)) - self._one(int(minus)), self._classes)
-
-    def for_batch(self, targets: Targets, pictures: int) -> Target:
-        """Resolves the target of all pictures, or a sequence with one for each picture.
-
-        Of a single picture a sequence may name several targets.
-        """
+    def for_batch(self, targets: Targets, pictures: int) -> TargetTensors:
+        """Resolves the target of all pictures, or a sequence as `read_each` reads it."""
         if not is_sequence(targets):
-            return self(cast(str | int, targets))
-        each = list(targets)
-        if not each or pictures not in (1, len(each)):
+            return self(cast(OneTarget, targets))
+        each = map(self, self.read_each(targets, pictures))
+        joined = TargetTensors(*map(np.concatenate, zip(*each, strict=True)))
+        return joined._replace(region=self._anywhere)
+
+    def read_each(self, targets: Targets, pictures: int) -> tuple[Target, ...]:
+        """The target of each picture; a sequence may name several targets of a single picture."""
+        if not is_sequence(targets):
+            return (self.read(cast(OneTarget, targets)),) * pictures
+        if not len(targets) or pictures not in (1, len(targets)):
             raise UsageError(
                 f"Expected one target, or a sequence of {pictures}, one for each picture. Received "
-                f"a sequence of {len(each)}.",
+                f"a sequence of {len(targets)}.",
                 "class",
             )
-        return Target.joined([self._numbered(*pair) for pair in enumerate(each)])
+        each = []
+        for number, target in enumerate(targets):
+            try:
+                each.append(self.read(target))
+            except UsageError as error:
+                about = error.about
+                raise UsageError(f"Target {number} of the sequence: {error}", about) from None
+        return tuple(each)
 
-    def _numbered(self, number: int, target: str | int) -> Target:
-        try:
-            return self(target)
-        except UsageError as error:
-            raise UsageError(f"Target {number} of the sequence: {error}", error.about) from None
-
-    def canonical_each(self, targets: Targets, pictures: int) -> tuple[str | int, ...]:
-        """The target of each picture, as `canonical` writes it."""
-        if not is_sequence(targets):
-            return (self.canonical(cast(str | int, targets)),) * pictures
-        return tuple(map(self.canonical, targets))
-
-    def canonical(self, target: str | int) -> str | int:
-        """A target with its classes by index: "all", "top5", 3, "3 - 5" or "3 - rest"."""
+    def read(self, target: OneTarget) -> Target:
+        """Reads "all", "top1", "top5", a class's index or name, "A - B" or "A - rest"."""
+        if isinstance(target, Target):
+            return target
         if not isinstance(target, str):
-            return self.index(target)
+            return Target((self.index(target),))
         target = target.strip()
         if target == "all":
-            return target
+            return Target()
         if tidied(target).lower() not in self._by_name:
             if count := re.fullmatch(r"top(\d+)", target):
-                return f"top{self._count(int(count[1]))}"
-            if " - " in target:
+                return Target(top=self._count(int(count[1])))
+            if VERSUS in target:
                 return self._contrast(target)
             if meant := self._meant_contrast(target):
                 raise UsageError(f"There is no class {target!r}. Did you mean {meant!r}?", "class")
-        return self.index(target)
+        return Target((self.index(target),))
 
-    def _contrast(self, target: str) -> str:
+    def _contrast(self, target: str) -> Target:
         """Reads "A - B". Names may contain " - ": the first split into two classes counts."""
-        words = target.split(" - ")
+        words = target.split(VERSUS)
         errors = []
         for split in range(1, len(words)):
-            plus, minus = " - ".join(words[:split]), " - ".join(words[split:])
+            minus = VERSUS.join(words[split:])
             try:
-                one = self.index(plus)
-                other = "rest" if tidied(minus).lower() == "rest" else self.index(minus)
-                if one == other or (other == "rest" and self._classes == 1):
+                class_ = self.index(VERSUS.join(words[:split]))
+                rest = tidied(minus).lower() == "rest"
+                others = () if rest else (self.index(minus),)
+                if class_ in others or self._classes == 1:
                     raise UsageError(f"{target!r} sets a class against itself or nothing.", "class")
-                return f"{one} - {other}"
+                return Target((class_, *others), rest)
             except UsageError as error:
                 errors.append(error)
         raise errors[0]
@@ -190,7 +205,7 @@ class TargetResolver:
         words = target.split("-")
         for split in range(1, len(words)):
             sides = "-".join(words[:split]), "-".join(words[split:])
-            meant = " - ".join(side.strip() for side in sides)
+            meant = VERSUS.join(side.strip() for side in sides)
             try:
                 self._contrast(meant)
             except UsageError:
@@ -223,11 +238,6 @@ class TargetResolver:
                 "class",
             )
         return index
-
-    def _one(self, index: int) -> np.ndarray:
-        weights = np.zeros(self._classes, np.float32)
-        weights[index] = 1.0
-        return weights
 
     def _index_of_name(self, name: str) -> int:
         if not self.labels:
@@ -268,25 +278,13 @@ def tidied(name: str) -> str:
     return " ".join(SYNSET.sub("", name, count=1).replace("_", " ").split()) or name
 
 
-def target_text(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target with names in place of indices, where they are known; it can be asked for again."""
-    sides = str(target).split(" - ")
-    return " - ".join(labels[int(one)] if labels and one.isdecimal() else one for one in sides)
+def target_words(target: Target, labels: Sequence[str] | None) -> str:
+    """A target as people read it: "all classes", "the best", "star - rest"."""
+    known = TARGETS.get(str(target))
+    return known or target.words(lambda index: tidied(class_label(index, labels)))
 
 
-def target_words(target: str | int, labels: Sequence[str] | None) -> str:
-    """A target as people read it: "all classes", "the most probable class", "star - rest"."""
-    words = {"all": "all classes", "top1": "the most probable class"}
-    if str(target) not in words and str(target).startswith("top"):
-        return f"the {str(target)[3:]} most probable classes"
-    sides = str(target).split(" - ")
-    return " - ".join(
-        tidied(class_label(int(one), labels)) if one.isdecimal() else words.get(one, one)
-        for one in sides
-    )
-
-
-def is_sequence(target: object) -> TypeGuard[Sequence[str | int]]:
+def is_sequence(target: object) -> TypeGuard[Sequence[OneTarget]]:
     """Whether several targets are given rather than one."""
     if isinstance(target, str | bytes):
         return False

@@ -156,9 +156,12 @@ class Engine(PictureEngine):
             self.detects = graph.boxes is not None
             self.segments = self.explainer.segments
             if self.config.input.at and not self.segments:
+                answers = (
+                    "finds boxes" if self.detects else "gives one answer for the whole picture"
+                )
                 raise UsageError(
-                    f"The network {self.network.name!r} gives one answer for the whole picture. "
-                    "Leave --at out: it is for segmentations.",
+                    f"The network {self.network.name!r} {answers}. Leave --at out: it is for "
+                    "segmentations.",
                     "at",
                 )
             self._flooded: set[str] = set()  # names of maps that were warned of

@@ -45,6 +45,8 @@ def make(config: Config, fixed: bool) -> tuple[bytes, Exported]:
       Error: what `Engine` and `exported` raise; UnavailableError where ONNX is not installed.
     """
     try:
+        import onnxruntime  # noqa: F401 - compares what was made, after a while
+
         from realtime_lrp.export.file import exported
     except ImportError as error:
         raise UnavailableError(

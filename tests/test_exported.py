@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 import pytest
 
+from realtime_lrp.commands.export.run import make
 from realtime_lrp.config import Config
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.exported import ExportedEngine
-from realtime_lrp.errors import DamagedInputError, UsageError
+from realtime_lrp.errors import DamagedInputError, UnavailableError, UsageError
 from realtime_lrp.export.file import exported, pictures
 from realtime_lrp.models.networks import load_network
 from realtime_lrp.relevance.maps.scale import strength_of
@@ -171,3 +172,10 @@ def test_metadata_that_are_not_true_of_the_file_are_refused(file, tmp_path, name
     onnx.save(model, tmp_path / "a.onnx")
     with pytest.raises(DamagedInputError, match="metadata"):
         ExportedEngine(config_of(tmp_path / "a.onnx"))
+
+
+def test_a_missing_library_is_named_before_anything_is_made(monkeypatch):
+    """Of the two that an export needs the runtime is used last."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(UnavailableError, match=r"needs onnxruntime.*realtime-lrp\[export\]"):
+        make(Config(), False)

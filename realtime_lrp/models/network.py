@@ -144,14 +144,19 @@ class Network:
     def labels_of(self, names: Sequence[str]) -> list[str]:
         """The names of the scores from a file's `names`, which may have one for no thing.
 
-        The last score is for nothing, which a file may leave unnamed.
+        A single thing has one score. With several, the last score is for nothing, which a file
+        may leave unnamed.
         """
         scores = self.model.output["scores"] if self.model and self.nothing else None
         if scores is None:
             return [*names]
-        things = scores.shape[-1] - 1
+        things = max(scores.shape[-1] - 1, 1)
         named = [*names[1:], names[0]] if self.nothing == "first" and len(names) > things else names
-        return [*named, "nothing"] if len(named) == things else [*named]
+        return (
+            [*named, "nothing"][: scores.shape[-1]]
+            if len(named) in (things, things + 1)
+            else [*named]
+        )
 
     def prepare(self, pictures: np.ndarray | tf.Tensor) -> tf.Tensor:
         """Turns pictures, uint8 [B, H, W, 3] RGB, into the input, float32 [B, H, W, channels].

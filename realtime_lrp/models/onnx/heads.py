@@ -193,6 +193,12 @@ def _apart(
             "surest at most places of a grey picture: which one is no thing is not known. Explain "
             "another output with --output"
         )
+    if computed.shape[2] == 2:  # one thing: the sigmoid of a difference
+        thing, nothing = (read[..., n : n + 1] for n in ((1, 0) if background[0] else (0, 1)))
+        # the minimum: relevance adds up to the score, also where the difference is negative
+        score = tf.minimum(tf.sigmoid(thing - nothing), 1.0)
+        which = "first" if background[0] else "last"
+        return Head(made, score, "linear", f"{about}; the {which} class is no thing", which)
     if background[1]:
         return Head(made, read, activation, f"{about}; the last class is no thing", "last")
     turned = tf.concat([read[..., 1:], read[..., :1]], -1)

@@ -23,13 +23,7 @@ from realtime_lrp.relevance.network.graph import (
     Parts,
     total,
 )
-from realtime_lrp.relevance.network.steps import (
-    Handed,
-    Product,
-    Sum,
-    TwoClasses,
-    relevance_of,
-)
+from realtime_lrp.relevance.network.steps import Handed, Sum, TwoClasses, relevance_of
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
@@ -175,8 +169,9 @@ class Plan:
     def turning(self) -> set[int]:
         """The output numbers of the steps at which relevance changes its sign.
 
-        Where scores are made of several softmaxes or sigmoids it has the signs of their logits; the
-        other of two classes has that of what speaks against it.
+        If scores are means of several softmaxes or sigmoids, it has the signs of their logits; the
+        other of two classes has the sign of what speaks against it. The factors of a product share
+        one score, and one sign.
         """
         graph = self.graph
         if not self.rules:
@@ -188,7 +183,7 @@ class Plan:
         """The softmaxes and sigmoids of the scores behind layers that divide by a signed sum."""
         if self.values is not None:
             return set()
-        return {number for number in self.graph.scoring(Product, Sum) if self._divided(number)}
+        return {number for number in self.graph.scoring(Sum) if self._divided(number)}
 
     def _divided(self, number: int) -> set[int]:
         """The layers that divide by the logits of a softmax or sigmoid, a sum with their sign."""

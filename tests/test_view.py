@@ -18,6 +18,7 @@ from realtime_lrp.engine.boxes import REMEMBERED, BoxNumbers, drawn_map, outline
 from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
+from realtime_lrp.relevance.maps.targets import Target
 from realtime_lrp.system.scale import FULL, SOFTNESS
 from realtime_lrp.video.pictures import mirrored
 from realtime_lrp.video.region import region_of
@@ -325,7 +326,7 @@ def result_of(*boxes, strengths=None):
         for number, (box, one) in enumerate(zip(boxes, maps, strict=True))
     )
     region = region_of((40, 60), (4, 6), "squash")
-    return Result(np.zeros(3), (0.9, 0.9), region, tuple(maps[:1]), "top1", found=found)
+    return Result(np.zeros(3), (0.9, 0.9), region, tuple(maps[:1]), Target(top=1), found=found)
 
 
 def numbers_of(result):

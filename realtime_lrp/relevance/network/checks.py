@@ -87,7 +87,8 @@ def count_classes(graph: Graph) -> int:
     if len(shape) not in (1, 3) or shape[-1] is None:
         raise DamagedInputError(
             f"The model {graph.name!r} gives {shape} for each picture. Expected one vector of "
-            "classes, or classes for every place of the picture, (rows, columns, classes)."
+            "classes, or classes for every place of the picture, (rows, columns, classes), or of "
+            "a detector two outputs 'boxes' and 'scores'."
         )
     return shape[-1]
 

@@ -1,1 +1,1 @@
-"""From pictures to results: a network, its explainer and the device they run on."""
+"""Results of pictures: a network, its explainer and the device they run on."""

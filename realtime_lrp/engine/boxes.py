@@ -68,7 +68,7 @@ class BoxNumbers:
         return replace(result, found=tuple(found))
 
     def place_of(self, number: int | None) -> FloatBox | None:
-        """Where a box was last, in pixels of the picture."""
+        """The last place of a box, in pixels of the picture."""
         known = self._known.get(number) if number is not None else None
         return known[0].box if known else None
 
@@ -133,7 +133,7 @@ def drawn_map(result: Result, look: Look, index: int = 0, alone: int | None = No
 def drawable(
     one: DrawnMap, result: Result, fade: float = 1.0, signed: bool = False, name: str = ""
 ) -> Drawn:
-    """A map of the result's picture or of one of its channels, ready to be painted."""
+    """A map of the result's picture or of a channel, ready to be painted."""
     return Drawn(cropped(one.strength, result), one.peak, fade, signed, name)
 
 

@@ -21,7 +21,7 @@ from realtime_lrp.relevance.maps.compiled import Explained
 KEPT = 3  # layers whose compiled functions stay in memory, each as large as a graph
 NEEDED = 3  # pictures whose memory a picture with its channels takes, see `PER_PICTURE` of concepts
 CERTAIN = 1e6  # added to the share of a channel that is wanted in any case; shares are 1 at most
-REST_S = 300.0  # for how long a layer is not tried again after the memory did not suffice
+REST_S = 300.0  # seconds before a layer is tried again that did not fit into memory
 
 NO_LAYERS = "this network has no layer with rows and columns whose channels could be shown"
 NOT_LRP = "single channels are defined for LRP only: choose a composite (h, then type LRP)"
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class ConceptPipelines:
-    """Compiles and keeps a function for each of the last layers that were asked for.
+    """Compiles and keeps a function for each layer of the last requests.
 
     One thread may compile while another one computes. `default` is the layer that is meant where
     none is named; None where the method is not LRP, or the network has no layer whose channels can

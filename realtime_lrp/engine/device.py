@@ -12,7 +12,7 @@ from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import first_line
 
 BFLOAT16_FLAGS = {"amx_bf16", "avx512_bf16", "avx_ne_convert"}
-"""What processors of one name may or may not have, for example under a hypervisor."""
+"""Features that processors of one name may or may not have, as under a hypervisor."""
 
 CONVOLUTION = (28, 28, 256)
 """Rows, columns and channels, in and out, of the convolution that is timed; VGG16 has two."""
@@ -48,7 +48,7 @@ class PrecisionTimes:
 
 
 TIMES = Kept("precision.json", PrecisionTimes)
-"""Of typical layers on a processor, and of the maps of a network on it."""
+"""Times of typical layers on a processor, and correlations of networks' maps on it."""
 
 
 def precision_times(processor: str) -> PrecisionTimes:
@@ -165,5 +165,5 @@ def cpu() -> Device:
 
 
 def _of_gpu(capability: tuple[int, int]) -> str:
-    """What tensor cores multiply: bfloat16 since Ampere (8.0)."""
+    """The precision that tensor cores multiply: bfloat16 since Ampere (8.0)."""
     return "bfloat16" if capability >= (8, 0) else "float32"

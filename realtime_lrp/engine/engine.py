@@ -116,7 +116,7 @@ class Engine(PictureEngine):
         return other.with_config(self.config, self.also)
 
     def variant(self, model: keras.Model | None = None, **changes: Any) -> Explainer:
-        """An explainer as configured, but for some arguments of `Explainer`.
+        """An explainer as configured, with some other arguments of `Explainer`.
 
         The Keras model has its present weights; None is the engine's. The precision is the engine's
         where the changes name none.
@@ -239,7 +239,7 @@ class Engine(PictureEngine):
     def on_device(
         self, function: Callable[..., Any], pictures: np.ndarray, *more: Any, **options: Any
     ) -> Any:
-        """What a function of the explainer gives for extracted regions, uint8 [B, h, w, 3]."""
+        """The output of an explainer's function for extracted regions, uint8 [B, h, w, 3]."""
         with tf.device(self._device.scope):
             return function(self.network.prepare(tf.constant(pictures)), *more, **options)
 
@@ -332,7 +332,7 @@ class Engine(PictureEngine):
         return weights
 
     def _begin(self, batch: Batch) -> Callable[[], list[Result]]:
-        """As `begin`, in the thread that calls it."""
+        """`begin` in the thread that calls it."""
         on, pipelines, explainer = self._device, self.concepts, self.explainer
         count, concepts = len(batch.pictures), batch.concepts
         needed = count * (NEEDED if concepts else 1)
@@ -440,8 +440,8 @@ class Engine(PictureEngine):
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
         """How the maps are made. Waits for the hashes of the network's files.
 
-        The configuration is that of the output; None is the engine's. `further` are sections of it
-        that shape the output besides those of every one.
+        `config` belongs to the output; None is the engine's. `further` sections shape this output
+        besides those that shape every output.
         """
         config = config or self.config
         if config.lrp.composite == AUTO:

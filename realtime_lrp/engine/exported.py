@@ -49,7 +49,7 @@ NO_CHANNELS = "an exported explanation has no channels: give the network itself"
 
 @dataclass(frozen=True)
 class ExportedNetwork:
-    """What is known of the network of a file, as `Network` has it."""
+    """Facts about the network of a file, in the form of `Network`."""
 
     name: str
     labels: list[str] | None
@@ -60,7 +60,7 @@ class ExportedNetwork:
 
 
 class ExportedExplainer:
-    """What is known of the explainer of a file, as `Explainer` has it.
+    """Facts about the explainer of a file, in the form of `Explainer`.
 
     Attributes:
       input_shape, stride, classes, passes, target, unsuited, advice: as of `Explainer`.
@@ -288,7 +288,7 @@ class ExportedEngine(PictureEngine):
 
 
 def config_labels(config: Config, about: Exported) -> list[str] | None:
-    """The class names that the user gave, else those of the file."""
+    """The user's class names, otherwise the file's."""
     if config.model.labels is None:
         return about.labels
     from realtime_lrp.models.labels import class_names

@@ -39,7 +39,7 @@ def gallery_of(engine: Engine) -> Gallery:
 
 
 def other_network(gallery: Gallery, weights: str | None, name: str, files: Files) -> str:
-    """What a gallery was made with, if not with this network: "the network 'x'"; else "".
+    """The network that a gallery was made with, if another one: "the network 'x'"; else "".
 
     An empty gallery was made with nothing. `weights` are as configured, `files` what the network is
     read from.

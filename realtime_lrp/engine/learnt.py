@@ -1,4 +1,4 @@
-"""What a network learnt: how much relevance lies on the thing that was shown, not around it."""
+"""How much relevance lies on the thing that was shown, not around it: what a network learnt."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ DIFFERS = 25  # of 255, by which some colour of a smoothed pixel differs from th
 EXPLAINED, FEWEST_EXPLAINED = 12, 3  # pictures of each class: at most, and to tell anything
 SMALL, LARGE = 0.005, 0.8  # shares of the area that are no thing: noise; another light or camera
 IN_EVERY_CLASS = 0.5
-"""What differs in at least this part of the pictures of every class is background: face, hand."""
+"""A pixel that differs in this part of every class's pictures is background: face, hand."""
 
 SENTENCES = {
     "thing": "it looks at what was shown",
@@ -26,7 +26,7 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class Focus:
-    """Where a network looks: shares, 0 to 1, of relevance and of the picture's area.
+    """The thing's shares, 0 to 1, of relevance and of the picture's area.
 
     The relevance is a mean over pictures, `doubt` twice its standard error.
     """
@@ -51,7 +51,7 @@ class Focus:
 
 
 def differs(picture: np.ndarray, scene: np.ndarray) -> np.ndarray:
-    """Where a picture shows something else than the empty scene, both uint8 [h, w, 3]: [h, w]."""
+    """Pixels [h, w] at which a picture differs from the empty scene, both uint8 [h, w, 3]."""
     smooth, empty = (
         cv2.GaussianBlur(one.astype(np.float32), (0, 0), SMOOTHING) for one in (picture, scene)
     )
@@ -59,7 +59,7 @@ def differs(picture: np.ndarray, scene: np.ndarray) -> np.ndarray:
 
 
 def what_it_learnt(engine: Engine, aside: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Focus]:
-    """Where a network looks in pictures kept aside; {} without the empty scene among them.
+    """The looks of a network at pictures kept aside; {} without the empty scene among them.
 
     The pictures, by class, are uint8 [rows, columns, 3] of the network's input.
     """
@@ -80,7 +80,7 @@ def looks(
     pictures: Mapping[str, Sequence[np.ndarray]],
     maps: Mapping[str, Sequence[np.ndarray]],
 ) -> dict[str, Focus]:
-    """Where the network looks in the pictures of each class, with their maps, float32 [h, w, C]."""
+    """The looks at the pictures of each class, with their maps, float32 [h, w, C]."""
     masks = {
         name: np.stack([differs(one, scene) for one in some]) for name, some in pictures.items()
     }

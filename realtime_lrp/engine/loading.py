@@ -80,7 +80,7 @@ def _named_by_keras(config: Config) -> str:
 def build_explainer(
     model: keras.Model | Graph, network: Network, config: Config, device: Device, **changes: Any
 ) -> Explainer:
-    """Builds the explainer that a configuration describes, but for `changes` of its arguments."""
+    """Builds the explainer that a configuration describes, with `changes` of its arguments."""
     arguments: dict[str, Any] = {
         **dict(config.lrp),  # its keys are arguments
         "labels": network.labels,

@@ -1,4 +1,4 @@
-"""What was measured on this machine once, kept in the user's cache folder, and what goes by it.
+"""Measurements of this machine, kept in the user's cache folder, and choices that go by them.
 
 A file that is missing, damaged or cannot be written means that it is measured again; it is never an
 error. What is measured may change; then the version of the package changes with it. Must not import
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kept(Generic[T]):
-    """Figures of one kind by what they are of; `file_name` is that of their file."""
+    """Figures of one kind by their subject, kept in the file `file_name`."""
 
     file_name: str
     kind: type[T]
@@ -54,7 +54,7 @@ class Kept(Generic[T]):
             return None
 
     def get(self, what: str) -> T | None:
-        """What is known; None where it was not measured with this version."""
+        """The measurement; None if there is none with this version."""
         return self._read().get(f"{what}, realtime-lrp {__version__}")
 
     def add(self, what: str, figures: T) -> None:
@@ -83,7 +83,7 @@ def machine() -> str:
 
 
 def cpu_info(name: str) -> list[str]:
-    """What Linux says of each core under a name."""
+    """Linux's values of each core under a name."""
     lines = CPU_INFO.read_text().splitlines() if CPU_INFO.is_file() else []
     return [line.partition(":")[2].strip() for line in lines if line.startswith(name)]
 
@@ -110,7 +110,7 @@ PACES = Kept("paces.json", Pace)  # by `network_here`; `bench` measures them
 
 
 def pace_of(name: str) -> Pace | None:
-    """What `bench` measured of a network on this machine, or None."""
+    """The pace of a network that `bench` measured on this machine, or None."""
     return PACES.get(network_here(name))
 
 
@@ -121,7 +121,7 @@ QUICK_UNLESS_MEASURED = "mobilenet_v2"
 
 
 def quicker_network(name: str, maps_per_s: float) -> str:
-    """What would be quick where a network of keras.applications is slow; "" elsewhere.
+    """Advice on a quick network where one of keras.applications is slow; "" elsewhere.
 
     Of what was measured as quick it is the network that names most photos correctly; a network that
     was not measured has to be smaller.

@@ -1,4 +1,4 @@
-"""From a picture to a network's input, and from a map back onto its picture, as `image` does it."""
+"""A picture as a network's input, and a map back on its picture, for `image`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of an engine about channels, and what it returns for a picture.
+"""Requests for channels, and the result of an engine for a picture.
 
 Scores, and maps that are fetched when asked for. Must not import TensorFlow: what draws or writes
 results needs none.
@@ -88,7 +88,7 @@ class Batch:
     where: dict[str, np.ndarray]
 
     def parts(self, count: int) -> list[Batch]:
-        """The batch in at most so many parts, in order."""
+        """The batch in a number of parts at most, in order."""
         size = -(-len(self.pictures) // count)
         starts = range(0, len(self.pictures), size)
         of_parts = ("region",) if self.where else ()
@@ -129,7 +129,7 @@ class DrawnMap:
 
 @dataclass(frozen=True)
 class MapKind:
-    """What is known of a map before it is computed."""
+    """Facts about a map before it is computed."""
 
     name: str  # the composite or method that it comes from
     by_rules: bool = True  # whether it follows the rules of a composite
@@ -159,7 +159,7 @@ class ResultMap(DrawnMap):
 
     @property
     def account(self) -> Account:
-        """Where the relevance went."""
+        """The account of the relevance."""
         return Account(
             self.started, self.total, self.taken_by_biases, self.started_magnitude, self.magnitude
         )
@@ -363,9 +363,9 @@ def _by_picture(
     rows: Sequence[tuple[ResultMap, ...]],
     shares: Sequence[Any],
 ) -> Iterator[tuple[tuple[FoundBox, ...], tuple[ResultMap, ...], tuple[float, float], Any]]:
-    """Of each picture its boxes, their maps as one, what is explained, and the shares of channels.
+    """Each picture's boxes, their maps as one, the explained scores, and the channels' shares.
 
-    `rows` has the maps of all boxes, `shares` those of their channels, if there are any.
+    `rows` has the maps of all boxes, `shares` the shares of their channels, if there are any.
     """
     pictures, boxes, labels, scores, places, sure = (one.numpy() for one in drawn)
     inside, explained = output.inside.numpy(), output.explained.numpy()

@@ -43,10 +43,10 @@ def sight_note(result: Result) -> str:
 
 
 def best_answer(engine: Engine, result: Result) -> str:
-    """The best label with its score in percent, "goldfish  93%"; of a detector those of all boxes.
+    """The best label with its score in percent, "goldfish  93%".
 
-    Boxes keep their order from picture to picture. Of a segmentation it is the largest classes,
-    each with the share of the picture that it covers.
+    A detector has the labels of all boxes, in the same order from picture to picture; a
+    segmentation its largest classes, each with the share of the picture that it covers.
     """
     if result.segments:
         areas = result.segments.areas()
@@ -69,7 +69,7 @@ def _label_and_score(name: str, score: float) -> str:
 
 
 def score_list(engine: Engine, result: Result) -> str:
-    """The three best labels with their scores, or those of all boxes: "cup 0.93, moon 0.02".
+    """The three best labels with their scores, or the labels of all boxes: "cup 0.93, moon 0.02".
 
     Of a segmentation the largest classes and what is explained.
     """
@@ -161,7 +161,7 @@ INSPECT = "realtime-lrp inspect shows every layer"
 
 @dataclass(frozen=True)
 class Loss:
-    """Where most relevance is lost, or gained, as a share of the magnitude of what started.
+    """The place that loses, or gains, most relevance, with its share of what started.
 
     Below 0 it is gained. Without a layer it is that of integrated gradients, which need more
     samples.

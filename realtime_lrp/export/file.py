@@ -86,7 +86,7 @@ def graph_of(engine: Engine, fixed: bool) -> Any:
 
 
 def computation(engine: Engine, fixed: bool) -> tuple[Compute, list[tf.TensorSpec]]:
-    """What the file computes, as a function of tensors, and what it is given."""
+    """The file's computation as a function of tensors, and its inputs."""
     rows, columns, _ = engine.explainer.input_shape
     inputs = [tf.TensorSpec([1, rows, columns, 3], tf.uint8, name="picture")]
     if not fixed:
@@ -139,7 +139,7 @@ def _write(writer: Writer, op: tf.Operation, inputs: Sequence[str]) -> str | lis
 
 
 def about(engine: Engine, fixed: bool, difference: float) -> Exported:
-    """What the file says of itself."""
+    """The metadata of the file."""
     explainer, network, lrp = engine.explainer, engine.network, engine.config.lrp
     kind = engine.kinds[0]
     return Exported(
@@ -201,7 +201,7 @@ def difference_of(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def agrees(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two maps are the same but for rounding: by correlation."""
+    """Whether two maps are the same except for rounding: by correlation."""
     if difference_of(one, other) < 1e-4:
         return True
     correlation: float = np.corrcoef(one.ravel(), other.ravel())[0, 1]

@@ -173,7 +173,7 @@ def top_k(w: Writer, op: tf.Operation, a: str, k: str) -> list[str]:
 
 
 def arg_max(w: Writer, op: tf.Operation, a: str, axis: str) -> str:
-    """Where the largest entry is."""
+    """The index of the largest entry."""
     return cast(w, op, w.op("ArgMax", a, axis=int(w.values(axis)), keepdims=0))
 
 

@@ -22,12 +22,12 @@ class Moves(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """As ONNX spells it."""
+        """The attributes as ONNX spells them."""
         dilated = {"dilations": self.dilations} if max(self.dilations) > 1 else {}
         return {"kernel_shape": self.window, "strides": self.strides, "pads": self.pads, **dilated}
 
     def back(self, size: Sequence[int], count: Sequence[int]) -> dict[str, Any]:
-        """As a transposed convolution has it, of `count` windows to a picture of `size`."""
+        """Attributes of a transposed convolution from `count` windows to a picture of `size`."""
         extra = [
             size[n]
             - (count[n] - 1) * self.strides[n]

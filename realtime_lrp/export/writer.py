@@ -64,7 +64,7 @@ class Writer:
         return self._stored[name]
 
     def known(self, name: str) -> bool:
-        """Whether a name is that of a constant."""
+        """Whether a name belongs to a constant."""
         return name in self._stored
 
     def first(self, name: str) -> str:

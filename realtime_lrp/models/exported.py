@@ -118,7 +118,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def session_of(file: str | bytes, threads: int = 1) -> Any:
-    """What runs a file, or its content, on the processor with onnxruntime."""
+    """A session of onnxruntime on the processor that runs a file, or its content."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -119,7 +119,7 @@ class Best:
 
 
 class Ranking:
-    """What is known of the channels of a layer.
+    """Facts about the channels of a layer.
 
     Attributes:
       relevant, activating: pictures with the largest shares (`shares_of`), and with the largest
@@ -213,7 +213,7 @@ class Making:
         return len(self._crops)
 
     def contents(self) -> tuple[Contents, list[bytes]]:
-        """What the gallery says, without how it was made, and its pictures.
+        """The gallery's contents, without its origin, and its pictures.
 
         Of a `run` that was stopped it has the crops that were cut out until then.
         """
@@ -246,7 +246,7 @@ class Making:
         return contents, [self._crops[neuron][0] for neuron in numbers]
 
     def _rows(self) -> Iterator[tuple[str, int, list[Neuron]]]:
-        """What is shown: for each channel of each layer a relevant row, then an activating one."""
+        """The rows of each channel of each layer: a relevant one, then an activating one."""
         for number, (layer, ranking) in enumerate(self.rankings.items()):
             for channel in range(self._counts[layer]):
                 yield layer, channel, self._row(number, channel, ranking.relevant, RELEVANT)

@@ -126,7 +126,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ConceptOptions:
-    """What is asked for on the command line besides the configuration."""
+    """The options of the command line besides the configuration."""
 
     inputs: Sequence[str] = ()  # pictures and recordings: files, folders, globs
     images: Path | None = None  # a further folder of pictures

@@ -56,7 +56,7 @@ def make(config: Config, fixed: bool) -> tuple[bytes, Exported]:
 
 
 def described(data: bytes, about: Exported) -> str:
-    """What was made, for a line of the report."""
+    """The file in words, for a line of the report."""
     return (
         f"{about.name}, {about.composite or about.method}, {len(data) / 1e6:.1f} MB, differs by "
         f"{about.largest_difference:.0e} of a map's largest entry"

@@ -116,7 +116,7 @@ def _input_layers_before_max_pools(graph: Graph) -> set[int]:
 
 
 def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts: bool) -> Lowering:
-    """What computes in which precision.
+    """The precision of each part of a computation.
 
     "auto" is the fastest lowering that keeps every map, correlation 0.999 or more; `fast` is the
     fastest precision of the device, `contrasts` whether classes count against others. "bfloat16" is
@@ -139,7 +139,7 @@ def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts
 
 
 def _lowering_to(precision: str, plans: Sequence[Plan], contrasts: bool) -> Lowering | None:
-    """What a rounded map needs in float32; None where nothing would be left to round."""
+    """The part of a rounded map that needs float32; None if nothing is left to round."""
     first, graph = plans[0], plans[0].graph
     if any(plan.method.cancels for plan in plans):
         return None

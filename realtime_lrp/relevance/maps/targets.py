@@ -34,7 +34,7 @@ TARGETS = {"all": "all classes", "top1": "the best", "top5": "the five best"}
 
 @dataclass(frozen=True)
 class Target:
-    """What a map explains; as text it is "all", "top5", "3", "3 - 5" or "3 - rest"."""
+    """The target of a map; as text it is "all", "top5", "3", "3 - 5" or "3 - rest"."""
 
     classes: tuple[int, ...] = ()  # the named class, and the class that it is set against
     rest: bool = False  # whether the class is set against all others

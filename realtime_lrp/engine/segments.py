@@ -104,6 +104,16 @@ def row_column(
     return min(max(row, 0), rows - 1), min(max(column, 0), columns - 1)
 
 
+def place_of(
+    segments: Segments, seen: Box, shape: Sequence[int], row: int, column: int
+) -> tuple[float, float]:
+    """The middle of a row and column, x and y, as `row_column` takes it."""
+    (x0, y0, x1, y1), (rows, columns) = seen, segments.classes.shape
+    x = x0 + (column + 0.5) * (x1 - x0) / columns
+    y = y0 + (row + 0.5) * (y1 - y0) / rows
+    return x / shape[1], y / shape[0]
+
+
 def inmost_place(segments: Segments, index: int) -> tuple[int, int] | None:
     """The row and column deepest inside the largest region of a class; None without a region."""
     parts = _connected(segments.classes == index)

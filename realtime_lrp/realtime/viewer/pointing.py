@@ -6,7 +6,7 @@ import cv2
 import msgspec
 import numpy as np
 
-from realtime_lrp.engine.segments import inmost_place, row_column
+from realtime_lrp.engine.segments import inmost_place, place_of, row_column
 from realtime_lrp.realtime.viewer.actions import (
     ACTIONS,
     choose_box,
@@ -149,12 +149,9 @@ def choose_line(state: ViewerState, name: str, now: float) -> ViewerState:
     place = inmost_place(answer.segments, index)
     if place is None or (state.pinned and answer.segments.label == index):
         return let_go(state, now)
-    (row, column), (height, width) = place, answer.segments.classes.shape
-    x0, y0, x1, y1 = answer.region.box
-    rows, columns = state.shown.value.shape[:2] if state.shown else (1, 1)
-    x = x0 + (column + 0.5) * (x1 - x0) / width
-    y = y0 + (row + 0.5) * (y1 - y0) / height
-    return pin(state.with_aim(at=(x / columns, y / rows)), now)
+    shape = state.shown.value.shape if state.shown else (1, 1)
+    at = place_of(answer.segments, answer.region.box, shape, *place)
+    return pin(state.with_aim(at=at), now)
 
 
 def _place_at(

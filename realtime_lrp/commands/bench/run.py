@@ -231,7 +231,8 @@ def engine_pace(config: Config, duration_s: float) -> float:
         words = module_command("realtime_lrp.commands.bench.pace", str(settings), str(duration_s))
         ran = subprocess.run(words, capture_output=True, text=True)
     if ran.returncode:
-        raise UnavailableError(f"The engine does not run:\n{ran.stderr.splitlines()[-1]}")
+        *_, why = ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"]
+        raise UnavailableError(f"The engine does not run:\n{why}")
     return float(ran.stdout)
 
 

@@ -192,7 +192,7 @@ def test_layers_scores_and_channels_of_one_box(model, pictures):
         run = explainer.compile_pipeline(before, reduced, layer, 2)
         return run(np.zeros(x.shape, np.uint8), None, None, near).of_layer
 
-    for near, box in ((found.boxes[1, 1:], 1), (NOWHERE, 0)):
+    for near, box in ((found.boxes[1, 1:, [1, 0, 3, 2]].T, 1), (NOWHERE, 0)):
         of_layer = drawn(lambda _: tf.constant(x), near)
         own = int(found.places[1, box]), int(found.labels[1, box])
         alone = at_place(model, *own, composite="zplus")

@@ -15,6 +15,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from faults.clock import until
 from served import Role, StandIn, patience, serving_pages
+from viewer import found_box
 from websockets.exceptions import ConnectionClosed
 
 from realtime_lrp import config
@@ -22,7 +23,6 @@ from realtime_lrp.commands.serve import visitors
 from realtime_lrp.commands.serve.visitors import Visitors
 from realtime_lrp.engine import measured
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.result import FoundBox
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.viewer.state import first_state
 from realtime_lrp.video import untrusted
@@ -197,7 +197,7 @@ def test_the_answer_of_a_detector_has_its_boxes(relevance, monkeypatch):
 
     def with_box(pictures, targets):
         (one,) = explain(pictures, targets)
-        box = FoundBox((next(left), 12, 48, 36), 1, 0.93, 0.71, one.maps, 0, None, 0)
+        box = found_box((next(left), 12, 48, 36), 1, 0.93, 0, one.maps, one.region)
         return [replace(one, found=(box,))]
 
     monkeypatch.setattr(relevance.engine, "explain", with_box)

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import cv2
 import numpy as np
 import pytest
-from viewer import LOOK
+from viewer import LOOK, found_box
 
 import realtime_lrp
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.keys import FIELDS, SECTIONS
 from realtime_lrp.engine.boxes import REMEMBERED, BoxNumbers, drawn_map, outlines_of
-from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
+from realtime_lrp.engine.result import MapKind, Result, ResultMap
 from realtime_lrp.relevance.maps import strength as strengths
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.relevance.maps.targets import Target
@@ -321,11 +321,11 @@ def result_of(*boxes, strengths=None):
     kind = MapKind("zplus")
     drawn = strengths or [np.full((4, 6), 10 * n, np.int8) for n, _ in enumerate(boxes, 1)]
     maps = [ResultMap(one, 1.0, 0, 0, lambda: None, kind, False, 0, 0, 0) for one in drawn]
+    region = region_of((40, 60), (4, 6), "squash")
     found = tuple(
-        FoundBox(box, 1, 0.9, 0.71, (one,), number, None, number)
+        found_box(box, 1, 0.9, number, (one,), region)
         for number, (box, one) in enumerate(zip(boxes, maps, strict=True))
     )
-    region = region_of((40, 60), (4, 6), "squash")
     return Result(np.zeros(3), (0.9, 0.9), region, tuple(maps[:1]), Target(top=1), found=found)
 
 
@@ -334,7 +334,7 @@ def numbers_of(result):
 
 
 def labelled(result, label):
-    return replace(result, found=tuple(one._replace(label=label) for one in result.found))
+    return replace(result, found=tuple(replace(one, label=label) for one in result.found))
 
 
 def test_a_box_keeps_its_number_by_its_overlap():
@@ -376,7 +376,7 @@ def test_each_box_has_its_colour_and_one_alone_the_usual_ones():
     np.testing.assert_allclose(drawn[0, 1], np.maximum(100 * first, 40 * second), atol=0.5)
     np.testing.assert_allclose(drawn[0, 2], 127 * second, atol=0.5)
     assert not drawn[3, 3].any()
-    np.testing.assert_array_equal(drawn_map(result, LOOK, alone=1).strength, other)
+    np.testing.assert_array_equal(drawn_map(result.found[1], LOOK).strength, other)
     of_all = drawn_map(result, replace(LOOK, colormap="fire")).strength
     np.testing.assert_array_equal(of_all, one, "of the whole result")
     texts = outlines_of(SimpleNamespace(label="abc".__getitem__), result, alone=1)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from viewer import LOOK, Viewer, engine_of, explained_frame
+from viewer import LOOK, Viewer, engine_of, explained_frame, found_box
 
-from realtime_lrp.engine.result import ConceptRequest, FoundBox
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.engine.wording import Loss
 from realtime_lrp.realtime.faithfulness import Mask, Probe, ProbeResult, covered
 from realtime_lrp.realtime.viewer import figures, network_view, view
@@ -354,7 +354,7 @@ def test_figures_of_a_detector_speak_of_the_boxes_that_are_shown():
 
     def made(*boxes, alone=None, lost=(), target="top1"):
         explained = made_of(request=SimpleNamespace(target=target, mask=None, box=alone))
-        found = [FoundBox(BOX, label, score, 0.7, explained.maps, 0, None, number)
+        found = [found_box(BOX, label, score, number, explained.maps)
                  for number, label, score in boxes]  # fmt: skip
         explained.result.found = tuple(found)
         explained.engine.detects = True
@@ -378,7 +378,7 @@ def test_a_box_that_is_lost_between_two_maps_is_not_spoken_of(rng):
     here, gone = rng.integers(0, 256, (2, 120, 160, 3), np.uint8)
     viewer = Viewer(figures=True)
     made = explain(viewer, viewer.frame(here))
-    made.result.found = (FoundBox((40, 20, 110, 90), 0, 0.8, 0.7, made.maps, 0, None, 0),)
+    made.result.found = (found_box((40, 20, 110, 90), 0, 0.8, 0, made.maps),)
     viewer.view.step()
     names = lambda: [one.name for block in viewer.view.columns[1] for one in block  # noqa: E731
                      if isinstance(one, Headline)]  # fmt: skip

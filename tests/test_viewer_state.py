@@ -4,11 +4,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from viewer import COMMANDS, answer, event_named
+from viewer import COMMANDS, answer, event_named, found_box
 
 from realtime_lrp import config
 from realtime_lrp.config.provenance import recorded_settings
-from realtime_lrp.engine.result import ConceptRequest, FoundBox
+from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.errors import ConfigError, MissingInputError
 from realtime_lrp.realtime.explaining import first_request
 from realtime_lrp.realtime.latest import Item
@@ -58,9 +58,7 @@ def pressed(state, names):
 
 def with_boxes(*boxes):
     """A viewer with a detector's boxes in the picture, which fills the canvas."""
-    found = tuple(
-        FoundBox(box, 1, 0.9, 0.7, (), 0, None, number) for number, box in enumerate(boxes, 4)
-    )
+    found = tuple(found_box(box, 1, 0.9, number) for number, box in enumerate(boxes, 4))
     state = started()
     return replace(state, size=(120, 160), answer=replace(state.answer, found=found))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from realtime_lrp import config
 from realtime_lrp.commands.live.run import Loop, Sources
-from realtime_lrp.engine.result import MapKind, Result, ResultMap
+from realtime_lrp.engine.result import FoundBox, MapKind, Result, ResultMap
 from realtime_lrp.realtime.capture import Capture
 from realtime_lrp.realtime.explaining import ExplainedFrame, first_request
 from realtime_lrp.realtime.latest import Slot
@@ -19,7 +19,7 @@ from realtime_lrp.realtime.viewer.handle import command_event
 from realtime_lrp.realtime.viewer.lecture import load_lecture
 from realtime_lrp.realtime.viewer.state import NetworkFacts, first_state
 from realtime_lrp.realtime.viewer.view import View
-from realtime_lrp.relevance.maps.targets import TARGETS, TargetResolver
+from realtime_lrp.relevance.maps.targets import TARGETS, Target, TargetResolver
 from realtime_lrp.video.region import Region
 from realtime_lrp.view.keys import commands
 from realtime_lrp.view.look import Look
@@ -195,6 +195,14 @@ def answer(scores=(0.7, 0.2, 0.1), labels=("heart", "star", "cup"), asked="top1"
     result = Result(np.array(scores, np.float32), (0.0, 0.0), region, (), read(asked))
     named = {"auto_composite": "epsilon_plus_flat"} | facts
     return result, NetworkFacts(tuple(labels), read, **named)
+
+
+def found_box(box, label, score, number, maps=(), region=None, inside=0.71):
+    """A detector's box with its result."""
+    return FoundBox(
+        np.zeros(3), (score, score), region, tuple(maps), Target(top=1), box=box, label=label,
+        score=score, inside=inside, place=number, number=number,
+    )  # fmt: skip
 
 
 def green_square(canvas):

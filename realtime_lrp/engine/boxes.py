@@ -59,12 +59,12 @@ class BoxNumbers:
                 numbers[place] = number
         kept = sorted(self._known.items(), key=lambda item: item[1][1])[:REMEMBERED]
         self._known = {number: (one, unseen + 1) for number, (one, unseen) in kept}
-        seen = [(one._replace(maps=()), 0) for one in result.found]  # maps take memory
+        seen = [(replace(one, maps=()), 0) for one in result.found]  # maps take memory
         self._known |= {number: seen[place] for place, number in numbers.items()}
         for place in {*range(len(seen))} - {*numbers}:
             numbers[place] = self._new()
             self._known[numbers[place]] = seen[place]
-        found = (one._replace(number=numbers[place]) for place, one in enumerate(result.found))
+        found = (replace(one, number=numbers[place]) for place, one in enumerate(result.found))
         return replace(result, found=tuple(found))
 
     def place_of(self, number: int | None) -> FloatBox | None:
@@ -84,9 +84,9 @@ class BoxNumbers:
         return number
 
 
-def box_numbered(result: Result, number: int | None) -> FoundBox | None:
-    """The box with a number, or None."""
-    return next((one for one in result.found or () if one.number == number), None)
+def part_of(result: Result, number: int | None) -> Result:
+    """The box with a number; the whole result where there is none."""
+    return next((one for one in result.found or () if one.number == number), result)
 
 
 def colour_of(box: FoundBox) -> Colour:
@@ -101,32 +101,31 @@ def outlines_of(engine: Engine, result: Result, alone: int | None = None) -> tup
     """
     if result.segments:
         return region_outlines(engine, result, result.segments)
-    single, contrast = box_numbered(result, alone), result.target.contrasts
+    part, contrast = part_of(result, alone), result.target.contrasts
     return tuple(
         Outline(
             one.box, f"{engine.label(one.label)} {100 * one.score:.0f} %",
             "" if contrast else f"{100 * one.inside:.0f} % inside",
             colour_of(one),
         )
-        if single in (None, one)
+        if part in (result, one)
         else Outline(one.box, "", "", PALE)
         for one in result.found or ()
     )  # fmt: skip
 
 
-def drawn_map(result: Result, look: Look, index: int = 0, alone: int | None = None) -> Drawn:
+def drawn_map(result: Result, look: Look, index: int = 0) -> Drawn:
     """A map of a result, ready to be painted.
 
     With several boxes the relevance of each has its colour, unless a colour map is chosen or
     classes are set against each other; a box alone is drawn as any other map.
     """
-    single = box_numbered(result, alone)
-    one = single.maps[index] if single else result.maps[index]
-    plain = single or not result.found or look.colormap is not None or one.strength.ndim == 3
+    one, found = result.maps[index], result.found or ()
+    plain = not found or look.colormap is not None or one.strength.ndim == 3
     if plain or result.target.contrasts:
         return drawable(one, result, one.fade, one.signed, one.name)
-    strengths = [box.maps[index].strength for box in result.found or ()]
-    strength = cropped(tinted(strengths, list(map(colour_of, result.found or ()))), result)
+    strengths = [box.maps[index].strength for box in found]
+    strength = cropped(tinted(strengths, list(map(colour_of, found))), result)
     return Drawn(strength, 1.0, 1.0, one.signed, one.name)
 
 

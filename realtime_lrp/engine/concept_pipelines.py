@@ -106,8 +106,7 @@ class ConceptPipelines:
             prior[0, wanted.channel : wanted.channel + 1] = CERTAIN
         near = np.zeros((len(batch.regions), 4), np.float32)
         if wanted.near is not None:
-            x0, y0, x1, y1 = np.transpose([one.in_input(wanted.near) for one in batch.regions])
-            near = np.stack([y0, x0, y1, x1], -1)
+            near[:] = [one.in_input(wanted.near) for one in batch.regions]
         return run(batch.pictures, batch.targets, prior, near, **batch.where)
 
     def give_up(self, wanted: ConceptRequest | None) -> None:

@@ -415,27 +415,22 @@ class Engine(PictureEngine):
         return results
 
     def _describe_flood(self, picture: np.ndarray, result: Result, index: int) -> str:
-        layers = self.layers(picture, index, result.target)
+        layers = self.layers(picture, result, index)
         most = max(layers, key=lambda layer: layer.growth[0])
         grown = result.maps[index].magnitude / result.maps[index].started_magnitude
         advice = self.explainer.flood_advice(most.name, result.target)
         return flood_text(grown, most.name, most.kind, float(most.growth[0]), advice)
 
-    def layers(
-        self,
-        picture: np.ndarray,
-        index: int = 0,
-        target: OneTarget | None = None,
-        box: FoundBox | None = None,
-    ) -> list[LayerRecord]:
-        """`Explainer.layers` of what the network sees of a picture, uint8 [h, w, 3].
+    def layers(self, picture: np.ndarray, result: Result, index: int = 0) -> list[LayerRecord]:
+        """`Explainer.layers` for a result of what the network sees, uint8 [h, w, 3].
 
-        Of a detector `box` is explained by its own class, if the target names none.
+        A box is explained by its own class, if the target names none.
         """
-        if box is None:
-            return self.on_device(self.explainer.layers, picture[None], target, index)
-        own = box.label if str(target) == "all" or str(target).startswith("top") else target
-        return self.on_device(self.explainer.layers, picture[None], own, index, box.place)
+        target: OneTarget = result.target
+        place = None
+        if isinstance(result, FoundBox):
+            target, place = target if result.target.classes else result.label, result.place
+        return self.on_device(self.explainer.layers, picture[None], target, index, place)
 
     def provenance(self, config: Config | None = None, *further: str) -> Provenance:
         """How the maps are made. Waits for the hashes of the network's files.

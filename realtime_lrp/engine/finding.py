@@ -51,7 +51,7 @@ class Finder:
         order = np.argsort(-np.prod(boxes[:, 2:] - boxes[:, :2], 1), kind="stable")
         return [
             [
-                region.in_picture(tuple(boxes[n, [1, 0, 3, 2]].tolist()))
+                region.in_picture(tuple(boxes[n].tolist()))
                 for n in order
                 if rows[n] == number and sure[n]
             ]

@@ -232,19 +232,6 @@ class ConceptResult:
         return abs(one.share) < 0.005 and self.without_map(one)
 
 
-class FoundBox(NamedTuple):
-    """A box that a detector found, with the maps of its score."""
-
-    box: FloatBox  # in pixels of the picture
-    label: int
-    score: float
-    inside: float  # the share of the positive relevance of the first map that lies in the box
-    maps: tuple[ResultMap, ...]  # as of `Result`
-    place: int  # which of the network's places made it: a cell, an anchor, a query
-    by_channel: np.ndarray | None  # as of `Result`, its own
-    number: int  # it keeps this number, and its colour, from picture to picture of a recording
-
-
 class Segments(NamedTuple):
     """The classes of a picture by a segmentation, and the explained region.
 
@@ -270,7 +257,7 @@ class Segments(NamedTuple):
         return [(int(classes[n]), float(counts[n] / self.classes.size)) for n in order]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """The explanation of one picture; all its numbers are finite."""
 
@@ -286,14 +273,26 @@ class Result:
     by_channel: np.ndarray | None = None
     # the channels of a layer with their maps; None where they were not asked for
     concepts: ConceptResult | None = None
-    # what a detector found, the surest first; None of other networks
-    found: tuple[FoundBox, ...] | None = None
     segments: Segments | None = None  # what a segmentation finds; None of other networks
+    # a detector's boxes, the surest first; their sum is this result. None of other networks
+    found: tuple[FoundBox, ...] | None = None
 
     @property
     def relevance(self) -> np.ndarray:
         """The first raw map, float32 [h, w, C]."""
         return self.maps[0].relevance
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoundBox(Result):
+    """A detector's box with the result of its score."""
+
+    box: FloatBox  # in pixels of the picture
+    label: int
+    score: float
+    inside: float  # the share of the positive relevance of the first map that lies in the box
+    place: int  # which of the network's places made it: a cell, an anchor, a query
+    number: int  # it keeps this number, and its colour, from picture to picture of a recording
 
 
 @dataclass(frozen=True)
@@ -319,28 +318,30 @@ def fetch_results(
     which picture it can be negative. `layer` is the one whose channels are in the output. Raises
     `tf.errors.OpError` where the device failed on the batch.
     """
-    found = output.found.pictures.numpy() if output.found else range(len(batch.pictures))
+    pictures = output.found.pictures.numpy() if output.found else range(len(batch.pictures))
     by_map = [
-        _result_maps(*tensors, found)
+        _result_maps(*tensors, pictures)
         for tensors in zip(output.drawn, output.maps, output.accounts, kinds, strict=True)
     ]
     maps: list[Any] = list(zip(*by_map, strict=True))
     shares: Sequence[Any] = [None] * len(maps)
-    concepts: list[Any] = [None] * len(batch.pictures)
+    concepts: Sequence[Any] = [None] * len(batch.pictures)
     if output.of_layer and layer:
         concepts = fetch_concepts(layer, output.of_layer)
     elif output.of_layer:
         shares = output.of_layer.shares.numpy()
-    explained, boxes = list(map(tuple, output.explained.numpy().tolist())), [None] * len(maps)
+    segments = list(_segments(output, batch)) if output.regions else [None] * len(concepts)
+    scores, explained = output.scores.numpy(), output.explained.numpy().tolist()
+    results = [
+        Result(
+            scores[n], tuple(explained[row]), batch.regions[n], maps[row], batch.targets[n],
+            shares[row], None if output.found else concepts[n], segments[n],
+        )
+        for row, n in enumerate(pictures)
+    ]  # fmt: skip
     if output.found:
-        by_picture = _by_picture(output, output.found, batch.regions, maps, shares)
-        boxes, maps, explained, shares = map(list, zip(*by_picture, strict=True))
-    segments = _segments(output, batch) if output.regions else [None] * len(maps)
-    columns = (
-        output.scores.numpy(), explained,
-        batch.regions, maps, batch.targets, shares, concepts, boxes, segments,
-    )  # fmt: skip
-    return list(map(Result, *columns))
+        return list(_with_boxes(results, output, output.found, concepts))
+    return results
 
 
 def _segments(output: Explained, batch: Batch) -> Iterator[Segments]:
@@ -356,36 +357,35 @@ def _segments(output: Explained, batch: Batch) -> Iterator[Segments]:
         )  # fmt: skip
 
 
-def _by_picture(
-    output: Explained,
-    drawn: DrawnBoxes,
-    regions: Sequence[Region],
-    rows: Sequence[tuple[ResultMap, ...]],
-    shares: Sequence[Any],
-) -> Iterator[tuple[tuple[FoundBox, ...], tuple[ResultMap, ...], tuple[float, float], Any]]:
-    """Each picture's boxes, their maps as one, the explained scores, and the channels' shares.
-
-    `rows` has the maps of all boxes, `shares` the shares of their channels, if there are any.
-    """
+def _with_boxes(
+    rows: Sequence[Result], output: Explained, drawn: DrawnBoxes, concepts: Sequence[Any]
+) -> Iterator[Result]:
+    """The result of each picture: the sum of its `rows`, which are the results of its boxes."""
     pictures, boxes, labels, scores, places, sure = (one.numpy() for one in drawn)
     inside, explained = output.inside.numpy(), output.explained.numpy()
-    for picture, region in enumerate(regions):
-        of_picture = np.flatnonzero(pictures == picture).tolist()
+    for picture, of_layer in enumerate(concepts):
+        numbers = np.flatnonzero(pictures == picture).tolist()
+        first = rows[numbers[0]]
         found = tuple(
             FoundBox(
-                region.in_picture(tuple(boxes[n, [1, 0, 3, 2]].tolist())), int(labels[n]),
-                float(scores[n]), float(inside[n]), rows[n], int(places[n]), shares[n], number,
+                **vars(rows[n]), box=first.region.in_picture(tuple(boxes[n].tolist())),
+                label=int(labels[n]), score=float(scores[n]), inside=float(inside[n]),
+                place=int(places[n]), number=number,
             )
-            for number, n in enumerate(of_picture)
+            for number, n in enumerate(numbers)
             if sure[n]
         )  # fmt: skip
-        maps = zip(*(rows[n] for n in of_picture), strict=True)
-        together = tuple(_together(one) if found else _nothing(one[0]) for one in maps)
-        started = explained[of_picture].sum(0) if found else (0.0, 0.0)
-        of_all = None
-        if shares[0] is not None:
-            of_all = np.sum([0 * shares[0], *(one.by_channel for one in found)], axis=0)
-        yield found, together, (float(started[0]), float(started[1])), of_all
+        maps = zip(*(rows[n].maps for n in numbers), strict=True)
+        shares: list[Any] = [one.by_channel for one in (first, *found)]
+        shares[0] = None if shares[0] is None else np.sum([0 * shares[0], *shares[1:]], axis=0)
+        yield replace(
+            first,
+            explained=tuple(explained[numbers].sum(0).tolist()) if found else (0.0, 0.0),
+            maps=tuple(_together(one) if found else _nothing(one[0]) for one in maps),
+            by_channel=shares[0],
+            concepts=of_layer,
+            found=found,
+        )
 
 
 SUMS = "total", "magnitude", "started", "started_magnitude", "taken_by_biases"

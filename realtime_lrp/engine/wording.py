@@ -18,7 +18,7 @@ from realtime_lrp.relevance.maps.targets import TARGETS, Target
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
-    from realtime_lrp.engine.result import FoundBox, Result, ResultMap
+    from realtime_lrp.engine.result import Result, ResultMap
 
 EACH_BOX = "each box"  # is what a detector explains, where its target names no class
 
@@ -172,24 +172,18 @@ class Loss:
     kind: str = ""  # the layer's type
 
 
-def find_loss(
-    engine: Engine,
-    picture: np.ndarray,
-    result: Result,
-    index: int = 0,
-    box: FoundBox | None = None,
-) -> Loss:
+def find_loss(engine: Engine, picture: np.ndarray, result: Result, index: int = 0) -> Loss:
     """Looks for the layer that loses most relevance; costs as much as a map.
 
-    Of a detector in the map of `box`; None is the box whose map loses most.
+    With several boxes it is looked for in the map that loses most.
     """
-    if box is None and result.found:
-        box = max(result.found, key=lambda one: abs(one.maps[index].lost))
-    one = (box or result).maps[index]
+    if result.found:
+        result = max(result.found, key=lambda one: abs(one.maps[index].lost))
+    one = result.maps[index]
     started = one.started_magnitude
     if one.kind.difference:
         return Loss(None, one.lost / started if started else 0.0)
-    layers = engine.layers(picture, index, result.target, box)
+    layers = engine.layers(picture, result, index)
     most = max(layers, key=lambda layer: abs(layer.lost[0]))
     return Loss(most.name, float(most.lost[0]) / started if started else 0.0, most.kind)
 

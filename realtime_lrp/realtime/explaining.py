@@ -22,7 +22,7 @@ import numpy as np
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.config.values import corners
-from realtime_lrp.engine.boxes import BoxNumbers, box_numbered
+from realtime_lrp.engine.boxes import BoxNumbers, part_of
 from realtime_lrp.engine.measured import share_cores
 from realtime_lrp.engine.result import Aim, ConceptRequest, ConceptResult, FoundBox, ResultMap
 from realtime_lrp.engine.segments import area_list
@@ -98,14 +98,13 @@ class ExplainedFrame:
         return self.picture is not self.frame.value and self.uncovered is None
 
     @property
-    def box(self) -> FoundBox | None:
-        """The box of a detector that is shown alone, if it is found."""
-        return box_numbered(self.result, self.request.box)
+    def shown(self) -> Result:
+        """The box of a detector that is shown alone, if it is found; else the whole result."""
+        return part_of(self.result, self.request.box)
 
     @property
     def maps(self) -> tuple[ResultMap, ...]:
-        """The maps of that box, else of the whole result."""
-        return (self.box or self.result).maps
+        return self.shown.maps
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,7 +116,7 @@ class ExplainedFrame:
         if self.result.found is None:
             return None
         seen = (one for n, one in enumerate(self.result.found) if n not in self.lost)
-        return tuple(one for one in seen if self.box in (None, one))
+        return tuple(one for one in seen if self.shown in (self.result, one))
 
     @cached_property
     def answers(self) -> list[tuple[str, float]]:
@@ -422,15 +421,14 @@ class RelevanceThread:
         self, engine: Engine, picture: np.ndarray, result: Result, alone: int | None
     ) -> Loss | None:
         """The place where a map loses most relevance, sought every minute."""
-        box = box_numbered(result, alone)
-        maps = (box or result).maps
-        index = next((n for n, one in enumerate(maps) if not one.closes), None)
+        shown = part_of(result, alone)
+        index = next((n for n, one in enumerate(shown.maps) if not one.closes), None)
         if index is None:
             return None
         now, asked = time.monotonic(), (engine, alone)
         when, found_for, loss = self._loss or (-LOSS_S, None, None)
         if loss is None or found_for != asked or now - when > LOSS_S:
-            loss = find_loss(engine, result.region.extract(picture), result, index, box)
+            loss = find_loss(engine, result.region.extract(picture), shown, index)
             self._loss = now, asked, loss
         return loss
 

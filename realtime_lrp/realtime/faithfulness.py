@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import cv2
 import numpy as np
 
-from realtime_lrp.engine.boxes import box_numbered
+from realtime_lrp.engine.boxes import part_of
+from realtime_lrp.engine.result import FoundBox
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -91,15 +92,16 @@ class Probe:
         if result.found == ():
             return None
         class_ = (*result.target.classes, int(np.argmax(result.scores)))[0]
-        box, one, place, whole = None, result.maps[0], None, float(result.scores[class_])
-        if result.found:
-            box = box_numbered(result, alone) or min(result.found, key=lambda one: one.number)
-            one, place, class_, whole = box.maps[0], box.place, box.label, box.score
-        series = engine, class_, mask, box and box.number  # each stroke makes a new mask
+        shown, number, place, whole = part_of(result, alone), None, None, result.scores[class_]
+        if shown.found:
+            shown = min(shown.found, key=lambda one: one.number)
+        if isinstance(shown, FoundBox):
+            number, place, class_, whole = shown.number, shown.place, shown.label, shown.score
+        series = engine, class_, mask, number  # each stroke makes a new mask
         if still or series != self._series:
             self._means = None
         self._series = series
-        strength = one.strength.astype(np.float32)
+        strength = shown.maps[0].strength.astype(np.float32)
         strength = strength if strength.ndim == 2 else strength.sum(-1)
         extracted = result.region.extract(picture)
         size = extracted.shape[:2]

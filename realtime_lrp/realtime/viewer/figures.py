@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from realtime_lrp.engine.boxes import colour_of
-from realtime_lrp.engine.result import ResultMap
+from realtime_lrp.engine.result import FoundBox, ResultMap
 from realtime_lrp.engine.segments import class_name, colour_of_class, why
 from realtime_lrp.engine.wording import (
     EACH_BOX,
@@ -112,7 +112,7 @@ def _why(explained: ExplainedFrame) -> str:
         return why(engine, explained.result.segments)
     if sides := _sides(explained):
         return f"why: {sides[0]}, not {sides[1]}"
-    if explained.box or (str(target) == "top1" and not engine.detects):
+    if explained.shown is not explained.result or (str(target) == "top1" and not engine.detects):
         return f"why: “{explained.answers[0][0]}”"
     quote = "“{}”" if explained.result.target.classes else "{}"
     return f"why: {quote.format(describe_target(engine, target))}"
@@ -213,8 +213,8 @@ def setting_rows(explained: ExplainedFrame, name: str = "", problem: str = "") -
     target = describe_target(engine, explained.result.target, explained.answers)
     if explained.result.segments:
         target = why(engine, explained.result.segments).removeprefix("why: ")
-    if explained.box and target == EACH_BOX:
-        target = f"the box of “{engine.label(explained.box.label)}”"
+    if isinstance(explained.shown, FoundBox) and target == EACH_BOX:
+        target = f"the box of “{engine.label(explained.shown.label)}”"
     rows = [
         Row("network", name or engine.network.name),
         Row("LRP" if lrp.method == "lrp" else "method", engine.name),

@@ -247,8 +247,8 @@ class MapPainter:
 
 def _drawn_maps(explained: ExplainedFrame, look: Look) -> list[Drawn]:
     """The maps of a frame; a followed channel's map replaces the first."""
-    result, alone = explained.result, explained.request.box
-    maps = [drawn_map(result, look, n, alone) for n in range(len(result.maps))]
+    result, shown = explained.result, explained.shown
+    maps = [drawn_map(shown, look, n) for n in range(len(shown.maps))]
     one, found = followed_map(explained), result.concepts
     if one and found:
         fade = one.scale / found.scale if found.lacks(one) else 1.0  # noise is no map

@@ -114,8 +114,8 @@ class Layer:
         Only the channels are handed down by themselves, from the layer on. With `count` there is a
         prior, float32 [2, channels]: the chosen channels are those with the largest share of the
         magnitude of all shares, 0 to 1, after its first row is added and the result is multiplied
-        by its second row. They belong to one box of a detector, see `row_near`, whose place in
-        the input is given too. `after` computes something of the chosen channels' maps.
+        by its second row. They belong to one box of a detector, see `row_near`, which is given
+        near which place of the input. `after` computes something of the chosen channels' maps.
         """
         arrived = self._arrived(parts)
         if not chosen_by:

@@ -25,10 +25,14 @@ DRAWN = 8
 """How many boxes of a picture are drawn at most, each with a map of its own."""
 
 
+TURNED = [1, 0, 3, 2]
+"""Turns boxes of a network, y0, x0, y1, x1, and ours into each other."""
+
+
 class Best(NamedTuple):
     """The best boxes of a batch, best first. Where fewer are left the score is 0."""
 
-    boxes: tf.Tensor  # float32 [B, top, 4], y0, x0, y1, x1 in pixels of the input
+    boxes: tf.Tensor  # float32 [B, top, 4], x0, y0, x1, y1 in pixels of the input
     labels: tf.Tensor  # int32 [B, top]
     scores: tf.Tensor  # float32 [B, top]
     places: tf.Tensor  # int32 [B, top]
@@ -49,8 +53,9 @@ class DrawnBoxes(NamedTuple):
 
 
 def answers_of(tensors: Mapping[int, tf.Tensor], ends: Ends) -> tuple[tf.Tensor, tf.Tensor]:
-    """All boxes [B, places, 4] and scores [B, places, classes], float32."""
-    return tf.cast(tensors[ends.boxes], tf.float32), tf.cast(tensors[ends.scores], tf.float32)
+    """All boxes [B, places, 4], x0, y0, x1, y1, and scores [B, places, classes], float32."""
+    boxes = tf.gather(tensors[ends.boxes], TURNED, axis=-1)
+    return tf.cast(boxes, tf.float32), tf.cast(tensors[ends.scores], tf.float32)
 
 
 def best_of(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> Best:
@@ -66,7 +71,7 @@ def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors
     A box without any part in the picture, or with NaN, is none.
     """
     boxes, scores = answers_of(tensors, ends)
-    size = tf.cast(tf.shape(tensors[0])[1:3], tf.float32)
+    size = tf.cast(tf.shape(tensors[0])[2:0:-1], tf.float32)
     low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
     visible = tf.reduce_all(low < high, -1, keepdims=True)
     wanted = visible & (target.weights != 0)[:, None]
@@ -154,7 +159,7 @@ def share_inside(maps: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     """
     positive = tf.maximum(tf.reduce_sum(maps, -1), 0)
     rows, columns = (tf.range(count, dtype=tf.float32) + 0.5 for count in positive.shape[1:])
-    y0, x0, y1, x1 = tf.unstack(boxes[:, None], axis=-1)
+    x0, y0, x1, y1 = tf.unstack(boxes[:, None], axis=-1)
     of_rows, of_columns = (
         tf.cast((middle >= low) & (middle < high), tf.float32)
         for middle, low, high in ((rows, y0, y1), (columns, x0, x1))
@@ -201,7 +206,8 @@ class Detections:
         def cleared(one: np.ndarray) -> np.ndarray:
             return one * kept.reshape(kept.shape + (1,) * (one.ndim - 2)).astype(one.dtype)
 
-        return cls(kept.sum(axis=1), *map(cleared, (*best, *of_each)))
+        turned = best._replace(boxes=best.boxes[..., TURNED])
+        return cls(kept.sum(axis=1), *map(cleared, (*turned, *of_each)))
 
 
 def ends_of(graph: Graph) -> Ends:

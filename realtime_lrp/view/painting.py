@@ -61,16 +61,13 @@ class ColouredMap:
 
     @functools.cached_property
     def weights(self) -> "BlendWeights":
-        rest = 1 - self.alpha
+        alpha, tone = _bytes(self.alpha), _bytes(self.tone)
+        rest = cv2.bitwise_not(alpha)
         size = (self.box[2] - self.box[0], self.box[3] - self.box[1])
-        keep, grey, colour = (
-            cv2.resize(part, size)
-            for part in (
-                _bytes(rest * (1 - self.tone)),
-                _bytes(rest * self.tone * GREY),
-                np.rint(self.colour * self.alpha[..., None]).astype(np.uint8),
-            )
-        )
+        keep = cv2.resize(cv2.multiply(rest, cv2.bitwise_not(tone), scale=1 / 255), size)
+        grey = cv2.resize(cv2.multiply(rest, tone, scale=GREY / 255), size)
+        three = cv2.cvtColor(alpha, cv2.COLOR_GRAY2RGB)
+        colour = cv2.resize(cv2.multiply(self.colour, three, scale=1 / 255), size)
         return BlendWeights(cv2.cvtColor(keep, cv2.COLOR_GRAY2RGB), grey, colour)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from realtime_lrp.view.boxes import Outline
 from realtime_lrp.view.painting import ColouredMap, Painted
 
-FLOW_WIDTH = 320  # columns of the reduced pictures in which motion is measured
+FLOW_WIDTH = 320  # about how many columns a picture has where motion is measured
 WINDOW = 5  # side of the compared squares, in every second pixel of a reduced picture
 
 ALIKE, UNLIKE = 8.0, 24.0
@@ -29,13 +29,14 @@ class Follower:
         self._painted = self._moved = painted
         self.lost = frozenset[int]()  # which boxes are not found again
         self.elsewhere = False  # whether the last picture shows something else where the map is
-        self._then = _small(painted.picture)
-        self._back = np.zeros((*self._then.shape, 2), np.float32)
-        rows, columns = self._then.shape
-        self._pixels = _grid(np.arange(0, columns - 1, 2), np.arange(0, rows - 1, 2)) + np.float32(
-            0.5
-        )
-        self._prepare_coordinates(painted.picture.shape[:2], painted.overlays[0])
+        self._box = x0, y0, x1, y1 = painted.box
+        self._then = then = self._small(painted.picture)
+        self._back = np.zeros((*then.shape, 2), np.float32)
+        self._half = _grid(then.shape[1] // 2, then.shape[0] // 2) * 2 + np.float32(0.5)
+        self._steps = np.array([x1 - x0, y1 - y0], np.float32) / then.shape[::-1]
+        size = painted.overlays[0].alpha.shape[::-1]
+        self._map_pixels = _grid(*size)
+        self._scale = np.divide(size, then.shape[::-1], dtype=np.float32)
         self._layers = [_layer(one) for one in painted.overlays]
         self._flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
 
@@ -43,17 +44,14 @@ class Follower:
         """The painting, moved to a later picture of the same size, without lost boxes."""
         if picture is self._moved.picture:
             return self._moved
-        now = _small(picture)
+        now = self._small(picture)
         # from each pixel now to its place then; it begins with the last call's flow
         self._back = self._flow.calc(now, self._then, self._back)
-        half = self._pixels.shape[1::-1]
-        flow, grey = (
-            cv2.resize(one, half, interpolation=cv2.INTER_AREA) for one in (self._back, now)
-        )
-        certain = self._found(grey, flow)
-        size = self._map_pixels.shape[1::-1]
-        where = cv2.resize(flow[self._seen] * self._scale, size) + self._map_pixels
-        found = cv2.resize(certain[self._seen], size)
+        half, size = self._half.shape[1::-1], self._map_pixels.shape[1::-1]
+        flow = cv2.resize(self._back, half, interpolation=cv2.INTER_AREA)
+        certain = self._found(cv2.resize(now, half, interpolation=cv2.INTER_AREA), flow)
+        where = cv2.resize(flow * self._scale, size) + self._map_pixels
+        found = cv2.resize(certain, size)
         overlays = (
             _with_layer(overlay, cv2.remap(layer, where, None, cv2.INTER_LINEAR), found)
             for overlay, layer in zip(self._painted.overlays, self._layers, strict=True)
@@ -67,7 +65,8 @@ class Follower:
 
     def _outline(self, outline: Outline, flow: np.ndarray, certain: np.ndarray) -> Outline | None:
         """A box, moved along; None if it is lost."""
-        at, shift = np.array(outline.box).reshape(2, 2) / self._steps, np.zeros(2)
+        at = (np.array(outline.box).reshape(2, 2) - self._box[:2]) / self._steps
+        shift = np.zeros(2)
         for _ in range(2):  # the flow is known where the box is now
             low, high = np.clip(np.rint(at + shift), 0, self._then.shape[1::-1]).astype(int)
             (x0, y0), (x1, y1) = low // 2, (high + 1) // 2
@@ -78,21 +77,20 @@ class Follower:
 
     def _found(self, now: np.ndarray, flow: np.ndarray) -> np.ndarray:
         """Whether the flow leads to the same, whatever the brightness: float32 [h, w], 0 to 1."""
-        then = _sampled(self._then, self._pixels + flow)
+        where = self._half + flow
+        then = cv2.remap(self._then, where, None, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
         difference = np.subtract(now, then, dtype=np.float32)
         difference -= np.median(difference[::4, ::4])
         unlike = cv2.blur(np.abs(difference), (WINDOW, WINDOW))
         return np.clip((UNLIKE - unlike) / (UNLIKE - ALIKE), 0, 1)
 
-    def _prepare_coordinates(self, size: tuple[int, int], overlay: ColouredMap) -> None:
-        small = self._then.shape
-        self._steps = steps = np.array([size[1] / small[1], size[0] / small[0]], np.float32)
-        rows, columns = overlay.alpha.shape
-        low, high = np.array(overlay.box, np.float32).reshape(2, 2) / steps
-        self._scale = np.array([columns, rows], np.float32) / (high - low)
-        (x0, y0), (x1, y1) = (low / 2).astype(int), np.ceil(high / 2).astype(int)
-        self._seen = slice(y0, y1), slice(x0, x1)  # of the flow, where the map is
-        self._map_pixels = _grid(np.arange(columns), np.arange(rows))
+    def _small(self, picture: np.ndarray) -> np.ndarray:
+        """The explained region in grey, reduced by a whole number: that is several times faster."""
+        x0, y0, x1, y1 = self._box
+        grey = cv2.cvtColor(picture[y0:y1, x0:x1], cv2.COLOR_RGB2GRAY)
+        factor = max(1, round(picture.shape[1] / FLOW_WIDTH))
+        size = max(16, (x1 - x0) // factor), max(16, (y1 - y0) // factor)
+        return cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
 
 
 def _layer(overlay: ColouredMap) -> np.ndarray:
@@ -107,21 +105,6 @@ def _with_layer(overlay: ColouredMap, layer: np.ndarray, found: np.ndarray) -> C
     return replace(overlay, colour=cv2.cvtColor(layer, cv2.COLOR_RGBA2RGB), alpha=alpha)
 
 
-def _grid(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The places (x, y) of a grid of columns and rows: float32 [rows, columns, 2]."""
-    return np.dstack(np.meshgrid(x, y)).astype(np.float32)
-
-
-def _sampled(image: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """An image at places (x, y), [h, w, 2]; beyond its edges it goes on as there."""
-    return cv2.remap(image, places, None, cv2.INTER_LINEAR, None, cv2.BORDER_REPLICATE)
-
-
-def _small(picture: np.ndarray) -> np.ndarray:
-    """A picture in grey, reduced by a whole number first, which is several times as fast."""
-    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
-    rows, columns = grey.shape
-    factor = max(1, columns // FLOW_WIDTH)
-    whole = cv2.resize(grey, (columns // factor, rows // factor), interpolation=cv2.INTER_AREA)
-    width = min(FLOW_WIDTH, columns)
-    return cv2.resize(whole, (max(16, width), max(16, round(rows * width / columns))))
+def _grid(columns: int, rows: int) -> np.ndarray:
+    """The places (x, y) of pixels: float32 [rows, columns, 2]."""
+    return np.dstack(np.meshgrid(np.arange(columns), np.arange(rows))).astype(np.float32)

@@ -15,8 +15,8 @@ from test_viewer_state import mouse, pressed, started
 
 from realtime_lrp import Explainer, config
 from realtime_lrp.config.values import place
+from realtime_lrp.engine.boxes import painted
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.result import Aim, Segments
 from realtime_lrp.engine.wording import best_answer
 from realtime_lrp.errors import UsageError

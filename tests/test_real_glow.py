@@ -19,7 +19,7 @@ from program import screenshot, start
 from realtime_lrp import Network, config
 from realtime_lrp.config.applications import APPLICATIONS
 from realtime_lrp.engine import engine as engines
-from realtime_lrp.engine.painted import painted
+from realtime_lrp.engine.boxes import painted
 from realtime_lrp.engine.result import ConceptRequest
 from realtime_lrp.relevance.maps.account import State
 from realtime_lrp.relevance.reading.building import build_graph

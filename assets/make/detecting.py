@@ -11,9 +11,8 @@ from train_detector import Plan, draw_scenes, train
 
 from realtime_lrp import Explainer, load_network
 from realtime_lrp.config import load
-from realtime_lrp.engine.boxes import outlines_of
+from realtime_lrp.engine.boxes import outlines_of, painted
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.painted import painted
 from realtime_lrp.models.drawings import NOTHING
 from realtime_lrp.relevance.maps.detections import best_boxes, intersection_over_union
 from realtime_lrp.video.pictures import write_picture
@@ -53,9 +52,9 @@ def draw_boxes(folder: Path) -> None:
     drawn = []
     for number, place in FRAMES.items():
         (result,) = engine.explain([frames[number]])
-        alone = None if place is None else result.found[place].number
-        drawn.append(lay_over(frames[number], painted(engine, result, alone)))
-        draw_outlines(drawn[-1], outlines_of(engine, result, alone))
+        shown = result if place is None else result.found[place]
+        drawn.append(lay_over(frames[number], painted(engine, frames[number], shown).overlays[0]))
+        draw_outlines(drawn[-1], outlines_of(engine, result, place))
     write_picture(folder / "detector.jpg", np.hstack(drawn), overwrite=True)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.boxes import painted
 from realtime_lrp.engine.opening import engine_for
-from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import (
     Losses,

@@ -16,8 +16,8 @@ from realtime_lrp.engine.segments import region_outlines
 from realtime_lrp.system.geometry import FloatBox, overlap
 from realtime_lrp.view.boxes import COLOURS, PALE, Outline, tinted
 from realtime_lrp.view.hud import Colour
-from realtime_lrp.view.look import Look
-from realtime_lrp.view.painting import Drawn
+from realtime_lrp.view.look import Look, colormap_named
+from realtime_lrp.view.painting import Drawn, Painted, paint
 
 if TYPE_CHECKING:
     from realtime_lrp.engine.engine import Engine
@@ -140,3 +140,18 @@ def cropped(strength: np.ndarray, result: Result) -> np.ndarray:
     """The part of a map that lies on the picture, without borders."""
     x0, y0, x1, y1 = result.region.inner
     return strength[y0:y1, x0:x1]
+
+
+def look_of(engine: Engine) -> Look:
+    """How maps are drawn in files: as configured, always as heat.
+
+    It has a chosen colour map itself: a process that draws need not know the name.
+    """
+    look = replace(Look.of(engine.config.overlay), style="heat", average=0.0)
+    return replace(look, colormap=colormap_named(look.colormap)) if look.colormap else look
+
+
+def painted(engine: Engine, picture: np.ndarray, result: Result) -> Painted:
+    """The first map of a result, scaled by itself, and its boxes."""
+    look, outlines = look_of(engine), outlines_of(engine, result)
+    return paint(picture, [drawn_map(result, look)], look, result.region.box, outlines)

@@ -1,7 +1,7 @@
 """The engine: pictures in, results out, and what happens where a device's memory is too small."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
@@ -189,15 +189,6 @@ class Engine(PictureEngine):
         names = self.name, *self.also
         return tuple(map(kind, names, explainer.follows_rules, explainer.differences))
 
-    def _kinds(self, contrast: bool) -> Iterable[MapKind]:
-        """The kinds of the maps; a contrast of maps is no share of what started."""
-        return (replace(one, tolerance=None) for one in self.kinds) if contrast else self.kinds
-
-    @property
-    def aim(self) -> Aim:
-        """The configured aim, for segmentations."""
-        return Aim.of(self.config)
-
     @property
     def model(self) -> keras.Model:
         """The Keras model; loaded once more, and kept, where it was not kept."""
@@ -221,20 +212,6 @@ class Engine(PictureEngine):
         """The layer whose channels are concepts; None without one, and for methods but LRP."""
         default = self.explainer.concept_layer if self.config.lrp.method == "lrp" else None
         return default and (self.config.concepts.layer or default)
-
-    @property
-    def name(self) -> str:
-        """The name of the map: its composite, or its method where that is not LRP."""
-        method = self.config.lrp.method
-        return self.composite if method == "lrp" else method
-
-    @property
-    def fit(self) -> str:
-        """How pictures are fitted to the network's input: "crop", "squash" or "letterbox"."""
-        chosen = self.config.input.fit
-        if chosen == "auto" and self.segments:
-            return "letterbox"
-        return self.network.fit if chosen == "auto" else chosen
 
     def on_device(
         self, function: Callable[..., Any], pictures: np.ndarray, *more: Any, **options: Any
@@ -291,7 +268,7 @@ class Engine(PictureEngine):
         """
         pictures, regions, read = self._seen(pictures, targets, regions)
         aims = [self._where(one, aim) for one in regions] if self.segments else []
-        own = aim or self.aim
+        own = aim or Aim.of(self.config)
         where = {
             "region": np.stack(aims), "around": np.array([[not own.pixel]]),
             "contrast": np.array([[own.contrast]]),
@@ -316,7 +293,7 @@ class Engine(PictureEngine):
         A place of an `aim` that the network does not see stands for none.
         """
         rows, columns = self.explainer.places
-        weights, at = np.full((rows, columns), -1, np.float32), (aim or self.aim).at
+        weights, at = np.full((rows, columns), -1, np.float32), (aim or Aim.of(self.config)).at
         weights[region.part_of((rows, columns))] = 0
         if at is None:
             return weights
@@ -355,9 +332,12 @@ class Engine(PictureEngine):
                     layer = pipelines.layer(concepts) if concepts else ""
                     named = any(one.contrasts for one in batch.targets)
                     contrast = self.segments and (batch.aim.contrast or named)
+                    kinds = self.kinds
+                    if contrast:  # a contrast of maps is no share of what started
+                        kinds = tuple(replace(one, tolerance=None) for one in kinds)
                     each = (explainer.signs_for(one, contrast) for one in batch.targets)
-                    kinds = list(zip(self._kinds(contrast), zip(*each, strict=True), strict=True))
-                    return self._checked(batch, fetch_results(output, batch, kinds, layer))
+                    signed = list(zip(kinds, zip(*each, strict=True), strict=True))
+                    return self._checked(batch, fetch_results(output, batch, signed, layer))
             except tf.errors.ResourceExhaustedError:
                 pipelines.give_up(concepts)
             if not (concepts and fits):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,6 +32,7 @@ from realtime_lrp.errors import (
 )
 from realtime_lrp.models.exported import Exported, session_of
 from realtime_lrp.models.gallery import Gallery
+from realtime_lrp.models.labels import class_names
 from realtime_lrp.models.names import hashes, network_files
 from realtime_lrp.relevance.maps.scale import strength_of
 from realtime_lrp.relevance.maps.targets import (
@@ -45,18 +45,6 @@ from realtime_lrp.system.machine import core_count
 from realtime_lrp.video.region import Region
 
 NO_CHANNELS = "an exported explanation has no channels: give the network itself"
-
-
-@dataclass(frozen=True)
-class ExportedNetwork:
-    """Facts about the network of a file, in the form of `Network`."""
-
-    name: str
-    labels: list[str] | None
-    warning: str
-    preprocess: str
-    model: None = None
-    channels: int = 3
 
 
 class ExportedExplainer:
@@ -139,17 +127,14 @@ class ExportedEngine(PictureEngine):
         self.sight = Sight(config.input, self._about.size, self.fit)
 
     def _set(self, config: Config, also: Sequence[str]) -> None:
-        about = self._about
         self._check(config, also)
+        about, labels = self._about, config.model.labels
         self.auto_composite = about.composite or config.lrp.composite
         known = {"method": about.method, "composite": self.auto_composite, "precision": "float32"}
         self.config = config.changed(lrp=known)
-        self.network = ExportedNetwork(
-            about.name, config_labels(config, about), about.warning, about.preprocess
-        )
-        self.explainer = ExportedExplainer(
-            msgspec.structs.replace(about, labels=self.network.labels), config.lrp.target
-        )
+        own = about.labels if labels is None else class_names(labels)
+        self.network = msgspec.structs.replace(about, labels=own)
+        self.explainer = ExportedExplainer(self.network, config.lrp.target)
         self.precision = about.precision
         tolerance = math.inf if about.map.accounted else None  # which layer lost is not known
         self.kinds = (
@@ -192,17 +177,6 @@ class ExportedEngine(PictureEngine):
     def computed(self) -> str:
         """Precision and device."""
         return f"{self.precision} on {self.device}, onnxruntime"
-
-    @property
-    def name(self) -> str:
-        """The name of the map: its composite, or its method where that is not LRP."""
-        return self._about.composite or self._about.method
-
-    @property
-    def fit(self) -> str:
-        """How pictures are fitted to the input."""
-        chosen = self.config.input.fit
-        return self._about.fit if chosen == "auto" else chosen
 
     def warm_up(self) -> None:
         """Computes one map, which takes longer than others."""
@@ -285,15 +259,6 @@ class ExportedEngine(PictureEngine):
             device=self.device,
             settings=recorded_settings(config, *further),
         )
-
-
-def config_labels(config: Config, about: Exported) -> list[str] | None:
-    """The user's class names, otherwise the file's."""
-    if config.model.labels is None:
-        return about.labels
-    from realtime_lrp.models.labels import class_names
-
-    return class_names(config.model.labels)
 
 
 def _opened(file: str) -> tuple[Any, Exported]:

@@ -51,7 +51,10 @@ def load(config: Config, keep_model: bool, named: bool = True) -> tuple[Network,
         with suppress(ValueError, tf.errors.InvalidArgumentError):
             needed = 4 * graph.activations(size)
             refuse_beyond_memory(needed, f"{graph.name!r} with pictures of {size[0]} x {size[1]}")
-    _check_channels(network)
+    if network.channels not in (1, 3):
+        raise DamagedInputError(
+            f"The model reads {network.channels} channels. Expected 3 (RGB) or 1 (luminance)."
+        )
     if not (keep_model and model.count_params() <= MAX_KEPT_WEIGHTS):
         network, model = replace(network, model=None), None
         gc.collect()  # reference cycles keep Keras models alive
@@ -135,10 +138,3 @@ def choose_precision(config: Config, moving: bool) -> str:
     if precision != "auto":
         return precision
     return "auto" if moving else "float32"
-
-
-def _check_channels(network: Network) -> None:
-    if network.channels not in (1, 3):
-        raise DamagedInputError(
-            f"The model reads {network.channels} channels. Expected 3 (RGB) or 1 (luminance)."
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.region import Region, region_of
 from realtime_lrp.view.look import Colormap, Look
 from realtime_lrp.view.painting import Drawn, lay_over, paint
-
-if TYPE_CHECKING:
-    pass
 
 FITS = ("crop", "squash", "letterbox")
 

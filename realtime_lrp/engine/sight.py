@@ -97,12 +97,25 @@ class PictureEngine:
     network: Any
     explainer: Any
     sight: Sight
+    segments: bool
     begin: Callable[..., Begun]
 
     @property
     def composite(self) -> str:
         """The composite that LRP uses."""
         return self.config.lrp.composite
+
+    @property
+    def name(self) -> str:
+        """The name of the map: its composite, or its method where that is not LRP."""
+        return self.composite if self.config.lrp.method == "lrp" else self.config.lrp.method
+
+    @property
+    def fit(self) -> str:
+        """How pictures are fitted to the network's input: "crop", "squash" or "letterbox"."""
+        if self.config.input.fit != "auto":
+            return self.config.input.fit
+        return "letterbox" if self.segments else str(self.network.fit)
 
     def label(self, index: int) -> str:
         """The name of a class as people read it."""

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from realtime_lrp.config import Config
+from realtime_lrp.engine.boxes import painted
 from realtime_lrp.engine.device import computes_bfloat16, device
 from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.painted import painted
 from realtime_lrp.engine.tensorflow import tf
 from realtime_lrp.errors import Error, first_line
 from realtime_lrp.models.exported import session_of

@@ -25,10 +25,9 @@ from realtime_lrp.commands.video.recoding import (
 )
 from realtime_lrp.commands.video.task import Film, Outcome, Task, VideoOptions, at_hand
 from realtime_lrp.config import Config
-from realtime_lrp.engine.boxes import BoxNumbers, drawn_map, outlines_of
+from realtime_lrp.engine.boxes import BoxNumbers, drawn_map, look_of, outlines_of
 from realtime_lrp.engine.gallery import channel_names, concept_settings
 from realtime_lrp.engine.opening import engine_for
-from realtime_lrp.engine.painted import look_of
 from realtime_lrp.engine.result import Result
 from realtime_lrp.engine.wording import Losses, answer_line, best_answer
 from realtime_lrp.errors import NotFiniteError

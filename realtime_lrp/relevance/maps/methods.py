@@ -24,7 +24,6 @@ from realtime_lrp.relevance.network.steps import Activation, Handed
 from realtime_lrp.relevance.rules.attention import differ_from_epsilon, has_attention
 from realtime_lrp.relevance.rules.composites import COMPOSITES, EXCITATION, Composite
 from realtime_lrp.relevance.rules.layer_contexts import feature_maps, spatial_maps
-from realtime_lrp.relevance.rules.sharing import Shares
 
 
 def _relevance(plan: Plan) -> Back:
@@ -45,7 +44,7 @@ def _relevance(plan: Plan) -> Back:
             return handed
         if number in rules:
             handed = rules[number](at.inputs[0], at.relevance)
-            return list(handed) if isinstance(handed, Shares) else [handed]
+            return handed if isinstance(handed, list) else [handed]
         return at.node.step.relevance(at.inputs, at.output, at.relevance)
 
     return back

@@ -14,29 +14,11 @@ from typing import cast
 
 import tensorflow as tf
 
+from realtime_lrp.relevance.network import steps, traced_steps
 from realtime_lrp.relevance.network.graph import Arrival, Graph
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import (
-    Add,
-    Elementwise,
-    Handed,
-    Identity,
-    Move,
-    Multiple,
-    Softmax,
-    Step,
-    Tensors,
-    stabilise,
-    sum_of_each,
-)
-from realtime_lrp.relevance.network.traced_steps import (
-    EntryScale,
-    Join,
-    MatrixProduct,
-    Normalisation,
-    Offset,
-    WeightedSum,
-)
+from realtime_lrp.relevance.network.steps import Handed, Multiple, Tensors, stabilise, sum_of_each
+from realtime_lrp.relevance.network.traced_steps import MatrixProduct, Normalisation, Offset
 from realtime_lrp.relevance.rules.sharing import taken_by
 
 STABILISER = 1e-9
@@ -65,7 +47,7 @@ def with_remainder(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 
 def through_softmax(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """R_in = a * (R - softmax(a) * sum of R) (prop. 3.1); constants take the rest."""
-    total = tf.reduce_sum(at.output * s, cast(Softmax, at.node.step).axis, keepdims=True)
+    total = tf.reduce_sum(at.output * s, cast(steps.Softmax, at.node.step).axis, keepdims=True)
     part = at.output * (s - total)
     return [part, sum_of_each(total) - sum_of_each(at.inputs[0] * part)]
 
@@ -75,7 +57,7 @@ def through_function(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     return [s * (at.output / stabilise(at.inputs[0], STABILISER))]
 
 
-def _keeps_zero(step: Step, a: tf.Tensor) -> bool:
+def _keeps_zero(step: steps.Step, a: tf.Tensor) -> bool:
     """Whether a function is 0 at 0. Else relevance of such entries is no multiple of them."""
     with tf.init_scope():
         return not tf.reduce_any(step.forward(tf.zeros([1, *a.shape[1:]])) != 0)
@@ -101,7 +83,8 @@ def past_gates(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
 
 def with_constant_deviation(at: Arrival, s: tf.Tensor, absorb: bool) -> Tensors:
     """Shares s in proportion to the terms of a normalisation with a constant deviation."""
-    norm, exact = cast(Normalisation, at.node.step), tf.cast(at.inputs[0], tf.float32)
+    norm = cast(Normalisation, at.node.step)
+    exact = tf.cast(at.inputs[0], tf.float32)
     s, taken = _beside(norm.offset(exact), at.output, s, absorb)
     return [tf.cast(norm.gradient_of_sums(exact, s), at.inputs[0].dtype), *taken]
 
@@ -129,26 +112,27 @@ def _beside(
     return s * (z / stabilise(z - constant, STABILISER)), []
 
 
-Rows = tuple[tuple[type[Step], StepRule], ...]
+Rows = tuple[tuple[type[steps.Step], StepRule], ...]
 """Pairs of a kind of step and its rule; the first that fits decides."""
 
 _DIVIDING: Rows = (
     (Normalisation, with_constant_deviation),
     (Offset, beside_offset),
-    (Add, along),
-    (WeightedSum, along),
+    (steps.Add, along),
+    (traced_steps.WeightedSum, along),
 )
 
 CP_LRP: Rows = (*_DIVIDING, (MatrixProduct, past_gates))
 """Kind of step -> its rule, for the composite `cp_lrp`. Where relevance arrives that is no
 `Multiple`, it is divided by z."""
 
-ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (Softmax, through_softmax))
+ATTNLRP: Rows = (*_DIVIDING, (MatrixProduct, halves), (steps.Softmax, through_softmax))
 """The same for `attnlrp`."""
 
 FOLLOWING: Rows = (
-    (Linear, through_weights), (Join, with_remainder), (Move, along), (Identity, along),
-    (EntryScale, along), (Elementwise, through_function),
+    (Linear, through_weights), (traced_steps.Join, with_remainder), (steps.Move, along),
+    (steps.Identity, along), (traced_steps.EntryScale, along),
+    (steps.Elementwise, through_function),
 )  # fmt: skip
 """Kind of step -> its rule, where a `Multiple` arrives."""
 
@@ -187,7 +171,7 @@ def has_attention(graph: Graph) -> bool:
 
 def _from_a_softmax(graph: Graph, number: int) -> bool:
     node = graph.producer(number)
-    while node and not isinstance(node.step, Softmax):
+    while node and not isinstance(node.step, steps.Softmax):
         node = graph.producer(node.inputs[0])
     return node is not None
 

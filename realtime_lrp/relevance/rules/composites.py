@@ -11,9 +11,8 @@ from realtime_lrp.config.names import COMPOSITES as COMPOSITE_NAMES
 from realtime_lrp.errors import UsageError, nearest
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import Step
 from realtime_lrp.relevance.rules import attention
-from realtime_lrp.relevance.rules.attention import BoundStepRule, StepRule
+from realtime_lrp.relevance.rules.attention import BoundStepRule
 from realtime_lrp.relevance.rules.rules import (
     AlphaBeta,
     Epsilon,
@@ -79,11 +78,7 @@ class Composite:
 
     def rules(self, graph: Graph, contexts: Mapping[int, LayerContext]) -> dict[int, Rule]:
         """Output number of each layer with weights of the graph, with its contexts -> its rule."""
-        return {
-            node.output: self.rule(node, contexts[node.output])
-            for node in graph.nodes
-            if isinstance(node.step, Linear)
-        }
+        return {one.output: self.rule(one, contexts[one.output]) for one in graph.with_weights}
 
     def absorbing(
         self, graph: Graph, contexts: Mapping[int, LayerContext], absorb_bias: bool | None = None,
@@ -95,15 +90,11 @@ class Composite:
         """
 
         def absorbs(node: Node) -> bool:
-            if absorb_bias is not None:
-                return absorb_bias
-            for applies, rule in self.overrides:
-                if applies(node, contexts[node.output]):
-                    return rule.absorbs_bias
-            return self.absorb_bias
+            context = contexts[node.output]
+            own = (rule.absorbs_bias for fits, rule in self.overrides if fits(node, context))
+            return next(own, self.absorb_bias) if absorb_bias is None else absorb_bias
 
-        with_weights = [node for node in graph.nodes if isinstance(node.step, Linear)]
-        return frozenset(node.output for node in with_weights if absorbs(node))
+        return frozenset(node.output for node in graph.with_weights if absorbs(node))
 
     def bind_steps(
         self, graph: Graph, rules: Mapping[int, Rule], absorbing: Collection[int],
@@ -119,18 +110,14 @@ class Composite:
         absorb = self.absorb_bias if absorb_bias is None else absorb_bias
         epsilon = {n for n in absorbing if rules[n] == Epsilon(attention.STABILISER)}
         scoring = graph.scoring()
-        return {
-            node.output: attention.bound(rule, absorb, (kind, rule) in self.steps)
-            for node in graph.nodes
-            if node.output not in scoring
-            and (node.output in epsilon or not isinstance(node.step, Linear))
-            and (found := _first_of_kind((*self.steps, *attention.FOLLOWING), node.step))
-            for kind, rule in [found]
-        }
-
-
-def _first_of_kind(rules: attention.Rows, step: Step) -> tuple[type[Step], StepRule] | None:
-    return next((one for one in rules if isinstance(step, one[0])), None)
+        rows = (*self.steps, *attention.FOLLOWING)
+        bound = {}
+        for node in graph.nodes:
+            row = next((row for row in rows if isinstance(node.step, row[0])), None)
+            joins = node.output in epsilon or not isinstance(node.step, Linear)
+            if row and joins and node.output not in scoring:
+                bound[node.output] = attention.bound(row[1], absorb, row in self.steps)
+        return bound
 
 
 EPSILON = ((any_layer, Epsilon()),)
@@ -175,21 +162,22 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
     matches a layer's name or type; * stands for any letters. The first match decides. UsageError
     where a pattern matches no layer that is left to decide.
     """
-    with_weights = [node for node in graph.nodes if isinstance(node.step, Linear)]
-    rows, undecided = [], list(with_weights)
+    rows = []
+    undecided = graph.with_weights
     for pattern, rule in layers.items():
         matches = layer_matcher(pattern)
-        rows.append((lambda node, context, matches=matches: matches(node), _rule(rule)))
-        if any(matches(node) for node in undecided):
+        rule = rule_named(rule) if isinstance(rule, str) else rule
+        rows.append((lambda node, context, matches=matches: matches(node), rule))
+        if any(map(matches, undecided)):
             undecided = [node for node in undecided if not matches(node)]
-        elif any(matches(node) for node in with_weights):
+        elif any(map(matches, graph.with_weights)):
             raise UsageError(
                 f"The pattern {pattern!r} has no effect: the patterns before it match all its "
                 "layers. Put it before them.",
                 "layers",
             )
         else:
-            names = [node.layer for node in with_weights] or ["none"]
+            names = [node.layer for node in graph.with_weights] or ["none"]
             close = nearest(pattern, names)
             raise UsageError(
                 f"No layer with weights is called {pattern!r}, nor is it the type of one. "
@@ -197,10 +185,6 @@ def with_layers(composite: Composite, layers: Mapping[str, str | Rule], graph: G
                 "layers",
             )
     return replace(composite, overrides=(*rows, *composite.overrides))
-
-
-def _rule(rule: str | Rule) -> Rule:
-    return rule if isinstance(rule, Rule) else rule_named(rule)
 
 
 def layer_matcher(pattern: str) -> Callable[[Node], bool]:

@@ -14,7 +14,7 @@ for every picture; `sharing.py` has the step itself. b' is left out where biases
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -38,7 +38,7 @@ from realtime_lrp.relevance.rules.sharing import (
 )
 
 Propagate = Callable[[tf.Tensor, tf.Tensor], tf.Tensor | Shares]
-"""(a, R) -> R_in, shaped like a; with what biases took where they take a share."""
+"""(a, R) -> R_in, shaped like a, alone or in a list with what biases took, if they take a share."""
 
 
 @dataclass(frozen=True)
@@ -91,24 +91,19 @@ class Rule:
         check_rule_numbers(type(self).__name__, vars(self))
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
-        """Computes the modified weights of a layer; called once for each layer.
+        """Computes the modified weights of a layer, a step with weights; called once for each.
 
-        Args:
-          layer: a step with weights.
-          context: what is known about the layer.
-
-        Returns:
-          The function (a, R) -> R_in that runs for every picture: a is the layer's input [B, ...],
-          R the relevance of its output, R_in the relevance of its input, shaped like a. Where
-          biases take a share it may return `Shares`, so that this share is known.
+        Returns the function that runs for every picture, see `Propagate`: a is the layer's input
+        [B, ...], R the relevance of its output, R_in the relevance of its input.
         """
         raise NotImplementedError
 
     def __str__(self) -> str:
         """The text that `rule_named` reads: "flat", "alpha_beta(2, 1)"."""
-        names = [name for name, kind in RULES.items() if kind is type(self)]
+        kind = type(self)
+        name = next((name for name, row in RULES.items() if row is kind), kind.__name__)
         numbers = ", ".join(f"{number:g}" for number in vars(self).values())
-        return (names or [type(self).__name__])[0] + (f"({numbers})" if numbers else "")
+        return f"{name}({numbers})" if numbers else name
 
 
 @dataclass(frozen=True)
@@ -169,17 +164,14 @@ class AlphaBeta(Rule):
         lowering = _one_sign(layer, context, negative, positive, -1)
         if not self.beta:
             return raising
-
-        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor | Shares:
-            parts = ((self.alpha, raising), (-self.beta, lowering))
-            return weighted([(factor, step(a, relevance)) for factor, step in parts])
-
-        return propagate
+        return lambda a, relevance: weighted(
+            [(self.alpha, raising(a, relevance)), (-self.beta, lowering(a, relevance))]
+        )
 
 
 def _one_sign(
     layer: Linear, context: LayerContext, mine: Modify, other: Modify, sign: int
-) -> Propagate:
+) -> Callable[[tf.Tensor, tf.Tensor], Shares]:
     """Relevance by the contributions of one sign: a+ times `mine`(w), a- times `other`(w)."""
     bias = context.bias(layer, mine)
     if context.nonnegative:
@@ -210,15 +202,17 @@ class Gamma(Rule):
         # two products instead of four, for both branches at once.
         half = self.gamma / 2
         size = layer.modified(tf.abs)
-        bias, size_of_bias = context.bias(layer, tf.identity), context.bias(layer, tf.abs)
+        bias = context.bias(layer, tf.identity)
+        size_of_bias = context.bias(layer, tf.abs)
 
-        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor | Shares:
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
             sign = tf.sign(layer.forward(a))
-            own, both = (a, layer.weights, bias), (tf.abs(a), size, size_of_bias)
+            own = (a, layer.weights, bias)
+            both = (tf.abs(a), size, size_of_bias)
             z = (1 + half) * layer.transform(*own) + half * sign * layer.transform(*both)
             s = tf.where(sign != 0, relevance / stabilise(z), 0.0)
-            parts = ((1 + half, divided(layer, [own], s)), (half, divided(layer, [both], sign * s)))
-            return weighted(parts)
+            shares = divided(layer, [own], s)
+            return weighted([(1 + half, shares), (half, divided(layer, [both], sign * s))])
 
         return propagate
 
@@ -246,17 +240,14 @@ class ZBox(Rule):
                 "rule",
             )
         low, high = (tf.cast(end, layer.kernel.dtype) for end in context.box)
-        bounds = [
-            (low, layer.modified(positive), None),
-            (high, layer.modified(negative), None),
-        ]
+        bounds = [(low, layer.modified(positive), None), (high, layer.modified(negative), None)]
         z_of_bounds = transformed(layer, bounds)
 
-        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
             s = relevance / stabilise(layer.transform(a, layer.weights) - z_of_bounds)
             back = handed_back(layer, [(a, layer.weights, None)], s)
             shape = tf.shape(a)
-            return back - tf.add_n([x * adjoint(layer, s, w, shape) for x, w, _ in bounds])
+            return [back - tf.add_n([x * adjoint(layer, s, w, shape) for x, w, _ in bounds])]
 
         return propagate
 
@@ -269,8 +260,7 @@ class ZPlusInput(Rule):
     absorbs_bias = False
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
-        bias = context.bias(layer, positive)
-        return _without_inputs(layer, context, positive(layer.kernel), bias)
+        return _without_inputs(layer, context, positive)
 
 
 @dataclass(frozen=True)
@@ -281,8 +271,7 @@ class WSquare(Rule):
     absorbs_bias = False
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
-        bias = context.bias(layer, tf.square)
-        return _without_inputs(layer, context, tf.square(layer.kernel), bias)
+        return _without_inputs(layer, context, tf.square)
 
 
 @dataclass(frozen=True)
@@ -295,17 +284,16 @@ class Flat(Rule):
     keeps_sign = True
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
-        weights = tf.ones_like(layer.kernel)
         single = layer.single_channel()
         if single is None:
-            return _without_inputs(layer, context, weights, None)
-        z = _z_without_inputs(layer, context, weights, None)
+            return _without_inputs(layer, replace(context, absorb_bias=False), tf.ones_like)
+        z = _z_without_inputs(layer, context, tf.ones_like(layer.kernel), None)
         support = tf.cast(context.support, z.dtype)
 
-        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor:
+        def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
             s = tf.reduce_sum(tf.cast(relevance / z, tf.float32), -1, keepdims=True)
             shape = tf.concat([tf.shape(a)[:-1], [1]], 0)  # all channels get the same
-            return support * tf.cast(adjoint(single, s, single.weights, shape), a.dtype)
+            return [support * tf.cast(adjoint(single, s, single.weights, shape), a.dtype)]
 
         return propagate
 
@@ -320,19 +308,18 @@ def _z_without_inputs(
     return tf.cast(z, weights.dtype)
 
 
-def _without_inputs(
-    layer: Linear, context: LayerContext, weights: tf.Tensor, bias: tf.Tensor | None
-) -> Propagate:
+def _without_inputs(layer: Linear, context: LayerContext, modify: Modify) -> Propagate:
     """The generic step for a' = 1: z depends only on the weights and is computed once."""
-    z = _z_without_inputs(layer, context, weights, bias)
-    support = tf.cast(context.support, weights.dtype)
-    ready = layer.ready(weights)
+    weights = layer.modified(modify)
+    bias = context.bias(layer, modify)
+    z = _z_without_inputs(layer, context, weights.kernel, bias)
+    support = tf.cast(context.support, z.dtype)
 
-    def propagate(a: tf.Tensor, relevance: tf.Tensor) -> tf.Tensor | Shares:
+    def propagate(a: tf.Tensor, relevance: tf.Tensor) -> Shares:
         s = relevance / z
-        inputs = support * adjoint(layer, s, ready, tf.shape(a))
+        inputs = support * adjoint(layer, s, weights, tf.shape(a))
         uncounted = bias is None or s.shape.rank > a.shape.rank
-        return inputs if uncounted else Shares(inputs, taken_by(bias, s))
+        return [inputs] if uncounted else [inputs, taken_by(bias, s)]
 
     return propagate
 
@@ -343,22 +330,17 @@ RULES: dict[str, type[Rule]] = {
 }  # fmt: skip
 """Name in configuration and documentation -> rule."""
 
-_OWN = frozenset(RULES.values())
-
 
 def taking_several(rules: Mapping[int, Rule]) -> set[int]:
     """The output numbers of layers whose rules also take R with an axis more, see `sharing.py`.
 
     All rules of this file do. Rules that a program adds to `RULES` may not.
     """
-    return {number for number, rule in rules.items() if type(rule) in _OWN}
+    return {number for number, rule in rules.items() if type(rule).__module__ == __name__}
 
 
 def rule_named(text: str) -> Rule:
-    """Reads a rule.
-
-    Args:
-      text: a name in `RULES`, with numbers in brackets if wanted: "epsilon", "alpha_beta(1, 0)".
+    """Reads a name in `RULES`, with numbers if wanted: "epsilon", "alpha_beta(1, 0)".
 
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.

@@ -241,11 +241,11 @@ def test_epsilon_0_is_lrp_0(rng):
     propagate = Epsilon(0).bind(
         Dense(tf.constant(kernel), tf.constant(bias)), LayerContext(absorb_bias=True)
     )
-    got = propagate(tf.constant(a), tf.constant(relevance))
+    inputs, biases = propagate(tf.constant(a), tf.constant(relevance))
     z = a @ kernel + bias
     s = np.divide(relevance, z, out=np.zeros_like(z), where=z != 0)
-    np.testing.assert_allclose(got.inputs, a * (s @ kernel.T), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(got.biases, (s * bias).sum(1), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(inputs, a * (s @ kernel.T), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(biases, (s * bias).sum(1), rtol=1e-4, atol=1e-6)
     expected = naive.epsilon(naive.Layer(kernel[:, ::2]), a[0], relevance[0, ::2], 0)
     without = Epsilon(0).bind(Dense(tf.constant(kernel[:, ::2]), None), LayerContext())
     assert largest_difference(without(a[:1], tf.constant(relevance[:1, ::2]))[0], expected) < 1e-4

@@ -125,7 +125,7 @@ def test_scores_are_keras_own_and_relevance_is_conserved(build, rng):
     """Each layer type in a small network, with z+, with epsilon, and its gradient."""
     model = network(build)
     x = tf.constant(rng.normal(size=(2, 9, 8, 3)), tf.float32)
-    graph = build_graph(model, "max")
+    graph = build_graph(model)
     canonise(graph)
     tensors = graph.forward(x)
     scores, logits = tensors[graph.output], tensors[graph.logits()]
@@ -150,7 +150,7 @@ def test_every_activation_is_known_by_its_sign(function, rng):
     """Those marked non-negative are, and none is negative for inputs >= 0."""
     layer = layers.Conv2D(2, 1, activation=function)
     layer.build((None, 3, 3, 2))
-    (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer]), "max").nodes
+    (_, step) = build_graph(keras.Sequential([keras.Input((3, 3, 2)), layer])).nodes
     values = tf.constant(rng.normal(size=(1, 3, 3, 2)) * 5, tf.float32)
     out = step.step.forward(values)
     assert (np.min(out) >= 0) == step.step.nonnegative
@@ -235,7 +235,7 @@ def test_a_batch_norm_is_folded_where_it_can_be(build, folds, rng):
     """
     model = network(build)
     x = rng.normal(size=(2, 9, 8, 3)).astype("float32")
-    graph = build_graph(model, "max")
+    graph = build_graph(model)
     as_built = graph.unfolded(canonise(graph))
     numbers = graph.outputs()
     step, tensors = graph.producer(numbers["bn"]).step, graph.forward(x)
@@ -313,7 +313,7 @@ def test_the_stride_over_the_pixels_is_found(name):
     build, stride = STRIDES[name]
     x = keras.Input((32, 32, 3))
     y = layers.Dense(4, activation="softmax")(layers.Flatten()(build(x)))
-    graph = build_graph(keras.Model(x, y), "max")
+    graph = build_graph(keras.Model(x, y))
     compute_supports(graph, (32, 32, 3))
     assert pixel_stride(graph) == stride
 

@@ -211,7 +211,7 @@ def test_each_operation_computes_what_onnx_computes(tmp_path, rng):
     x = rng.normal(size=(3, 6, 8, 3)).astype(F)
     network = load_network(path, preprocess="none")
     ours = network.model(x).numpy()
-    graph = build_graph(network.model, "max")
+    graph = build_graph(network.model)
     read = graph.forward(tf.constant(x))[graph.output].numpy()
     reference = ReferenceEvaluator(onnx.load(path))
     for picture, a, b in zip(x, ours, read, strict=True):
@@ -642,7 +642,7 @@ def test_how_pictures_are_prepared_is_what_the_file_says_or_a_guess(tmp_path, to
 
 def test_a_clip_from_0_to_6_is_a_rectifier(both):
     """The layer before computes it too, as in Keras: a MobileNet would take 1.7 times as long."""
-    graph = build_graph(load_network(both[1]).model, "max")
+    graph = build_graph(load_network(both[1]).model)
     assert {node.layer: node.kind for node in graph.nodes}["relu6"] == "Relu6"
 
 

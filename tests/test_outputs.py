@@ -208,7 +208,7 @@ def test_a_vector_among_several_outputs_is_explained_as_ever(detector, x):
     np.testing.assert_array_equal(Explainer(detector)(x).scores, ours.scores)
     np.testing.assert_allclose(ours.scores.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(ours.relevance, expected.relevance, atol=1e-6)
-    names = {node.layer for node in build_graph(detector, "max", "vector").nodes}
+    names = {node.layer for node in build_graph(detector, "vector").nodes}
     assert "corners" not in names
 
 

@@ -85,7 +85,7 @@ def test_each_named_network_glows_with_strong_biases(name, monkeypatch, caplog):
     if APPLICATIONS[name].megabytes > MOST_MB:
         pytest.skip(f"{name} needs more than 3 GB")
     network, maps = with_strong_biases(name), []
-    monkeypatch.setattr(engines, "load", lambda *_: (network, build_graph(network.model, "max")))
+    monkeypatch.setattr(engines, "load", lambda *_: (network, build_graph(network.model)))
     for precision in ("float32", "bfloat16"):
         words = {"--precision": precision, "--composite": "epsilon_plus_flat", "--target": "top1"}
         engine = engines.Engine(config.load(options=words, command="live").config)

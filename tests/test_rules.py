@@ -323,7 +323,7 @@ def test_every_composite_equals_its_naive_derivation_with_biases(rng):
 @pytest.mark.parametrize("composite", ["zplus", "epsilon"])
 def test_a_rule_for_a_layer_treats_biases_as_its_source_does(composite, rule):
     """Whatever the composite is; absorb_bias decides for all."""
-    graph = build_graph(dense_model(), "max")
+    graph = build_graph(dense_model())
     contexts = layer_contexts(graph, (1, 3, 1), None)
     plain = naive.Layer(KERNEL, np.ones_like(KERNEL), BIAS, support=np.ones(3))
     table = with_layers(COMPOSITES[composite], {"Dense": rule}, graph)

@@ -163,7 +163,7 @@ def test_what_only_resembles_a_layer_normalisation_is_explained_by_its_operation
 
     folder = saved(tmp_path / "net", compute)
     x = rng.normal(size=(2, 8, 8, 3)).astype(np.float32)
-    graph = build_graph(load_network(folder, preprocess="none").model, "max")
+    graph = build_graph(load_network(folder, preprocess="none").model)
     expected = compute(Computed(), tf.constant(x))
     np.testing.assert_allclose(graph.forward(tf.constant(x))[graph.output], expected, atol=1e-5)
     assert any("Rsqrt" in node.layer for node in graph.nodes)

@@ -91,7 +91,7 @@ def test_each_operation_computes_what_tensorflow_computes(tmp_path, rng, name):
     expected = np.concatenate([together(one[None]) for one in x])
     network = load_network(converted(tmp_path / "a.tflite", (together, [1, 6, 8, 3])))
     np.testing.assert_allclose(network.model(x), expected, 1e-5, 1e-5)
-    graph = build_graph(network.model, "max")
+    graph = build_graph(network.model)
     steps = graph.forward(tf.constant(x))[graph.output]
     np.testing.assert_allclose(steps, expected, 1e-5, 1e-5)
 

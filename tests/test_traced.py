@@ -57,7 +57,7 @@ def graph_of(layer, shape=(4, 4, 6)):
     """The graph of a model of this layer alone, and the model."""
     x = keras.Input(shape)
     model = keras.Model(x, layer(x))
-    graph = build_graph(model, "max")
+    graph = build_graph(model)
     canonise(graph)
     return graph, model
 
@@ -431,7 +431,7 @@ def test_outputs_and_gradients_are_those_of_tensorflow(name, rng):
     """Whatever a layer consists of; and relevance is finite."""
     graph, model = graph_of(GRADIENTS[name])
     model.set_weights([rng.uniform(0.5, 1, size=one.shape) for one in model.get_weights()])
-    graph = build_graph(model, "max")
+    graph = build_graph(model)
     x = rng.normal(size=(3, 4, 4, 6))
     begin = rng.normal(size=(3, *graph.output_shape))
     output, gradient, relevance = handed_back(graph, x, begin)
@@ -503,7 +503,7 @@ def test_tracing_leaves_layers_and_settings_as_they_were(rng):
     """Also in two threads at once, and after a refusal."""
     network = Network()
     network(rng.normal(size=(1, 6, 6, 4)).astype(np.float32))
-    threads = [threading.Thread(target=build_graph, args=(network, "max")) for _ in range(2)]
+    threads = [threading.Thread(target=build_graph, args=(network,)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -561,7 +561,7 @@ def test_what_is_refused_beside_says_where_or_what_to_do():
     pixels = layers.Reshape((512 * 512, 3))(x)
     attended = layers.MultiHeadAttention(1, 2, name="all")(pixels, pixels)
     with pytest.raises(UnavailableError, match=r"'all'.*too large for this machine"):
-        build_graph(keras.Model(x, attended), "max")
+        build_graph(keras.Model(x, attended))
 
 
 def test_training_is_switched_off(rng):

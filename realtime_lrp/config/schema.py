@@ -18,41 +18,8 @@ from pydantic import (
     field_validator,
 )
 
-from realtime_lrp.config.names import (
-    ABOUT_SOURCES,
-    ATTENTION_COMPOSITE,
-    COLORMAPS,
-    COMPOSITE,
-    COMPOSITE_OR_AUTO,
-    COMPOSITES,
-    DETECTOR_COMPOSITE,
-    HUB,
-    METHODS,
-    MODELS,
-    PANELS,
-    RULES,
-    SOURCES,
-    TARGETS,
-    VIEWER_COMPOSITE,
-    WEIGHTS,
-)
-from realtime_lrp.config.values import (
-    Address,
-    CameraFormat,
-    CameraSize,
-    Corners,
-    Hours,
-    Option,
-    OptionName,
-    Pin,
-    Place,
-    Preprocess,
-    Rules,
-    Size,
-    Target,
-    Text,
-    TextOrNumber,
-)
+from realtime_lrp.config import names, values
+from realtime_lrp.config.values import Address, Option, OptionName, Text, TextOrNumber
 
 ASSETS = Path(__file__).parents[1] / "assets"
 if not ASSETS.is_dir():  # a checkout that is run without being installed
@@ -70,19 +37,19 @@ class Section(BaseModel):
 class Model(Section):
     """Which network is explained."""
 
-    name: Annotated[Text, MODELS, OptionName("--model")] = "vgg16"
+    name: Annotated[Text, names.MODELS, OptionName("--model")] = "vgg16"
     """shapes, vgg16, mobilenet_v2 or another name that `realtime-lrp models` lists, a model file
     FILE.keras, FILE.h5, FILE.onnx or FILE.tflite, the FOLDER of a SavedModel, or hub:NAME, a
     classifier, detector or segmentation of KerasHub; default: vgg16; in demo, kiosk and evaluate:
     shapes"""
-    weights: Option[Annotated[Text | None, WEIGHTS]] = None
+    weights: Option[Annotated[Text | None, names.WEIGHTS]] = None
     """imagenet, random or a weights file; null: the network's own"""
     labels: Option[Text | None] = None
     """file of class names (JSON, or one name per line); null: the network's own"""
-    preprocess: Option[Preprocess | None] = None
+    preprocess: Option[values.Preprocess | None] = None
     """caffe, tf, torch, rescale or none, or the range that colours get and what else is done: '0..1
     mean=0.1307 std=0.3081', '0..255 bgr', '-1..1 invert'; null: the network's own"""
-    size: Option[Size] = None
+    size: Option[values.Size] = None
     """input size in pixels, N or HEIGHTxWIDTH, for a network without a fixed one"""
     output: Option[TextOrNumber | None] = None
     """name of the output that is explained, of a network with several; null: the classes', or a
@@ -114,7 +81,7 @@ class AlsoModel(Model):
 AlsoModels = Annotated[
     list[Annotated[AlsoModel, BeforeValidator(lambda v: {"name": v} if isinstance(v, str) else v)]],
     Field(max_length=3),
-    MODELS,
+    names.MODELS,
 ]
 
 
@@ -136,7 +103,7 @@ def _read_follow(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     name, _, label = value.rpartition(":")
-    alone = len(name) < 2 or name + ":" == HUB or not label or {*label} & {*"/\\"}
+    alone = len(name) < 2 or name + ":" == names.HUB or not label or {*label} & {*"/\\"}
     return {"name": value} if alone else {"name": name, "label": label}
 
 
@@ -155,18 +122,21 @@ def as_setting(value: Any) -> Any:
 class Lrp(Section):
     """The computation."""
 
-    method: Option[Annotated[Text, METHODS]] = Field(default="lrp", description=METHODS.listed())
-    composite: Option[Annotated[Text, COMPOSITE_OR_AUTO]] = Field(
-        default="auto",
-        description=f"which rule for which layer (method lrp): auto, {COMPOSITES.listed()}; auto: "
-        f"{ATTENTION_COMPOSITE} for networks with attention, {DETECTOR_COMPOSITE} for such "
-        f"detectors; for others {VIEWER_COMPOSITE} in "
-        f"live, serve, demo, kiosk and concepts, elsewhere {COMPOSITE}",
+    method: Option[Annotated[Text, names.METHODS]] = Field(
+        default="lrp", description=names.METHODS.listed()
     )
-    layers: Rules = Field(
+    composite: Option[Annotated[Text, names.COMPOSITE_OR_AUTO]] = Field(
+        default="auto",
+        description=f"which rule for which layer (method lrp): auto, {names.COMPOSITES.listed()}; "
+        f"auto: {names.ATTENTION_COMPOSITE} for networks with attention, "
+        f"{names.DETECTOR_COMPOSITE} for such detectors; for others {names.VIEWER_COMPOSITE} in "
+        f"live, serve, demo, kiosk and concepts, elsewhere {names.COMPOSITE}",
+    )
+    layers: values.Rules = Field(
         default={},
         description="other rules for some layers, by name or type, such as {block1_*: flat, "
-        f"Dense: epsilon(0.01)}}; the first pattern that matches counts; rules: {RULES.listed()}",
+        "Dense: epsilon(0.01)}; the first pattern that matches counts; rules: "
+        + names.RULES.listed(),
     )
     absorb_bias: bool | None = None
     """true or false: biases absorb their share of the relevance, which then does not reach the
@@ -176,7 +146,7 @@ class Lrp(Section):
     """1 to 1000: pictures per map; null: 20 for smoothgrad, 50 for integrated_gradients"""
     grad_cam_layer: Text | None = None
     """layer whose feature maps grad_cam enlarges; null: the last one"""
-    target: Option[Annotated[Target, TARGETS]] = "all"
+    target: Option[Annotated[values.Target, names.TARGETS]] = "all"
     """all, top1, top5 (any number), a class name or index, "A - B" or "A - rest"; default: all; in
     live, serve, demo, kiosk and concepts: top1"""
     start: Literal["probability", "logit"] = "probability"
@@ -202,7 +172,7 @@ class Input(Section):
     fit: Literal["auto", "crop", "squash", "letterbox"] = "auto"
     """auto, crop (largest centred region), squash or letterbox. auto: letterbox for detectors and
     segmentations, crop for others"""
-    at: Option[Place | None] = None
+    at: Option[values.Place | None] = None
     """what a segmentation explains: the region of one class at X,Y, shares of the picture's width
     and height from the upper left, such as 0.5,0.25; null: the largest region that is not
     background"""
@@ -210,7 +180,7 @@ class Input(Section):
     """true or false: at a place a segmentation explains the pixel alone, not the region around"""
     mirror: Option[bool] = False
     """true or false: swap left and right, like a mirror; default: false; in kiosk: true"""
-    region: Option[Corners | None] = None
+    region: Option[values.Corners | None] = None
     """X0,Y0,X1,Y1, fractions of the picture: the network sees that region alone; null: all of it"""
     follow: Option[Follow | None] = None
     """FILE[:CLASS], a detector: the network sees the largest thing of that class that it finds,
@@ -223,9 +193,10 @@ class Overlay(Section):
 
     map: Option[Literal["grey", "rgb"]] = "grey"
     """grey (summed over the colour channels) or rgb (each channel by itself)"""
-    colormap: Option[Annotated[Text | None, COLORMAPS]] = Field(
+    colormap: Option[Annotated[Text | None, names.COLORMAPS]] = Field(
         default=None,
-        description=f"{COLORMAPS.listed()}; null: fire, or icefire if relevance can be negative",
+        description=names.COLORMAPS.listed()
+        + "; null: fire, or icefire if relevance can be negative",
     )
     opacity: Option[float] = Field(default=0.8, ge=0, le=1)
     """0 (no map) to 1"""
@@ -266,20 +237,20 @@ class Video(Section):
 class Live(Section):
     """The live viewer."""
 
-    source: Option[Annotated[Address, SOURCES]] = Field(
+    source: Option[Annotated[Address, names.SOURCES]] = Field(
         default="0",
         description="camera (0, /dev/video0 or part of its name), URL, file, folder, glob, or a "
-        f"name: {'; '.join(f'{name} ({about})' for name, about in ABOUT_SOURCES.items())}",
+        f"name: {'; '.join(f'{name} ({about})' for name, about in names.ABOUT_SOURCES.items())}",
     )
     sources: list[Address] = []
     """more sources to switch to by key, such as [0, demo.mp4]"""
-    camera_size: CameraSize = None
+    camera_size: values.CameraSize = None
     """pixels to request from the camera, WIDTHxHEIGHT such as 1280x720; null: its default"""
     camera_fps: float | None = Field(default=None, gt=0, le=1000)
     """frames per second to request from the camera; null: its default"""
-    camera_format: CameraFormat | None = None
+    camera_format: values.CameraFormat | None = None
     """pixel format to request from the camera, such as MJPG or YUYV; null: its default"""
-    panels: list[Annotated[Text, PANELS]] = ["guided_backprop", "grad_cam"]
+    panels: list[Annotated[Text, names.PANELS]] = ["guided_backprop", "grad_cam"]
     """methods or composites whose maps are shown beside the main one (key p), all from one forward
     pass"""
     also_models: Annotated[AlsoModels, OptionName("--also-model")] = []
@@ -334,10 +305,10 @@ class Kiosk(Section):
     """0 to 1: least probability, averaged over a second, of an unsure answer, "Perhaps: cup"; below
     it "Nothing that I know"; null: 0.1, but no unsure answers of a network that has a class nothing
     (shapes)"""
-    hours: Hours = {}
+    hours: values.Hours = {}
     """opening hours, such as {tue-fri: "09:00-12:00, 13:00-17:30", sat: "10:00-01:00"}; empty:
     always open"""
-    pin: Pin | None = Field(default=None, repr=False)
+    pin: values.Pin | None = Field(default=None, repr=False)
     """PIN that is asked for before the exhibit ends, as realtime-lrp kiosk --hash-pin prints it;
     null: no PIN"""
     teach: bool = False

@@ -103,7 +103,7 @@ class Engine(PictureEngine):
     def with_config(self, config: Config, also: Sequence[str] = ()) -> "Engine":
         """An engine of the same network for other settings of `lrp` and `overlay`."""
         check_names(config)
-        graph = build_graph(self.model, config.lrp.pool, size=config.model.size)
+        graph = build_graph(self.model, size=config.model.size)
         other = copy(self)
         other.config, other.also = config, tuple(also)
         other._prepare(graph, self._device)

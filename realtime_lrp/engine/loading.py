@@ -44,7 +44,7 @@ def load(config: Config, keep_model: bool, named: bool = True) -> tuple[Network,
     """
     network = load_configured(config, named)
     model: keras.Model = network.model
-    graph = build_graph(model, config.lrp.pool, size=config.model.size)
+    graph = build_graph(model, size=config.model.size)
     if (what := _named_by_keras(config)) and not COMPARED.get(what):
         COMPARED.add(what, True)
     if size := config.model.size:  # the explainer reports what is wrong with a size

@@ -20,50 +20,24 @@ from realtime_lrp.relevance import export
 from realtime_lrp.relevance.concepts.channels import no_prior
 from realtime_lrp.relevance.concepts.concepts import ConceptViews
 from realtime_lrp.relevance.explanation import Explanation, explanation_of
+from realtime_lrp.relevance.maps import detections, methods
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import Explained, Lazy, explain_function
-from realtime_lrp.relevance.maps.detections import (
-    Detections,
-    DrawnBoxes,
-    check_detections,
-    detect_function,
-    drawn_of,
-    ends_of,
-)
-from realtime_lrp.relevance.maps.methods import (
-    advice_on,
-    asked_maps,
-    composite_for,
-    map_names,
-    unsuited,
-)
+from realtime_lrp.relevance.maps.detections import Detections, DrawnBoxes
 from realtime_lrp.relevance.maps.plan import Options, Plan
 from realtime_lrp.relevance.maps.precision import choose_precision
-from realtime_lrp.relevance.maps.regions import (
-    background_of,
-    region_weights,
-    scores_anywhere,
-)
-from realtime_lrp.relevance.maps.targets import (
-    OneTarget,
-    TargetResolver,
-    Targets,
-    TargetTensors,
-)
+from realtime_lrp.relevance.maps.regions import background_of, region_weights, scores_anywhere
+from realtime_lrp.relevance.maps.targets import OneTarget, TargetResolver, Targets, TargetTensors
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
-from realtime_lrp.relevance.network.checks import Bound, ColourTransform, Prepared
+from realtime_lrp.relevance.network.checks import Bound, Prepared
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.heads import end_in_places, end_in_scores, end_in_vector
 from realtime_lrp.relevance.network.places import end_at_best, output_shape
+from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.reading.building import build_graph
+from realtime_lrp.relevance.rules import layer_contexts as contexts
 from realtime_lrp.relevance.rules.composites import Composite, composite_named, with_layers
-from realtime_lrp.relevance.rules.layer_contexts import (
-    count_operations,
-    feature_maps,
-    layer_contexts,
-    pixel_stride,
-)
 from realtime_lrp.relevance.rules.rules import Rule
 
 NOWHERE = np.zeros([1, 4], np.float32)  # a place that no box overlaps
@@ -79,10 +53,9 @@ class Explainer(ConceptViews):
     Args:
       model: a Keras model, called before if it is subclassed, that reads one picture [B, H, W, C]
         and returns one vector, or one at every place, [B, h, w, classes]: a segmentation (with
-        several outputs, see `output`); or a `Network`, which also gives
-        labels, the range of the input and its colours; or the `Graph` that `build_graph` made of a
-        model with this `pool`. The graph is used up. It allows freeing the Keras model before the
-        explainer makes its own weights.
+        several outputs, see `output`); or a `Network`, which also gives labels, the range of the
+        input and its colours; or the `Graph` that `build_graph` made of a model. The graph is used
+        up. It allows freeing the Keras model before the explainer makes its own weights.
       method: a name in `METHODS`: "lrp", "gradient", "guided_backprop", ...
       composite: for LRP, which rule each layer follows; a name or a `Composite`. "auto" is
         attnlrp_gamma for networks with attention, cp_lrp for such detectors, else zplus.
@@ -101,8 +74,7 @@ class Explainer(ConceptViews):
       layers: rules for particular layers, pattern -> rule: {"block1_*": "flat"}. A pattern matches
         a layer's name or Keras type; a rule is a `Rule` or what `rule_named` reads. They change
         `composite`; an additional map named after a composite follows that composite unchanged.
-      low: the lowest value of the preprocessed input, for the rule zbox.
-      high: the highest value.
+      low, high: the lowest and highest value of the preprocessed input, for the rule zbox.
       absorb_bias: whether biases take a share of the relevance, which then does not reach the
         pixels. None does as the composite was published: `zplus` and excitation backprop give
         biases nothing, all other composites give them their share.
@@ -175,16 +147,20 @@ class Explainer(ConceptViews):
         fast: str = "bfloat16",
         xla: bool = False,
     ) -> None:
-        self._arguments = export.kept_arguments(locals())  # first: locals are the arguments here
+        arguments = locals()  # first: nothing else is local here
+        self._arguments = {name: arguments[name] for name in export.ARGUMENTS.values()}
         checks.check_options(precision, pool, start, samples, also)
         options = Options(layers or {}, absorb_bias, samples, start, grad_cam_layer)
-        asked = asked_maps(method, also)
+        asked = methods.asked_maps(method, also)
         if composite != AUTO:
             composite_named(composite)  # an unknown name is refused before the graph is built
-        model, self._colours, labels, low, high = _model_parts(model, labels, low, high)
+        model, self._colours, labels, low, high = checks.model_parts(model, labels, low, high)
         if isinstance(model, Graph) and output is not None:
             raise UsageError("This graph has one output. Give `output` to `build_graph`.", "output")
-        graph = model if isinstance(model, Graph) else build_graph(model, pool, output, size)
+        graph = model if isinstance(model, Graph) else build_graph(model, output, size)
+        for node in graph.nodes:
+            if isinstance(node.step, MaxPool | GlobalMaxPool):
+                node.step.shares = pool == "average"
         self.input_shape = checks.input_shape(graph, size)
         if graph.boxes is not None:
             end_at_best(graph, graph.boxes, output_shape(graph, self.input_shape))
@@ -192,8 +168,8 @@ class Explainer(ConceptViews):
             end_in_vector(graph, self.input_shape)
         if len(graph.output_shape) > 1:
             end_in_places(graph, self.input_shape)
-        composite = self._arguments["composite"] = composite_for(composite, graph)
-        self._names = map_names(method, composite, options, also)
+        composite = self._arguments["composite"] = methods.composite_for(composite, graph)
+        self._names = methods.map_names(method, composite, options, also)
         composite = composite_named(composite)
         checks.count_classes(graph)  # refuses what is no vector
         whole = graph.ends is None
@@ -206,19 +182,19 @@ class Explainer(ConceptViews):
         self.read_target = self._resolve.read
 
         box = checks.input_box(low, high, self.input_shape)
-        contexts = layer_contexts(graph, self.input_shape, box)
-        self.unsuited = unsuited(graph)
-        self.advice = advice_on(graph, composite) if asked[0][0].is_lrp else ""
+        of_layers = contexts.layer_contexts(graph, self.input_shape, box)
+        self.unsuited = methods.unsuited(graph)
+        self.advice = methods.advice_on(graph, composite) if asked[0][0].is_lrp else ""
         if self.advice:
             warn_once(self.advice)
         self.check_batch = checks.BatchCheck(self.input_shape, box)
-        self.flops, self.weights = count_operations(graph)
-        self.stride = pixel_stride(graph)
+        self.flops, self.weights = contexts.count_operations(graph)
+        self.stride = contexts.pixel_stride(graph)
         if grad_cam_layer is not None:
-            graph.kept.add(feature_maps(graph, grad_cam_layer))
+            graph.kept.add(contexts.feature_maps(graph, grad_cam_layer))
         own = with_layers(composite, options.layers, graph)
         self._plans = plans = [
-            Plan(method, graph, options, other or own, contexts) for method, other in asked
+            Plan(method, graph, options, other or own, of_layers) for method, other in asked
         ]
         self.set_target(target)
 
@@ -235,10 +211,10 @@ class Explainer(ConceptViews):
         self.follows_rules = tuple(bool(plan.rules) for plan in plans)
         self.differences = tuple(plan.difference for plan in plans)
         self.passes = sum(plan.samples for plan in plans)
-        self._graph, self._xla = graph, xla
+        self._graph = graph
+        self._xla = xla
         self._run = Lazy(explain_function(plans), xla)
-        several_targets = explain_function(plans, shared=True)
-        self._run_shared = Lazy(several_targets, xla)
+        self._run_shared = Lazy(explain_function(plans, shared=True), xla)
         self._pipelines: list[Lazy] = []
         self._scores = Lazy(partial(scores_anywhere, graph, self._resolve("all")))
 
@@ -276,18 +252,16 @@ class Explainer(ConceptViews):
             tensors = tensors._replace(region=tf.constant(weights))
         if contrast is not None:
             tensors = tensors._replace(contrast=tf.constant([[contrast and self.segments]]))
-        contrasts = TargetTensors(*map(np.asarray, tensors)).contrasts
-        accounted = not (self.segments and contrasts)
+        contrasts = self.segments and TargetTensors(*map(np.asarray, tensors)).contrasts
         run = self._run if len(tensors.weights) <= len(x) else self._run_shared
         found: Explained = self._in_parts(run, x, tensors)
         self._check_finite(x, target, found.scores, *found.maps)
+        asked = self.target if target is None else target
+        sums = map(any, zip(self.follows_rules, self.differences, strict=True))
+        accounted = [adds_up and not contrasts for adds_up in sums]
         return explanation_of(
-            np.asarray(x, np.float32), found, self._names,
-            [accounted and any(pair)
-             for pair in zip(self.follows_rules, self.differences, strict=True)],
-            targets=self._resolve.read_each(
-                self.target if target is None else target, len(found.scores)
-            ),
+            np.asarray(x, np.float32), found, self._names, accounted,
+            targets=self._resolve.read_each(asked, len(found.scores)),
             labels=self._resolve.labels, stride=self.stride, colours=self._colours,
         )  # fmt: skip
 
@@ -299,7 +273,8 @@ class Explainer(ConceptViews):
         """
         if place is None:
             return self._in_parts(self._scores, self.check_batch(x))
-        graph, number = self._graph, ends_of(self._graph).scores
+        graph = self._graph
+        number = detections.ends_of(graph).scores
 
         def at_place(x: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
             return tf.gather(graph.forward(x)[number], at[0], axis=1)
@@ -320,10 +295,9 @@ class Explainer(ConceptViews):
             range, or the method perturbs pictures.
           NotFiniteError: the network computes NaN or Inf.
         """
-        check_detections(self._plans[0], top, threshold)
+        function = detections.detect_function(self._plans[0], top, threshold)
         x = self.check_batch(x)
-        run = self._compiled(("boxes", top), detect_function(self._plans[0], top))
-        found = self._in_parts(run, x, each=top)
+        found = self._in_parts(self._compiled(("boxes", top), function), x, each=top)
         best, maps, *_ = found
         self._check_finite(x, None, best.scores, best.boxes, maps)
         return Detections.of(found, threshold)
@@ -333,10 +307,10 @@ class Explainer(ConceptViews):
 
         `x` is as in a call, and raises the same.
         """
-        graph, x = self._graph, self.check_batch(x)
-        ends = ends_of(graph)
-        run = self._compiled("boxes", lambda x, t: drawn_of(graph.forward(x), ends, t))
-        found: DrawnBoxes = run(tf.constant(x), self._target(target, len(x)))
+        graph = self._graph
+        ends = detections.ends_of(graph)
+        run = self._compiled("boxes", lambda x, t: detections.drawn_of(graph.forward(x), ends, t))
+        found: DrawnBoxes = run(tf.constant(self.check_batch(x)), self._target(target, len(x)))
         return found
 
     def set_target(self, target: OneTarget) -> None:
@@ -354,8 +328,7 @@ class Explainer(ConceptViews):
         resolved = self._resolve(target)
         if contrast is not None:
             resolved = resolved._replace(contrast=np.array([[contrast and self.segments]]))
-        contrasts = resolved.contrasts
-        return tuple(contrasts or not plan.keeps_sign for plan in self._plans)
+        return tuple(resolved.contrasts or not plan.keeps_sign for plan in self._plans)
 
     @property
     def signed(self) -> bool:
@@ -404,36 +377,32 @@ class Explainer(ConceptViews):
         Raises:
           UsageError: as `concepts`, for the layer.
         """
-        channels, of_layer = 0, None
+        channels = 0
+        of_layer = None
         if concept_layer is not None:
             layer = self._layer(concept_layer)
             channels = layer.channels
             of_layer = partial(layer.beside_maps, min(top, channels), after)
         xla = self._xla and not self._graph.ends  # how many boxes there are is no constant
         compiled = Lazy(explain_function(self._plans, before, after, of_layer), xla)
-        run = compiled.traced(
-            tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures"),
-            self._default,
-            *([tf.constant(no_prior(channels)), NOWHERE] if top else []),
-        )
+
+        def further(prior: np.ndarray | None, near: np.ndarray) -> list[tf.Tensor]:
+            prior = no_prior(channels) if prior is None else prior
+            return [tf.constant(one, tf.float32) for one in (prior, near)] if top else []
+
+        pictures = tf.TensorSpec([None, *self.input_shape[:2], 3], tf.uint8, name="pictures")
+        run = compiled.traced(pictures, self._default, *further(None, NOWHERE))
         if not top:  # the others are dropped one by one
             self._pipelines.append(compiled)
 
         def explain_pictures(
-            pictures: np.ndarray | tf.Tensor,
-            targets: Targets | None = None,
-            prior: np.ndarray | None = None,
-            near: np.ndarray = NOWHERE,
-            **aim: np.ndarray,
-        ) -> Explained:
-            further = []
-            if top:
-                prior = no_prior(channels) if prior is None else prior
-                further = [tf.constant(prior, tf.float32), tf.constant(near, tf.float32)]
+            pictures: np.ndarray | tf.Tensor, targets: Targets | None = None,
+            prior: np.ndarray | None = None, near: np.ndarray = NOWHERE, **aim: np.ndarray,
+        ) -> Explained:  # fmt: skip
             target = self._target(targets, len(pictures))
             if self.segments:
                 target = target._replace(**{name: tf.constant(one) for name, one in aim.items()})
-            return run(tf.constant(pictures), target, *further)
+            return run(tf.constant(pictures), target, *further(prior, near))
 
         return explain_pictures
 
@@ -498,23 +467,3 @@ class Explainer(ConceptViews):
 
     def __repr__(self) -> str:
         return f"<Explainer of {self._graph.name!r}: {self._names[0]}, target {str(self.target)!r}>"
-
-
-def _model_parts(
-    model: keras.Model | Prepared | Graph,
-    labels: Sequence[str] | None,
-    low: Bound | None,
-    high: Bound | None,
-) -> tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]:
-    """The model, how its input becomes RGB, labels, low and high: the user's before its own."""
-    if isinstance(model, keras.Model | Graph):
-        return model, None, labels, low, high
-    if not hasattr(model, "colours"):
-        checks.refuse_foreign_model(model)
-        raise UsageError(f"Expected a Keras model or a Network. Received {model!r:.80}.")
-    if model.model is None:
-        raise UsageError(f"The model of {model.name!r} is gone. Load the network once more.")
-    if low is None and high is None:
-        low, high = model.box()["low"], model.box()["high"]
-    labels = model.labels if labels is None else labels
-    return model.model, model.colours(), labels, low, high

@@ -48,7 +48,8 @@ class _Maps(dict[str, np.ndarray]):
 
     def __init__(self, maps: Mapping[str, np.ndarray], name: str, own: np.ndarray) -> None:
         super().__init__(maps)
-        self._name, self._own = name, own
+        self._name = name
+        self._own = own
 
     def __missing__(self, name: str) -> np.ndarray:
         if name == self._name or (name == "lrp" and self._name not in METHODS):
@@ -130,9 +131,9 @@ class Explanation:
             values = (x - offset) @ matrix
         else:
             x = x if x.shape[-1] in (1, 3) else x.mean(-1, keepdims=True)
-            low, high = x.min((1, 2, 3), keepdims=True), x.max((1, 2, 3), keepdims=True)
-            values = np.repeat((x - low) / np.maximum(high - low, 1e-12), 3 // x.shape[-1], -1)
-            values *= 255
+            low = x.min((1, 2, 3), keepdims=True)
+            spread = np.maximum(x.max((1, 2, 3), keepdims=True) - low, 1e-12)
+            values = 255 * np.repeat((x - low) / spread, 3 // x.shape[-1], -1)
         return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
     def top(self, count: int = 5) -> list[list[Answer]]:
@@ -143,13 +144,10 @@ class Explanation:
         """
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise UsageError(f"Expected a whole number above 0. Received {count!r}.")
-        best = np.argsort(-self.scores, axis=1, kind="stable")[:, :count]
+        best = np.argsort(-self.scores, axis=1, kind="stable")[:, :count].tolist()
         return [
-            [
-                Answer(class_label(index, self.labels), index, float(scores[index]))
-                for index in order
-            ]
-            for scores, order in zip(self.scores, best.tolist(), strict=True)
+            [Answer(class_label(n, self.labels), n, float(scores[n])) for n in order]
+            for scores, order in zip(self.scores, best, strict=True)
         ]
 
     def to_dict(self, top: int = 5) -> dict[str, Any]:
@@ -221,16 +219,19 @@ class Explanation:
                 f"Expected pictures uint8 [{len(self)}, h, w, 3]. Received {shown.dtype} "
                 f"{list(shown.shape)}."
             )
-        answers = [
-            f"{tidied(best.label)}: {best.score:.3g}\n"
-            f"explained: {target_words(target, self.labels)}"
-            + (f"\n{', '.join(gone)} lost the relevance on its way" if gone else "")
-            for target, (best,), gone in zip(
-                self.targets, self.top(1), self._vanished(), strict=True
-            )
-        ]
-        maps = {name: self._drawn(values) for name, values in self._all_maps().items()}
-        return figure.draw_maps(shown, answers, maps, colormap)
+        answers = []
+        for number, (best,) in enumerate(self.top(1)):
+            answer = f"{tidied(best.label)}: {best.score:.3g}\n"
+            answer += f"explained: {target_words(self.targets[number], self.labels)}"
+            gone = [name for name, account in self.accounts.items() if account.vanished[number]]
+            if gone:
+                answer += f"\n{', '.join(gone)} lost the relevance on its way"
+            answers.append(answer)
+        drawn = {}  # summed over the channels, without the grid of the first stride
+        for name, values in self._all_maps().items():
+            summed = tf.constant(values.sum(-1, keepdims=True, dtype=np.float32))
+            drawn[name] = smoothed(summed, self.stride)[..., 0].numpy()
+        return figure.draw_maps(shown, answers, drawn, colormap)
 
     def __repr__(self) -> str:
         best = ", ".join(f"{one.label} {one.score:.3g}" for (one,) in self[:3].top(1))
@@ -240,13 +241,6 @@ class Explanation:
 
     def _repr_png_(self) -> bytes | None:
         return figure.png_of(self[:SHOWN].plot()) if len(self) else None
-
-    def _vanished(self) -> list[list[str]]:
-        """For each picture the names of the maps that show almost nothing of what started."""
-        return [
-            [name for name, account in self.accounts.items() if account.vanished[number]]
-            for number in range(len(self))
-        ]
 
     def _all_maps(self) -> Mapping[str, np.ndarray]:
         return {self.name: self.relevance, **self.maps}
@@ -263,11 +257,6 @@ class Explanation:
             sums["lost"] = float(account.lost[number])
         return sums
 
-    def _drawn(self, relevance: np.ndarray) -> np.ndarray:
-        """Maps summed over the channels, without the grid of the first stride."""
-        values = tf.constant(relevance.sum(-1, keepdims=True, dtype=np.float32))
-        return smoothed(values, self.stride)[..., 0].numpy()
-
 
 def explanation_of(
     x: np.ndarray, found: Explained, names: Sequence[str], accounted: Sequence[bool], **about: Any
@@ -277,13 +266,14 @@ def explanation_of(
     x is the input, or one picture that was explained for several targets. `accounted`: whether each
     map has an account. `about` are further attributes of `Explanation`.
     """
-    by_name = {
-        name: Account(
-            one[:, 0], map_.sum((1, 2, 3)), one[:, 2], one[:, 1], np.abs(map_).sum((1, 2, 3))
-        )
-        for name, map_, one, known in zip(names, found.maps, found.accounts, accounted, strict=True)
-        if known
-    }
+    by_name = {}
+    rows = zip(names, found.maps, found.accounts, accounted, strict=True)
+    for name, map_, account, known in rows:
+        if known:
+            started, magnitude, biases = account.T
+            reached = map_.sum((1, 2, 3))
+            total = np.abs(map_).sum((1, 2, 3))
+            by_name[name] = Account(started, reached, biases, magnitude, total)
     pictures = len(found.scores)
     if found.regions:
         about["region"] = pixels_of(found.regions.region > 0, x.shape[1:3])

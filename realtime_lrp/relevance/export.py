@@ -17,11 +17,13 @@ import msgspec
 import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction
 
-from realtime_lrp.config import Config
+from realtime_lrp.config.keys import FIELDS
 from realtime_lrp.config.provenance import ModelProvenance, Provenance
+from realtime_lrp.config.schema import Lrp, as_setting
 from realtime_lrp.errors import TransferError, UsageError, first_line
 from realtime_lrp.relevance.maps.compiled import Explained
 from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.maps.starts import of_weights
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import onednn
 from realtime_lrp.relevance.rules.composites import COMPOSITES, Composite
@@ -121,9 +123,9 @@ def of_one_picture(
 
 def _weighed(weights: tf.Tensor) -> TargetTensors:
     """The target of weights [classes]; of zeros the most probable class."""
-    given, no = tf.reduce_any(weights != 0), tf.constant([[False]])
+    given = tf.reduce_any(weights != 0)
     top = tf.where(given, weights.shape[0], 1)
-    return TargetTensors(tf.where(given, weights, 1.0)[None], top[None, None], no, no)
+    return of_weights(tf.where(given, weights, 1.0)[None], top[None, None])
 
 
 def output_names(also: Sequence[str]) -> list[str]:
@@ -150,8 +152,7 @@ def _one_each(x: tf.Tensor, index: tf.Tensor, target: TargetTensors) -> TargetTe
     ]
     with tf.control_dependencies(refusals):
         weights = tf.one_hot(index, classes)
-    no = tf.constant([[False]])
-    return TargetTensors(weights, tf.constant([[classes]]), no, no, target.region)
+    return of_weights(weights, tf.constant([[classes]]))._replace(region=target.region)
 
 
 def _variables(*traced: ConcreteFunction) -> dict[int, tf.Variable]:
@@ -181,15 +182,16 @@ def _over_variables(
         versions=whole.versions,
     )
     held = [weights[id(tensor)] for tensor in traced.captured_inputs]
-    into, out_of = ([one.name for one in ends] for ends in (traced.inputs, traced.outputs))
+    read_from = [tensor.name for tensor in traced.inputs]
+    computed = [tensor.name for tensor in traced.outputs]
 
     def function(*given: tf.Tensor) -> dict[str, tf.Tensor]:
         read = [
             tf.identity(one.handle) if place.dtype == tf.resource else one.read_value()
             for one, place in zip(held, traced.inputs[len(given) :], strict=True)
         ]
-        tensors = dict(zip(into, (*given, *read), strict=True))
-        outputs = tf.graph_util.import_graph_def(graph, tensors, out_of, name="explainer")
+        tensors = dict(zip(read_from, (*given, *read), strict=True))
+        outputs = tf.graph_util.import_graph_def(graph, tensors, computed, name="explainer")
         return dict(zip(names, outputs, strict=True))
 
     return _traced(function, *inputs)
@@ -202,63 +204,40 @@ def _asset(lines: Sequence[str], file: str) -> tf.saved_model.Asset:
     return tf.saved_model.Asset(file)
 
 
-LRP = type(Config().lrp).model_fields
-"""The keys of the section lrp; arguments of `Explainer` have the same names."""
-
-
-def kept_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those arguments of `Explainer` that are settings of the configuration too."""
-    others = "size", "output_activation", "scores"
-    return {name: arguments[name] for name in (*LRP, *others) if name in arguments}
+ARGUMENTS = {f"lrp.{name}": name for name in Lrp.model_fields} | {
+    f"model.{name}": name for name in ("size", "output_activation", "scores")
+}
+"""Key of the configuration -> the argument of `Explainer` that is the same setting."""
 
 
 def explainer_provenance(
-    model: str,
-    arguments: Mapping[str, Any],
-    rules: Mapping[str, str],
-    target: str,
-    precision: str,
+    model: str, arguments: Mapping[str, Any], rules: Mapping[str, str], target: str, precision: str
 ) -> Provenance:
-    """The record of an explainer; `arguments` come from `kept_arguments`."""
-    settings = _settings({**arguments, "target": str(target)})
-    method = arguments["method"]
+    """The record of an explainer; its settings are `arguments` that are not at their defaults.
+
+    The target is kept in any case. So is the composite where the method is lrp; other methods do
+    not use it.
+    """
+    given = {key: _plain(arguments[name]) for key, name in ARGUMENTS.items()}
+    settings = {key: value for key, value in given.items() if value != FIELDS[key].default}
+    settings["lrp.target"] = target
+    composite = given["lrp.composite"] if given["lrp.method"] == "lrp" else None
+    settings["lrp.composite"] = composite
+    settings = {key: value for key, value in settings.items() if value is not None}
     return Provenance(
         version=__version__,
         tensorflow=tf.__version__,
         keras=keras.__version__,
         python=platform.python_version(),
         model=ModelProvenance(name=model),
-        method=method,
-        composite=settings["lrp.composite"] if method == "lrp" else None,
+        method=given["lrp.method"],
+        composite=composite,
         layers=dict(rules),
-        target=str(target),
+        target=target,
         device=None,
         precision=precision,
         settings=settings,
     )
-
-
-def _settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that are not at their defaults by their keys; the target in any case.
-
-    So is the composite where the method is lrp; other methods do not use it.
-    """
-    settings = {
-        f"lrp.{name}": _plain(value)
-        for name, value in arguments.items()
-        if name in LRP and value is not None and _plain(value) != LRP[name].default
-    }
-    if arguments["method"] == "lrp":
-        settings["lrp.composite"] = _plain(arguments["composite"])
-    else:
-        settings.pop("lrp.composite", None)
-    settings["lrp.target"] = arguments["target"]
-    if size := arguments["size"]:
-        settings["model.size"] = "x".join(map(str, size))
-    for name in ("output_activation", "scores"):
-        if arguments[name]:
-            settings[f"model.{name}"] = arguments[name]
-    return settings
 
 
 def with_weights_hash(provenance: Provenance, weights: Sequence[tf.Variable]) -> Provenance:
@@ -273,9 +252,7 @@ def with_weights_hash(provenance: Provenance, weights: Sequence[tf.Variable]) ->
 def _plain(value: Any) -> Any:
     """A value as JSON holds it; a composite without a name is "custom", which `load` refuses."""
     if isinstance(value, Composite):
-        return next((name for name, one in COMPOSITES.items() if one is value), "custom")
+        return next((name for name, row in COMPOSITES.items() if row is value), "custom")
     if isinstance(value, Mapping):
         return {pattern: str(rule) for pattern, rule in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return list(value)
-    return value
+    return as_setting(value)

@@ -110,7 +110,7 @@ def time_maps(bench: Bench) -> list[Row]:
         bench.status(f"building in {precision}")
         explainers[precision] = engine.variant(precision=precision)
     size = engine.config.model.size
-    baseline_explainer = baseline(build_graph(engine.model, "max"), size=size)
+    baseline_explainer = baseline(build_graph(engine.model), size=size)
     compiled = engine.variant(precision=fast, xla=True) if device().is_gpu else None
     rows = []
     for batch in (1, 8) if quick else (1, 2, 4, 8, 16):

@@ -8,7 +8,6 @@ are computed once for each picture.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,10 +28,10 @@ def past_gates(back: Back) -> Back:
     """Hands nothing to the gates of products, instead of zeros."""
 
     def handed(at: Arrival) -> Handed:
-        parts, step = back(at), at.node.step
-        if not isinstance(step, Product):
+        parts = back(at)
+        if not isinstance(at.node.step, Product):
             return parts
-        gated = step.gated(at.inputs, at.output)
+        gated = at.node.step.gated(at.inputs, at.output)
         return [part if takes else None for part, takes in zip(parts, gated, strict=True)]
 
     return handed
@@ -83,7 +82,9 @@ class Layer:
         graph = self.plan.graph
         tensors = graph.forward(x)
         target = located(graph, tensors, target)
-        arrived = self._relevance(tensors, self.plan.start(tensors, target))
+        begin = self.plan.start(tensors, target)
+        back = past_gates(self.plan.back)
+        arrived = self._arrived(graph.backward(tensors, begin, back, None, self.number))
         shares = _channel_sums(arrived)
         largest = tf.math.top_k(tf.abs(shares), count).indices
         maps = self._maps(tensors, arrived, tf.where(channels < 0, largest, channels), count)
@@ -145,12 +146,8 @@ class Layer:
             tf.reduce_max(output, 1), tf.argmax(output, 1, tf.int32),
         ]  # fmt: skip
 
-    def _relevance(self, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
-        """Relevance at the layer's output, handed down from the network's output."""
-        back = past_gates(self.plan.back)
-        return self._arrived(self.plan.graph.backward(tensors, begin, back, None, self.number))
-
     def _arrived(self, parts: Parts) -> tf.Tensor:
+        """Relevance at the layer's output."""
         if self.number not in parts:
             raise UsageError(
                 f"No relevance reaches the layer {self.name!r}: the scores do not depend on it, or "
@@ -163,19 +160,20 @@ class Layer:
         self, tensors: Numbered, arrived: tf.Tensor, channels: tf.Tensor, count: int
     ) -> tf.Tensor:
         """The map of each of some channels [B or 1, count] alone, float32 [B, count, H, W, C]."""
-        return self._to_the_picture(tensors, _each_alone(arrived, channels), count)
+        mask = tf.one_hot(channels, arrived.shape[-1], dtype=arrived.dtype)
+        mask = tf.transpose(mask, [1, 0, 2])  # oneDNN prints an error where integers are transposed
+        middle = [1] * (arrived.shape.rank - 2)
+        shape = tf.concat([tf.shape(mask)[:2], middle, tf.shape(mask)[2:]], 0)
+        kept = arrived[None] * tf.reshape(mask, shape)  # all pictures of the first channel first
+        return self._to_the_picture(tensors, tf.reshape(kept, [-1, *arrived.shape[1:]]), count)
 
     def _to_the_picture(self, tensors: Numbered, begin: tf.Tensor, count: int) -> tf.Tensor:
         """The maps, float32 [B, count, H, W, C], of relevance [count * B, ...] at the layer."""
-        back = of_copies(past_gates(self.plan.back), count, self._sharing)
+        back = of_copies(past_gates(self.plan.back), count, taking_several(self.plan.rules))
         arrived = self.plan.graph.backward(tensors, begin, back, self.number)[0]
         several = [count, -1, *tensors[0].shape[1:]]
         maps = tf.reshape(tf.cast(total(arrived), tf.float32), several)
         return tf.transpose(maps, [1, 0, 2, 3, 4])
-
-    @cached_property
-    def _sharing(self) -> Collection[int]:
-        return taking_several(self.plan.rules)
 
 
 def peaks(
@@ -206,30 +204,10 @@ def no_prior(channels: int) -> np.ndarray:
 
 def _channel_sums(relevance: tf.Tensor) -> tf.Tensor:
     """The sum of each channel over rows and columns, float32 [B, channels]."""
-    rows_and_columns = list(range(1, relevance.shape.rank - 1))
-    return tf.reduce_sum(tf.cast(relevance, tf.float32), rows_and_columns)
-
-
-def _each_alone(relevance: tf.Tensor, channels: tf.Tensor) -> tf.Tensor:
-    """Relevance [B, ..., N] of channels [B or 1, K], each by itself: [K * B, ..., N].
-
-    All pictures of the first channel come first.
-    """
-    mask = tf.one_hot(channels, relevance.shape[-1], dtype=relevance.dtype)
-    mask = tf.transpose(mask, [1, 0, 2])  # oneDNN prints an error where integers are transposed
-    kept = relevance[None] * _shaped_as_channels(mask, relevance)
-    return tf.reshape(kept, [-1, *relevance.shape[1:]])
-
-
-def _shaped_as_channels(mask: tf.Tensor, tensor: tf.Tensor) -> tf.Tensor:
-    """A mask [..., B, N] in a shape that multiplies a tensor [B, ..., N]."""
-    middle = [1] * (tensor.shape.rank - 2)
-    shape = tf.concat([tf.shape(mask)[:-1], middle, tf.shape(mask)[-1:]], 0)
-    return tf.cast(tf.reshape(mask, shape), tensor.dtype)
+    return tf.reduce_sum(tf.cast(relevance, tf.float32), list(range(1, relevance.shape.rank - 1)))
 
 
 def _by_position(tensor: tf.Tensor) -> tf.Tensor:
     """A tensor [B, ..., N] as float32 [B, positions, N]."""
-    shape = tensor.shape
-    positions = shape[1:-1].num_elements() or 1
-    return tf.reshape(tf.cast(tensor, tf.float32), [-1, positions, shape[-1]])
+    positions = tensor.shape[1:-1].num_elements() or 1
+    return tf.reshape(tf.cast(tensor, tf.float32), [-1, positions, tensor.shape[-1]])

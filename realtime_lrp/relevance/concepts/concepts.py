@@ -91,19 +91,19 @@ class ConceptViews(LayerViews):
         layers of tokens, if each patch has one token there and the answer depends on these tokens;
         of its attention only what is added up behind it.
         """
-        graph, numbers = self._graph, self._graph.outputs()
+        graph = self._graph
+        numbers = graph.outputs()
         classes = graph.last_with_weights(graph.output) | self._scored
         explained = graph.leading_to({graph.output})  # and no boxes
-        found = {
-            node.layer: None
+        return tuple(dict.fromkeys(
+            node.layer
             for node in graph.nodes
             if isinstance(node.step, Linear | Add | Concatenate)
             and len(graph.shapes[node.output]) in (3, 4)
             and node.output in explained
             and classes.isdisjoint({node.output, numbers[node.layer]})
             and self._grids.has_places(node.output)
-        }
-        return tuple(found)
+        ))  # fmt: skip
 
     @cached_property
     def concept_layer(self) -> str | None:
@@ -112,19 +112,20 @@ class ConceptViews(LayerViews):
         Of a transformer it is the last of the hidden layers between two dense layers. In the sums
         behind them, to which all blocks add, single channels hardly answer to single things.
         """
-        layers, graph = self.concept_layers, self._graph
-        if not layers or self._grids.grid(graph.outputs()[layers[-1]]) is None:
-            return layers[-1] if layers else None
+        if not self.concept_layers:
+            return None
+        graph = self._graph
+        *_, last = layers = self.concept_layers
+        if self._grids.grid(graph.outputs()[last]) is None:
+            return last
+        dense = (node for node in graph.nodes if isinstance(node.step, Dense))
+        read = ((node.layer, one.step) for node in dense for one in graph.readers(node.output))
         hidden = {
-            node.layer
-            for node in graph.nodes
-            if isinstance(node.step, Dense)
-            and any(
-                isinstance(one.step, Activation) or type(one.step) is Elementwise
-                for one in graph.readers(node.output)
-            )
+            layer
+            for layer, step in read
+            if isinstance(step, Activation) or type(step) is Elementwise
         }
-        return next((one for one in reversed(layers) if one in hidden), layers[-1])
+        return next((layer for layer in reversed(layers) if layer in hidden), last)
 
     def channel_counts(self) -> dict[str, int]:
         """Every layer, as `layers` names them -> how many channels its output has."""
@@ -155,18 +156,18 @@ class ConceptViews(LayerViews):
           NotFiniteError: the network computes NaN or Inf.
         """
         pictures, tensors = self._pairs(self.check_batch(x), target)
-        most, one = self.pictures_at_once(), self._layer(layer)
+        most = self.pictures_at_once()
+        named = self._layer(layer)
         if channels is None:
-            chosen = np.full([1, checked_top(top, one)], -1, np.int32)
+            chosen = np.full([1, checked_top(top, named)], -1, np.int32)
         else:
-            chosen = checked_channels(channels, one)[None]
+            chosen = checked_channels(channels, named)[None]
         count = min(AT_ONCE, chosen.shape[1], PER_PICTURE * most)
-        function = self._compiled(("concepts", layer, count), partial(one.concepts, count))
+        at_once = max(1, PER_PICTURE * most // (PER_PICTURE + count))
+        function = self._compiled(("concepts", layer, count), partial(named.concepts, count))
 
         def run(chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-            missing = count - chosen.shape[1]
-            padded = np.pad(chosen, ((0, 0), (0, missing)), mode="edge")
-            at_once = max(1, PER_PICTURE * most // (PER_PICTURE + count))
+            padded = np.pad(chosen, ((0, 0), (0, count - chosen.shape[1])), mode="edge")
             return run_in_parts(function, (pictures, tf.constant(padded), tensors), at_once)
 
         scores, by_channel, first = run(chosen[:, :count])
@@ -194,8 +195,8 @@ class ConceptViews(LayerViews):
     ) -> tuple[np.ndarray, dict[str, Peaks]]:
         """The relevance of every channel of some layers, and where most of it is; without maps.
 
-        `x` and `target` are those of a call. Returns the scores, float32 [B, classes], and the
-        peaks of each layer. Tokens of a layer have to lie on a grid of patches.
+        `x` and `target` are as in a call. Returns the scores, float32 [B, classes], and the peaks
+        of each layer. Tokens of a layer have to lie on a grid of patches.
         """
         found = [self._layer(layer) for layer in layers]
         tokens = list(map(self._tokens, found))
@@ -215,14 +216,16 @@ class ConceptViews(LayerViews):
         neuron. The position (as in `Peaks`) -1 stands for all neurons: the channel's map, see
         `concepts`. Returns float32 [neurons, H, W, C].
         """
-        batch, one = checks.to_float32(self.check_batch(x)), self._layer(layer)
-        numbers, places = np.asarray(channels, np.int32), np.asarray(positions, np.int32)
+        batch = checks.to_float32(self.check_batch(x))
+        named = self._layer(layer)
+        numbers = np.asarray(channels, np.int32)
+        places = np.asarray(positions, np.int32)
         maps = np.empty((len(numbers), *self.input_shape), np.float32)
         for part in in_parts(np.flatnonzero(places < 0)):
             maps[part] = self.concepts(batch, layer, channels=numbers[part].tolist()).maps[0]
         for part in in_parts(np.flatnonzero(places >= 0)):
             count = len(part)
-            function = self._compiled(("neurons", layer, count), partial(one.neurons, count))
+            function = self._compiled(("neurons", layer, count), partial(named.neurons, count))
             maps[part] = function(batch, *map(tf.constant, (numbers[part], places[part]))).numpy()
         return maps
 
@@ -237,7 +240,8 @@ class ConceptViews(LayerViews):
 
     def _layer(self, name: str) -> Layer:
         """The layer of a name; refuses those whose channels are no concepts."""
-        plan, numbers = self._plans[0], self._graph.outputs()
+        plan = self._plans[0]
+        numbers = self._graph.outputs()
         if not plan.method.is_lrp:
             raise UsageError(
                 "Concepts are defined for layer-wise relevance propagation only. Build the "

@@ -6,7 +6,6 @@ memory.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,18 +13,13 @@ import tensorflow as tf
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from realtime_lrp.errors import UnavailableError
-from realtime_lrp.relevance.maps.detections import (
-    DrawnBoxes,
-    at_boxes,
-    drawn_of,
-    share_inside,
-    target_of_drawn,
-)
-from realtime_lrp.relevance.maps.plan import Plan, sums
+from realtime_lrp.relevance.maps import detections
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.regions import Regions, located, regions_of, scores_at
 from realtime_lrp.relevance.maps.starts import start_of_relevance
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network import onednn
+from realtime_lrp.relevance.network.steps import sum_of_each
 from realtime_lrp.system.machine import available_bytes, gib
 
 
@@ -53,7 +47,7 @@ class Explained(NamedTuple):
     accounts: list[tf.Tensor]  # float32 [B, 3] each, see `MethodResult`
     drawn: list[Any]  # what `after` made of each map
     of_layer: ChannelOutput | tuple[()]  # the channels of a layer
-    found: DrawnBoxes | tuple[()]  # a detector's boxes, where maps are drawn
+    found: detections.DrawnBoxes | tuple[()]  # a detector's boxes, where maps are drawn
     regions: Regions | tuple[()]  # of a segmentation
     inside: Any  # float32 [N], the share of positive relevance of the first map in each box
 
@@ -109,50 +103,40 @@ def explain_function(
     graph = plans[0].graph
 
     def explain(x: tf.Tensor, target: TargetTensors, *further: tf.Tensor) -> Explained:
-        x = before(x) if before else x
-        tensors = graph.forward(x)
+        tensors = graph.forward(before(x) if before else x)
         if shared:
             rows = graph.of_rows(tensors, tf.zeros(tf.shape(target.weights)[:1], tf.int32))
-            x, tensors = rows[0], graph.forward(rows[0], known=rows)
-        each, aims, found = tensors, target, None
+            tensors = graph.forward(rows[0], known=rows)
+        each = tensors
+        aims = target
+        found = None
         if after and graph.ends:
-            found = drawn_of(tensors, graph.ends, target)
-            each = at_boxes(graph, graph.ends, tensors, found.pictures, found.places)
-            aims = target_of_drawn(found, target)
+            found = detections.drawn_of(tensors, graph.ends, target)
+            each = detections.at_boxes(graph, graph.ends, tensors, found.pictures, found.places)
+            aims = detections.target_of_drawn(found, target)
         aims = located(graph, each, aims)
         results = [plan(each[0], each, aims) for plan in plans]
         maps = [tf.cast(result.relevance, tf.float32) for result in results]
         start = start_of_relevance(each[graph.output], aims)
+        scores = scores_at(graph, tensors, aims)
+        by_rules = any(plan.rules for plan in plans)  # a map is NaN where an activation is
         return Explained(
-            scores_or_nan(plans, tensors, aims),
-            tf.stack([sums(start), sums(tf.abs(start))], -1),
+            scores if by_rules else tf.where(graph.finite(tensors)[:, None], scores, np.nan),
+            tf.stack([sum_of_each(start), sum_of_each(tf.abs(start))], -1),
             maps,
             [result.account for result in results],
             [after(relevance) for relevance in maps] if after else [],
             of_layer(tensors, results[0].parts, found, *further) if of_layer else (),
             found or (),
             regions_of(graph, each, aims, maps[0]) if graph.places else (),
-            share_inside(maps[0], found.boxes) if found else (),
+            detections.share_inside(maps[0], found.boxes) if found else (),
         )
 
     return explain
 
 
-def scores_or_nan(
-    plans: Sequence[Plan], tensors: dict[int, tf.Tensor], target: TargetTensors
-) -> tf.Tensor:
-    """The scores of a located target.
-
-    They are NaN where an activation is not finite, unless a map by rules is NaN there.
-    """
-    graph = plans[0].graph
-    scores = scores_at(graph, tensors, target)
-    if any(plan.rules for plan in plans):
-        return scores
-    return tf.where(graph.finite(tensors)[:, None], scores, np.nan)
-
-
-COPIES, COPIES_PER_MAP = 1.5, 0.5
+COPIES = 1.5
+COPIES_PER_MAP = 0.5
 """Memory of a picture as a multiple of its activations, without and for each map: 1 to 1.5 were
 measured for one map, 2.7 for five (VGG16, ResNet50, SqueezeNet; 16 pictures)."""
 
@@ -178,13 +162,15 @@ def run_in_parts(run: Callable[..., Any], inputs: Sequence[Any], most: int) -> A
     Raises:
       UnavailableError: the memory does not suffice for the results, or for one entry.
     """
-    count, begin = max(map(len, tf.nest.flatten(list(inputs)))), 0
+    count = max(map(len, tf.nest.flatten(list(inputs))))
+    begin = 0
     joined: list[np.ndarray] = []
     outputs = None
     while begin < count:
         part = slice(begin, begin + most)
+        of_part = lambda one, part=part: one[part] if len(one) > 1 else one  # noqa: E731
         try:
-            outputs = run(*tf.nest.map_structure(partial(_part_of, part), list(inputs)))
+            outputs = run(*tf.nest.map_structure(of_part, list(inputs)))
             arrays = [one.numpy() for one in tf.nest.flatten(outputs)]
         except tf.errors.ResourceExhaustedError:
             if most == 1:
@@ -201,10 +187,6 @@ def run_in_parts(run: Callable[..., Any], inputs: Sequence[Any], most: int) -> A
             whole[part] = array
         begin += most
     return tf.nest.pack_sequence_as(outputs, joined)
-
-
-def _part_of(part: slice, one: Any) -> Any:
-    return one[part] if len(one) > 1 else one
 
 
 def _room_for(arrays: Sequence[np.ndarray], count: int) -> list[np.ndarray]:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
 from realtime_lrp.relevance.maps.plan import Plan
+from realtime_lrp.relevance.maps.starts import of_weights
 from realtime_lrp.relevance.maps.targets import TargetTensors
 from realtime_lrp.relevance.network.graph import Ends, Graph
 from realtime_lrp.system.geometry import SURE
@@ -72,8 +73,8 @@ def drawn_of(tensors: Mapping[int, tf.Tensor], ends: Ends, target: TargetTensors
     """
     boxes, scores = answers_of(tensors, ends)
     size = tf.cast(tf.shape(tensors[0])[2:0:-1], tf.float32)
-    low, high = tf.maximum(boxes[..., :2], 0.0), tf.minimum(boxes[..., 2:], size)
-    visible = tf.reduce_all(low < high, -1, keepdims=True)
+    inside = tf.maximum(boxes[..., :2], 0.0) < tf.minimum(boxes[..., 2:], size)
+    visible = tf.reduce_all(inside, -1, keepdims=True)
     wanted = visible & (target.weights != 0)[:, None]
     best = best_of(boxes, tf.where(wanted, scores, 0.0), DRAWN)
     sure = best.scores >= SURE
@@ -110,8 +111,7 @@ def row_near(found: DrawnBoxes, near: tf.Tensor, pictures: tf.Tensor) -> tf.Tens
 
 def target_of_boxes(labels: tf.Tensor, classes: int | None) -> TargetTensors:
     """Each box, int32 [N], is explained by the score of its own class."""
-    no = tf.constant([[False]])
-    return TargetTensors(tf.one_hot(labels, classes), tf.constant([[classes]]), no, no)
+    return of_weights(tf.one_hot(labels, classes), tf.constant([[classes]]))
 
 
 def target_of_drawn(found: DrawnBoxes, target: TargetTensors) -> TargetTensors:
@@ -132,7 +132,8 @@ def best_boxes(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor
 
     `boxes` are [B, places, 4], `scores` [B, places]. Where fewer are left the score is 0.
     """
-    places, values = [], []
+    places = []
+    values = []
     for _ in range(top):
         best = tf.argmax(scores, -1, tf.int32)
         places.append(best)
@@ -145,7 +146,8 @@ def best_boxes(boxes: tf.Tensor, scores: tf.Tensor, top: int) -> tuple[tf.Tensor
 
 def intersection_over_union(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """How much boxes [..., 4] share, from 0 to 1; 0 for boxes without an area."""
-    low, high = tf.maximum(one[..., :2], other[..., :2]), tf.minimum(one[..., 2:], other[..., 2:])
+    low = tf.maximum(one[..., :2], other[..., :2])
+    high = tf.minimum(one[..., 2:], other[..., 2:])
     shared = tf.reduce_prod(tf.maximum(high - low, 0), -1)
     areas = [tf.reduce_prod(tf.maximum(a[..., 2:] - a[..., :2], 0), -1) for a in (one, other)]
     return tf.math.divide_no_nan(shared, areas[0] + areas[1] - shared)
@@ -220,18 +222,18 @@ def ends_of(graph: Graph) -> Ends:
     return graph.ends
 
 
-def check_detections(plan: Plan, top: int, threshold: float) -> None:
-    """Refuses what `Explainer.detections` cannot do."""
-    places = plan.graph.shapes[ends_of(plan.graph).scores][1]
+def detect_function(plan: Plan, top: int, threshold: float) -> Callable[[tf.Tensor], Found]:
+    """Makes the function x -> the `top` best boxes of each picture, with their maps.
+
+    Refuses arguments that `Explainer.detections` cannot use.
+    """
+    graph = plan.graph
+    ends = ends_of(graph)
+    places = graph.shapes[ends.scores][1]
     if not 1 <= top <= places:
         raise UsageError(f"Expected top from 1 to {places} boxes. Received {top!r}.")
     if not 0 <= threshold <= 1:
         raise UsageError(f"Expected a threshold from 0 to 1. Received {threshold!r}.")
-
-
-def detect_function(plan: Plan, top: int) -> Callable[[tf.Tensor], Found]:
-    """Makes the function x -> the `top` best boxes of each picture, with their maps."""
-    graph, ends = plan.graph, ends_of(plan.graph)
 
     def detect(x: tf.Tensor) -> Found:
         tensors = graph.forward(x)

@@ -1,6 +1,6 @@
 """Views of an explainer on layers: each one's tensors, or their sums, in one explanation."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,11 @@ from realtime_lrp.errors import NotFiniteError
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.relevance.maps.compiled import pictures_at_once, run_in_parts
 from realtime_lrp.relevance.maps.detections import DRAWN, ends_of
-from realtime_lrp.relevance.maps.plan import Numbered, Plan
+from realtime_lrp.relevance.maps.plan import Plan
 from realtime_lrp.relevance.maps.targets import TargetResolver, Targets, TargetTensors, is_sequence
 from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.checks import to_float32
-from realtime_lrp.relevance.network.graph import Graph, Node, Parts, total
-from realtime_lrp.relevance.rules.rules import Rule
+from realtime_lrp.relevance.network.graph import Graph, Node, total
 
 
 @dataclass(frozen=True)
@@ -71,37 +70,6 @@ def _array(tensor: tf.Tensor) -> np.ndarray:
     return tf.cast(tensor, tf.float32).numpy()
 
 
-def _record(
-    nodes: Sequence[Node],
-    rules: Mapping[int, Rule],
-    shown: Numbered,
-    parts: Parts,
-    handed: Mapping[tuple[int, int], np.ndarray],
-) -> LayerRecord:
-    """The record of the layer that consists of these nodes, see `Explainer.layers`.
-
-    `handed` is what nodes handed down, float32, by the number of the node's output and the position
-    of its input; what biases took, [B], follows the inputs.
-    """
-    first, last = nodes[0], nodes[-1]
-    taken = [handed[key] for node in nodes if (key := (node.output, len(node.inputs))) in handed]
-    inputs = tuple(shown[number].numpy() for number in first.inputs)
-    arrived = _array(total(parts[last.output]))
-    return LayerRecord(
-        name=first.layer,
-        kind=first.kind,
-        rule=next((str(rules[node.output]) for node in nodes if node.output in rules), ""),
-        inputs=inputs,
-        output=shown[last.output].numpy(),
-        arrived=arrived,
-        handed_down=tuple(
-            handed.get((first.output, position), np.zeros_like(a))
-            for position, a in enumerate(inputs)
-        ),
-        taken_by_biases=sum(taken, np.zeros(len(arrived), np.float32)),
-    )
-
-
 class LayerViews:
     """Views of an `Explainer` on layers; the explainer sets the attributes."""
 
@@ -140,14 +108,9 @@ class LayerViews:
                     f"The network {graph.name!r} computes numbers that are not finite for this "
                     f"picture: {where}. Expected finite ones: {advice} and --preprocess."
                 )
-        layers = (
-            record
-            for index, plan in enumerate(self._plans)
-            if plan.rules
-            for record in self.layers(x, target, index)
-            if not np.isfinite(record.growth).all()
-        )
-        grown = next(layers, None)
+        by_rules = (index for index, plan in enumerate(self._plans) if plan.rules)
+        records = (record for index in by_rules for record in self.layers(x, target, index))
+        grown = next((one for one in records if not np.isfinite(one.growth).all()), None)
         where = f" behind the layer {grown.name!r} ({grown.kind})" if grown else ""
         return NotFiniteError(
             f"The relevance of this picture is not finite{where}, although the scores of "
@@ -174,12 +137,13 @@ class LayerViews:
         None is the surest one.
         """
         batch, resolved = self._pairs(self.check_batch(x), target)
-        plan, known = self._plans[index], {}
+        plan = self._plans[index]
+        known = {}
         if place is not None:
             known[ends_of(plan.graph).chosen] = tf.fill([len(batch)], place)
         shown = self._as_built.forward(batch, joined=False, known=known)
         parts = plan.parts(plan.graph.forward(batch, known=known), resolved)
-        handed = {
+        handed = {  # what biases took follows the inputs
             (part.node.output, part.position): _array(part.tensor)
             for received in parts.values()
             for part in received
@@ -189,9 +153,29 @@ class LayerViews:
         for node in plan.graph.nodes:
             if node.output in parts:
                 layers.setdefault(node.layer, []).append(node)
-        return [
-            _record(nodes, plan.rules, shown, parts, handed) for nodes in reversed(layers.values())
-        ]
+
+        def record(nodes: Sequence[Node]) -> LayerRecord:
+            """The record of the layer that consists of these nodes."""
+            first = nodes[0]
+            biases = ((node.output, len(node.inputs)) for node in nodes)
+            taken = [handed[key] for key in biases if key in handed]
+            rules = [str(plan.rules[one.output]) for one in nodes if one.output in plan.rules]
+            inputs = tuple(shown[number].numpy() for number in first.inputs)
+            return LayerRecord(
+                name=first.layer,
+                kind=first.kind,
+                rule=rules[0] if rules else "",
+                inputs=inputs,
+                output=shown[nodes[-1].output].numpy(),
+                arrived=_array(total(parts[nodes[-1].output])),
+                handed_down=tuple(
+                    handed.get((first.output, position), np.zeros_like(a))
+                    for position, a in enumerate(inputs)
+                ),
+                taken_by_biases=sum(taken, np.zeros(len(batch), np.float32)),
+            )
+
+        return list(map(record, reversed(layers.values())))
 
     def _in_parts(self, run: Callable[..., Any], x: Any, *more: Any, each: int = 1) -> Any:
         """A compiled function's output as arrays; a picture takes the memory of `each`."""
@@ -217,6 +201,6 @@ class LayerViews:
         self, x: np.ndarray | tf.Tensor, target: Targets | None
     ) -> tuple[tf.Tensor, TargetTensors]:
         """Pictures and the tensors of their targets; one picture is repeated for each target."""
-        batch, tensors = to_float32(x), self._target(target, len(x))
-        times = max(1, len(tensors.weights) // len(batch))
-        return tf.repeat(batch, times, axis=0), tensors
+        tensors = self._target(target, len(x))
+        times = max(1, len(tensors.weights) // len(x))
+        return tf.repeat(to_float32(x), times, axis=0), tensors

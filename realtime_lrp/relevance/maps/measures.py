@@ -59,9 +59,9 @@ def pointing_game(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
     Zhang et al. 2018, "Top-Down Neural Attention by Excitation Backprop". If several entries are
     largest, their share that is on the object. The masks include any margin around the object.
     """
-    maps, masks = _flat(maps), _flat(masks)
+    maps = _flat(maps)
     largest = maps == maps.max(axis=1, keepdims=True)
-    return (largest & masks).sum(axis=1) / largest.sum(axis=1)
+    return (largest & _flat(masks)).sum(axis=1) / largest.sum(axis=1)
 
 
 def mass_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -70,10 +70,10 @@ def mass_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
     Arras, Osman and Samek 2022, "CLEVR-XAI: A benchmark dataset for the ground truth evaluation of
     neural network explanations".
     """
-    maps, masks = _flat(maps).astype(np.float64), _flat(masks)
+    maps = _flat(maps).astype(np.float64)
     total = maps.sum(axis=1)
     maps = np.where(total[:, None] > 0, maps, 1.0)
-    return (maps * masks).sum(axis=1) / maps.sum(axis=1)
+    return (maps * _flat(masks)).sum(axis=1) / maps.sum(axis=1)
 
 
 def rank_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
@@ -82,15 +82,15 @@ def rank_accuracy(maps: np.ndarray, masks: np.ndarray) -> np.ndarray:
     Arras, Osman and Samek 2022. If more entries equal the K-th largest than are needed, each that
     is needed counts with their share that is on the object.
     """
-    return np.array([_rank_accuracy(*pair) for pair in zip(_flat(maps), _flat(masks), strict=True)])
-
-
-def _rank_accuracy(entries: np.ndarray, mask: np.ndarray) -> float:
-    size = int(mask.sum())
-    smallest = np.partition(entries, -size)[-size]
-    above, equal = entries > smallest, entries == smallest
-    needed = size - above.sum()
-    return ((above & mask).sum() + needed * (equal & mask).sum() / equal.sum()) / size
+    shares = []
+    for entries, mask in zip(_flat(maps), _flat(masks), strict=True):
+        size = int(mask.sum())
+        smallest = np.partition(entries, -size)[-size]
+        above = entries > smallest
+        equal = entries == smallest
+        of_equal = (size - above.sum()) * (equal & mask).sum() / equal.sum()
+        shares.append(((above & mask).sum() + of_equal) / size)
+    return np.array(shares)
 
 
 def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -99,19 +99,19 @@ def spearman(maps: np.ndarray, others: np.ndarray) -> np.ndarray:
     Returns:
       float64 [N] from -1 to 1, NaN where one of the two maps is the same everywhere.
     """
-    return np.array([_spearman(*pair) for pair in zip(_flat(maps), _flat(others), strict=True)])
+    found = []
+    for pair in zip(_flat(maps), _flat(others), strict=True):
+        a, b = map(_centred_ranks, pair)
+        spread = np.sqrt((a * a).sum() * (b * b).sum())  # @ would start BLAS threads
+        found.append((a * b).sum() / spread if spread else np.nan)
+    return np.array(found)
 
 
-def _spearman(entries: np.ndarray, others: np.ndarray) -> float:
-    a, b = (ranks - ranks.mean() for ranks in (_ranks(entries), _ranks(others)))
-    spread = np.sqrt((a * a).sum() * (b * b).sum())  # @ would start BLAS threads
-    return (a * b).sum() / spread if spread else np.nan
-
-
-def _ranks(entries: np.ndarray) -> np.ndarray:
-    """The ranks from 1, float64 [P]; equal entries get the mean of theirs."""
+def _centred_ranks(entries: np.ndarray) -> np.ndarray:
+    """The ranks minus their mean, float64 [P]; equal entries get the mean of theirs."""
     _, position, count = np.unique(entries, return_inverse=True, return_counts=True)
-    return (np.cumsum(count) - (count - 1) / 2)[position]
+    ranks = (np.cumsum(count) - (count - 1) / 2)[position]
+    return ranks - ranks.mean()
 
 
 def patch_ranks(maps: np.ndarray, grid: int, rng: np.random.Generator) -> np.ndarray:
@@ -141,8 +141,10 @@ def area_weights(positions: np.ndarray) -> np.ndarray:
     which weighs the same.
     """
     roots = np.sqrt(positions)
-    steps, count = np.diff(roots), len(roots)
-    system, right = np.eye(count), np.zeros((count, count))
+    steps = np.diff(roots)
+    count = len(roots)
+    system = np.eye(count)
+    right = np.zeros((count, count))
     for i in range(1, count - 1):
         before, after = steps[i - 1 : i + 1]
         system[i, i - 1 : i + 2] = before, 2 * (before + after), after

@@ -81,11 +81,8 @@ def _through_relus(masked: bool) -> Callable[[Plan], Back]:
 
 def _rectifiers(graph: Graph, options: Options) -> set[int]:
     """The output numbers of the ReLUs."""
-    found = {
-        node.output
-        for node in graph.nodes
-        if isinstance(node.step, Activation) and node.step.rectifies
-    }
+    steps = ((one.output, one.step) for one in graph.nodes)
+    found = {number for number, step in steps if isinstance(step, Activation) and step.rectifies}
     if not found:
         raise UsageError(
             "The network has no ReLU: guided_backprop and deconvnet would be its gradient. "
@@ -210,8 +207,8 @@ def asked_maps(method: str, also: Sequence[str]) -> list[Asked]:
         hint = f"Use composite={method!r} with the method lrp. " if method in COMPOSITES else ""
         error = unknown("method", method, METHODS, names.METHODS.aliases)
         raise UsageError(f"{hint}{error}", "method") if hint else error
-    found = [(METHODS[method], METHODS[method].composite)]
-    for name in also:
+    found = []
+    for name in (method, *also):
         if name in METHODS:
             found.append((METHODS[name], METHODS[name].composite))
         elif name in COMPOSITES:

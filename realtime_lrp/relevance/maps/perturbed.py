@@ -33,11 +33,13 @@ def first_linear(graph: Graph) -> list[Node]:
     Their derivative is the same for every picture, so that gradients of several pictures may be
     averaged before they pass.
     """
-    before, found = {0}, []
+    before = {0}
+    found = []
     for node in graph.nodes:
         if isinstance(node.step, Linear | ZeroPadding) and before.issuperset(node.inputs):
             found.append(node)
-            before |= set() if isinstance(node.step, Linear) else {node.output}
+            if isinstance(node.step, ZeroPadding):
+                before.add(node.output)
     return found
 
 

@@ -14,16 +14,8 @@ from realtime_lrp.relevance.maps.perturbed import Perturb, chunk_size, first_lin
 from realtime_lrp.relevance.maps.regions import located
 from realtime_lrp.relevance.maps.starts import sides_of, start_of_gradient, start_of_relevance
 from realtime_lrp.relevance.maps.targets import TargetTensors
-from realtime_lrp.relevance.network.graph import (
-    BIASES,
-    Arrival,
-    Back,
-    Graph,
-    Part,
-    Parts,
-    total,
-)
-from realtime_lrp.relevance.network.steps import Handed, Sum, TwoClasses, relevance_of
+from realtime_lrp.relevance.network.graph import BIASES, Arrival, Back, Graph, Part, Parts, total
+from realtime_lrp.relevance.network.steps import Handed, Sum, TwoClasses, relevance_of, sum_of_each
 from realtime_lrp.relevance.rules.composites import EXCITATION, Composite
 from realtime_lrp.relevance.rules.rules import LayerContext, Rule
 
@@ -45,24 +37,19 @@ class Options:
     grad_cam_layer: str | None = None
 
 
-def _nothing(graph: Graph, options: Options) -> None:
-    """Suits every network."""
-
-
 @dataclass(frozen=True)
 class Method:
     """A way to explain."""
 
-    start: Callable[
-        [tf.Tensor, TargetTensors], tf.Tensor
-    ]  # (scores, target) -> what starts at the output
+    # (scores, target) -> what starts at the output
+    start: Callable[[tf.Tensor, TargetTensors], tf.Tensor]
     # plan -> the function that passes what arrives at a node back to its inputs
     back: Callable[["Plan"], Back]
     # (plan, x, tensors, parts) -> the map, shaped like x
     finish: Callable[["Plan", tf.Tensor, Numbered, Parts], tf.Tensor]
     # (graph, options) -> what the method needs of a network, which becomes `Plan.needed`. Raises
     # UsageError where a network has it not: menus, keys and tables leave the method out there
-    needs: Callable[[Graph, Options], Any] = _nothing
+    needs: Callable[[Graph, Options], Any] = lambda graph, options: None
     # makes the copies of a picture whose mean gradient is used, or None
     perturb: Perturb | None = None
     samples: int = 20  # how many copies there are unless the user decides
@@ -219,7 +206,8 @@ class Plan:
     def back(self) -> Back:
         """The way back of each step. Modified weights are made at the first access."""
         with tf.init_scope():  # once, even if that is inside a graph
-            back, turning = self.method.back(self), self.turning
+            back = self.method.back(self)
+        turning = self.turning
 
         def turned(at: Arrival) -> Handed:
             handed = back(at)
@@ -237,21 +225,17 @@ class Plan:
         opposed = tf.reduce_any(target.weights < 0, -1, keepdims=True)
         chosen = target.contrast | target.rest | opposed  # sides that start as one cancel
         chosen = tf.broadcast_to(chosen, [tf.shape(x)[0], 1])
-
-        def side(target: TargetTensors, one: TargetTensors) -> TargetTensors:
-            """The target, or a side of it where it is a contrast."""
-            return one._replace(**{
-                name: tf.where(chosen, getattr(one, name), getattr(target, name))
-                for name in ("weights", "top", "rest", "by_probability")
-            })  # fmt: skip
-
-        first = self._of_target(x, tensors, side(target, one))
+        side = one._replace(**{  # the target itself where it is no contrast
+            name: tf.where(chosen, getattr(one, name), getattr(target, name))
+            for name in ("weights", "top", "rest", "by_probability")
+        })  # fmt: skip
+        first = self._of_target(x, tensors, side)
 
         def contrast() -> tuple[tf.Tensor, tf.Tensor]:
             second = self._of_target(x, tensors, other).relevance
             relevance = _divided(first.relevance) - _divided(second)
-            total, size = sums(relevance), sums(tf.abs(relevance))
-            account = tf.stack([total, size, tf.zeros_like(total)], -1)
+            total = sum_of_each(relevance)
+            account = tf.stack([total, sum_of_each(tf.abs(relevance)), tf.zeros_like(total)], -1)
             return (
                 tf.where(chosen[:, :, None, None], relevance, first.relevance),
                 tf.where(chosen, account, first.account),
@@ -264,17 +248,17 @@ class Plan:
 
     def _of_target(self, x: tf.Tensor, tensors: Numbered, target: TargetTensors) -> MethodResult:
         """The map of a target, whatever it is set against."""
-        method, graph = self.method, self.graph
+        graph = self.graph
         parts = self.parts(tensors, target)
-        if not method.perturb:
-            return MethodResult(method.finish(self, x, tensors, parts), parts, self._account(parts))
+        if not self.method.perturb:
+            relevance = self.method.finish(self, x, tensors, parts)
+            return MethodResult(relevance, parts, self._account(parts))
         mean = self._mean_gradient(x, tensors, parts[graph.output][0].tensor)
-        number, rise = graph.differentiated(), None
-        if self.difference and number is not None:
+        rise = None
+        if self.difference and (number := graph.differentiated()) is not None:
             black = graph.forward(tf.zeros_like(x))
-            end, start = (tf.cast(a[number], tf.float32) for a in (tensors, black))
-            rise = end - start
-        relevance = method.finish(self, x, tensors, {0: [Part(mean)]})
+            rise = tf.cast(tensors[number], tf.float32) - tf.cast(black[number], tf.float32)
+        relevance = self.method.finish(self, x, tensors, {0: [Part(mean)]})
         return MethodResult(relevance, parts, self._account(parts, rise))
 
     def _mean_gradient(self, x: tf.Tensor, tensors: Numbered, begin: tf.Tensor) -> tf.Tensor:
@@ -284,8 +268,11 @@ class Plan:
         go forward in chunks of one size, so that any number of them needs the same memory. The
         first layers pass the mean of all copies back, quicker than the gradient of each.
         """
-        graph, back, samples = self.graph, self.back, self.samples
-        perturb, chunk = cast(Perturb, self.method.perturb), chunk_size(samples, self.activations)
+        graph = self.graph
+        back = self.back
+        samples = self.samples
+        perturb = cast(Perturb, self.method.perturb)
+        chunk = chunk_size(samples, self.activations)
         linear = first_linear(graph)
         others = [node for node in graph.behind(0) if node not in linear]
         ends = [0, *(node.output for node in linear)]
@@ -340,15 +327,15 @@ class Plan:
         """The account of what arrived; `rise` is the difference of logits from a zero picture's."""
         begin = tf.cast(parts[self.graph.output][0].tensor, tf.float32)
         if rise is not None:
-            difference = sums(begin * rise)
+            difference = sum_of_each(begin * rise)
             return tf.stack([difference, tf.abs(difference), tf.zeros_like(difference)], -1)
-        started = sums(begin)
-        magnitude = sums(tf.abs(begin))
+        started = sum_of_each(begin)
+        magnitude = sum_of_each(tf.abs(begin))
         for number in self.turning:  # what changed its sign there counts as started so
-            (read, *_) = self.graph.nodes[number - 1].inputs
+            read = self.graph.nodes[number - 1].inputs[0]
             own = [one.tensor for one in parts[read] if one.node and one.node.output == number]
             if own:
-                started += sums(tf.cast(tf.add_n(own), tf.float32)) - sums(total(parts[number]))
+                started += sum_of_each(tf.add_n(own)) - sum_of_each(total(parts[number]))
         taken = [part.tensor for part in parts.get(BIASES, ())]
         return tf.stack([started, magnitude, tf.add_n([tf.zeros_like(started), *taken])], -1)
 
@@ -356,17 +343,12 @@ class Plan:
 def _divided(relevance: tf.Tensor) -> tf.Tensor:
     """Each map [B, H, W, C], float32, divided by its sum of magnitudes; 0 where that is 0."""
     relevance = tf.cast(relevance, tf.float32)
-    return tf.math.divide_no_nan(relevance, sums(tf.abs(relevance))[:, None, None, None])
+    return tf.math.divide_no_nan(relevance, sum_of_each(tf.abs(relevance))[:, None, None, None])
 
 
 def _arriving(tensors: Numbered) -> Parts:
     """Arrivals at tensors, by their numbers."""
     return defaultdict(list, {number: [Part(tensor)] for number, tensor in tensors.items()})
-
-
-def sums(tensor: tf.Tensor) -> tf.Tensor:
-    """The sum of each picture's entries: [B, ...] -> [B]."""
-    return tf.reduce_sum(tensor, range(1, tensor.shape.rank))
 
 
 def keeps_sign(

@@ -65,9 +65,9 @@ class Lowering:
         lowered = behind & (with_weights | graph.leading_to(with_weights))
         lowered -= _behind_only(set(self.exact), graph)
         exact_forward = lowered if self.exact_forward else lowered & _sensitive(graph)
+        dtype = tf.as_dtype(self.precision)
         for number in lowered:
             node = graph.nodes[number - 1]
-            dtype = tf.as_dtype(self.precision)
             graph.replace(node.computing_in(dtype, number in exact_forward))
 
 
@@ -90,7 +90,8 @@ def _sensitive(graph: Graph) -> set[int]:
     bfloat16, correlations with float32 fell to 0.6 and below. And what lies up to the first max
     pools, `EXACT_POOLS` in a row.
     """
-    pools, early = {0: 0}, set[int]()  # tensor -> how many max pools lie before it
+    pools = {0: 0}  # tensor -> how many max pools lie before it
+    early: set[int] = set()
     for node in graph.nodes:
         is_pool = isinstance(node.step, MaxPool)
         pools[node.output] = max(pools[number] for number in node.inputs) + is_pool
@@ -127,20 +128,21 @@ def choose_precision(precision: str, plans: Sequence[Plan], fast: str, contrasts
         return Lowering("float32")
     lowering = _lowering_to(wanted, plans, contrasts)
     small = any(not plan.composite.steps for plan in plans) and _norms_small_sums(plans[0].graph)
-    good = lowering is not None and not small
+    if lowering and not small:
+        return lowering
     if precision == "auto":
-        return lowering if lowering and good else Lowering("float32")
-    if not good:
-        warn_once(
-            f"{precision} is not good for this map of {plans[0].graph.name!r}: rounding changes "
-            "it, perhaps beyond recognition. Use --precision float32 or auto."
-        )
+        return Lowering("float32")
+    warn_once(
+        f"{precision} is not good for this map of {plans[0].graph.name!r}: rounding changes "
+        "it, perhaps beyond recognition. Use --precision float32 or auto."
+    )
     return lowering or Lowering(precision)
 
 
 def _lowering_to(precision: str, plans: Sequence[Plan], contrasts: bool) -> Lowering | None:
     """The part of a rounded map that needs float32; None if nothing is left to round."""
-    first, graph = plans[0], plans[0].graph
+    first = plans[0]
+    graph = first.graph
     if any(plan.method.cancels for plan in plans):
         return None
     if all(map(_attends, plans)):
@@ -170,7 +172,8 @@ def _norms_small_sums(graph: Graph) -> bool:
     It does not become smaller with the sum, so that a sum near 0 multiplies all rounding. Whole
     networks of this kind: ResNet V2 (z+: 0.998 of 152 layers), DenseNet, ConvNeXt (0.991).
     """
-    nonnegative, sums = graph.nonnegative(), set[int]()
+    nonnegative = graph.nonnegative()
+    sums: set[int] = set()
     for node in graph.nodes:
         step = node.step
         summed = not sums.isdisjoint(node.inputs)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError
-from realtime_lrp.relevance.maps.starts import sides_of
+from realtime_lrp.relevance.maps.starts import mean_scores, sides_of
 from realtime_lrp.relevance.maps.targets import TargetTensors, tidied
 from realtime_lrp.relevance.network.graph import Graph
 
@@ -69,15 +69,14 @@ def region_weights(graph: Graph, at: Any, region: Any, batch: Sequence[int]) -> 
     masks = mask.reshape(-1, *shape)
     if not masks.any((1, 2)).all():
         raise UsageError("The region has no pixel. Expected a mask with True in every picture.")
-    rows, columns = (_share(n, count) for n, count in zip(shape, graph.places, strict=True))
+    # float32 [pixels, places] along each axis: 1 where a pixel belongs to a place, else 0
+    rows, columns = (
+        np.eye(count, dtype=np.float32)[place_of_pixels(n, count)]
+        for n, count in zip(shape, graph.places, strict=True)
+    )
     weights = np.einsum("bij,ih,jw->bhw", masks.astype(np.float32), rows, columns, optimize=True)
     whole: np.ndarray = weights / weights.sum((1, 2), keepdims=True)
     return whole.astype(np.float32)
-
-
-def _share(pixels: int, places: int) -> np.ndarray:
-    """1 where a pixel belongs to a place, else 0, float32 [pixels, places]."""
-    return np.eye(places, dtype=np.float32)[place_of_pixels(pixels, places)]
 
 
 def place_of_pixels(pixels: int, places: int) -> np.ndarray:
@@ -125,7 +124,8 @@ def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensor
     searched = missing | tf.broadcast_to(target.around[:, 0], tf.shape(missing))
 
     def found() -> tf.Tensor:
-        at = tf.where(missing, -1, _largest_place(given))
+        largest = tf.argmax(tf.reshape(given, [tf.shape(given)[0], -1]), -1, tf.int32)
+        at = tf.where(missing, -1, largest)
         classes = tf.where(beside, BESIDE, tf.argmax(scores, -1, tf.int32))
         whole = _whole(classes, graph.background, at)
         return tf.where(searched[:, None, None], whole, given)
@@ -134,27 +134,21 @@ def located(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensor
     return target._replace(region=region, around=tf.zeros_like(target.around))
 
 
-def _largest_place(weights: tf.Tensor) -> tf.Tensor:
-    """The place with the largest weight [B, h, w], counted row by row: int32 [B]."""
-    return tf.argmax(tf.reshape(weights, [tf.shape(weights)[0], -1]), -1, tf.int32)
-
-
 def _whole(classes: tf.Tensor, background: int, at: tf.Tensor) -> tf.Tensor:
     """The weights of the region at a place of each picture: int32 to float32 [B, h, w].
 
-    Where the place, int32 [B], is -1, it is the largest region that is no background.
+    The place, int32 [B], counts row by row; -1 is the largest region that is no background.
     """
-    pictures, places = tf.shape(classes)[0], classes.shape[1] * classes.shape[2]
-    numbers = tf.reshape(connected(classes), [-1])
-    sizes = tf.math.unsorted_segment_sum(tf.ones_like(numbers), numbers, pictures * places)
+    places = classes.shape[1] * classes.shape[2]
+    by_place = tf.reshape(classes, [-1, places])
+    numbers = tf.reshape(connected(classes), [-1, places])
+    sizes = tf.math.unsorted_segment_sum(tf.ones_like(numbers), numbers, tf.size(numbers))
     own = tf.gather(sizes, numbers)
-    things = tf.reshape(classes, [-1]) != background
-    ranked = tf.where(things, own + places, own)
-    ranked = tf.where(tf.reshape(classes, [-1]) == BESIDE, 0, ranked)
-    ranked = tf.reshape(ranked, [pictures, places])
+    ranked = tf.where(by_place != background, own + places, own)
+    ranked = tf.where(by_place == BESIDE, 0, ranked)
     at = tf.where(at < 0, tf.argmax(ranked, -1, tf.int32), at)
-    best = tf.gather(tf.reshape(numbers, [pictures, places]), at, batch_dims=1)
-    region = tf.cast(tf.reshape(numbers, [pictures, places]) == best[:, None], tf.float32)
+    best = tf.gather(numbers, at, batch_dims=1)
+    region = tf.cast(numbers == best[:, None], tf.float32)
     weights = region / tf.reduce_sum(region, -1, keepdims=True)
     return tf.reshape(weights, tf.shape(classes))
 
@@ -174,20 +168,16 @@ def connected(classes: tf.Tensor) -> tf.Tensor:
     above, below = (tf.boolean_mask(one, touch) for one in (places[:, :-1], places[:, 1:]))
 
     def join(numbers: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        one, other = tf.gather(numbers, above), tf.gather(numbers, below)
-        lower, higher = tf.minimum(one, other), tf.maximum(one, other)
-        joined = tf.tensor_scatter_nd_max(numbers, lower[:, None], higher)
+        one = tf.gather(numbers, above)
+        other = tf.gather(numbers, below)
+        lower = tf.minimum(one, other)[:, None]
+        joined = tf.tensor_scatter_nd_max(numbers, lower, tf.maximum(one, other))
         joined = tf.gather(joined, joined)
         return joined, tf.reduce_any(joined != numbers)
 
     start = tf.range(tf.size(classes))
     numbers, _ = tf.while_loop(lambda _, changed: changed, join, (start, True))
     return tf.gather(numbers, places)
-
-
-def mean_scores(scores: tf.Tensor, region: tf.Tensor) -> tf.Tensor:
-    """The mean of scores [B, h, w, classes] over a region, [B, classes]."""
-    return tf.einsum("bhwc,bhw->bc", scores, region)
 
 
 def scores_at(graph: Graph, tensors: Mapping[int, tf.Tensor], target: TargetTensors) -> tf.Tensor:

@@ -25,13 +25,19 @@ def start_of_gradient(scores: tf.Tensor, target: TargetTensors) -> tf.Tensor:
     return tf.where(target.rest, _against_rest(scores, target.weights), t) * region
 
 
+def of_weights(weights: tf.Tensor, top: tf.Tensor) -> TargetTensors:
+    """The target of classes with weights, of which the `top` best count, see `TargetTensors`."""
+    no = tf.constant([[False]])
+    return TargetTensors(weights, top, no, no)
+
+
 def sides_of(scores: tf.Tensor, target: TargetTensors) -> tuple[TargetTensors, TargetTensors]:
     """The class that a located target of a segmentation explains, and the one against it.
 
     The first is the best class that the target names, or its positive side; the second the best
     of the others, or its negative side. The others together are "rest".
     """
-    mean = tf.einsum("bhwc,bhw->bc", scores, tf.cast(target.region, scores.dtype))
+    mean = mean_scores(scores, target.region)
     named = tf.broadcast_to(target.weights, tf.shape(mean))
     first = _best(mean, named > 0)
     opposed = tf.reduce_any(named < 0, -1, keepdims=True)
@@ -57,15 +63,19 @@ def _spread(scores: tf.Tensor, target: TargetTensors) -> tuple[TargetTensors, tf
     if scores.shape.rank == 2:
         highest = _highest(scores, target.top)
         return target._replace(weights=target.weights * highest), 1.0
-    region = tf.cast(target.region, scores.dtype)
-    mean = tf.einsum("bhwc,bhw->bc", scores, region)
+    mean = mean_scores(scores, target.region)
     weights = target.weights * _highest(mean, target.top)
-    target = target._replace(
-        weights=weights[:, None, None],
-        rest=tf.convert_to_tensor(target.rest)[:, None, None],
-        by_probability=tf.convert_to_tensor(target.by_probability)[:, None, None],
+    weights, rest, by_probability = (
+        tf.convert_to_tensor(one)[:, None, None]
+        for one in (weights, target.rest, target.by_probability)
     )
-    return target, region[..., None]
+    target = target._replace(weights=weights, rest=rest, by_probability=by_probability)
+    return target, tf.cast(target.region, scores.dtype)[..., None]
+
+
+def mean_scores(scores: tf.Tensor, region: tf.Tensor) -> tf.Tensor:
+    """The mean of scores [B, h, w, classes] over a region, [B, classes]."""
+    return tf.einsum("bhwc,bhw->bc", scores, tf.cast(region, scores.dtype))
 
 
 def _highest(scores: tf.Tensor, top: tf.Tensor) -> tf.Tensor:

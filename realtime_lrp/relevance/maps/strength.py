@@ -17,9 +17,7 @@ from realtime_lrp.system.scale import FULL, PERCENTILE, SOFTNESS
 
 
 def strength(
-    relevance: tf.Tensor | np.ndarray,
-    by_channel: bool = False,
-    stride: tuple[int, int] = (1, 1),
+    relevance: tf.Tensor | np.ndarray, by_channel: bool = False, stride: tuple[int, int] = (1, 1)
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """How strongly each pixel of raw relevance, float32 [B, H, W, C], is drawn.
 

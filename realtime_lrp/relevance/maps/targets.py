@@ -11,6 +11,7 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard, cast
 
@@ -176,7 +177,13 @@ class TargetResolver:
             return Target()
         if tidied(target).lower() not in self._by_name:
             if count := re.fullmatch(r"top(\d+)", target):
-                return Target(top=self._count(int(count[1])))
+                if not 1 <= int(count[1]) <= self._classes:
+                    raise UsageError(
+                        f"There is no {target}. The model has {self._classes} classes: top1 to "
+                        f"top{self._classes}.",
+                        "class",
+                    )
+                return Target(top=int(count[1]))
             if VERSUS in target:
                 return self._contrast(target)
             if meant := self._meant_contrast(target):
@@ -206,21 +213,10 @@ class TargetResolver:
         for split in range(1, len(words)):
             sides = "-".join(words[:split]), "-".join(words[split:])
             meant = VERSUS.join(side.strip() for side in sides)
-            try:
+            with suppress(UsageError):
                 self._contrast(meant)
-            except UsageError:
-                continue
-            return meant
+                return meant
         return None
-
-    def _count(self, top: int) -> int:
-        if not 1 <= top <= self._classes:
-            raise UsageError(
-                f"There is no top{top}. The model has {self._classes} classes: top1 to "
-                f"top{self._classes}.",
-                "class",
-            )
-        return top
 
     def index(self, target: str | int) -> int:
         """The index of one class, given by index or name; refuses a name that occurs twice."""

@@ -10,21 +10,14 @@ from dataclasses import replace
 
 import tensorflow as tf
 
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.steps import (
-    Activation,
-    Affine,
-    Deviation,
-    Elementwise,
-    GlobalPool,
-    Identity,
-    Move,
-    Pool,
-    Product,
-    Sum,
-)
+from realtime_lrp.relevance.network.steps import Affine, Identity
 from realtime_lrp.relevance.network.traced_steps import Choice, MatrixProduct, rectifier_of
+
+PASSING = (steps.Elementwise, steps.Move, steps.Sum, steps.Pool, steps.GlobalPool)
+"""The kinds of steps that may lie between a sigmoid and the product that it gates."""
 
 
 def canonise(graph: Graph) -> list[Node]:
@@ -74,41 +67,40 @@ def _as_rectifier(graph: Graph, node: Node) -> None:
 def mark_gates(graph: Graph) -> None:
     """Tells products which of their inputs are gates, in place."""
     for node in graph.nodes:
-        if isinstance(node.step, Product | MatrixProduct):
-            producers = [graph.producer(number) for number in node.inputs]
-            node.step.gates = frozenset(i for i, p in enumerate(producers) if _gates(graph, p))
+        if isinstance(node.step, steps.Product | MatrixProduct):
+            inputs = enumerate(node.inputs)
+            node.step.gates = frozenset(position for position, n in inputs if _gates(graph, n))
 
 
 def _fold_backwards(graph: Graph, norm: Node, affine: Affine) -> bool:
-    before, sole = graph.producer(norm.inputs[0]), _sole_reader(graph, norm.inputs[0])
-    while before is not None and sole and isinstance(before.step, Identity):
-        sole = _sole_reader(graph, before.inputs[0])
-        before = graph.producer(before.inputs[0])
-    if before is None or not sole or not isinstance(before.step, Linear):
-        return False
-    graph.replace(replace(before, step=before.step.then(affine.scale, affine.offset)))
-    graph.replace(replace(norm, step=Identity()))
-    return True
-
-
-def _sole_reader(graph: Graph, number: int) -> bool:
-    return number != graph.output and len(graph.readers(number)) == 1
+    number = norm.inputs[0]
+    while number != graph.output and len(graph.readers(number)) == 1:
+        before = graph.producer(number)
+        if before is not None and isinstance(before.step, Linear):
+            graph.replace(replace(before, step=before.step.then(affine.scale, affine.offset)))
+            graph.replace(replace(norm, step=Identity()))
+            return True
+        if before is None or not isinstance(before.step, Identity):
+            return False
+        number = before.inputs[0]
+    return False
 
 
 def _fold_forwards(graph: Graph, norm: Node, affine: Affine) -> bool:
     after = _readers_behind_identities(graph, norm.output)
-    steps = [node.step for node in after if isinstance(node.step, Linear)]
-    if not after or len(steps) < len(after) or not all(step.sees_whole_windows for step in steps):
+    layers = [node.step for node in after if isinstance(node.step, Linear)]
+    if not after or len(layers) < len(after) or not all(one.sees_whole_windows for one in layers):
         return False
-    for node, step in zip(after, steps, strict=True):
-        graph.replace(replace(node, step=step.after(affine.scale, affine.offset)))
+    for node, layer in zip(after, layers, strict=True):
+        graph.replace(replace(node, step=layer.after(affine.scale, affine.offset)))
     graph.replace(replace(norm, step=Identity()))
     return True
 
 
 def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
     """The nodes that read a tensor, identities skipped; empty if one is the model's output."""
-    found, left = [], [number]
+    found = []
+    left = [number]
     while left:
         number = left.pop()
         readers = graph.readers(number)
@@ -119,17 +111,16 @@ def _readers_behind_identities(graph: Graph, number: int) -> list[Node]:
     return found
 
 
-def _gates(graph: Graph, producer: Node | None) -> bool:
+def _gates(graph: Graph, number: int) -> bool:
     """Whether a tensor comes from a sigmoid, a deviation or the like, with no weights between."""
-    passing = (Elementwise, Move, Sum, Pool, GlobalPool)
-    while producer is not None:
-        if isinstance(producer.step, Deviation | Choice):
+    while (node := graph.producer(number)) is not None:
+        if isinstance(node.step, steps.Deviation | Choice):
             return True
-        if isinstance(producer.step, Activation):
-            return producer.step.gates
-        if not isinstance(producer.step, passing) or len(producer.inputs) > 1:
+        if isinstance(node.step, steps.Activation):
+            return node.step.gates
+        if not isinstance(node.step, PASSING) or len(node.inputs) > 1:
             return False
-        producer = graph.producer(producer.inputs[0])
+        (number,) = node.inputs
     return False
 
 

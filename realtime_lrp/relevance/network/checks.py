@@ -56,6 +56,26 @@ def check_options(
         raise UsageError(f"Expected also as a list of names. Received {also!r}.", "map")
 
 
+def model_parts(
+    model: keras.Model | Prepared | Graph,
+    labels: Sequence[str] | None,
+    low: Bound | None,
+    high: Bound | None,
+) -> tuple[keras.Model | Graph, ColourTransform | None, Sequence[str] | None, Any, Any]:
+    """The model, how its input becomes RGB, labels, low and high: the user's before its own."""
+    if isinstance(model, keras.Model | Graph):
+        return model, None, labels, low, high
+    if not hasattr(model, "colours"):
+        refuse_foreign_model(model)
+        raise UsageError(f"Expected a Keras model or a Network. Received {model!r:.80}.")
+    if model.model is None:
+        raise UsageError(f"The model of {model.name!r} is gone. Load the network once more.")
+    if low is None and high is None:
+        low, high = model.box().values()
+    labels = model.labels if labels is None else labels
+    return model.model, model.colours(), labels, low, high
+
+
 def input_shape(graph: Graph, size: tuple[int, int] | None) -> tuple[int, int, int]:
     """The shape (H, W, C) of pictures; `size` is needed where the model leaves H and W open."""
     shape = graph.input_shape

@@ -25,10 +25,12 @@ class Convolution(Linear):
         self, kernel: tf.Tensor, bias: tf.Tensor | None, geometry: onednn.Geometry, groups: int = 1
     ) -> None:
         super().__init__(kernel, bias)
-        self._groups, self.geometry = groups, geometry
+        self._groups = groups
+        self.geometry = geometry
 
     def output_shape(self, shape: Sequence[int]) -> list[int]:
-        geometry, sizes = self.geometry, shape[1:-1]
+        geometry = self.geometry
+        sizes = shape[1:-1]
         axes = zip(self._window, sizes, geometry["strides"], geometry["dilations"], strict=True)
         same = geometry["padding"] == "SAME"
         positions = [
@@ -42,11 +44,6 @@ class Convolution(Linear):
     @property
     def input_axis(self) -> int | None:
         return self.kernel.shape.rank - 2 if self._groups == 1 else None
-
-    def single_channel(self) -> Linear | None:
-        if self._groups > 1:
-            return None
-        return self._with(tf.ones([*self._window, 1, 1]), None)
 
     @property
     def _window(self) -> tuple[int, ...]:
@@ -80,18 +77,22 @@ class Convolution(Linear):
         # TensorFlow's transpose of groups and dilations runs on some processors only.
         if set(self.geometry["strides"]) == {1}:
             return self._convolve_back(s, weights)
-        return self._transpose_by_group(s, weights, shape)
+        shape = tf.concat([shape[:-1], [weights.kernel.shape[-2]]], 0)
+        split = (tf.split(one, self._groups, -1) for one in (s, weights.kernel))
+        groups = zip(*split, strict=True)
+        parts = [tf.nn.conv_transpose(*group, shape, **self.geometry) for group in groups]
+        return tf.concat(parts, -1)
 
     def finished(self, z: tf.Tensor, bias: tf.Tensor | None, activation: str) -> tf.Tensor:
         if self._groups > 1 and bias is not None:
             # TensorFlow would fuse a BiasAdd with the convolution; without oneDNN that fails.
-            z, bias = z + bias, None
+            return super().finished(z + bias, None, activation)
         return super().finished(z, bias, activation)
 
     def _convolve_back(self, s: tf.Tensor, weights: Weights) -> tf.Tensor:
         """`transpose` for strides of 1: a convolution with the adjoint kernel."""
         edges = []
-        for size, dilation in zip(self.kernel.shape[:-2], self.geometry["dilations"], strict=True):
+        for size, dilation in zip(self._window, self.geometry["dilations"], strict=True):
             reach = dilation * (size - 1)
             before = reach // 2 if self.geometry["padding"] == "SAME" else 0
             after = reach - before if self.geometry["padding"] == "SAME" else 0
@@ -104,17 +105,16 @@ class Convolution(Linear):
     @property
     def _strided_over_pixels(self) -> bool:
         """Whether it is a usual first layer: few channels, a large window, a stride, no padding."""
-        depth, geometry = self.kernel.shape[-2], self.geometry
-        strides = set(geometry["strides"])
+        strides = set(self.geometry["strides"])
         return (
             self._groups == 1
-            and depth <= FEW_CHANNELS
+            and self.kernel.shape[-2] <= FEW_CHANNELS
             and len(self._window) == 2
             and min(self._window) > 1
             and len(strides) == 1
             and min(strides) > 1
-            and geometry["padding"] == "VALID"
-            and set(geometry["dilations"]) == {1}
+            and self.geometry["padding"] == "VALID"
+            and set(self.geometry["dilations"]) == {1}
         )
 
     def _transpose_by_blocks(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
@@ -128,15 +128,6 @@ class Convolution(Linear):
         blocks = onednn.convolution(padded, weights.adjoint, None, "", **onednn.PLAIN)
         return tf.slice(tf.nn.depth_to_space(blocks, stride), [0, 0, 0, 0], shape)
 
-    def _transpose_by_group(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
-        """`transpose`, each group by itself."""
-        shape = tf.concat([shape[:-1], [weights.kernel.shape[-2]]], 0)
-        by_group = zip(
-            tf.split(s, self._groups, -1), tf.split(weights.kernel, self._groups, -1), strict=True
-        )
-        parts = [tf.nn.conv_transpose(*pair, shape, **self.geometry) for pair in by_group]
-        return tf.concat(parts, -1)
-
     def _sum(self, a: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         return tf.nn.convolution(a, kernel, **self.geometry)
 
@@ -147,8 +138,8 @@ class Convolution(Linear):
         Its adjoint is a convolution without a stride, whose values are put back to these pixels:
         TensorFlow's own takes 31 ms of a map of ResNet50 (float32, 2 cores).
         """
-        window, strides = self._window, self.geometry["strides"]
-        return self._groups == 1 and window == (1, 1) and set(strides) != {1}
+        skips = set(self.geometry["strides"]) != {1}
+        return self._groups == 1 and self._window == (1, 1) and skips
 
     def _put_back(self, c: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
         """Values put back to the pixels that were read, in this shape; the others are 0."""
@@ -161,10 +152,10 @@ class Convolution(Linear):
     @property
     def _keeps_size(self) -> bool:
         """Whether output and input have the same size and windows are centred."""
-        window, geometry = self._window, self.geometry
-        odd_padded = geometry["padding"] == "SAME" and all(size % 2 for size in window)
+        window = self._window
+        odd_padded = self.geometry["padding"] == "SAME" and all(size % 2 for size in window)
         centred = odd_padded or set(window) == {1}
-        return centred and set(geometry["strides"]) == {1} and len(window) == 2
+        return centred and set(self.geometry["strides"]) == {1} and len(window) == 2
 
     @property
     def sees_whole_windows(self) -> bool:
@@ -185,9 +176,6 @@ class DepthwiseConvolution(Convolution):
 
     @property
     def input_axis(self) -> int | None:
-        return None
-
-    def single_channel(self) -> Linear | None:
         return None
 
     def adjoint_of(self, kernel: tf.Tensor) -> tf.Tensor:
@@ -235,14 +223,12 @@ class TransposedConvolution(Linear):
     convolves = True
 
     def __init__(
-        self,
-        kernel: tf.Tensor,
-        bias: tf.Tensor | None,
-        geometry: onednn.Geometry,
+        self, kernel: tf.Tensor, bias: tf.Tensor | None, geometry: onednn.Geometry,
         size: Callable[[Sequence[int]], Sequence[int]],
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(kernel, bias)
-        self.geometry, self._size = geometry, size
+        self.geometry = geometry
+        self._size = size
 
     @property
     def outputs(self) -> int:
@@ -254,9 +240,6 @@ class TransposedConvolution(Linear):
 
     def output_shape(self, shape: Sequence[int]) -> list[int]:
         return [shape[0], *self._size(shape[1:3]), self.outputs]
-
-    def single_channel(self) -> Linear | None:
-        return self._with(tf.ones([*self.kernel.shape[:2], 1, 1]), None)
 
     def transpose(self, s: tf.Tensor, weights: Weights, shape: tf.Tensor) -> tf.Tensor:
         return tf.nn.conv2d(s, weights.kernel, **self.geometry)

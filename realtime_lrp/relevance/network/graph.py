@@ -9,23 +9,9 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.linear import RECTIFIERS, Linear
-from realtime_lrp.relevance.network.steps import (
-    Activation,
-    Add,
-    Elementwise,
-    GlobalPool,
-    Handed,
-    Identity,
-    MaxPool,
-    Move,
-    Multiple,
-    Pool,
-    Step,
-    Tensors,
-    as_type,
-    relevance_of,
-)
+from realtime_lrp.relevance.network.steps import Activation, Handed, Multiple, Step, Tensors
 
 
 @dataclass(frozen=True)
@@ -48,13 +34,14 @@ class Node:
 
     def computing_in(self, dtype: tf.DType, exact_forward: bool) -> "Node":
         """The node computing in another type, its weights too; or only what it hands down."""
-        step, exact = self.step, self.step if exact_forward else None
+        step = self.step
         if isinstance(step, Linear) and dtype != tf.float32:
             step = step.cast(dtype)
+        exact = self.step if exact_forward else None
         return replace(self, step=step, dtype=dtype, exact=exact)
 
 
-_SCORES_STAY_SCORES = (Elementwise, Move, Pool, GlobalPool, Add)
+_SCORES_STAY_SCORES = (steps.Elementwise, steps.Move, steps.Pool, steps.GlobalPool, steps.Add)
 
 BIASES = -1
 """The number under which `backward` keeps what biases took, [B] for each node."""
@@ -74,7 +61,7 @@ class Arrival(NamedTuple):
     @property
     def relevance(self) -> tf.Tensor:
         """The arriving relevance or gradient as a tensor."""
-        return relevance_of(self.arriving)
+        return steps.relevance_of(self.arriving)
 
     def gradient(self, s: tf.Tensor) -> Tensors:
         """For each input the derivative of the output with respect to it, times s."""
@@ -164,6 +151,13 @@ class Graph:
         """The node that computes a tensor; None for the model's input."""
         return self.nodes[number - 1] if number else None
 
+    def origin(self, number: int, *passed: type[Step]) -> Step | None:
+        """The step that computes a tensor, steps of the kinds `passed` skipped; None: the input."""
+        node = self.producer(number)
+        while node is not None and isinstance(node.step, passed):
+            node = self.producer(node.inputs[0])
+        return node.step if node is not None else None
+
     def outputs(self) -> dict[str, int]:
         """Layer -> the number of its output, after its activation."""
         return self.wholes | {node.layer: node.output for node in self.nodes}
@@ -198,7 +192,7 @@ class Graph:
             if node.output in tensors:
                 continue
             step, dtype = (node.exact, tf.float32) if node.exact else (node.step, node.dtype)
-            inputs = [as_type(tensors[n], dtype) for n in node.inputs]
+            inputs = [steps.as_type(tensors[n], dtype) for n in node.inputs]
             joining, rectifier = self._chain_to_rectifier(node) if joined else ([], "")
             if joining and self.kept.isdisjoint(one.output for one in (node, *joining[:-1])):
                 output = step.forward(*inputs, rectifier)
@@ -240,7 +234,7 @@ class Graph:
             step = readers[0].step
             if isinstance(step, Activation) and step.name in RECTIFIERS:
                 return chain, step.name
-            if not isinstance(step, Identity):
+            if not isinstance(step, steps.Identity):
                 break
         return [], ""
 
@@ -250,9 +244,7 @@ class Graph:
         Later tensors may not show it: a ReLU turns NaN into 0.
         """
         outputs = [tensors[node.output] for node in self.with_weights] or [tensors[self.output]]
-        sums = [
-            tf.reduce_sum(tf.cast(one, tf.float32), range(1, one.shape.rank)) for one in outputs
-        ]
+        sums = [steps.sum_of_each(one) for one in outputs]
         return tf.reduce_all(tf.math.is_finite(sums), 0)
 
     def scores(self, tensors: Mapping[int, tf.Tensor]) -> tf.Tensor:
@@ -270,13 +262,9 @@ class Graph:
         return sum(math.prod(one.shape) for one in forward.structured_outputs.values())
 
     def backward(
-        self,
-        tensors: Mapping[int, tf.Tensor],
-        begin: tf.Tensor,
-        back: Back,
-        start: int | None = None,
-        end: int = 0,
-    ) -> Parts:
+        self, tensors: Mapping[int, tf.Tensor], begin: tf.Tensor, back: Back,
+        start: int | None = None, end: int = 0,
+    ) -> Parts:  # fmt: skip
         """Passes relevance or a gradient back from the tensor `start` to the tensor `end`.
 
         `start` None is the output. What passes `end` by is not followed. Returns what arrives at
@@ -299,19 +287,18 @@ class Graph:
             if node.output not in parts:
                 continue  # a branch that `start` does not use
             # A rounded input of a max pool could have another largest entry than its output has.
-            exact = node.exact is not None and isinstance(node.step, MaxPool)
+            exact = node.exact is not None and isinstance(node.step, steps.MaxPool)
             dtype = tf.float32 if exact else node.dtype
-            inputs = [as_type(tensors[n], dtype) for n in node.inputs]
-            output = as_type(tensors[node.output], dtype)
+            inputs = [steps.as_type(tensors[n], dtype) for n in node.inputs]
+            output = steps.as_type(tensors[node.output], dtype)
             handed = back(Arrival(node, inputs, output, _arriving(parts[node.output], dtype)))
             numbers = (*node.inputs, BIASES)[: len(handed)]
             for position, (number, part) in enumerate(zip(numbers, handed, strict=True)):
                 if part is None:
                     continue
-                dtype, factor = self._dtype(number), None
-                if isinstance(part, Multiple):
-                    factor = tf.cast(part.factor, dtype)
-                relevance = tf.cast(relevance_of(part), dtype)
+                dtype = self._dtype(number)
+                factor = tf.cast(part.factor, dtype) if isinstance(part, Multiple) else None
+                relevance = tf.cast(steps.relevance_of(part), dtype)
                 parts[number].append(Part(relevance, node, position, factor))
 
     def depending_on(self, numbers: Collection[int]) -> set[int]:
@@ -377,7 +364,8 @@ class Graph:
 
     def last_with_weights(self, number: int) -> set[int]:
         """The output numbers of the layers with weights nearest before a tensor."""
-        found, left = set[int](), {number}
+        found: set[int] = set()
+        left = {number}
         for node in reversed(self.nodes):
             if node.output in left and isinstance(node.step, Linear):
                 found.add(node.output)
@@ -394,7 +382,7 @@ def total(parts: Sequence[Part]) -> tf.Tensor:
 def _arriving(parts: Sequence[Part], dtype: tf.DType) -> tf.Tensor | Multiple:
     """The sum of all that was handed down to a tensor, with the factor where all parts have one."""
     relevance = tf.cast(total(parts), dtype)
-    factors = [part.factor for part in parts]
-    if any(factor is None for factor in factors):
+    factors = [part.factor for part in parts if part.factor is not None]
+    if len(factors) < len(parts):
         return relevance
     return Multiple(relevance, tf.cast(tf.add_n(factors), dtype))

@@ -13,23 +13,13 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, unknown
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.canonise import warn_once
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.places import compute_supports, output_shape, without_unused
-from realtime_lrp.relevance.network.steps import (
-    Activation,
-    Affine,
-    GlobalAveragePool,
-    Identity,
-    Move,
-    Product,
-    Reshape,
-    Softmax,
-    SoftmaxOfSome,
-    TwoClasses,
-)
+from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
 SCORES = ("logits", "probabilities")
@@ -106,7 +96,16 @@ def end_in_scores(
     Raises:
       UsageError: another name, or the network ends in another softmax or sigmoid.
     """
-    _check_words(activation, scores)
+    if activation not in (None, *OUTPUT_ACTIVATIONS):
+        raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
+    if scores not in (None, *SCORES):
+        raise unknown("scores", scores, SCORES)
+    if activation and scores and (activation == "linear") != (scores == "probabilities"):
+        raise UsageError(
+            f"--output-activation {activation} and --scores {scores} contradict each other: "
+            "leave one of them out.",
+            "scores",
+        )
     scoring = graph.scoring()
     given = scores == "logits" or activation == "linear"
     if graph.places:
@@ -123,47 +122,26 @@ def end_in_scores(
     _refuse_second(graph, activation, scores)
     if not graph.scoring() or scores == "logits":
         _make_scores(graph, picture, activation, scores)
-    if whole and graph.output_shape[-1] == 1 and _is_probability(graph, picture, scores):
+    is_probability = whole and graph.output_shape[-1] == 1 and (
+        graph.scoring()
+        or scores == "probabilities"
+        or (graph.scoring(steps.Product) and _values_are(graph, picture) == "probabilities")
+    )  # fmt: skip
+    if is_probability:
         _end_in_two_classes(graph)
-
-
-def _is_probability(graph: Graph, picture: tuple[int, int, int], scores: str | None) -> bool:
-    """Whether the only output is one: of a sigmoid, or a product of several, or as a user says."""
-    if graph.scoring() or scores == "probabilities":
-        return True
-    return bool(graph.scoring(Product)) and _values_are(graph, picture) == "probabilities"
 
 
 def _ends_in_weights(graph: Graph) -> bool:
     """Whether a layer with weights computes the output, with nothing but its shape behind it."""
-    node = graph.producer(graph.output)
-    while node is not None and isinstance(node.step, Identity | Reshape):
-        node = graph.producer(node.inputs[0])
-    return node is not None and isinstance(node.step, Linear)
-
-
-def _check_words(activation: str | None, scores: str | None) -> None:
-    if activation not in (None, *OUTPUT_ACTIVATIONS):
-        raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
-    if scores not in (None, *SCORES):
-        raise unknown("scores", scores, SCORES)
-    if activation and scores and (activation == "linear") != (scores == "probabilities"):
-        raise UsageError(
-            f"--output-activation {activation} and --scores {scores} contradict each other: "
-            "leave one of them out.",
-            "scores",
-        )
+    return isinstance(graph.origin(graph.output, Identity, Reshape), Linear)
 
 
 def _refuse_second(graph: Graph, activation: str | None, scores: str | None) -> None:
     """Refuses to make scores once more of those that a softmax or sigmoid computes."""
-    node = graph.producer(graph.output)
-    while node is not None and isinstance(node.step, Identity | Reshape):
-        node = graph.producer(node.inputs[0])
-    if node is None or graph.scoring() != {node.output}:
+    own = graph.origin(graph.output, Identity, Reshape)
+    if not isinstance(own, Activation) or [own] != _scoring_steps(graph):
         return
-    own = node.step
-    name = own.name if isinstance(own, Activation) else ""
+    name = own.name
     if activation not in (None, name) or scores == "logits":
         given = f"--output-activation {activation}" if activation else f"--scores {scores}"
         raise UsageError(
@@ -201,13 +179,20 @@ def _make_scores(
     graph.append(kind, kind.capitalize(), [_activation(kind)], (graph.output,))
 
 
+def _scoring_steps(graph: Graph) -> list[Activation]:
+    """The softmax or sigmoid steps that compute the scores."""
+    found = (graph.nodes[number - 1].step for number in graph.scoring())
+    return [step for step in found if isinstance(step, Activation)]
+
+
 def _say(graph: Graph, why: str) -> None:
     warn_once(f"{graph.name}: its scores are probabilities, as {why}. Otherwise: --scores logits")
 
 
 def _activation(kind: str) -> Activation:
     functions = {"sigmoid": tf.sigmoid, "exponential": tf.exp}
-    return Softmax() if kind == "softmax" else Activation(kind, functions[kind], nonnegative=True)
+    softmax = kind == "softmax"
+    return steps.Softmax() if softmax else Activation(kind, functions[kind], nonnegative=True)
 
 
 def _end_in_two_classes(graph: Graph) -> None:
@@ -215,7 +200,7 @@ def _end_in_two_classes(graph: Graph) -> None:
     last = graph.nodes[graph.output - 1]
     own = last.step if graph.scoring() == {graph.output} else None
     if not isinstance(own, Activation) or own.name != "sigmoid":
-        graph.append("both", "TwoClasses", [TwoClasses()], (graph.output,))
+        graph.append("both", "TwoClasses", [steps.TwoClasses()], (graph.output,))
     elif graph.places:
         both = Affine(tf.constant([-1.0, 1.0]), tf.constant([0.0, 0.0]))
         read = graph.append("both", "Move", [_picked(np.zeros(2, int)), both], last.inputs)
@@ -328,8 +313,7 @@ def _activate_at_the_end(graph: Graph, shapes: Shapes) -> bool:
     scoring = graph.scoring()
     between = graph.depending_on(scoring) & (graph.leading_to({graph.output}) | {graph.output})
     nodes = [graph.nodes[number - 1] for number in sorted(between - scoring)]
-    steps = [graph.nodes[number - 1].step for number in scoring]
-    kinds = {one.name if isinstance(one, Activation) else "" for one in steps}
+    kinds = {step.name for step in _scoring_steps(graph)}
     kind = next(iter(kinds)) if len(kinds) == 1 else ""
     if kind not in (("sigmoid", "softmax") if graph.places else ("sigmoid",)):
         return False
@@ -392,12 +376,11 @@ def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:
     same = [*head.columns] == [*range(count)] and _is_identity(head.scale, head.offset)
     if head.kind == "softmax" and sorted(head.columns) != [*range(count)]:
         some = graph.append(f"{layer}/chosen", "Move", [_picked(head.columns)], (read,))
-        graph.append(layer, "Softmax", [SoftmaxOfSome()], (some, read))
+        graph.append(layer, "Softmax", [steps.SoftmaxOfSome()], (some, read))
         return
     if not same and not _choose_outputs(graph, read, count, head):
         affine = Affine(tf.constant(head.scale, tf.float32), tf.constant(head.offset, tf.float32))
-        steps = [_picked(head.columns), affine]
-        graph.append(f"{layer}/logits", "Move", steps, (read,))
+        graph.append(f"{layer}/logits", "Move", [_picked(head.columns), affine], (read,))
     graph.append(layer, head.kind.capitalize(), [_activation(head.kind)], (graph.output,))
 
 
@@ -413,7 +396,7 @@ def _choose_outputs(graph: Graph, number: int, count: int, head: Head) -> bool:
     """
     between: list[Node] = []
     node = graph.producer(number)
-    while node is not None and isinstance(node.step, Identity | Reshape | GlobalAveragePool):
+    while node is not None and isinstance(node.step, Identity | Reshape | steps.GlobalAveragePool):
         if isinstance(node.step, Reshape) and between and not isinstance(between[-1].step, Reshape):
             return False
         between.append(node)

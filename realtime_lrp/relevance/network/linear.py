@@ -18,7 +18,6 @@ from realtime_lrp.relevance.network.steps import Step, Tensors
 RECTIFIERS = {"relu": tf.nn.relu, "relu6": tf.nn.relu6}
 """The activations that a layer with weights can compute along with its sum."""
 
-
 Modify = Callable[[tf.Tensor], tf.Tensor]  # how w, or b, becomes w'
 
 
@@ -31,7 +30,8 @@ class Weights:
     stacked = False
 
     def __init__(self, kernel: tf.Tensor, layer: "Linear") -> None:
-        self.kernel, self._layer = kernel, layer
+        self.kernel = kernel
+        self._layer = layer
 
     @functools.cached_property
     def adjoint(self) -> tf.Tensor:
@@ -99,9 +99,11 @@ class Linear(Step):
         """This layer with one input channel, one output channel, and weights of 1 in float32.
 
         It sums what all channels of this layer have in common where all weights are 1. None where
-        an output does not sum over all channels.
+        an output does not sum over all channels, and for dense layers.
         """
-        return None
+        if self.input_axis is None or not self.convolves:
+            return None
+        return self._with(tf.ones([*self.kernel.shape[:-2], 1, 1]), None)
 
     def forward(self, a: tf.Tensor, activation: str = "") -> tf.Tensor:
         """The output; `activation` is "relu" or "relu6" to apply it as well, or ""."""
@@ -180,14 +182,15 @@ class Linear(Step):
 
     def cast(self, dtype: tf.DType) -> "Linear":
         """This layer with weights of another type."""
-        return self._with(
-            tf.cast(self.kernel, dtype), None if self.bias is None else tf.cast(self.bias, dtype)
-        )
+        bias = None if self.bias is None else tf.cast(self.bias, dtype)
+        return self._with(tf.cast(self.kernel, dtype), bias)
 
     def _with(self, kernel: tf.Tensor, bias: tf.Tensor | None) -> "Linear":
         other = copy.copy(self)
         other.__dict__.pop("weights", None)
-        other.kernel, other.bias, other._modified = kernel, bias, {}
+        other.kernel = kernel
+        other.bias = bias
+        other._modified = {}
         return other
 
 

@@ -37,30 +37,27 @@ def choose_output(wanted: str | int | None, shapes: Shapes, model: str) -> int:
     None is the one that looks like the answer; where there are several a line says which.
     """
     names = list(shapes)
-    listed = ", ".join(map(repr, names[:6]))
     if wanted is None:
-        position = names.index(answer_of(shapes))
+        answer = answer_of(shapes)
         if len(names) > 1:
-            others = ", ".join(repr(one) for one in names[:6] if one != names[position])
+            others = ", ".join(repr(name) for name in names[:6] if name != answer)
             warn_once(
-                f"{model}: explained is the output {names[position]!r}; there are {others} too, "
-                "see --output"
+                f"{model}: explained is the output {answer!r}; there are {others} too, see --output"
             )
-        return position
+        return names.index(answer)
     if isinstance(wanted, str):
         if wanted not in names:
             raise unknown("output", wanted, names)
         return names.index(wanted)
-    position = wanted
-    if isinstance(position, bool) or not isinstance(position, int):
+    if isinstance(wanted, bool) or not isinstance(wanted, int):
         raise UsageError(f"Expected the output by name or position. Received {wanted!r}.", "output")
-    if not 0 <= position < len(names):
+    if not 0 <= wanted < len(names):
         raise UsageError(
-            f"The model {model!r} has no output {position}. Its outputs 0 to {len(names) - 1} are: "
-            f"{listed}.",
+            f"The model {model!r} has no output {wanted}. Its outputs 0 to {len(names) - 1} are: "
+            f"{', '.join(map(repr, names[:6]))}.",
             "output",
         )
-    return position
+    return wanted
 
 
 def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
@@ -72,40 +69,26 @@ def end_at_best(graph: Graph, boxes: int, shape: Sequence[int]) -> None:
     """
     places, classes = shape
     whole = graph.output
-    scores, values = _scores_and_values(graph)
-    compared = values
+    scores = graph.nodes[whole - 1] if graph.scoring() == {whole} else None
+    compared = values = scores.inputs[0] if scores else whole
     if scores is not None and isinstance(scores.step, Softmax):
         compared = whole = graph.append("things", "Move", [Move(_without_last)], (whole,))
-    best = Choice(_best, [[BATCH, places, classes], [BATCH]])
+    # [B, places, classes] -> int32 [B], the place of the largest value
+    largest = lambda values: tf.argmax(tf.reduce_max(values, -1), -1, tf.int32)  # noqa: E731
+    best = Choice(largest, [[BATCH, places, classes], [BATCH]])
     place = graph.append("best_place", "Choice", [best], (compared,))
     graph.ends = Ends(boxes, whole, place)
-    read = graph.append("at_best_place", "Move", [Move(_picked)], (values, place))
+    picked = Move(lambda values, place: tf.gather(values, place, batch_dims=1))
+    read = graph.append("at_best_place", "Move", [picked], (values, place))
     if scores is not None:
         read = graph.append(f"{scores.layer}/places", scores.kind, [scores.step], (read,))
-    graph.output, graph.output_shape = read, (classes,)
+    graph.output = read
+    graph.output_shape = (classes,)
 
 
 def _without_last(scores: tf.Tensor) -> tf.Tensor:
     """Scores with 0 for the last class."""
     return tf.concat([scores[..., :-1], tf.zeros_like(scores[..., -1:])], -1)
-
-
-def _best(values: tf.Tensor) -> tf.Tensor:
-    """The place of the largest value: [B, places, classes] -> int32 [B]."""
-    return tf.argmax(tf.reduce_max(values, -1), -1, tf.int32)
-
-
-def _picked(values: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
-    """The vector at a place of each picture: [B, places, C] and int32 [B] give [B, C]."""
-    return tf.gather(values, place, batch_dims=1)
-
-
-def _scores_and_values(graph: Graph) -> tuple[Node | None, int]:
-    """The softmax or sigmoid that a graph ends in, if any, and the number of what it reads."""
-    last = graph.producer(graph.output)
-    if last is not None and graph.scoring() == {graph.output}:
-        return last, last.inputs[0]
-    return None, graph.output
 
 
 def output_shape(graph: Graph, picture: tuple[int, int, int]) -> tuple[int, ...]:
@@ -147,6 +130,7 @@ def without_unused(graph: Graph) -> None:
             numbers[node.output] = len(nodes) + 1
             read = tuple(numbers[number] for number in node.inputs)
             nodes.append(replace(node, inputs=read, output=len(nodes) + 1))
-    graph.nodes, graph.output = nodes, numbers[graph.output]
+    graph.nodes = nodes
+    graph.output = numbers[graph.output]
     graph.boxes = None if graph.boxes is None else numbers[graph.boxes]
     graph.wholes = {name: numbers[n] for name, n in graph.wholes.items() if n in numbers}

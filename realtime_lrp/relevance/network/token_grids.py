@@ -14,21 +14,15 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from realtime_lrp.relevance.network import traced_steps
 from realtime_lrp.relevance.network.convolutions import Convolution, TransposedConvolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.steps import Add, Elementwise, Move, Permute, Product, Reshape
-from realtime_lrp.relevance.network.traced_steps import (
-    MatrixProduct,
-    Offset,
-    Operation,
-    Quotient,
-    Stopped,
-    WeightedSum,
-)
+from realtime_lrp.relevance.network.traced_steps import MatrixProduct, WeightedSum
 
-BY_ENTRY = Elementwise | Stopped | Offset
-SEVERAL = Add | Product | Quotient
+BY_ENTRY = Elementwise | traced_steps.Stopped | traced_steps.Offset
+SEVERAL = Add | Product | traced_steps.Quotient
 SCALINGS = {"Mul", "Div", "RealDiv"}
 """Operations that multiply each entry by a constant, among those that weigh and sum."""
 
@@ -62,7 +56,8 @@ class TokenGrids:
     """Follows the cells through a canonised network of known shapes, to the tensor number `end`."""
 
     def __init__(self, graph: Graph, end: int | None = None) -> None:
-        self._graph, self._shapes = graph, graph.shapes
+        self._graph = graph
+        self._shapes = graph.shapes
         self._spatial = {0}
         self._tokens = set[int]()  # and what is computed of them, until one vector is
         self._cells: dict[int, _Cells] = {}
@@ -82,9 +77,10 @@ class TokenGrids:
         cells = self._cells.get(number)
         if cells is None or cells.numbers.ndim != 3:
             return None
-        of_token, (rows, columns) = _of_one_cell(cells), cells.size
+        of_token = _of_one_cell(cells)
         if of_token is None:
             return None
+        rows, columns = cells.size
         numbers = of_token.numbers.reshape(-1).astype(np.int32) - 1
         if not np.array_equal(np.sort(numbers[numbers >= 0]), np.arange(rows * columns)):
             return None
@@ -102,24 +98,19 @@ class TokenGrids:
         patches. Queries, keys and values are left out: they are parts of one attention. So are
         windows of tokens [1, windows, tokens, channels], and what may be such windows.
         """
-        if len(self._shapes[number]) == 4:
-            return number in self._spatial or not self._may_be_windows(number)
-        return (
-            self.grid(number) is not None
-            and self.patches_matter(number)
-            and not self._feeds_attention(number)
-        )
-
-    def _may_be_windows(self, number: int) -> bool:
-        """Whether [1, a, b, channels] may be other than rows and columns of one grid."""
+        if len(self._shapes[number]) != 4:
+            own = self.grid(number) is not None and not self._feeds_attention(number)
+            return own and self.patches_matter(number)
+        if number in self._spatial:
+            return True
         if number in self._cells or number in self._tokens:
-            return not self._are_in_order(number)
-        node = self._graph.producer(number)
-        return node is not None and isinstance(node.step, Dense)
+            return self._are_in_order(number)
+        return not isinstance(self._graph.origin(number), Dense)
 
     def _are_in_order(self, number: int) -> bool:
         """Whether a tensor is known to be the rows and columns of one grid."""
-        cells, shape = self._cells.get(number), self._shapes[number]
+        cells = self._cells.get(number)
+        shape = self._shapes[number]
         if cells is None or len(shape) != 4 or shape[1:3] != cells.size:
             return False
         in_order = np.arange(1, math.prod(cells.size) + 1).reshape(1, *cells.size, 1)
@@ -155,7 +146,8 @@ class TokenGrids:
 
         Behind the last attention often only the class token goes on.
         """
-        mixed, apart = set[int](), {number}
+        mixed: set[int] = set()
+        apart = {number}
         for node in self._graph.behind(number):
             if not mixed.isdisjoint(node.inputs):
                 mixed.add(node.output)
@@ -173,7 +165,7 @@ class TokenGrids:
             return False
         if isinstance(node.step, Convolution | TransposedConvolution):
             return self._tokens.isdisjoint(node.inputs)
-        keeps = not isinstance(node.step, Reshape | Permute | Operation)
+        keeps = not isinstance(node.step, Reshape | Permute | traced_steps.Operation)
         return keeps and self._spatial >= set(node.inputs)
 
     def _cells_of(self, number: int) -> _Cells | None:
@@ -185,14 +177,15 @@ class TokenGrids:
 
     def _cells_behind(self, node: Node) -> _Cells | None:
         """The cells of the output of a node; None where they are not known."""
-        inputs, shape = [*map(self._cells_of, node.inputs)], self._shapes[node.output]
-        known = [one for one in inputs if one is not None]
-        if not known or any(one.size != known[0].size for one in known):
+        known = [cells for cells in map(self._cells_of, node.inputs) if cells is not None]
+        if not known or any(cells.size != known[0].size for cells in known):
             return None
-        size, numbers = known[0].size, [one.numbers for one in known]
+        shape = self._shapes[node.output]
+        size = known[0].size
+        numbers = [cells.numbers for cells in known]
         step = node.step
         if isinstance(step, Move):
-            whole = len(known) == len(inputs)
+            whole = len(known) == len(node.inputs)
             return _Cells(size, _moved(step.forward, numbers)) if whole else None
         scales = isinstance(step, WeightedSum) and node.kind in SCALINGS
         if isinstance(step, BY_ENTRY | SEVERAL) or scales:
@@ -230,22 +223,24 @@ def _of_each_token(cells: _Cells) -> _Cells | None:
     """The cells of tokens; where each holds a patch's pixels, the patches become the cells."""
     if (of_one_cell := _of_one_cell(cells)) is not None:
         return of_one_cell
-    (rows, columns), shape = cells.size, cells.numbers.shape
+    rows, columns = cells.size
+    shape = cells.numbers.shape
     tokens = np.sort(cells.numbers.reshape(-1, shape[-1]).astype(int) - 1, axis=1)
     outside = tokens[:, -1] < 0  # a class token or the like
     y, x = np.divmod(tokens[~outside], columns)
     if not len(y) or (tokens[~outside] < 0).any():
         return None
-    top, left = y.min(1), x.min(1)
-    heights, widths = y.max(1) - top + 1, x.max(1) - left + 1
-    height, width = heights[0], widths[0]
+    corners = np.stack([y.min(1), x.min(1)], 1)  # the first row and column of each patch
+    sides = np.stack([y.max(1), x.max(1)], 1) - corners + 1
+    side = sides[0]
+    height, width = side
     pixels = (np.diff(tokens[~outside], axis=1) > 0).sum(1) + 1
-    alike = (heights == height) & (widths == width) & (pixels == height * width)
-    if not (alike & (top % height == 0) & (left % width == 0)).all():
+    alike = (sides == side).all() and (pixels == height * width).all()
+    if not alike or (corners % side).any():
         return None
     if rows % height or columns % width or (rows, columns) == (height, width):
         return None
     size = int(rows // height), int(columns // width)
     of_token = np.zeros(len(tokens), np.float32)
-    of_token[~outside] = 1 + top // height * size[1] + left // width
+    of_token[~outside] = 1 + corners // side @ [size[1], 1]
     return _Cells(size, of_token.reshape(*shape[:-1], 1))

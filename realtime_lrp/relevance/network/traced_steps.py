@@ -10,17 +10,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.steps import (
-    Activation,
-    Elementwise,
-    Move,
-    Step,
-    Sum,
-    Tensors,
-    as_type,
-    stabilise,
-    sum_of_each,
-)
+from realtime_lrp.relevance.network import steps
+from realtime_lrp.relevance.network.steps import Activation, Step, Tensors, stabilise, sum_of_each
 
 BATCH = 13
 """How many pictures layers are traced for: a prime, unlikely to be the size of another axis."""
@@ -69,20 +60,20 @@ class Operation(Step):
     `shapes` are the traced shapes of its inputs and its output, with the batch.
     """
 
+    in_float32 = True
+
     def __init__(self, compute: Compute, shapes: Sequence[Sequence[int]]) -> None:
         self.compute = compute
         self.shapes = [list(shape) for shape in shapes]
 
-    in_float32 = True
-
     def forward(self, *inputs: tf.Tensor) -> tf.Tensor:
         dtype = next((a.dtype for a in inputs if a.dtype.is_floating), tf.float32)
         traced = [
-            as_type(tf.reshape(a, [-1, *shape[1:]]), tf.float32 if self.in_float32 else dtype)
+            steps.as_type(tf.reshape(a, [-1, *shape[1:]]), tf.float32 if self.in_float32 else dtype)
             for a, shape in zip(inputs, self.shapes, strict=False)
         ]
         output = tf.reshape(self.compute(*traced), [-1, *kept_shape(self.shapes[-1])])
-        return as_type(output, dtype)
+        return steps.as_type(output, dtype)
 
     def support(self, *inputs: tf.Tensor) -> tf.Tensor:
         return tf.ones([1, *kept_shape(self.shapes[-1])])
@@ -95,6 +86,7 @@ class Choice(Operation):
     """
 
     keeps_sign = True
+    support = Step.support
 
     def relevance(self, inputs: Tensors, output: tf.Tensor, relevance: tf.Tensor) -> Tensors:
         return [None] * len(inputs)
@@ -102,15 +94,11 @@ class Choice(Operation):
     def gradient(self, inputs: Tensors, output: tf.Tensor, gradient: tf.Tensor) -> Tensors:
         return [None] * len(inputs)
 
-    def support(self, *inputs: tf.Tensor) -> tf.Tensor:
-        return self.forward(*inputs)
 
-
-class Movement(Operation, Move):
+class Movement(Operation, steps.Move):
     """An operation that moves, repeats or picks entries."""
 
-    def support(self, *inputs: tf.Tensor) -> tf.Tensor:
-        return self.forward(*inputs)
+    support = Step.support
 
 
 class Join(Movement):
@@ -121,7 +109,7 @@ class Join(Movement):
         return [*parts, sum_of_each(relevance) - tf.add_n([sum_of_each(part) for part in parts])]
 
 
-class WeightedSum(Sum, Operation):
+class WeightedSum(steps.Sum, Operation):
     """An operation that sums its inputs with constant weights."""
 
 
@@ -168,7 +156,7 @@ class Quotient(Operation):
         return [inputs[0] * whole, None]
 
 
-class EntryScale(Elementwise):
+class EntryScale(steps.Elementwise):
     """Multiplies each entry by a constant, as attention does its scores; relevance passes."""
 
 
@@ -197,7 +185,7 @@ class Offset(Operation):
         return self.gradient(inputs, output, relevance)
 
 
-class Normalisation(Elementwise):
+class Normalisation(steps.Elementwise):
     """(a - mean) / deviation * gamma + beta, the deviation with `epsilon` added to the variance.
 
     Relevance passes unchanged (identity rule, Achtibat et al. 2024, "AttnLRP", prop. 3.4).
@@ -213,8 +201,11 @@ class Normalisation(Elementwise):
         axes: Sequence[int] = (-1,), groups: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(self.normalise, keeps_sign=False)
-        self.gamma, self.beta, self.epsilon = gamma, beta, epsilon
-        self.axes, self.groups = axes, groups
+        self.gamma = gamma
+        self.beta = beta
+        self.epsilon = epsilon
+        self.axes = axes
+        self.groups = groups
 
     def normalise(self, a: tf.Tensor) -> tf.Tensor:
         """The output for `a`, float32."""

@@ -19,7 +19,7 @@ from realtime_lrp.errors import DamagedInputError, first_line
 from realtime_lrp.relevance.network.checks import refuse_beyond_memory
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.places import choose_output, without_unused
-from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool, Reshape
+from realtime_lrp.relevance.network.steps import Reshape
 from realtime_lrp.relevance.network.traced_steps import BATCH
 from realtime_lrp.relevance.reading.comparison import LayerCall, check_calls, check_traced, noise
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError, has_row, steps_of
@@ -39,19 +39,15 @@ MAX_PIXELS = 1 << 20
 
 
 def build_graph(
-    model: keras.Model,
-    pool: str,
-    output: str | int | None = None,
-    size: tuple[int, int] | None = None,
+    model: keras.Model, output: str | int | None = None, size: tuple[int, int] | None = None
 ) -> Graph:
     """Turns a Keras model into a graph.
 
     The first time that a model is read, each layer is compared with its steps, on noise. A
-    subclassed model has to be built: called on a batch once, or by `build`. `pool` says how
-    relevance goes back through max pools, "max" or "average"; `output` is a name or position, None
-    for the one that looks like the answer, or for the scores of a detector (`DETECTOR_OUTPUTS`),
-    whose boxes are read too. Where the model leaves the `size` (rows, columns) of its pictures
-    open, layers are not compared without it.
+    subclassed model has to be built: called on a batch once, or by `build`. `output` is a name or
+    position, None for the one that looks like the answer, or for the scores of a detector
+    (`DETECTOR_OUTPUTS`), whose boxes are read too. Where the model leaves the `size` (rows,
+    columns) of its pictures open, layers are not compared without it.
 
     Raises:
       UsageError: there is no such output.
@@ -64,9 +60,6 @@ def build_graph(
     else:
         graph = _graph_of_subclassed(model, output)
     without_unused(graph)
-    for node in graph.nodes:
-        if isinstance(node.step, MaxPool | GlobalMaxPool):
-            node.step.shares = pool == "average"
     return graph
 
 
@@ -82,14 +75,12 @@ def _graph_of_functional(
     shapes = {name: one.shape[1:] for name, one in zip(names, model.outputs, strict=True)}
     chosen = choose_output("scores" if detects else output, shapes, model.name)
     picture = tuple(model.inputs[0].shape)[1:]
-    scores = tuple(model.outputs[chosen].shape)[1:]
-    if detects:
-        boxes = tuple(model.outputs[names.index("boxes")].shape)[1:]
-        if len(scores) != 2 or boxes != (scores[0], 4):
-            raise DamagedInputError(
-                f"The model {model.name!r} gives boxes {boxes} and scores {scores} for each "
-                "picture. Expected (places, 4) and (places, classes)."
-            )
+    scores = tuple(shapes[names[chosen]])
+    if detects and (len(scores) != 2 or tuple(shapes["boxes"]) != (scores[0], 4)):
+        raise DamagedInputError(
+            f"The model {model.name!r} gives boxes {tuple(shapes['boxes'])} and scores {scores} "
+            "for each picture. Expected (places, 4) and (places, classes)."
+        )
     without_channel = len(picture) == 2  # as `Flatten(input_shape=(28, 28))` reads grey pictures
     shape = (*picture, 1) if without_channel else picture
     graph = Graph(name=model.name, input_shape=shape, output_shape=scores)
@@ -310,10 +301,12 @@ class _Builder:
 
     def _append(self, node: Any, inputs: list[int], prefix: str) -> list[int | None]:
         """Appends one call of a layer; returns the numbers of its outputs, as `walk`."""
-        layer, name = node.operation, prefix + node.operation.name
+        layer = node.operation
+        name = prefix + layer.name
+        noted = len(self.calls)
         whole = len(inputs) == len(getattr(layer, "inputs", ()))  # else it reads constants too
         if isinstance(layer, keras.Model) and is_functional(layer) and whole:
-            before, noted = self.graph.mark(), len(self.calls)
+            before = self.graph.mark()
             try:
                 shapes = [self._sized(tensor).shape for tensor in node.input_tensors]
                 outputs = self._whole(name, self.walk(layer, inputs, f"{name}/", shapes))
@@ -330,7 +323,7 @@ class _Builder:
         read = map(self._sized, node.input_tensors)
         by_id = dict(zip(map(id, read), inputs, strict=True))
         numbers = [by_id[id(tensor)] for tensor in called.tensors]
-        first, noted = len(self.graph.nodes), len(self.calls)
+        first = len(self.graph.nodes)
         try:
             steps = steps_of(layer, called.args)
             outputs = [self.graph.append(name, type(layer).__name__, steps, tuple(inputs))]
@@ -351,11 +344,10 @@ class _Builder:
     def _note_sizes(self, called: _Called, outputs: Sequence[keras.KerasTensor]) -> None:
         """Notes the sizes of outputs that a nested model leaves open."""
         left_open = any(None in one.shape[1:] for one in outputs)
-        if not left_open or any(None in one.shape[1:] for one in called.tensors):
-            return
-        found = called.layer.compute_output_spec(*called.args, **called.kwargs or {})
-        for tensor, sized in zip(outputs, keras.tree.flatten(found), strict=True):
-            self.sized[id(tensor)] = sized
+        if left_open and not any(None in one.shape[1:] for one in called.tensors):
+            found = called.layer.compute_output_spec(*called.args, **called.kwargs or {})
+            for tensor, sized in zip(outputs, keras.tree.flatten(found), strict=True):
+                self.sized[id(tensor)] = sized
 
     def append_trace(
         self, called: _Called, traced: Trace, numbers: list[int], name: str

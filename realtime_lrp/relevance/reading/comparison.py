@@ -4,6 +4,7 @@ A row that misreads a layer or an operation, or a layer that mixes the pictures 
 here and not in wrong maps.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,11 @@ class LayerCall:
         """The numbers of those outputs that depend on the picture."""
         return [number for number in self.outputs if number is not None]
 
+    @property
+    def chooses(self) -> bool:
+        """Whether rounding may change the order of what it computes, such as the best queries."""
+        return any(isinstance(node.step, Choice) for node in self.nodes)
+
     def by_layer(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """The layer's outputs that depend on the picture."""
         found = zip(tf.nest.flatten(self.compute(*inputs)), self.outputs, strict=True)
@@ -68,8 +74,8 @@ def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> Non
     """Refuses a layer, by its name, that computes something else than its nodes for pictures x.
 
     `first` is the number of the tensor that is x.
-    Each layer reads what Keras has computed before it, so that no rounding adds up. It can change
-    the order of what is chosen, such as the best queries: there values count in their own order.
+    Each layer reads what Keras has computed before it, so that no rounding adds up. The values of
+    a layer that `chooses` count in their own order.
     """
     values = {first: x}
     last_reader = {number: call for call in calls for number in call.inputs}
@@ -80,25 +86,22 @@ def check_calls(calls: Sequence[LayerCall], x: tf.Tensor, first: int = 0) -> Non
             ours = call.by_nodes(inputs)
         else:
             ours = [_array(values[number]) for number in call.numbers]
-        for own, number, one in zip(ours, call.numbers, computed, strict=True):
-            expected, tolerance = _array(one), _tolerance(one)
-            alike = _alike(own, expected, tolerance)
-            if not alike and any(isinstance(node.step, Choice) for node in call.nodes):
-                alike = _alike(np.sort(own, None), np.sort(expected, None), tolerance)
-            if not alike:
-                raise _difference(call, own, expected)
-            values[number] = one
+        for own, number, value in zip(ours, call.numbers, computed, strict=True):
+            _check_alike(call, own, _array(value), _tolerance(value))
+            values[number] = value
         for number in set(call.inputs):
             if last_reader[number] is call:
                 del values[number]  # a large network's tensors would not fit together
 
 
-def _difference(call: LayerCall, ours: np.ndarray, expected: np.ndarray) -> DamagedInputError:
-    by = f"of the shape {ours.shape[1:]} and not {expected.shape[1:]}"
-    if ours.shape == expected.shape:
+def _check_alike(call: LayerCall, own: np.ndarray, expected: np.ndarray, tolerance: float) -> None:
+    by = f"of the shape {own.shape[1:]} and not {expected.shape[1:]}"
+    if own.shape == expected.shape:
+        if _alike(own, expected, tolerance, any_order=call.chooses):
+            return
         largest = float(np.abs(expected).max(initial=0))
-        by = f"off by up to {np.abs(ours - expected).max():.3g}, where the largest is {largest:.3g}"
-    return DamagedInputError(
+        by = f"off by up to {np.abs(own - expected).max():.3g}, where the largest is {largest:.3g}"
+    raise DamagedInputError(
         f"The layer {call.name!r} ({type(call.layer).__name__}) computes something else than the "
         f"table of layers says ({by} on noise), so its maps would be wrong. If its `call` was "
         "replaced, make it a layer class of its own, which is then read operation by operation; "
@@ -117,17 +120,7 @@ def check_traced(call: LayerCall, inputs: Sequence[tf.Tensor]) -> None:
     computed = call.by_layer(pictures)
     tolerance = max(map(_tolerance, computed), default=TOLERANCE)
     ours, firsts, lasts = map(call.by_nodes, (pictures, same_first, same_last))
-    chooses = any(isinstance(node.step, Choice) for node in call.nodes)
-
-    def alike(one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether both agree; rounding may change the order of choices, see `check_calls`."""
-        if _alike(one, other, tolerance):
-            return True
-        if not chooses or one.shape != other.shape:
-            return False
-        own, others = (np.sort(array.reshape(len(array), -1), 1) for array in (one, other))
-        return _alike(own, others, tolerance)
-
+    alike = functools.partial(_alike, tolerance=tolerance, any_order=call.chooses)
     for place, (one, first, last) in enumerate(zip(ours, firsts, lasts, strict=True)):
         expected = _in_shape(_array(computed[place]), one.shape)
         if not alike(one, expected):
@@ -169,8 +162,12 @@ def _tolerance(tensor: tf.Tensor) -> float:
     return HALF_TOLERANCE if tensor.dtype in (tf.bfloat16, tf.float16) else TOLERANCE
 
 
-def _alike(one: np.ndarray, other: np.ndarray, tolerance: float) -> bool:
+def _alike(one: np.ndarray, other: np.ndarray, tolerance: float, any_order: bool) -> bool:
+    """Whether arrays agree; in `any_order` each picture's entries may have changed places."""
     if one.shape != other.shape:
         return False
     largest = np.nanmax(np.abs(other), initial=1e-6, where=np.isfinite(other))
-    return np.allclose(one, other, rtol=0, atol=tolerance * largest, equal_nan=True)
+    if np.allclose(one, other, rtol=0, atol=tolerance * largest, equal_nan=True):
+        return True
+    own, others = (np.sort(a.reshape(len(a), -1), 1) for a in (one, other))
+    return any_order and _alike(own, others, tolerance, any_order=False)

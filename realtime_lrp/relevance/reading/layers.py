@@ -12,7 +12,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike
 
 from realtime_lrp.errors import DamagedInputError
 from realtime_lrp.relevance.network import convolutions, steps
@@ -113,10 +112,6 @@ def _transposed_convolution(layer: keras.Layer) -> list[steps.Step]:
     return [step, *_activation(layer)]
 
 
-def _dense(layer: keras.Layer) -> list[steps.Step]:
-    return [Dense(*_float32(layer, "kernel", "bias")), *_activation(layer)]
-
-
 def _flatten_pooled(layer: keras.Layer) -> list[steps.Step]:
     return [] if layer.keepdims else [steps.Reshape([-1])]
 
@@ -141,10 +136,6 @@ def _cropping(layer: keras.Layer) -> list[steps.Step]:
 def _average(layer: keras.Layer) -> list[steps.Step]:
     count = len(layer.get_build_config()["input_shape"])
     return [steps.Add([1 / count] * count)]
-
-
-def _residual_scale(layer: keras.Layer) -> list[steps.Step]:
-    return [steps.Add((1, layer.scale))]
 
 
 def _identity(layer: keras.Layer) -> list[steps.Step]:
@@ -211,17 +202,13 @@ def _layer_scale(layer: keras.Layer) -> list[steps.Step]:
     return [steps.Affine(gamma, tf.zeros_like(gamma))]
 
 
-def _constant(value: ArrayLike) -> tf.Tensor:
-    return tf.constant(np.asarray(value, np.float32))
-
-
 def _rescaling(layer: keras.Layer) -> list[steps.Step]:
-    scale, offset = _constant(layer.scale), _constant(layer.offset)
+    scale, offset = (np.asarray(value, np.float32) for value in (layer.scale, layer.offset))
     return [steps.Elementwise(lambda a: a * scale + offset, keeps_sign=False)]
 
 
 def _normalization(layer: keras.Layer) -> list[steps.Step]:
-    mean, variance = _constant(layer.mean), _constant(layer.variance)
+    mean, variance = (np.asarray(value, np.float32) for value in (layer.mean, layer.variance))
     deviation = tf.maximum(tf.sqrt(variance), keras.config.epsilon())
     if layer.invert:
         return [steps.Elementwise(lambda a: a * deviation + mean, keeps_sign=False)]
@@ -244,7 +231,7 @@ LAYERS: dict[type, Translation] = {
     keras.layers.DepthwiseConv2D: _depthwise_convolution,
     keras.layers.SeparableConv2D: _separable_convolution,
     keras.layers.Conv2DTranspose: _transposed_convolution,
-    keras.layers.Dense: _dense,
+    keras.layers.Dense: lambda x: [Dense(*_float32(x, "kernel", "bias")), *_activation(x)],
     keras.layers.MaxPooling2D: lambda x: [steps.MaxPool(x.pool_size, x.strides, x.padding)],
     keras.layers.AveragePooling2D: lambda x: [steps.AveragePool(x.pool_size, x.strides, x.padding)],
     keras.layers.GlobalMaxPooling2D: lambda x: [steps.GlobalMaxPool(), *_flatten_pooled(x)],
@@ -297,7 +284,9 @@ a layer's arguments can name a function, a file, a module or another class. A ro
 adds to `LAYERS` later allows nothing."""
 
 OF_APPLICATIONS: dict[str, Translation] = {
-    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": _residual_scale,
+    "keras.src.applications.inception_resnet_v2.CustomScaleLayer": lambda x: [
+        steps.Add((1, x.scale))
+    ],
     "keras.src.applications.convnext.LayerScale": _layer_scale,
     "keras.src.applications.convnext.StochasticDepth": _identity,
 }

@@ -33,11 +33,6 @@ class Candidate:
     operations: list[tf.Operation]
     least: int
 
-    @property
-    def output(self) -> tf.Operation:
-        """The operation that computes the result."""
-        return self.operations[-1]
-
 
 def candidates(graph: tf.Graph, of_picture: set[str], needed: set[str]) -> list[Candidate]:
     """The operations between a mean and the only tensor in which everything made of it meets."""
@@ -90,10 +85,8 @@ def _parts(
         parts.append(operation)
         inside.add(operation.outputs[0].name)
         names = {one.name for one in parts}
-        read_by = {
-            reader.name for one in parts[:-1] for reader in one.outputs[0].consumers()
-        } & needed
-        meets = any(one.type in ROOTS for one in parts) and read_by <= names
+        readers = {one.name for part in parts[:-1] for one in part.outputs[0].consumers()}
+        meets = any(one.type in ROOTS for one in parts) and readers & needed <= names
         if meets and operation.outputs[0].shape == root.shape:
             return parts
     return []
@@ -117,7 +110,7 @@ def as_normalisation(
     for operation in candidate.operations:
         inputs = [values[t.name] if t.name in values else constant(t) for t in operation.inputs]
         values[operation.outputs[0].name] = run(operation, inputs)[0]
-    computed = values[candidate.output.outputs[0].name].numpy().astype(np.float64)
+    computed = values[candidate.operations[-1].outputs[0].name].numpy().astype(np.float64)
     if not np.isfinite(computed).all():
         return []
     epsilon = _epsilon(candidate, constant)
@@ -125,7 +118,8 @@ def as_normalisation(
     normal = plain.normalise(tf.constant(a)).numpy().astype(np.float64)
     if fitted := _gamma_and_beta(computed, normal, own):
         return [Normalisation(*fitted, epsilon, own)]
-    shape, groups = candidate.root.shape[1:-2].as_list(), candidate.root.shape[-2:].as_list()
+    shape = candidate.root.shape[1:-2].as_list()
+    groups = candidate.root.shape[-2:].as_list()
     of_groups = own == [*range(1, rank - 2), rank - 1]  # [B, ..., groups, channels of each]
     if of_groups and (fitted := _gamma_and_beta(computed, normal, [rank - 2, rank - 1])):
         gamma, beta = (tf.reshape(one, [-1]) for one in fitted)
@@ -143,10 +137,9 @@ def _gamma_and_beta(
     """
     others = tuple(axis for axis in range(normal.ndim) if axis not in axes)
     deviation = normal - normal.mean(others, keepdims=True)
-    gamma = (deviation * computed).mean(others, keepdims=True) / (deviation**2).mean(
-        others, keepdims=True
-    )
-    beta = computed.mean(others, keepdims=True) - gamma * normal.mean(others, keepdims=True)
+    gamma = (deviation * computed).sum(others, keepdims=True)
+    gamma /= (deviation**2).sum(others, keepdims=True)
+    beta = (computed - gamma * normal).mean(others, keepdims=True)
     if not np.allclose(computed, normal * gamma + beta, rtol=0, atol=1e-4 * np.abs(computed).max()):
         return None
     gamma, beta = (tf.constant(np.squeeze(one, others), tf.float32) for one in (gamma, beta))

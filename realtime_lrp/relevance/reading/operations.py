@@ -5,35 +5,16 @@ the operation's outputs; most operations belong to one of a few kinds: `elementw
 `weighted_sum`. Convolutions and products with matrices are in `products.py`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
 
-from realtime_lrp.relevance.network import steps
+from realtime_lrp.relevance.network import steps, traced_steps
 from realtime_lrp.relevance.network.linear import Linear
-from realtime_lrp.relevance.network.traced_steps import (
-    BATCH,
-    Choice,
-    Join,
-    Movement,
-    Offset,
-    Operation,
-    Quotient,
-    Stopped,
-    WeightedSum,
-    kept_shape,
-)
-from realtime_lrp.relevance.reading.products import (
-    CHANNELS_FIRST,
-    batch_product,
-    convolution,
-    einsum,
-    matrix_product,
-    read_feature_maps,
-    transposed_convolution,
-)
+from realtime_lrp.relevance.network.traced_steps import BATCH, Choice, Offset, Quotient
+from realtime_lrp.relevance.reading import products, tracing
 from realtime_lrp.relevance.reading.reader import (
     Reader,
     Row,
@@ -41,23 +22,14 @@ from realtime_lrp.relevance.reading.reader import (
     compute_with_constants,
     shapes_of,
 )
-from realtime_lrp.relevance.reading.tracing import (
-    CannotReadError,
-    Chain,
-    Constant,
-    Held,
-    Turned,
-    Value,
-    chain_of,
-    of_any_batch,
-)
+from realtime_lrp.relevance.reading.tracing import CannotReadError, Chain, Constant, Held, Turned
 
 
 def unless_chained(row: Row) -> Row:
     """Makes the row of an operation that is elementwise wherever it reads a single tensor."""
 
     def chained_or_row(reader: Reader, operation: tf.Operation) -> Values:
-        chain = chain_of(operation, reader.inputs(operation))
+        chain = reader.chain(operation)
         return row(reader, operation) if chain is None else [chain]
 
     return chained_or_row
@@ -71,24 +43,18 @@ def elementwise(reader: Reader, operation: tf.Operation) -> Values:
 
 def is_computed(reader: Reader, operation: tf.Operation, index: int = 0) -> bool:
     """Whether an output has floating numbers or a picture's bytes; otherwise it chooses."""
-    dtype, inputs = operation.outputs[index].dtype, operation.inputs
-    of_picture = [one for one in inputs if reader.constant(one) is None]
+    dtype = operation.outputs[index].dtype
     return dtype.is_floating or all(
-        one.dtype == dtype and reader.is_picture(one) for one in of_picture
+        one.dtype == dtype and reader.is_picture(one) for one in reader.from_picture(operation)
     )
 
 
-def of_operation(kind: type[Operation]) -> Row:
+def of_operation(kind: type[traced_steps.Operation]) -> Row:
     """Makes the row of an operation that becomes such a step for each output that is read."""
 
     def row(reader: Reader, operation: tf.Operation) -> Values:
-        inputs = [tensor for tensor in operation.inputs if reader.constant(tensor) is None]
-        turned = [reader.turned(tensor) for tensor in inputs]
-        held = [
-            reader.held(tensor) if one is None else one.held
-            for tensor, one in zip(inputs, turned, strict=True)
-        ]
-        outputs: list[Value | None] = []
+        held = [reader.unmoved(tensor) for tensor in reader.from_picture(operation)]
+        outputs: list[tracing.Value | None] = []
         for index, output in enumerate(operation.outputs):
             if output.consumers() or len(operation.outputs) == 1:
                 compute = compute_with_constants(reader, operation, index)
@@ -102,20 +68,23 @@ def of_operation(kind: type[Operation]) -> Row:
     return row
 
 
-weighted_sum, joined = of_operation(WeightedSum), of_operation(Join)
-chosen, picked = of_operation(Choice), of_operation(Movement)
+weighted_sum = of_operation(traced_steps.WeightedSum)
+joined = of_operation(traced_steps.Join)
+chosen = of_operation(Choice)
+picked = of_operation(traced_steps.Movement)
 
 
 def stacked(reader: Reader, operation: tf.Operation) -> Values:
     """Tensors side by side on a new axis, which may stand before the pictures' axis."""
     shape = operation.outputs[0].shape
-    constants = [reader.constant(tensor) for tensor in operation.inputs]
-    if operation.get_attr("axis") % shape.rank or any(one is not None for one in constants):
+    alone = len(reader.from_picture(operation)) == len(operation.inputs)
+    if operation.get_attr("axis") % shape.rank or not alone:
         return joined(reader, operation)
     held = [reader.held(tensor) for tensor in operation.inputs]
     order = [1, 0, *range(2, shape.rank)]
     behind = tuple(shape[axis] for axis in order)
-    step = Join(lambda *tensors: tf.stack(tensors, 1), [*(one.shape for one in held), behind])
+    shapes = [*(one.shape for one in held), behind]
+    step = traced_steps.Join(lambda *tensors: tf.stack(tensors, 1), shapes)
     (whole,) = reader.append(operation, [step], held)
     return [Turned(replace(whole, shape=behind), lambda a: tf.transpose(a, order))]
 
@@ -126,10 +95,10 @@ def or_choice(row: Row) -> Row:
     def row_or_choice(reader: Reader, operation: tf.Operation) -> Values:
         if is_computed(reader, operation):
             return row(reader, operation)
-        if row in (batch_product, convolution, einsum, matrix_product):
+        if row.__module__ == products.__name__:
             raise CannotReadError("multiplies whole numbers: the network is quantised")
         try:
-            chain = chain_of(operation, reader.inputs(operation))
+            chain = reader.chain(operation)
         except CannotReadError:  # a constant that differs from picture to picture
             chain = None
         return chosen(reader, operation) if chain is None else [chain]
@@ -139,13 +108,10 @@ def or_choice(row: Row) -> Row:
 
 def movement(reader: Reader, operation: tf.Operation) -> Values:
     """Moves, repeats or picks entries; relevance goes to where they come from."""
-    (shape, *others), inputs = (one.shape for one in operation.outputs), operation.inputs
-    from_picture = [tensor for tensor in inputs if reader.constant(tensor) is None]
-    if not others and len(from_picture) == 1 and shape.rank and shape[0] % BATCH:
-        (tensor,) = from_picture
-        turned = reader.turned(tensor)
-        held = turned.held if turned else reader.held(tensor)
-        return [Turned(held, compute_with_constants(reader, operation))]
+    shape, *others = (one.shape for one in operation.outputs)
+    tensor, *more = reader.from_picture(operation)
+    if not others and not more and shape.rank and shape[0] % BATCH:
+        return [Turned(reader.unmoved(tensor), compute_with_constants(reader, operation))]
     return picked(reader, operation)
 
 
@@ -156,10 +122,10 @@ def alias(reader: Reader, operation: tf.Operation) -> Values:
 
 def cast(reader: Reader, operation: tf.Operation) -> Values:
     """Another type; all floating numbers are float32 here."""
-    (tensor,), (output,) = operation.inputs, operation.outputs
-    (value,) = reader.inputs(operation)
-    if output.dtype.is_floating and (tensor.dtype.is_floating or reader.is_picture(tensor)):
-        return [value]
+    (tensor,) = operation.inputs
+    read = tensor.dtype.is_floating or reader.is_picture(tensor)
+    if read and operation.outputs[0].dtype.is_floating:
+        return reader.inputs(operation)
     return elementwise(reader, operation)
 
 
@@ -178,11 +144,11 @@ def reshape(reader: Reader, operation: tf.Operation) -> Values:
     if reader.turned(operation.inputs[0]) or shape[0] % BATCH:
         return movement(reader, operation)
     held = reader.held(operation.inputs[0])
-    if kept_shape(held.shape) == kept_shape(shape):
+    if traced_steps.kept_shape(held.shape) == traced_steps.kept_shape(shape):
         if len(operation.inputs[0].consumers()) == 1:
             reader.made.add(operation.outputs[0].name)
         return [Held(held.number, tuple(shape))]
-    return reader.append(operation, [steps.Reshape(kept_shape(shape))], [held])
+    return reader.append(operation, [steps.Reshape(traced_steps.kept_shape(shape))], [held])
 
 
 def transpose(reader: Reader, operation: tf.Operation) -> Values:
@@ -196,8 +162,8 @@ def transpose(reader: Reader, operation: tf.Operation) -> Values:
 
 def shape_of(reader: Reader, operation: tf.Operation) -> Values:
     """The shape, which is known."""
-    shape, kind = operation.inputs[0].shape, operation.outputs[0].dtype
-    return [Constant(tf.constant(shape.as_list(), kind))]
+    shape = operation.inputs[0].shape.as_list()
+    return [Constant(tf.constant(shape, operation.outputs[0].dtype))]
 
 
 def filled(value: float) -> Row:
@@ -214,16 +180,11 @@ def addition(factors: tuple[int, int]) -> Row:
     """Makes the row of a sum or a difference; the factors of the two terms are 1 or -1."""
 
     def row(reader: Reader, operation: tf.Operation) -> Values:
-        constants = [reader.constant(tensor) for tensor in operation.inputs]
-        constant = next((one for one in constants if one is not None), None)
-        position = 0 if constants[0] is None else 1
+        tensor, constant, position = _beside_constant(reader, operation)
         many = constant is not None and constant.shape.num_elements() > 1
-        single = factors[position] == 1 and _is_per_channel(
-            reader, operation.inputs[position], constant
-        )
-        if many or single:
-            return _offset(reader, operation, constants, factors)
-        if (chain := chain_of(operation, reader.inputs(operation))) is not None:
+        if many or (factors[position] == 1 and _is_per_channel(reader, tensor, constant)):
+            return _offset(reader, operation, factors)
+        if (chain := reader.chain(operation)) is not None:
             return [chain]
         if constant is not None:
             raise CannotReadError("changes the shape of a tensor by a constant")
@@ -232,15 +193,25 @@ def addition(factors: tuple[int, int]) -> Row:
     return row
 
 
+def _beside_constant(
+    reader: Reader, operation: tf.Operation
+) -> tuple[tf.Tensor, tf.Tensor | None, int]:
+    """The first tensor of the picture that an operation of two reads, with its position.
+
+    Between them the other input if it is a constant.
+    """
+    position = 0 if reader.constant(operation.inputs[0]) is None else 1
+    constant = reader.constant(operation.inputs[1 - position])
+    return operation.inputs[position], constant, position
+
+
 def _is_per_channel(reader: Reader, tensor: tf.Tensor, constant: tf.Tensor | None) -> bool:
     """Whether a constant beside a tensor has an entry for each channel; a single output has one."""
     if constant is None or constant.shape.num_elements() != 1:
         return constant is not None
     value = reader.values[tensor.name]
-    node = reader.graph.producer(value.number) if isinstance(value, Held) else None
-    if node is not None and isinstance(node.step, steps.Reshape):
-        node = reader.graph.producer(node.inputs[0])
-    return node is not None and isinstance(node.step, Linear) and node.step.outputs == 1
+    step = reader.graph.origin(value.number, steps.Reshape) if isinstance(value, Held) else None
+    return isinstance(step, Linear) and step.outputs == 1
 
 
 def _of_one_rank(reader: Reader, operation: tf.Operation) -> list[Held]:
@@ -251,33 +222,23 @@ def _of_one_rank(reader: Reader, operation: tf.Operation) -> list[Held]:
     return held
 
 
-def _offset(
-    reader: Reader,
-    operation: tf.Operation,
-    constants: Sequence[tf.Tensor | None],
-    factors: tuple[int, int],
-) -> Values:
+def _offset(reader: Reader, operation: tf.Operation, factors: tuple[int, int]) -> Values:
     """A sum with a constant: the bias of the layer with weights before it, or an `Offset`."""
-    position = 0 if constants[0] is None else 1
-    tensor = operation.inputs[position]
+    tensor, constant, position = _beside_constant(reader, operation)
     scaled = reader.values[tensor.name]
-    if reader.trace.flat and _prepares(scaled, operation.inputs[1 - position]):
-        return elementwise(reader, operation)
+    root = scaled.root if isinstance(scaled, Chain) else scaled
+    learned = operation.inputs[1 - position].op.type != "Const"
+    if reader.trace.flat and isinstance(root, Held) and root.number == 0 and not learned:
+        return elementwise(reader, operation)  # it prepares the picture of a SavedModel
     if factors[position] == 1 and tuple(operation.outputs[0].shape) == tuple(tensor.shape):
-        constant = tf.cast(constants[1 - position], tf.float32) * factors[1 - position]
-        offset = of_any_batch(constant, tensor.shape)
+        constant = tf.cast(constant, tf.float32) * factors[1 - position]
+        offset = tracing.of_any_batch(constant, tensor.shape)
         if isinstance(scaled, Chain) and (norm := _batch_norm(reader, tensor, scaled, offset)):
             return reader.append(operation, [norm], [scaled.root])
         held = reader.held(tensor)
         if _fold(reader, operation, tensor, tf.ones_like(offset), offset):
             return [held]
     return of_operation(Offset)(reader, operation)
-
-
-def _prepares(value: Value, constant: tf.Tensor) -> bool:
-    """Whether a sum prepares the picture of a SavedModel: nothing learned is added to it."""
-    root = value.root if isinstance(value, Chain) else value
-    return isinstance(root, Held) and root.number == 0 and constant.op.type == "Const"
 
 
 def _batch_norm(
@@ -289,14 +250,12 @@ def _batch_norm(
     """
     if not reader.trace.flat or scaled.types != ("Mul",) or len(product.consumers()) > 1:
         return None
-    channels = scaled.shape[-1]
-    scale = scaled.compute(tf.ones([1] * (len(scaled.shape) - 1) + [channels]))
+    channels = scaled.root.shape[-1]
+    scale = scaled.compute(tf.ones([1] * (len(scaled.root.shape) - 1) + [channels]))
     if scale.shape.num_elements() != channels or offset.shape.num_elements() != channels:
         return None
-    node = reader.graph.producer(scaled.root.number)
-    while node is not None and isinstance(node.step, steps.Reshape | steps.Permute):
-        node = reader.graph.producer(node.inputs[0])
-    if node is not None and isinstance(node.step, steps.Product | Quotient):
+    origin = reader.graph.origin(scaled.root.number, steps.Reshape, steps.Permute)
+    if isinstance(origin, steps.Product | Quotient):
         return None
     return steps.Affine(tf.reshape(scale, [-1]), tf.reshape(offset, [-1]))
 
@@ -304,7 +263,7 @@ def _batch_norm(
 def bias_add(reader: Reader, operation: tf.Operation) -> Values:
     """A sum with one constant for each channel."""
     if operation.get_attr("data_format") == b"NCHW" and len(operation.inputs[0].shape) > 2:
-        raise CannotReadError(CHANNELS_FIRST)
+        raise CannotReadError(products.CHANNELS_FIRST)
     return addition((1, 1))(reader, operation)
 
 
@@ -315,7 +274,8 @@ def _fold(
 
     Each channel is multiplied by `scale`; `offset`, of the same shape, is added then.
     """
-    graph, held = reader.graph, reader.held(tensor)
+    graph = reader.graph
+    held = reader.held(tensor)
     if len(tensor.consumers()) > 1 or tensor.name not in reader.made or graph.readers(held.number):
         return False
     node = graph.producer(held.number)
@@ -337,18 +297,16 @@ def _fold(
 
 def product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of two tensors, entry by entry."""
-    constants = [reader.constant(tensor) for tensor in operation.inputs]
-    scale = next((one for one in constants if one is not None), None)
-    tensor = operation.inputs[0 if constants[0] is None else 1]
+    tensor, scale, _ = _beside_constant(reader, operation)
     if scale is not None and scale.dtype.is_floating and _is_per_channel(reader, tensor, scale):
         value = reader.values[tensor.name]
         if isinstance(value, Held) and tuple(operation.outputs[0].shape) == value.shape:
-            factors = of_any_batch(scale, value.shape)
+            factors = tracing.of_any_batch(scale, value.shape)
             if _fold(reader, operation, tensor, factors, tf.zeros_like(factors)):
                 return [value]
         if isinstance(value, Chain) and reader.trace.flat:
             reader.held(tensor)  # what follows may be a batch norm
-    if (chain := chain_of(operation, reader.inputs(operation))) is not None:
+    if (chain := reader.chain(operation)) is not None:
         return [chain]
     if scale is not None:
         return weighted_sum(reader, operation)
@@ -383,14 +341,14 @@ def pool(reader: Reader, operation: tf.Operation) -> Values:
     window, strides = (operation.get_attr(key)[1:-1] for key in ("ksize", "strides"))
     kind = steps.AveragePool if operation.type == "AvgPool" else steps.MaxPool
     step = kind(window, strides, operation.get_attr("padding").decode())
-    return reader.append(operation, [step], [read_feature_maps(reader, operation)])
+    return reader.append(operation, [step], [products.read_feature_maps(reader, operation)])
 
 
 def batch_norm(reader: Reader, operation: tf.Operation) -> Values:
     """A batch norm with constant statistics."""
     if operation.get_attr("is_training"):
         raise CannotReadError("normalises by the pictures of the batch (training)")
-    held = read_feature_maps(reader, operation)
+    held = products.read_feature_maps(reader, operation)
     scale, offset, mean, variance = (reader.constant(one) for one in operation.inputs[1:])
     scale = scale * tf.math.rsqrt(variance + operation.get_attr("epsilon"))
     step = steps.Affine(scale, offset - mean * scale)
@@ -419,8 +377,7 @@ _COMPUTED: dict[str, Row] = {
         movement,
     ),
     **dict.fromkeys(
-        ("Cumsum", "Mean", "ResizeBicubic", "ResizeBilinear", "ScaleAndTranslate",
-         "Sum"),
+        ("Cumsum", "Mean", "ResizeBicubic", "ResizeBilinear", "ScaleAndTranslate", "Sum"),
         weighted_sum,
     ),
     **dict.fromkeys(("Maximum", "Minimum", "SelectV2"), unless_chained(movement)),
@@ -428,21 +385,21 @@ _COMPUTED: dict[str, Row] = {
     "Pack": stacked,
     **dict.fromkeys(("Add", "AddV2"), addition((1, 1))),
     **dict.fromkeys(("Div", "RealDiv", "DivNoNan"), unless_chained(quotient)),
-    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), batch_product),
-    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), convolution),
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), products.batch_product),
+    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), products.convolution),
     **dict.fromkeys(("AvgPool", "MaxPool"), pool),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), batch_norm),
     "BiasAdd": bias_add,
-    "Conv2DBackpropInput": transposed_convolution,
+    "Conv2DBackpropInput": products.transposed_convolution,
     "Cast": cast,
-    "Einsum": einsum,
+    "Einsum": products.einsum,
     "LogSoftmax": of_step(lambda: steps.Elementwise(tf.nn.log_softmax, keeps_sign=False)),
-    "MatMul": matrix_product,
+    "MatMul": products.matrix_product,
     "Mul": product,
     "PadV2": padded,
     "Softmax": of_step(steps.Softmax),
     "SquaredDifference": unless_chained(squared_difference),
-    "StopGradient": of_step(Stopped),
+    "StopGradient": of_step(traced_steps.Stopped),
     "Sub": addition((1, -1)),
     "TopKV2": picked,
     "Transpose": transpose,

@@ -9,11 +9,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from realtime_lrp.relevance.network.convolutions import (
-    Convolution,
-    DepthwiseConvolution,
-    TransposedConvolution,
-)
+from realtime_lrp.relevance.network import convolutions
 from realtime_lrp.relevance.network.linear import Dense
 from realtime_lrp.relevance.network.onednn import Geometry
 from realtime_lrp.relevance.network.steps import Permute, Reshape, Step, ZeroPadding
@@ -36,37 +32,41 @@ def read_feature_maps(reader: Reader, operation: tf.Operation) -> Held:
     return held
 
 
+def _geometry(operation: tf.Operation) -> Geometry:
+    strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
+    padding = operation.get_attr("padding").decode()
+    return Geometry(strides=strides, padding=padding, dilations=dilations)
+
+
 def convolution(reader: Reader, operation: tf.Operation) -> Values:
     """A convolution, of all channels or of each, with constant weights."""
-    held, kernel = read_feature_maps(reader, operation), reader.constant(operation.inputs[1])
+    held = read_feature_maps(reader, operation)
+    kernel = reader.constant(operation.inputs[1])
     if kernel is None:
         raise CannotReadError("has weights that depend on the picture")
     kernel = tf.cast(kernel, tf.float32)
-    padding = operation.get_attr("padding").decode()
-    strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
+    geometry = _geometry(operation)
     made: list[Step] = []
-    if padding == "EXPLICIT":
-        border, padding = operation.get_attr("explicit_paddings")[2:-2], "VALID"
+    if geometry["padding"] == "EXPLICIT":
+        border = operation.get_attr("explicit_paddings")[2:-2]
         made.append(ZeroPadding([border[:2], border[2:]]))
-    geometry = Geometry(strides=strides, padding=padding, dilations=dilations)
+        geometry["padding"] = "VALID"
     if operation.type == "DepthwiseConv2dNative":
-        made.append(DepthwiseConvolution(kernel, None, geometry))
+        made.append(convolutions.DepthwiseConvolution(kernel, None, geometry))
     else:
         groups = held.shape[-1] // kernel.shape[-2]
-        made.append(Convolution(kernel, None, geometry, groups))
+        made.append(convolutions.Convolution(kernel, None, geometry, groups))
     return reader.append(operation, made, [held])
 
 
 def transposed_convolution(reader: Reader, operation: tf.Operation) -> Values:
     """The transpose of a convolution with constant weights."""
-    kernel, output = reader.constant(operation.inputs[1]), operation.outputs[0].shape
+    kernel = reader.constant(operation.inputs[1])
     if kernel is None or operation.get_attr("data_format") != b"NHWC":
         raise CannotReadError("has weights that depend on the picture, or its channels first")
-    padding = operation.get_attr("padding").decode()
-    strides, dilations = (operation.get_attr(key)[1:-1] for key in ("strides", "dilations"))
-    geometry = Geometry(strides=strides, padding=padding, dilations=dilations)
-    kernel, size = tf.cast(kernel, tf.float32), output[1:3].as_list()
-    step = TransposedConvolution(kernel, None, geometry, lambda _: size)
+    size = operation.outputs[0].shape[1:3].as_list()
+    kernel = tf.cast(kernel, tf.float32)
+    step = convolutions.TransposedConvolution(kernel, None, _geometry(operation), lambda _: size)
     return reader.append(operation, [step], [reader.held(operation.inputs[2])])
 
 
@@ -84,7 +84,8 @@ def batch_product(reader: Reader, operation: tf.Operation) -> Values:
     """A product of matrices, the last two axes of each tensor."""
     kernel = reader.constant(operation.inputs[1])
     if kernel is not None and set(kernel.shape[:-2]) <= {1} and not operation.get_attr("adj_x"):
-        matrix, turned = tf.reshape(kernel, kernel.shape[-2:]), operation.get_attr("adj_y")
+        matrix = tf.reshape(kernel, kernel.shape[-2:])
+        turned = operation.get_attr("adj_y")
         return _dense(reader, operation, tf.transpose(matrix) if turned else matrix)
     return _other_product(reader, operation)
 
@@ -104,7 +105,7 @@ def _other_product(
 
     `compute` is a faster way to compute it of two tensors.
     """
-    held = [reader.held(one) for one in operation.inputs if reader.constant(one) is None]
+    held = list(map(reader.held, reader.from_picture(operation)))
     kind = MatrixProduct if len(held) == 2 else WeightedSum
     if compute is None or len(held) < 2:
         compute = compute_with_constants(reader, operation)
@@ -148,18 +149,18 @@ def _moved(a: tf.Tensor, axes: Sequence[str], wanted: Sequence[str]) -> tf.Tenso
 def einsum(reader: Reader, operation: tf.Operation) -> Values:
     """A product by an equation, "abc,cd->abd"."""
     equation = operation.get_attr("equation").decode()
-    constants = [reader.constant(tensor) for tensor in operation.inputs]
-    position = next((n for n, one in enumerate(constants) if one is None), 0)
-    if len(constants) == 2 and constants[1 - position] is not None and "." not in equation:
+    constants = reader.constants(operation)
+    if len(constants) != 2:
+        raise CannotReadError(f"computes {equation!r} of {len(constants)} tensors, not of two")
+    position = 0 if constants[0] is None else 1
+    kernel = constants[1 - position]
+    if kernel is not None and "." not in equation:
         terms, output = equation.split("->")
         labels = terms.split(",")
         held = reader.held(operation.inputs[position])
-        if steps := _dense_steps(
-            held, labels[position], labels[1 - position], output, constants[1 - position]
-        ):
+        steps = _dense_steps(held, labels[position], labels[1 - position], output, kernel)
+        if steps:
             return reader.append(operation, steps, [held])
-    if len(constants) != 2:
-        raise CannotReadError(f"computes {equation!r} of {len(constants)} tensors, not of two")
     return _other_product(reader, operation, _as_matrix_product(equation))
 
 

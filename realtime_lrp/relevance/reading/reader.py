@@ -4,7 +4,6 @@ What depends on the layer's inputs becomes nodes, by the rows of `operations.py`
 computed once, while the graph is built.
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,24 +14,16 @@ from realtime_lrp.errors import first_line
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.steps import Step
 from realtime_lrp.relevance.network.traced_steps import BATCH, Choice, kept_shape
+from realtime_lrp.relevance.reading import tracing
 from realtime_lrp.relevance.reading.layers import UnsupportedLayerError
 from realtime_lrp.relevance.reading.norms import Candidate, as_normalisation, candidates
 from realtime_lrp.relevance.reading.tracing import (
-    MIXES,
-    Call,
     CannotReadError,
     Chain,
     Constant,
     Held,
-    Trace,
     Turned,
     Value,
-    bytes_of,
-    bytes_of_outputs,
-    compute_of,
-    of_any_batch,
-    run,
-    step_of,
 )
 
 Values = Sequence[Value | None]
@@ -62,9 +53,9 @@ class Reader:
     graph: Graph
     layer: keras.Operation
     name: str
-    trace: Trace
+    trace: tracing.Trace
     # (a call of an inner layer, its inputs, its name) -> its outputs
-    append_call: Callable[[Call, list[int], str], list[int | None]]
+    append_call: Callable[[tracing.Call, list[int], str], list[int | None]]
     rows: Mapping[str, Row]  # type of an operation -> its row
     # name of a traced tensor -> what it stands for
     values: dict[str, Value] = field(default_factory=dict)
@@ -83,7 +74,7 @@ class Reader:
         of_picture = self._of_picture()
         needed, skipped = self._needed(of_picture)
         norms = candidates(self.trace.graph, of_picture, needed) if self.trace.flat else []
-        by_output = {one.output.name: one for one in norms}
+        by_output = {one.operations[-1].name: one for one in norms}
         single = needed - {part.name for one in norms for part in one.operations}
         for operation in self.trace.graph.get_operations():
             calls = (self.trace.calls.get(tensor.name) for tensor in operation.outputs)
@@ -107,13 +98,13 @@ class Reader:
                 names.update(tensor.name for tensor in operation.outputs)
         return names
 
-    def _needed(self, of_picture: set[str]) -> tuple[set[str], list[Call]]:
+    def _needed(self, of_picture: set[str]) -> tuple[set[str], list[tracing.Call]]:
         """The names of the operations that outputs depend on, and the calls of layers with rows.
 
         The operations inside such a layer are not needed.
         """
         found: set[str] = set()
-        calls: list[Call] = []
+        calls: list[tracing.Call] = []
         left = list(self.trace.outputs)
         while left:
             tensor = left.pop()
@@ -127,7 +118,7 @@ class Reader:
                 left += tensor.op.inputs
         return found, calls
 
-    def _append_call(self, call: Call) -> None:
+    def _append_call(self, call: tracing.Call) -> None:
         # The operations that compute its inputs come before those that compute its outputs.
         numbers = [self.held(tensor).number for tensor in call.inputs]
         outputs = self.append_call(call, numbers, self._joined(call.place))
@@ -141,8 +132,9 @@ class Reader:
         for count in range(len(operations), candidate.least - 1, -1):
             shorter = replace(candidate, operations=operations[:count])
             if steps := as_normalisation(shorter, self.constant):
-                held, last = self.held(candidate.root), shorter.output
-                (self.values[last.outputs[0].name],) = self.append(last, steps, [held])
+                last = shorter.operations[-1]
+                (norm,) = self.append(last, steps, [self.held(candidate.root)])
+                self.values[last.outputs[0].name] = norm
                 operations = operations[count:]
                 break
         for operation in operations:
@@ -169,32 +161,27 @@ class Reader:
         captured = self.trace.captured.get(f"{operation.name}:0")
         if captured is not None:
             return [Constant(captured)]
-        constants = [self.constant(tensor) for tensor in operation.inputs]
-        if all(value is not None for value in constants):
-            return self._constants(operation, constants)
+        if not self.from_picture(operation):
+            return self._computed_constants(operation, self.constants(operation))
         if kind not in self.rows:
             raise CannotReadError("has no rule")
         return self.rows[kind](self, operation)
 
-    def _constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> Values:
+    def _computed_constants(self, operation: tf.Operation, inputs: Sequence[tf.Tensor]) -> Values:
         """Computes the outputs of an operation that depends on constants alone."""
-        self.constant_bytes += bytes_of_outputs(operation, inputs)
-        if self.constant_bytes > self._most_constant_bytes:
+        self.constant_bytes += tracing.bytes_of_outputs(operation, inputs)
+        weights = sum(map(tracing.bytes_of, self.trace.captured.values()))
+        if self.constant_bytes > MAX_CONSTANT_BYTES + MAX_CONSTANT_FACTOR * weights:
             raise CannotReadError(
                 f"computes a constant that is too large: all of them take {self.constant_bytes:,} "
                 "bytes"
             )
         try:
-            return [Constant(value) for value in run(operation, inputs)]
+            return [Constant(value) for value in tracing.run(operation, inputs)]
         except (MemoryError, tf.errors.ResourceExhaustedError):
             raise CannotReadError("computes a constant that does not fit into memory") from None
         except tf.errors.OpError as error:
             raise CannotReadError(f"cannot be computed ({first_line(error)})") from None
-
-    @functools.cached_property
-    def _most_constant_bytes(self) -> int:
-        weights = sum(map(bytes_of, self.trace.captured.values()))
-        return MAX_CONSTANT_BYTES + MAX_CONSTANT_FACTOR * weights
 
     def _output(self, tensor: tf.Tensor) -> int | None:
         if isinstance(self.values[tensor.name], Constant):
@@ -222,6 +209,18 @@ class Reader:
         value = self.values[tensor.name]
         return value.value if isinstance(value, Constant) else None
 
+    def constants(self, operation: tf.Operation) -> list[tf.Tensor | None]:
+        """The values of an operation's inputs, None for those that depend on the picture."""
+        return [self.constant(tensor) for tensor in operation.inputs]
+
+    def from_picture(self, operation: tf.Operation) -> list[tf.Tensor]:
+        """The inputs of an operation that depend on the picture."""
+        return [tensor for tensor in operation.inputs if self.constant(tensor) is None]
+
+    def chain(self, operation: tf.Operation) -> Chain | None:
+        """The operation as a part of a chain, see `chain_of`."""
+        return tracing.chain_of(operation, self.inputs(operation))
+
     def held(self, tensor: tf.Tensor) -> Held:
         """The tensor in the graph; a chain becomes a node."""
         value = self.values[tensor.name]
@@ -230,11 +229,11 @@ class Reader:
         if isinstance(value, Held):
             return value
         if isinstance(value, Turned):
-            raise CannotReadError(MIXES)
+            raise CannotReadError(tracing.MIXES)
         if self._is_chosen(value.root) or not tensor.dtype.is_floating:
             step: Step = Choice(value.compute, [value.root.shape, tuple(tensor.shape)])
         else:
-            step = step_of(value)
+            step = tracing.step_of(value)
         (held,) = self.append(value.last, [step], [value.root])
         self.values[tensor.name] = held
         return held
@@ -247,13 +246,17 @@ class Reader:
         return tensor.dtype.is_integer and isinstance(value, Held) and not self._is_chosen(value)
 
     def _is_chosen(self, held: Held) -> bool:
-        producer = self.graph.producer(held.number)
-        return producer is not None and isinstance(producer.step, Choice)
+        return isinstance(self.graph.origin(held.number), Choice)
 
     def turned(self, tensor: tf.Tensor) -> Turned | None:
         """The tensor, if its first axis is not the pictures' axis."""
         value = self.values[tensor.name]
         return value if isinstance(value, Turned) else None
+
+    def unmoved(self, tensor: tf.Tensor) -> Held:
+        """The tensor in the graph that a tensor is, or of which it has the moved entries."""
+        turned = self.turned(tensor)
+        return turned.held if turned else self.held(tensor)
 
     def append(
         self, operation: tf.Operation, steps: Sequence[Step], inputs: Sequence[Held],
@@ -286,27 +289,20 @@ def compute_with_constants(
     reader: Reader, operation: tf.Operation, index: int = 0
 ) -> Callable[..., tf.Tensor]:
     """The operation as a function of the inputs that depend on the picture."""
-    run = compute_of(operation)
-    constants = [reader.constant(tensor) for tensor in operation.inputs]
+    run = tracing.compute_of(operation)
     turned = [reader.turned(tensor) for tensor in operation.inputs]
-    rank = max(
-        len(tensor.shape)
-        for tensor, constant in zip(operation.inputs, constants, strict=True)
-        if constant is None
-    )
+    from_picture = reader.from_picture(operation)
+    rank = max(len(tensor.shape) for tensor in from_picture)
     operands = [
         None if constant is None else _for_batch(constant, rank, (operation.type, position))
-        for position, constant in enumerate(constants)
+        for position, constant in enumerate(reader.constants(operation))
     ]
-
-    first = next(
-        value.held.shape[0] if isinstance(value, Turned) else tensor.shape[0]
-        for tensor, value in zip(operation.inputs, reader.inputs(operation), strict=True)
-        if not isinstance(value, Constant)
-    )
+    beside = reader.turned(from_picture[0])
+    first = beside.held.shape[0] if beside else from_picture[0].shape[0]
 
     def compute(*inputs: tf.Tensor) -> tf.Tensor:
-        batch, given = tf.shape(inputs[0])[0] * BATCH // first, iter(inputs)
+        batch = tf.shape(inputs[0])[0] * BATCH // first
+        given = iter(inputs)
         read = [next(given) if one is None else one(batch) for one in operands]
         moved = zip(read, turned, strict=True)
         result = run(*(a if one is None else one.move(a) for a, one in moved))
@@ -332,14 +328,14 @@ def _for_batch(
         if not joined and -1 in value.numpy():
             return lambda batch: value
         if len(joined) != 1:
-            raise CannotReadError(MIXES)
+            raise CannotReadError(tracing.MIXES)
         open_size = tf.where(value == joined[0], -1, value)
         return lambda batch: open_size
     if place in _SIZES and value.shape.rank == 1 and value.shape[0] and not value[0] % BATCH:
         joined = value[:1] // BATCH
         return lambda batch: tf.concat([tf.cast(batch, value.dtype) * joined, value[1:]], 0)
     if value.dtype.is_floating and value.shape.rank == rank and value.shape[0] == BATCH:
-        single = of_any_batch(value, value.shape)
+        single = tracing.of_any_batch(value, value.shape)
         return lambda batch: tf.repeat(single, batch, 0)
     if value.dtype.is_integer and value.shape.rank == rank and value.shape[0] % BATCH == 0:
         return _counted(value)
@@ -350,7 +346,8 @@ def _for_batch(
 def _counted(value: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
     """Whole numbers that grow evenly from picture to picture, such as where its entries begin."""
     by_picture = tf.reshape(value, [BATCH, -1, *value.shape[1:]])
-    first, growth = by_picture[0], by_picture[1] - by_picture[0]
+    first = by_picture[0]
+    growth = by_picture[1] - first
 
     def of_pictures(batch: tf.Tensor) -> tf.Tensor:
         numbers = tf.reshape(tf.range(batch), [-1, *[1] * first.shape.rank])
@@ -358,5 +355,5 @@ def _counted(value: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
         return tf.reshape(counted, [-1, *value.shape[1:]])
 
     if not tf.reduce_all(of_pictures(BATCH) == value):
-        raise CannotReadError(MIXES)
+        raise CannotReadError(tracing.MIXES)
     return of_pictures

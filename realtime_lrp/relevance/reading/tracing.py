@@ -6,6 +6,7 @@ that every shape is known and the axis of the pictures differs from the others.
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from realtime_lrp.relevance.network.steps import Activation, Deviation, Elementwise
 from realtime_lrp.relevance.network.traced_steps import BATCH, EntryScale, kept_shape, rectifier_of
+from realtime_lrp.relevance.reading.layers import NONNEGATIVE
 from realtime_lrp.system.program import TRACING
 
 
@@ -77,36 +79,32 @@ def trace(
         tf.TensorSpec([BATCH, *shape[1:]], dtype, name=f"input_{index}")
         for index, (shape, dtype) in enumerate(inputs)
     ]
-    with TRACING, recorder.recording(inner), _functions_inlined(), _maps_vectorised():
+    with TRACING, recorder.recording(inner), _inlined():
         function = tf.function(traced, autograph=False).get_concrete_function(*shapes)
-    own, captured = function.inputs[: len(shapes)], function.inputs[len(shapes) :]
+    own = function.inputs[: len(shapes)]
+    captured = zip(function.inputs[len(shapes) :], function.captured_inputs, strict=True)
     return Trace(
         function.graph, own, list(function.outputs),
-        {one.name: value for one, value in zip(captured, function.captured_inputs, strict=True)},
+        {placeholder.name: value for placeholder, value in captured},
         recorder.calls, recorder.places, names,
     )  # fmt: skip
 
 
 @contextmanager
-def _functions_inlined() -> Iterator[None]:
-    """Functions that TensorFlow would compile by themselves become part of the trace."""
-    before = tf.config.functions_run_eagerly()
+def _inlined() -> Iterator[None]:
+    """Functions that TensorFlow would compile by themselves become part of the trace.
+
+    Work done picture by picture, such as `keras.ops.map`, is traced for all at once.
+    """
+    eager = tf.config.functions_run_eagerly()
+    map_fn = tf.map_fn
     tf.config.run_functions_eagerly(True)
-    try:
-        yield
-    finally:
-        tf.config.run_functions_eagerly(before)
-
-
-@contextmanager
-def _maps_vectorised() -> Iterator[None]:
-    """Work done picture by picture, such as `keras.ops.map`, is traced for all at once."""
-    before = tf.map_fn
     tf.map_fn = lambda fn, elems, **kwargs: tf.vectorized_map(fn, elems)
     try:
         yield
     finally:
-        tf.map_fn = before
+        tf.map_fn = map_fn
+        tf.config.run_functions_eagerly(eager)
 
 
 class _Recorder:
@@ -149,10 +147,11 @@ class _Recorder:
 
     def _record(self, layer: keras.Layer, args: Any, kwargs: Any, outputs: Any) -> None:
         """Records a call that reads nothing but its first argument."""
-        inputs, computed = tf.nest.flatten(args[:1]), tf.nest.flatten(outputs)
-        others = tf.nest.flatten((args[1:], kwargs))
-        alone = not any(map(tf.is_tensor, others))
-        if not alone or not all(map(tf.is_symbolic_tensor, (*inputs, *computed))):
+        inputs = tf.nest.flatten(args[:1])
+        computed = tf.nest.flatten(outputs)
+        if any(map(tf.is_tensor, tf.nest.flatten((args[1:], kwargs)))):
+            return
+        if not all(map(tf.is_symbolic_tensor, (*inputs, *computed))):
             return
         read = {tensor.name for tensor in inputs}
         if self._stays(layer) and read.isdisjoint(tensor.name for tensor in computed):
@@ -195,11 +194,6 @@ class Chain:
     last: tf.Operation | None = None
     types: tuple[str, ...] = ()
     constants: bool = False
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the root."""
-        return self.root.shape
 
 
 @dataclass(frozen=True)
@@ -260,27 +254,22 @@ def compute_of(operation: tf.Operation) -> Callable[..., Any]:
     function = getattr(tf.raw_ops, operation.type, None)
     if function is None:
         raise CannotReadError("is none of tf.raw_ops")
-    described = operation.op_def
+    inputs = operation.op_def.input_arg
     from_inputs = {
-        name
-        for one in described.input_arg
-        for name in (one.type_attr, one.number_attr, one.type_list_attr)
+        name for one in inputs for name in (one.type_attr, one.number_attr, one.type_list_attr)
     }
-    attributes = [
-        one.name
-        for one in described.attr
-        if one.name not in from_inputs and not one.name.startswith("_")
-    ]
-    inputs = [one.name for one in described.input_arg]
-    named = _python_names(operation.type, (*inputs, *attributes))
+    names = (attribute.name for attribute in operation.op_def.attr)
+    attributes = [name for name in names if name not in from_inputs and name[0] != "_"]
+    named = _python_names(operation.type, (*(one.name for one in inputs), *attributes))
     fixed = {named[name]: operation.get_attr(name) for name in attributes}
-    lengths = [(named[one.name], _length(operation, one)) for one in described.input_arg]
+    lengths = [(named[one.name], _length(operation, one)) for one in inputs]
 
     def compute(*values: tf.Tensor) -> Any:
-        arguments, at = {}, 0
-        for name, length in lengths:
-            arguments[name] = values[at] if length is None else list(values[at : at + length])
-            at += 1 if length is None else length
+        left = iter(values)
+        arguments = {
+            name: next(left) if length is None else list(itertools.islice(left, length))
+            for name, length in lengths
+        }
         return function(**arguments, **fixed)
 
     return compute
@@ -317,16 +306,14 @@ def _length(operation: tf.Operation, argument: Any) -> int | None:
 
 
 AS_ACTIVATION = {
-    "Relu": ("relu", True), "Relu6": ("relu6", True), "Sigmoid": ("sigmoid", True),
-    "Softplus": ("softplus", True), "Exp": ("exponential", True), "Tanh": ("tanh", False),
-    "Elu": ("elu", False), "Selu": ("selu", False), "Softsign": ("softsign", False),
-    "LeakyRelu": ("leaky_relu", False),
+    "Relu": "relu", "Relu6": "relu6", "Sigmoid": "sigmoid", "Softplus": "softplus", "Tanh": "tanh",
+    "Exp": "exponential", "Elu": "elu", "Selu": "selu", "Softsign": "softsign",
+    "LeakyRelu": "leaky_relu",
 }  # fmt: skip
-"""Type of an operation -> its name as an activation, whether no output is negative."""
+"""Type of an operation -> its name as an activation."""
 
 DEVIATIONS = {"Sqrt", "Rsqrt", "Reciprocal", "Inv"}
 """Operations whose output a normalisation divides by, or multiplies with."""
-
 
 COMPARISONS = {"ClipByValue", "Greater", "GreaterEqual", "Less", "LessEqual", "Maximum", "Minimum"}
 """Operations that make a ReLU out of a comparison."""
@@ -379,13 +366,16 @@ def _alike(value: tf.Tensor) -> bool:
 
 def step_of(chain: Chain) -> Elementwise:
     """The step that computes a chain."""
-    if chain.types in [(one,) for one in AS_ACTIVATION] and not chain.constants:
-        name, nonnegative = AS_ACTIVATION[chain.types[0]]
-        return Activation(name, chain.compute, nonnegative)
+    kind, *others = chain.types
+    if kind in AS_ACTIVATION and not others and not chain.constants:
+        name = AS_ACTIVATION[kind]
+        return Activation(name, chain.compute, nonnegative=name in NONNEGATIVE)
+    shape = chain.root.shape
     compares = COMPARISONS.intersection(chain.types)
-    if compares and (rectifier := rectifier_of(chain.compute, chain.shape)):
+    if compares and (rectifier := rectifier_of(chain.compute, shape)):
         return rectifier
-    traced, kept = [-1, *chain.shape[1:]], [-1, *kept_shape(chain.shape)]
+    traced = [-1, *shape[1:]]
+    kept = [-1, *kept_shape(shape)]
 
     def function(a: tf.Tensor) -> tf.Tensor:
         return tf.reshape(chain.compute(tf.reshape(a, traced)), kept)

@@ -7,19 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from realtime_lrp.errors import UsageError, nearest
+from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph
 from realtime_lrp.relevance.network.linear import Dense, Linear
 from realtime_lrp.relevance.network.places import compute_supports
-from realtime_lrp.relevance.network.steps import (
-    GlobalPool,
-    Identity,
-    Permute,
-    Pool,
-    Reshape,
-    Step,
-    ZeroPadding,
-)
+from realtime_lrp.relevance.network.steps import Pool, Step
 from realtime_lrp.relevance.network.token_grids import TokenGrids
 from realtime_lrp.relevance.rules.rules import LayerContext
 
@@ -65,12 +58,11 @@ def count_operations(graph: Graph) -> tuple[int, int]:
     """
     operations = weights = 0
     for node in graph.with_weights:
-        step, (number,) = cast(Linear, node.step), node.inputs
+        step = cast(Linear, node.step)
         size = math.prod(step.kernel.shape)
         weights += size
-        operations += (
-            2 * size * step.uses_per_weight(graph.shapes[number], graph.shapes[node.output])
-        )
+        shapes = (graph.shapes[number] for number in (*node.inputs, node.output))
+        operations += 2 * size * step.uses_per_weight(*shapes)
     return operations, weights
 
 
@@ -134,17 +126,17 @@ def spatial_maps(graph: Graph) -> list[int]:
 
     Of a detector they are those that both its boxes and its scores are computed from.
     """
-    spatial, found = {0}, []
+    spatial = {0}
+    found = []
     scoring = graph.scoring()
     for node in graph.nodes:
-        if isinstance(node.step, Reshape | Permute | GlobalPool) or spatial.isdisjoint(node.inputs):
-            continue
-        if len(graph.shapes[node.output]) != 4:
+        moved = isinstance(node.step, steps.Reshape | steps.Permute | steps.GlobalPool)
+        shape = graph.shapes[node.output]
+        if moved or spatial.isdisjoint(node.inputs) or len(shape) != 4:
             continue
         spatial.add(node.output)
-        _, rows, columns, _ = graph.shapes[node.output]
-        passes_on = isinstance(node.step, Pool | Identity | ZeroPadding) or node.output in scoring
-        if rows * columns > 1 and not passes_on:
+        passes_on = isinstance(node.step, Pool | steps.Identity | steps.ZeroPadding)
+        if shape[1] * shape[2] > 1 and not passes_on and node.output not in scoring:
             found.append(node.output)
     if ends := graph.ends:
         shared = graph.leading_to({ends.boxes}) & graph.leading_to({ends.scores})

@@ -25,6 +25,7 @@ LINES_AT = 540  # contours are drawn on a canvas whose longer side has at most t
 CONTOUR_BLUR = 0.02  # deviation of the blur before contours, as a share of the longer side
 CASING = 0.7  # darkness of the edges of contours, which show on grounds of their colour
 OUTLINE = 0.25  # the share of white in the outline of the region
+OUTLINED = (np.arange(256) + np.rint(OUTLINE * np.arange(255, -1, -1))).astype(np.uint8)  # by level
 MUTED = 0.6  # how far the whole region under a map is toned down. 0: not at all, 1: to dark grey.
 GREY = 0.6  # the brightness of a picture that is toned down completely, as a share of its own
 DARKER = 0.7  # darkness of a layer's ground where the window makes it grey: 0 to 1, black
@@ -163,7 +164,7 @@ def _bytes(share: np.ndarray) -> np.ndarray:
 
 def _outline(region: np.ndarray) -> None:
     for edge in (region[0], region[-1], region[:, 0], region[:, -1]):
-        edge[:] = edge + np.rint((255 - edge.astype(float)) * OUTLINE).astype(np.uint8)
+        edge[:] = OUTLINED[edge]
 
 
 SMOOTHING = 0.9  # how much of the previous scale stays with each new map of a moving picture

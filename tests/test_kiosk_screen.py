@@ -215,7 +215,7 @@ def told(smoothed):
 
 def test_a_sure_answer_comes_quickly_and_does_not_flicker():
     """A single deviating map changes nothing; a lasting change is shown within half a second."""
-    smoothed = SmoothedAnswer(0.5, None)
+    smoothed = SmoothedAnswer(0.5, None, True)
     for k in range(30):
         one_off = k == 15
         smoothed.update(map_of(k / 30, heart=0.1 if one_off else 0.9, star=0.9 if one_off else 0.1))
@@ -240,7 +240,7 @@ def test_there_are_sure_answers_unsure_ones_and_none():
         (0.3, {"heart": 0.2, "nothing": 0.8}, None),
         (0.3, {"heart": 0.4, "nothing": 0.45}, None),
     ):
-        smoothed = SmoothedAnswer(0.5, perhaps)
+        smoothed = SmoothedAnswer(0.5, perhaps, True)
         for seconds in (0.0, 1.0):  # nor does one that stays become another
             smoothed.update(map_of(seconds, **scores))
             assert told(smoothed) == expected, scores
@@ -248,7 +248,7 @@ def test_there_are_sure_answers_unsure_ones_and_none():
 
 def test_an_unsure_answer_stays_until_another_one_leads_by_half():
     """Two classes that are nearly as probable do not take turns."""
-    smoothed = SmoothedAnswer(0.5, None)
+    smoothed = SmoothedAnswer(0.5, None, True)
     for k, (cup, bottle) in enumerate([(0.3, 0.2)] + [(0.2, 0.28)] * 200):
         smoothed.update(map_of(float(k), cup=cup, bottle=bottle))
         assert told(smoothed) == ("cup", False)
@@ -259,7 +259,7 @@ def test_an_unsure_answer_stays_until_another_one_leads_by_half():
 
 def test_unsure_answers_follow_a_change_within_two_seconds():
     """Also to nothing at all, with the threshold for staying below that for coming."""
-    smoothed = SmoothedAnswer(0.5, 0.1)
+    smoothed = SmoothedAnswer(0.5, 0.1, True)
     times = iter(np.arange(0.0, 60.0, 1 / 15))
 
     def seconds_until(expected, **scores):
@@ -281,7 +281,7 @@ def test_unsure_answers_follow_a_change_within_two_seconds():
 
 def test_only_a_map_that_explains_the_answer_belongs_to_it():
     """The best class of its picture, or the class that was asked for; any of a fixed target."""
-    smoothed = SmoothedAnswer(0.5, None)
+    smoothed = SmoothedAnswer(0.5, None, True)
     last = map_of(9.0, cup=0.6, bottle=0.1)
     assert not smoothed.belongs_to(last) and not smoothed.belongs_to(None)
     smoothed.update(last)
@@ -290,6 +290,19 @@ def test_only_a_map_that_explains_the_answer_belongs_to_it():
     assert smoothed.belongs_to(map_of(9.1, "0", cup=0.1, bottle=0.7))
     assert not smoothed.belongs_to(map_of(9.1, "1", cup=0.6, bottle=0.1))
     assert smoothed.belongs_to(map_of(9.1, "all", cup=0.1, bottle=0.7))
+
+
+def test_an_answer_gives_way_when_a_map_explains_the_next_one():
+    """So that the picture glows meanwhile; a target that is fixed is never waited for."""
+    for follows, shown in (True, "cup"), (False, "bottle"):
+        smoothed = SmoothedAnswer(0.5, None, follows)
+        smoothed.update(map_of(0.0, cup=0.3, bottle=0.1))
+        late = map_of(9.0, "0", cup=0.1, bottle=0.3)
+        smoothed.update(late)
+        assert (smoothed.answer.name, smoothed.seen.name) == (shown, "bottle")
+        assert smoothed.belongs_to(late) == follows
+        smoothed.update(map_of(18.0, "1", cup=0.1, bottle=0.3))
+        assert smoothed.answer == smoothed.seen
 
 
 INCLUDED = Path(__file__).parents[1] / "assets" / "captions"

@@ -260,6 +260,16 @@ def test_damaged_weights_are_named_and_left_alone(folder, small):
     assert (folder / NAME).read_bytes() == BODY
 
 
+@pytest.mark.parametrize("text", ["", "<!DOCTYPE html>", '{"0": ["n01440764", "tench"], "1": ['])
+def test_damaged_class_names_are_named_and_left_alone(folder, text, caplog):
+    """The classes are shown by number."""
+    folder.mkdir()
+    path = folder / labels.CLASS_INDEX.path.name
+    path.write_text(text)
+    assert labels.imagenet_labels(2, download=True) is None
+    assert str(path) in caplog.text and path.read_text() == text
+
+
 COMPOSITES = ("zplus", "epsilon_plus_flat")
 
 LOSSES = {

@@ -42,7 +42,7 @@ def fetch(download: Download) -> Path:
     path = download.path
     if path.is_file():
         if not _is_published(path, download.checksum):
-            log.warning("%s is not the file that Keras publishes; it is used unchanged", path)
+            log.warning("%s is not the file that Keras publishes; it is left as it is", path)
         return path
     import keras  # here, so that `--help` does not wait for it
 

@@ -300,7 +300,7 @@ def _labels(about: str, classes: int, weights: str | None, hub: ModuleType) -> l
         if re.search(name, about, re.IGNORECASE) and classes == len(known):
             return list(known)
     if re.search("imagenet|in1k", about, re.IGNORECASE) and classes == IMAGENET_CLASSES:
-        return imagenet_labels(download=weights != "random")
+        return imagenet_labels(classes, download=weights != "random")
     if not re.search("coco", about, re.IGNORECASE) or classes not in (COCO_CLASSES, COCO_NUMBERS):
         return None
     left_out = COCO_UNUSED if classes == COCO_CLASSES else ()

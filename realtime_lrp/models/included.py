@@ -54,7 +54,7 @@ def load_application(name: str, weights: str | None, labels: list[str] | None) -
     else:
         load_weights(model, _existing_weights(weights))
     if labels is None:
-        labels = imagenet_labels(download=weights != "random")
+        labels = imagenet_labels(model.output_shape[-1], download=weights != "random")
         if labels is None and weights == "random":
             log.warning("Classes are shown by number: random weights come without class names")
     return Network(name, model, application.preprocess, labels or None)

@@ -129,12 +129,15 @@ def written_labels(text: str) -> list[str] | None:
     return list(data) if named else None
 
 
-def imagenet_labels(download: bool) -> list[str] | None:
-    """ImageNet's 1000 class names, from Keras's cache or a download; None without them."""
+def imagenet_labels(classes: int, download: bool) -> list[str] | None:
+    """ImageNet's class names, from Keras's cache or a download; None without all of them."""
     if not download and not CLASS_INDEX.path.exists():
         return None
     try:
-        return read_labels(fetch(CLASS_INDEX))
+        names = read_labels(fetch(CLASS_INDEX))
+        if len(names) != classes:
+            raise DamagedInputError(f"The labels file {str(CLASS_INDEX.path)!r} is damaged.")
+        return names
     except (DamagedInputError, UnavailableError) as error:
         log.warning(
             "%s Classes are shown by number. Put the file at %s or give --labels FILE",

@@ -69,7 +69,7 @@ class Exhibit:
         self._visitor = VisitorChoices(len(self.captions), now)
         self._lock = ExitLock(kiosk.pin)
         self._presence = Presence()
-        self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps)
+        self._answer = SmoothedAnswer(kiosk.sure, kiosk.perhaps, config.lrp.target == "top1")
         self.camera = SourcePart(
             "camera",
             open_camera
@@ -295,10 +295,10 @@ class Exhibit:
         if target := next(targets, ""):  # a taught network has other classes than before
             self.network.ask(target)
             return
-        answer, target = self._answer.answer, self._config.lrp.target
-        unsure = target == "top1" and answer is not None and not answer.sure
+        seen, target = self._answer.seen, self._config.lrp.target
+        unsure = target == "top1" and seen is not None and not seen.sure
         unsure = unsure and not (self.network.engine and self.network.engine.detects)
-        self.network.ask(str(answer.index) if answer and unsure else target, self._pointed)
+        self.network.ask(str(seen.index) if seen and unsure else target, self._pointed)
 
     def _newest_map(self) -> ExplainedFrame | None:
         explained = self.network.newest(self._maps_after)

@@ -219,28 +219,24 @@ class SmoothedAnswer:
     """The network's answer, from the probabilities of the last maps.
 
     A network that has a class `NOTHING` gives unsure answers only where `perhaps`, their least
-    probability, is set. `answer` is None where there is none.
+    probability, is set. `seen` is None where there is none. `answer` is the same but for the
+    moment until a map explains it: where `follows`, maps of what is seen are asked for.
     """
 
-    def __init__(self, sure: float, perhaps: float | None):
-        self._sure, self._perhaps = sure, perhaps
+    def __init__(self, sure: float, perhaps: float | None, follows: bool):
+        self._sure, self._perhaps, self._follows = sure, perhaps, follows
         self.reset()
 
     def reset(self) -> None:
         """Forgets all maps; there is no answer until the next one."""
         self.answer: SeenThing | None = None
+        self.seen: SeenThing | None = None
         self._means: dict[float, np.ndarray] = {}  # time constant in seconds -> mean scores
         self._last: ExplainedFrame | None = None
 
     def belongs_to(self, explained: ExplainedFrame | None) -> bool:
         """Whether a map may be shown with this answer: it does not explain another class."""
-        if explained is None or self.answer is None:
-            return False
-        if explained.result.found is not None:
-            return True
-        target = explained.request.target
-        class_ = str(np.argmax(explained.result.scores)) if target == "top1" else target
-        return not class_.isdecimal() or int(class_) == self.answer.index
+        return explained is not None and _may_explain(explained, self.answer)
 
     def update(self, explained: ExplainedFrame | None) -> None:
         """Takes in the newest map; None: there is none, and no answer."""
@@ -260,7 +256,10 @@ class SmoothedAnswer:
             if answer is None and (self._perhaps is not None or not knows_nothing(engine)):
                 least = PERHAPS if self._perhaps is None else self._perhaps
                 answer = self._answer(slow, least, False, engine)
-            self.answer = answer if answer and answer.name != NOTHING else None
+            self.seen = answer if answer and answer.name != NOTHING else None
+            awaited = self._follows and self.seen and not _may_explain(explained, self.seen)
+            if not (awaited and self.belongs_to(explained)):
+                self.answer = self.seen
 
     def _mean(self, explained: ExplainedFrame, constant_s: float) -> np.ndarray:
         """The mean of the scores over time; older scores count less."""
@@ -274,13 +273,21 @@ class SmoothedAnswer:
     def _answer(
         self, scores: np.ndarray, least: float, sure: bool, engine: Engine
     ) -> SeenThing | None:
-        best, before = int(np.argmax(scores)), self.answer
+        best, before = int(np.argmax(scores)), self.seen
         if before and not sure and scores[best] < LEAD * scores[before.index]:
             best = before.index
         kept = before is not None and before.index == best and (before.sure or not sure)
         if scores[best] < least * (KEEP if kept else 1):
             return None
         return SeenThing(best, engine.label(best), float(scores[best]), sure)
+
+
+def _may_explain(explained: ExplainedFrame, answer: SeenThing | None) -> bool:
+    if answer is None or explained.result.found is not None:
+        return answer is not None
+    target = explained.request.target
+    class_ = str(np.argmax(explained.result.scores)) if target == "top1" else target
+    return not class_.isdecimal() or int(class_) == answer.index
 
 
 def knows_nothing(engine: Engine) -> bool:

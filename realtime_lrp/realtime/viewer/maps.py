@@ -106,7 +106,9 @@ class ConceptView:
             with_pictures=pictured,
             network=self._network,
             thing=name if boxes and not answer[0] else "",
-            warning=MADE_WITH.format(other) if other else "" if pictured else UNPICTURED,
+            warning=state.words(
+                MADE_WITH.format(other) if other else "" if pictured else UNPICTURED
+            ),
             answer=answer,
             words=state.words,
         )

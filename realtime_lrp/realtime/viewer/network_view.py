@@ -308,8 +308,7 @@ def _lines(*texts: str) -> str:
 
 def _preparing(choice: EngineChoice, shown: Sequence[str]) -> str:
     missing = [name for name in (choice.name, *choice.also) if name not in shown]
-    text = f"preparing {', '.join(missing or (choice.name,))}"
-    text += " with random weights" if choice.random else ""
+    text = f"preparing {', '.join(missing) or ('random weights' if choice.random else choice.name)}"
     text += f" (still shown: {shown[0]})" if shown[0] != choice.name else ""
     return text
 

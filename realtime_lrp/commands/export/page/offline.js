@@ -13,17 +13,12 @@ async function answer(request) {
   const store = await caches.open(KEPT);
   const kept = await store.match(request);
   if (kept && new URL(request.url).search) return isolated(kept);
-  try {
-    const response = await fetch(request);
-    if (response.ok) {
-      await store.delete(request, { ignoreSearch: true });
-      await store.put(request, response.clone()).catch(() => {}); // there is no room
-    }
-    return isolated(response);
-  } catch (error) {
-    if (kept) return isolated(kept);
-    throw error;
+  const response = await fetch(request).catch((error) => kept ?? Promise.reject(error));
+  if (response.ok && response !== kept) {
+    await store.delete(request, { ignoreSearch: true });
+    await store.put(request, response.clone()).catch(() => {}); // there is no room
   }
+  return isolated(response);
 }
 
 function isolated({ body, status, statusText, headers }) {

@@ -7,7 +7,7 @@ import { drawOn } from "./painting.js";
 import { timestamp } from "./recording.js";
 
 const KEPT = 0.7; // share of the previous scores that stays with each new picture of a camera
-const TOP = 5; // classes with a row, besides those that were chosen
+const TOP = 5; // classes with a row: the best ones, and the chosen one
 const RENEW_MS = 250; // how often texts are renewed
 const SIDE = 1280; // of the largest picture that is drawn
 
@@ -30,11 +30,11 @@ let asked = null; // what the worker works on: {number, then}
 let answered = 0; // the number of what it worked on last
 let map = null; // the newest answer
 let drawn = null; // the map that is drawn
+let isNew = false; // whether the camera's picture is
 let target = null; // the explained class, null for the best one
 let scores = null; // averaged
 let doneAt = 0; // when the last map came
 let paceMs = 0; // between two maps, averaged
-let wordsAt = 0;
 
 /** Starts the worker from a blob: for such workers this page's policy holds. */
 async function start() {
@@ -76,6 +76,7 @@ function onAnswer({ data: answer }) {
     doneAt += ms;
     at("controls").disabled = false;
   }
+  ask();
 }
 
 /** Gives the worker the picture, if it has nothing to do. */
@@ -93,16 +94,16 @@ function canvasOf(data) {
   return copy;
 }
 
-/** Draws a camera each time, a picture as long as it has no map. */
+/** Draws what is new: a map, a picture of the camera; a still picture as long as it has no map. */
 function draw() {
   ask();
   const [width, height] = [shown?.videoWidth ?? shown?.width, shown?.videoHeight ?? shown?.height];
-  if (width && (isLive() || !map || map !== drawn)) {
+  if (width && (!map || map !== drawn || (isNew && isLive()))) {
     drawOn(canvas, shown, width, height);
     if (map && follow(map.whole, map.then, greyOf(shown))) drawMap(width, height);
     drawn = map;
+    isNew = false;
   }
-  if (performance.now() - wordsAt > RENEW_MS) showWords();
   requestAnimationFrame(draw);
 }
 
@@ -145,6 +146,9 @@ async function openCamera() {
     closeCamera(); // another one, if the button was pressed twice
     camera = opened;
     camera.stream.getVideoTracks()[0].onended = closeCamera;
+    const next = opened.video.requestVideoFrameCallback?.bind(opened.video) ?? requestAnimationFrame;
+    const onFrame = () => { isNew = Boolean(next(onFrame)); };
+    onFrame();
     show(camera.video);
   } catch (error) {
     at("camera-notice").textContent = whyNoCamera(error);
@@ -177,7 +181,7 @@ function aim(text) {
   return show(shown, map);
 }
 
-const buttons = Array.from({ length: Math.min(TOP + 1, names.length) }, () => {
+const buttons = Array.from({ length: names.length > 1 ? Math.min(TOP, names.length) : 0 }, () => {
   const row = made("button", { type: "button", hidden: true, disabled: Boolean(about.target) }, [made("span"), made("span"),
     made("span", { className: "track" }, [made("span", { className: "fill" })])]);
   row.onpointerdown = () => { row.pressed = row.index; }; // another class may come under the finger
@@ -189,23 +193,22 @@ const buttons = Array.from({ length: Math.min(TOP + 1, names.length) }, () => {
 });
 
 function showWords() {
-  wordsAt = performance.now();
   if (!map) return;
-  const [best, ...others] = names.map((_, n) => n).sort((a, b) => scores[b] - scores[a]);
+  const listed = names.map((_, n) => n).sort((a, b) => scores[b] - scores[a]).slice(0, TOP);
+  const [best] = listed;
+  const chosen = map.target ?? best;
+  if (!listed.includes(chosen)) listed[TOP - 1] = chosen;
   const percent = (share) => (share < 0.01 && share > 0 ? "<1 %" : `${Math.round(100 * share)} %`);
-  const why = about.target || `“${names[map.target ?? best]}”`;
-  const text = map.faded ? `no part of this picture speaks for ${why}` : `why: ${why}`;
-  const isShare = names.length > 1;
-  const [name, share, said] = isShare ? [names[best], scores[best], percent(scores[best])] : [scores[0].toPrecision(4), 0, ""];
+  const why = about.target || `“${names[chosen]}”`;
+  const faded = "nothing speaks for ";
+  const [name, share, said] = buttons.length ? [names[best], scores[best], percent(scores[best])] : [scores[0].toPrecision(4), 0, ""];
   showBlocks(at("said"), [
     [{ kind: "headline", name, longest, share, percent: said, before: null }],
-    [{ kind: "line", text, longest: text, warn: map.faded }, { kind: "legend", ...about.legend }],
+    [{ kind: "line", text: (map.faded ? faded : "why: ") + why, longest: `${faded}“${about.target || longest}”`, warn: map.faded }, { kind: "legend", ...about.legend }],
   ]);
-  const listed = [...new Set([best, ...others.slice(0, TOP - 1), map.target ?? best])];
   buttons.forEach((row, n) => {
     const index = row.index = listed[n];
-    row.hidden = index === undefined || !isShare;
-    if (row.hidden) return;
+    row.hidden = false;
     row.children[0].textContent = names[index];
     row.children[1].textContent = percent(scores[index]);
     row.querySelector(".fill").style.width = `${100 * scores[index]}%`;
@@ -232,5 +235,6 @@ at("snapshot").onclick = () => canvas.toBlob((blob) => {
   made("a", { href, download: `realtime_lrp-${timestamp()}.png` }).click();
   setTimeout(() => URL.revokeObjectURL(href), 60000);
 });
+setInterval(showWords, RENEW_MS);
 requestAnimationFrame(draw);
 start().catch((error) => say(error.message));

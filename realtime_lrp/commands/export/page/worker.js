@@ -1,6 +1,8 @@
 // The worker: computes scores and maps with onnxruntime-web, and paints the maps, as `video/region.py` and
 // `view/painting.py` do; the constants come with the page.
 
+const THREADS = globalThis.crossOriginIsolated ? Math.min(navigator.hardwareConcurrency, 4) : 1;
+
 let about = null; // what the page says of the file
 let session = null;
 let ort = null;
@@ -21,7 +23,7 @@ async function start(given) {
     } catch { /* what a graphics card cannot do, or does wrong, the processor does */ }
   }
   await open("wasm", given.base, graph);
-  return { device: `WebAssembly, threads: ${ort.env.wasm.numThreads || 1}` };
+  return { device: `WebAssembly, threads: ${THREADS}` };
 }
 
 async function open(way, base, graph) {
@@ -29,7 +31,7 @@ async function open(way, base, graph) {
   const [library, glue, binary] = await Promise.all(about.runtime[way].map((one) => loaded(new URL(one.name, from), one)));
   const script = (text) => URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   ort = await import(script(library));
-  Object.assign(ort.env.wasm, { wasmPaths: { mjs: script(glue) }, wasmBinary: binary });
+  Object.assign(ort.env.wasm, { wasmPaths: { mjs: script(glue) }, wasmBinary: binary, numThreads: THREADS });
   session = await ort.InferenceSession.create(new Uint8Array(graph), { executionProviders: [way], logSeverityLevel: 3 });
   const { best, score, magnitude } = about.check;
   const { scores, relevance } = await compute(new Uint8Array(about.size[0] * about.size[1] * 3).map((_, n) => n >> 5));
@@ -86,16 +88,13 @@ function extracted(bitmap, [left, top, right, bottom], [x0, y0, x1, y1]) {
   const context = new OffscreenCanvas(w, h).getContext("2d", { willReadFrequently: true });
   context.drawImage(bitmap, -left, -top);
   bitmap.close();
-  const { data } = context.getImageData(0, 0, w, h);
+  const low = mixed(context.getImageData(0, 0, w, h).data, h, 4 * w, shares(h, y1 - y0));
+  const small = mixed(low, w, 4, shares(w, x1 - x0));
   const result = new Uint8Array(about.size[0] * about.size[1] * 3).fill(128);
-  const low = mixed({ values: data, h, w: 4 * w }, 0, shares(h, y1 - y0));
-  const across = shares(w, x1 - x0);
-  for (let c = 0; c < 3; c += 1) {
-    const small = mixed(low, 1, across.map(({ pixels, weights }) => ({ pixels: pixels.map((k) => 4 * k + c), weights })));
-    small.values.forEach((value, n) => {
-      const [y, x] = [Math.floor(n / small.w) + y0, (n % small.w) + x0];
-      result[3 * (y * about.size[1] + x) + c] = Math.round(value);
-    });
+  for (let y = y0, n = 0; y < y1; y += 1) {
+    for (let x = x0, m = 3 * (y * about.size[1] + x0); x < x1; x += 1, n += 4, m += 3) {
+      for (let c = 0; c < 3; c += 1) result[m + c] = Math.round(small[n + c]);
+    }
   }
   return result;
 }
@@ -112,23 +111,24 @@ function shares(from, to) {
   });
 }
 
-/** Weighted sums of pixels along an axis, 0 for rows; the largest one with `most`. */
-function mixed({ values, h, w }, axis, parts, most = false) {
-  const [rows, columns, step] = axis ? [h, parts.length, 1] : [parts.length, w, w];
-  const result = new Float32Array(rows * columns);
-  for (let y = 0, n = 0; y < rows; y += 1) {
-    for (let x = 0; x < columns; x += 1, n += 1) {
-      const { pixels, weights } = parts[axis ? x : y];
-      const first = axis ? y * w : x;
-      let mixture = 0;
-      for (let k = 0; k < pixels.length; k += 1) {
-        const value = weights[k] * values[first + step * pixels[k]];
-        mixture = most ? Math.max(mixture, value) : mixture + value;
+/** Weighted sums along the middle axis of values [any, size, inner], one for each of `parts`; the largest terms with `most`. */
+function mixed(values, size, inner, parts, most = false) {
+  const result = new Float32Array(values.length / size * parts.length);
+  const [length, step, stride] = [values.length, size * inner, parts.length * inner];
+  for (let n = 0; n < parts.length; n += 1) {
+    const { pixels, weights } = parts[n];
+    for (let k = 0; k < pixels.length; k += 1) {
+      const weight = weights[k];
+      for (let from = pixels[k] * inner, to = n * inner; from < length; from += step, to += stride) {
+        for (let i = 0; i < inner; i += 1) {
+          const term = weight * values[from + i];
+          if (!most) result[to + i] += term;
+          else if (term > result[to + i]) result[to + i] = term;
+        }
       }
-      result[n] = mixture;
     }
   }
-  return { values: result, h: rows, w: columns };
+  return result;
 }
 
 /** The pixels around each of `size`; beyond the edge they are mirrored, with the edge itself or without. */
@@ -143,26 +143,26 @@ function around(size, weights, edge) {
 /** The two layers of a map: `grey` takes colours from the picture, `glow` is laid over it. */
 function painted(relevance, [x0, y0, x1, y1], fade) {
   const { painter, colours, signed, windows, size: [h, w] } = about;
-  const smooth = mixed(mixed({ values: relevance, h, w }, 0, around(h, windows[0], 1)), 1, around(w, windows[1], 1)).values;
+  const smooth = mixed(mixed(relevance, h, w, around(h, windows[0], 1)), w, 1, around(w, windows[1], 1));
   const sorted = smooth.map(Math.abs).sort();
   const scale = sorted[Math.floor(painter.percentile / 100 * (sorted.length - 1))] || sorted.at(-1);
   const now = scale / total(relevance) || 0;
   const smoothed = peak ? painter.smoothing * peak + (1 - painter.smoothing) * now : now;
   peak = Math.min(Math.max(smoothed, now / painter.most), now * painter.most);
   const factor = (fade * now / peak || 0) ** painter.softness;
-  const alpha = { values: new Float32Array((y1 - y0) * (x1 - x0)), h: y1 - y0, w: x1 - x0 };
-  const strength = alpha.values.map((_, n) => {
-    const value = smooth[(Math.floor(n / alpha.w) + y0) * w + x0 + (n % alpha.w)];
+  const [rows, columns] = [y1 - y0, x1 - x0];
+  const strength = new Float32Array(rows * columns).map((_, n) => {
+    const value = smooth[(Math.floor(n / columns) + y0) * w + x0 + (n % columns)];
     return Math.min(Math.min(Math.abs(value) / (scale || 1), 1) ** painter.softness * factor, 1) * Math.sign(value);
   });
-  alpha.values = strength.map((one) => painter.opacity * Math.max(signed ? Math.abs(one) : one, 0));
-  const toned = tone(alpha);
-  const [grey, glow] = [new ImageData(alpha.w, alpha.h), new ImageData(alpha.w, alpha.h)];
+  const alpha = strength.map((one) => painter.opacity * Math.max(signed ? Math.abs(one) : one, 0));
+  const toned = tone(alpha, rows, columns);
+  const [grey, glow] = [new ImageData(columns, rows), new ImageData(columns, rows)];
   strength.forEach((one, n) => {
     const left = 1 - toned[n] * (1 - painter.grey); // of the picture's brightness
-    const covers = 1 - (1 - alpha.values[n]) * left;
+    const covers = 1 - (1 - alpha[n]) * left;
     const entry = Math.round(Math.max(signed ? one * 127.5 + 127.5 : one * 255, 0));
-    for (let c = 0; c < 3; c += 1) glow.data[4 * n + c] = colours[3 * entry + c] * (alpha.values[n] / Math.max(covers, 1e-6));
+    for (let c = 0; c < 3; c += 1) glow.data[4 * n + c] = colours[3 * entry + c] * (alpha[n] / Math.max(covers, 1e-6));
     glow.data[4 * n + 3] = Math.round(255 * covers);
     grey.data[4 * n + 3] = Math.round(255 * toned[n] * painter.grey / left);
   });
@@ -170,12 +170,12 @@ function painted(relevance, [x0, y0, x1, y1], fade) {
 }
 
 /** How far the picture is toned down around a map. */
-function tone(alpha) {
+function tone(alpha, rows, columns) {
   const { halo, needed, muted } = about.painter;
-  const side = Math.max(1, Math.round(Math.max(alpha.h, alpha.w) * halo));
-  const axes = [0, 1].map((axis) => [axis, axis ? alpha.w : alpha.h]);
-  const nearest = axes.reduce((all, [axis, size]) => mixed(all, axis, around(size, Array(5).fill(1), 1), true), alpha);
-  const near = [...axes, ...axes].reduce((all, [axis, size]) => mixed(all, axis, around(size, Array(side).fill(1 / side), 0)), nearest);
-  const base = muted * Math.min(1, alpha.values.reduce((a, b) => Math.max(a, b), 0) / needed);
-  return near.values.map((one) => base + (1 - base) * Math.min(one / needed, 1));
+  const side = Math.max(1, Math.round(Math.max(rows, columns) * halo));
+  const axes = [[rows, columns], [columns, 1]];
+  const nearest = axes.reduce((all, [size, inner]) => mixed(all, size, inner, around(size, Array(5).fill(1), 1), true), alpha);
+  const near = [...axes, ...axes].reduce((all, [size, inner]) => mixed(all, size, inner, around(size, Array(side).fill(1 / side), 0)), nearest);
+  const base = muted * Math.min(1, alpha.reduce((a, b) => Math.max(a, b), 0) / needed);
+  return near.map((one) => base + (1 - base) * Math.min(one / needed, 1));
 }

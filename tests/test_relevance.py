@@ -366,13 +366,13 @@ def test_the_sign_of_maps_is_known():
     """One linear value may be negative, and so may its map; z+ of a class is not."""
     x = keras.Input((6, 6, 3))
     value = keras.Model(x, layers.Dense(1)(layers.Flatten()(x)))
-    assert Explainer(value).signed
+    assert Explainer(value).signs[0]
     explainer = Explainer(vgg_like())
-    assert not explainer.signed
+    assert not explainer.signs[0]
     explainer.set_target("0 - 1")
-    assert explainer.signed
-    assert Explainer(vgg_like(), composite="epsilon_plus").signed
-    assert not Explainer(vgg_like(), method="grad_cam").signed
+    assert explainer.signs[0]
+    assert Explainer(vgg_like(), composite="epsilon_plus").signs[0]
+    assert not Explainer(vgg_like(), method="grad_cam").signs[0]
 
 
 KERNEL, X = np.array([[1, 2, 1], [0.5, -0.99995, -1]], np.float32), np.array([1, 2], np.float32)

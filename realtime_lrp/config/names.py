@@ -131,7 +131,9 @@ version."""
 
 AUTO = "auto"  # the composite that suits the network
 
-COMPOSITE, VIEWER_COMPOSITE, ATTENTION_COMPOSITE = "zplus", "epsilon_plus_flat", "attnlrp_gamma"
+COMPOSITE = "zplus"
+VIEWER_COMPOSITE = "epsilon_plus_flat"
+ATTENTION_COMPOSITE = "attnlrp_gamma"
 """`lrp.composite: auto` stands for these: outside viewers, in viewers, and for attention.
 
 In `evaluate` the second points as well as the first and takes as long. It depends on the class,
@@ -255,7 +257,8 @@ def check_rule_numbers(rule: str, numbers: Mapping[str, float]) -> None:
             raise UsageError(
                 f"The rule {rule} needs {parameter} from 0 upwards. Received {number}.", "rule"
             )
-    alpha, beta = numbers.get("alpha"), numbers.get("beta")
+    alpha = numbers.get("alpha")
+    beta = numbers.get("beta")
     if alpha is not None and beta is not None and abs(alpha - beta - 1) > 1e-9:
         raise UsageError(
             f"The rule {rule} needs alpha - beta = 1, for example 2 and 1. "

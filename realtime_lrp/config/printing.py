@@ -101,8 +101,10 @@ def _yaml_lines(settings: Settings) -> Iterator[str]:
     for section, kind in SECTIONS.items():
         yield f"\n{section}:  # {kind.__doc__}\n"
         for key, present in getattr(settings.config, section):
-            name, value = f"{section}.{key}", as_setting(present)
-            shown, origin = _without_secrets(value, name), settings.origins.get(name, "")
+            name = f"{section}.{key}"
+            value = as_setting(present)
+            shown = _without_secrets(value, name)
+            origin = settings.origins.get(name, "")
             # a default that depends on the command must not become a setting of the file
             hidden = "# " if name in COMMAND_KEYS and origin == DEFAULT else ""
             note = f" [from {origin}]" if settings.is_set(name) else f" [{origin}]"

@@ -65,7 +65,8 @@ def problems_of(path: KeyPath, error: Error, locations: Mapping[KeyPath, str]) -
     """The problems that an error lists by itself, else the error about a value as one problem."""
     if listed := getattr(error, "problems", ()):
         return listed
-    key, location = key_of(path), _nearest_location(path, locations)
+    key = key_of(path)
+    location = _nearest_location(path, locations)
     text = f"{key}: {error}" if location not in ("", *OPTIONS) else str(error)
     return [Problem(location or key, text, type(error))]
 
@@ -85,7 +86,9 @@ def schema_problem(
 
 def _expectation(detail: Mapping[str, Any]) -> str:
     """The expected and the received value, and the nearest legal value."""
-    kind, received, context = detail["type"], detail["input"], detail.get("ctx", {})
+    kind = detail["type"]
+    received = detail["input"]
+    context = detail.get("ctx", {})
     if kind == "missing":
         return "is missing"
     if kind == "model_type":
@@ -205,18 +208,23 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
             yield ("input", "follow"), UsageError(why)
     for key in FIELDS:
         section, name = key.split(".")
-        names, value = names_of(key), getattr(getattr(config, section), name)
-        if names and not names.open and isinstance(value, str):
+        names = names_of(key)
+        value = getattr(getattr(config, section), name)
+        if names is None or names.open:
+            continue
+        if isinstance(value, str):
             yield from errors_of((section, name), names.check, value)
-        elif names and not names.open and isinstance(value, list):
+        elif isinstance(value, list):
             for number, one in enumerate(value):
                 yield from errors_of((section, name, number), names.check, one)
     for pattern, rule in config.lrp.layers.items():
         yield from errors_of(("lrp", "layers", pattern), check_rule, rule)
-    folder, gallery, model = config.live.folder, config.concepts.gallery, config.model.name
+    folder = config.live.folder
     if folder and not os.path.isdir(folder):
         why = f"There is no folder {folder!r}. Make it, or name another one."
         yield ("live", "folder"), MissingInputError(why)
+    gallery = config.concepts.gallery
+    model = config.model.name
     if gallery and not os.path.isfile(gallery):
         images = "" if model.lower() in NAMING else " --images FOLDER"
         why = f"There is no gallery {gallery!r}. "
@@ -226,12 +234,12 @@ def wrong_names(config: Config) -> Iterator[tuple[KeyPath, Error]]:
 
 def _wrong_names_of_model(path: KeyPath, model: Model) -> Iterator[tuple[KeyPath, Error]]:
     yield from errors_of((*path, "name"), check_model_name, model.name)
-    weights, labels = model.weights, model.labels
+    weights = model.weights
     if weights not in (None, "", "imagenet", "random") and not os.path.isfile(weights):
         why = f"There is no weights file {weights!r}. Expected imagenet, random or a file."
         yield (*path, "weights"), UnavailableError(why)
-    if labels and not os.path.isfile(labels):
-        why = f"There is no labels file {labels!r}. Expected class names."
+    if model.labels and not os.path.isfile(model.labels):
+        why = f"There is no labels file {model.labels!r}. Expected class names."
         yield (*path, "labels"), MissingInputError(why)
 
 

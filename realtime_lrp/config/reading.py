@@ -121,7 +121,9 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, text: str, most: int):
         super().__init__(text)
-        self._nodes, self._most, self._depth = 0, most, 0
+        self._most = most
+        self._nodes = 0
+        self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()
@@ -160,7 +162,8 @@ class YamlReader:
 
     def __init__(self, locate: Callable[[int], str], texts: bool):
         self.tree = Tree()
-        self._locate, self._texts = locate, texts
+        self._locate = locate
+        self._texts = texts
 
     def refuse(self, line: int, path: KeyPath, text: str) -> None:
         key = key_of(path)

@@ -32,8 +32,7 @@ from realtime_lrp.relevance.network import checks
 from realtime_lrp.relevance.network.canonise import canonise, warn_once
 from realtime_lrp.relevance.network.checks import Bound, Prepared
 from realtime_lrp.relevance.network.graph import Graph
-from realtime_lrp.relevance.network.heads import end_in_places, end_in_scores, end_in_vector
-from realtime_lrp.relevance.network.places import end_at_best, output_shape
+from realtime_lrp.relevance.network.heads import end_in_scores
 from realtime_lrp.relevance.network.steps import GlobalMaxPool, MaxPool
 from realtime_lrp.relevance.reading.building import build_graph
 from realtime_lrp.relevance.rules import layer_contexts as contexts
@@ -100,8 +99,7 @@ class Explainer(ConceptViews):
       classes: the number of scores.
       passes: how many perturbed pictures SmoothGrad and integrated gradients pass forward.
       target: what is explained if the call does not say, a `Target`.
-      read_target: makes a `Target` of "all", "top5", a class by name or index, "A - B" or
-        "A - rest"; raises UsageError where there is no such target.
+      read_target: makes a `Target` of what the argument `target` takes, or raises UsageError.
       precision: the type in which layers with weights compute, or hand relevance down.
       exact_forward: whether the forward pass is float32.
       signs: whether the map, and each of `also`, can have negative entries for the own target.
@@ -162,18 +160,10 @@ class Explainer(ConceptViews):
             if isinstance(node.step, MaxPool | GlobalMaxPool):
                 node.step.shares = pool == "average"
         self.input_shape = checks.input_shape(graph, size)
-        if graph.boxes is not None:
-            end_at_best(graph, graph.boxes, output_shape(graph, self.input_shape))
-        else:
-            end_in_vector(graph, self.input_shape)
-        if len(graph.output_shape) > 1:
-            end_in_places(graph, self.input_shape)
+        end_in_scores(graph, self.input_shape, output_activation, scores)
         composite = self._arguments["composite"] = methods.composite_for(composite, graph)
         self._names = methods.map_names(method, composite, options, also)
         composite = composite_named(composite)
-        checks.count_classes(graph)  # refuses what is no vector
-        whole = graph.ends is None
-        end_in_scores(graph, self.input_shape, output_activation, scores, whole)
         self.classes = checks.count_classes(graph)
         folded = canonise(graph)
         checks.check_labels(labels, self.classes, graph)
@@ -314,11 +304,7 @@ class Explainer(ConceptViews):
         return found
 
     def set_target(self, target: OneTarget) -> None:
-        """Changes what is explained when a call does not say; nothing is retraced.
-
-        Raises:
-          UsageError: there is no such target.
-        """
+        """Changes the `target` of calls that name none, see `read_target`; nothing is retraced."""
         self.target = self._resolve.read(target)
         self._default = self._resolve(target).tensors()
         self.signs = self.signs_for(target)
@@ -329,11 +315,6 @@ class Explainer(ConceptViews):
         if contrast is not None:
             resolved = resolved._replace(contrast=np.array([[contrast and self.segments]]))
         return tuple(resolved.contrasts or not plan.keeps_sign for plan in self._plans)
-
-    @property
-    def signed(self) -> bool:
-        """Whether the map can have negative entries for the explainer's own target."""
-        return self.signs[0]
 
     @property
     def traces(self) -> int:
@@ -434,8 +415,7 @@ class Explainer(ConceptViews):
     ) -> Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
         """The function that a file for other programs computes, see `export.of_one_picture`.
 
-        `before` is picture, uint8 [1, H, W, 3], -> x. With a `fixed` target it explains the
-        explainer's present one.
+        `before`: picture, uint8 [1, H, W, 3], -> x. A `fixed` target is the explainer's own one.
         """
         return export.of_one_picture(self._plans[0], before, self._default if fixed else None)
 

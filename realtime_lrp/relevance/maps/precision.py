@@ -145,7 +145,9 @@ def _lowering_to(precision: str, plans: Sequence[Plan], contrasts: bool) -> Lowe
     graph = first.graph
     if any(plan.method.cancels for plan in plans):
         return None
-    if all(map(_attends, plans)):
+    rules = [rule for plan in plans for rule in plan.rules.values()]
+    own = all(plan.composite.steps and not plan.composite.overrides for plan in plans)
+    if own and all(isinstance(rule, Epsilon) for rule in rules):  # composites for transformers
         last = graph.last_with_weights(graph.output)
         to_round = {n.output for n in graph.nodes if n.step.multiplies and not n.step.convolves}
         exact = {n.output for n in graph.nodes} - to_round | last
@@ -184,12 +186,6 @@ def _norms_small_sums(graph: Graph) -> bool:
         if summed or (step.shares and not nonnegative.issuperset(node.inputs)):
             sums.add(node.output)
     return False
-
-
-def _attends(plan: Plan) -> bool:
-    """Whether a map follows a composite for transformers alone."""
-    epsilon = all(isinstance(rule, Epsilon) for rule in plan.rules.values())
-    return bool(plan.composite.steps) and not plan.composite.overrides and epsilon
 
 
 def layers_behind_convolutions(graph: Graph, with_last: bool = False) -> set[int]:

@@ -27,7 +27,8 @@ def strength_of(
 
 def _smoothed(values: np.ndarray, axis: int, window: np.ndarray) -> np.ndarray:
     """Weighted sums over an odd window along an axis, with mirrored edges."""
-    reach, size = len(window) // 2, values.shape[axis]
+    reach = len(window) // 2
+    size = values.shape[axis]
     padded = np.pad(values, [(reach, reach) if axis == n else (0, 0) for n in (0, 1)], "symmetric")
     parts = (
         weight * np.take(padded, range(first, first + size), axis)

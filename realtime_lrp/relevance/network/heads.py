@@ -15,10 +15,16 @@ import tensorflow as tf
 from realtime_lrp.errors import UsageError, unknown
 from realtime_lrp.relevance.network import steps
 from realtime_lrp.relevance.network.canonise import warn_once
+from realtime_lrp.relevance.network.checks import count_classes
 from realtime_lrp.relevance.network.convolutions import Convolution
 from realtime_lrp.relevance.network.graph import Graph, Node
 from realtime_lrp.relevance.network.linear import Dense, Linear
-from realtime_lrp.relevance.network.places import compute_supports, output_shape, without_unused
+from realtime_lrp.relevance.network.places import (
+    compute_supports,
+    end_at_best,
+    output_shape,
+    without_unused,
+)
 from realtime_lrp.relevance.network.steps import Activation, Affine, Identity, Move, Reshape
 
 OUTPUT_ACTIVATIONS = ("softmax", "sigmoid", "linear")
@@ -50,51 +56,22 @@ class Head(NamedTuple):
     offset: np.ndarray
 
 
-def end_in_vector(graph: Graph, picture: tuple[int, int, int]) -> None:
-    """Leaves out the axes of length 1 of a graph's output, in place; [B] becomes [B, 1].
-
-    `picture` is (rows, columns, channels).
-    """
-    if len(graph.output_shape) == 1:
-        return
-    sizes = [size for size in output_shape(graph, picture) if size != 1] or [1]
-    if len(sizes) == 1:
-        graph.append("vector", "Reshape", [Reshape(sizes)], (graph.output,))
-        graph.output_shape = tuple(sizes)
-
-
-def end_in_places(graph: Graph, picture: tuple[int, int, int]) -> None:
-    """Notes the places of a segmentation, whose output is [B, h, w, classes], in place.
-
-    An output of the pictures' size, [B, H, W], stands for one class. `picture` is (rows,
-    columns, channels).
-    """
-    sizes = output_shape(graph, picture)
-    if sizes == picture[:2]:
-        sizes = (*sizes, 1)
-        graph.append("mask", "Reshape", [Reshape(sizes)], (graph.output,))
-    if len(sizes) == 3:
-        graph.output_shape = sizes
-        graph.places = sizes[:2]
-
-
 def end_in_scores(
-    graph: Graph,
-    picture: tuple[int, int, int],
-    activation: str | None = None,
-    scores: str | None = None,
-    whole: bool = True,
+    graph: Graph, picture: tuple[int, int, int], activation: str | None, scores: str | None
 ) -> None:
-    """Makes a graph of one vector end in scores, in place; says what was decided and why.
+    """Makes a graph end in scores, in place; says what was decided and why.
 
-    One probability becomes two classes, [1 - p, p], with the logits [-z, z]. `activation` is one of
-    `OUTPUT_ACTIVATIONS` and `scores` one of `SCORES`, which decide for the user, or None. Scores at
-    chosen places, or of a detector, are not the `whole` answer: one probability stays one there.
+    Axes of length 1 are left out, [B] becomes [B, 1]. One probability becomes two classes,
+    [1 - p, p], with the logits [-z, z]. A detector ends in the scores at its surest place, where
+    one probability stays one. A segmentation has scores at each of its places; an output of the
+    pictures' size, [B, H, W], stands for one class.
 
-    A segmentation, which has `places`, has these scores at each place.
+    `picture` is (rows, columns, channels). `activation` is one of `OUTPUT_ACTIVATIONS` and `scores`
+    one of `SCORES`, which decide for the user, or None.
 
     Raises:
       UsageError: another name, or the network ends in another softmax or sigmoid.
+      DamagedInputError: the output has another form.
     """
     if activation not in (None, *OUTPUT_ACTIVATIONS):
         raise unknown("output activation", activation, OUTPUT_ACTIVATIONS)
@@ -106,6 +83,12 @@ def end_in_scores(
             "leave one of them out.",
             "scores",
         )
+    if graph.boxes is not None:
+        end_at_best(graph, graph.boxes, output_shape(graph, picture))
+    elif len(graph.output_shape) != 1:
+        _end_in_vector_or_places(graph, picture)
+    count_classes(graph)
+    whole = graph.ends is None
     scoring = graph.scoring()
     given = scores == "logits" or activation == "linear"
     if graph.places:
@@ -129,6 +112,21 @@ def end_in_scores(
     )  # fmt: skip
     if is_probability:
         _end_in_two_classes(graph)
+
+
+def _end_in_vector_or_places(graph: Graph, picture: tuple[int, int, int]) -> None:
+    shape = output_shape(graph, picture)
+    sizes = tuple(size for size in shape if size != 1) or (1,)
+    if len(sizes) == 1:
+        graph.append("vector", "Reshape", [Reshape(sizes)], (graph.output,))
+        graph.output_shape = sizes
+        return
+    if shape == picture[:2]:
+        shape = (*shape, 1)
+        graph.append("mask", "Reshape", [Reshape(shape)], (graph.output,))
+    if len(shape) == 3:
+        graph.output_shape = shape
+        graph.places = shape[:2]
 
 
 def _ends_in_weights(graph: Graph) -> bool:
@@ -292,7 +290,8 @@ def _lines(ours: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, ...] | None:
     """The column of `own` [B, n], scale and offset that give each of `ours` [B, m]; or None."""
     if not np.isfinite(ours).all() or ours.shape[1] * own.shape[1] > MAX_ENTRIES:
         return None
-    means, spreads = ours.mean(0), ours.std(0)
+    means = ours.mean(0)
+    spreads = ours.std(0)
     if min(spreads.min(), own.std(0).min()) < EXACT:
         return None
     fit = ((ours - means) / spreads).T @ ((own - own.mean(0)) / own.std(0)) / len(own)
@@ -360,15 +359,17 @@ def _values_are(graph: Graph, picture: tuple[int, int, int]) -> str:
 def _end_in(graph: Graph, head: Head, shape: tuple[int, ...]) -> None:
     """Makes a softmax or sigmoid the end of a graph; its values have this shape."""
     layer = graph.nodes[graph.output - 1].layer
-    count, classes = int(np.prod(shape)), len(head.columns)
-    if classes == 1 and head.kind == "sigmoid":
+    count = int(np.prod(shape))
+    alone = len(head.columns) == 1
+    if alone and head.kind == "sigmoid":
         both = np.array([-1, 1])
         head = Head("sigmoid", head.values, head.columns[[0, 0]], head.scale * both,
                     head.offset * both)  # fmt: skip
-    elif classes == 1 and count == 2:  # the other class of the softmax was left out
+    elif alone and count == 2:  # the other class of the softmax was left out
         column = head.columns[0]
         head = Head("softmax", head.values, np.array([1 - column, column]), np.ones(2), np.zeros(2))
-    graph.output, graph.output_shape = head.values, (len(head.columns),)
+    graph.output = head.values
+    graph.output_shape = (len(head.columns),)
     without_unused(graph)
     read = graph.output
     if len(shape) > 1:

@@ -50,7 +50,8 @@ def rectifier_of(compute: Compute, shape: Sequence[int]) -> Activation | None:
     return Activation("clipped_relu", lambda a: tf.clip_by_value(a, 0, limit), nonnegative=True)
 
 
-PROBED, MAX_PROBES = 9.0, 4096
+PROBED = 9.0
+MAX_PROBES = 4096
 """How far from 0, and at how many values, it is tried whether a function is a ReLU."""
 
 

@@ -91,7 +91,7 @@ class Rule:
         check_rule_numbers(type(self).__name__, vars(self))
 
     def bind(self, layer: Linear, context: LayerContext) -> Propagate:
-        """Computes the modified weights of a layer, a step with weights; called once for each.
+        """Computes the modified weights of a `layer` in its `context`; called once for each.
 
         Returns the function that runs for every picture, see `Propagate`: a is the layer's input
         [B, ...], R the relevance of its output, R_in the relevance of its input.
@@ -340,7 +340,7 @@ def taking_several(rules: Mapping[int, Rule]) -> set[int]:
 
 
 def rule_named(text: str) -> Rule:
-    """Reads a name in `RULES`, with numbers if wanted: "epsilon", "alpha_beta(1, 0)".
+    """Reads the `text` of a rule: a name in `RULES`, perhaps with numbers, "alpha_beta(1, 0)".
 
     Raises:
       UsageError: there is no such rule, or it does not take these numbers.

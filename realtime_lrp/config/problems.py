@@ -76,7 +76,7 @@ def schema_problem(
 ) -> Problem:
     """One of pydantic's errors about a schema as a problem."""
     path: KeyPath = detail["loc"]
-    location = _nearest_location(path, locations)
+    location = _nearest_location(path, locations) or locations.get((), "")
     if detail["type"] == "extra_forbidden":
         return Problem(location, _unknown_key(path, schema))
     key = key_of(tuple(name for name in path if name != "[key]"))  # pydantic's mark of a dict's key
@@ -91,8 +91,10 @@ def _expectation(detail: Mapping[str, Any]) -> str:
     context = detail.get("ctx", {})
     if kind == "missing":
         return "is missing"
-    if kind == "model_type":
+    if kind in ("model_type", "dict_type"):
         return "expected a section, with 'key: value' lines under it"
+    if kind == "list_type":
+        return "expected a list, each entry in a line that begins with a dash"
     text = str(context["error"]) if kind == "value_error" else detail["msg"]
     text = text.replace("Input should be ", "expected ")
     field = FIELDS.get(key_of(detail["loc"][:2]))

@@ -12,6 +12,7 @@ import ctypes
 import gc
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -97,22 +98,10 @@ def gib(count: int) -> str:
 
 def _cgroup_limits() -> Iterator[int]:
     """The memory limits of this process's control groups (cgroup version 2), in bytes."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        if line.startswith("0::/"):
-            group = _CGROUPS / line.removeprefix("0::/")
-            for folder in (group, *group.parents):
-                limit = _limit(folder / "memory.max")
-                if limit is not None:
-                    yield limit
-
-
-def _limit(file: Path) -> int | None:
-    try:
-        text = file.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::/"):
+                group = _CGROUPS / line.removeprefix("0::/")
+                for file in (folder / "memory.max" for folder in (group, *group.parents)):
+                    if file.is_file() and (text := file.read_text().strip()).isdecimal():
+                        yield int(text)

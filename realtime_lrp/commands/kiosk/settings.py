@@ -6,7 +6,7 @@ values are read as text ("no" is a word, not false); spaces and line ends become
 
 A configuration that worked is saved with its captions. If a later version of the file is wrong,
 what was saved is used and the error reported, so that the exhibit starts after a typing error.
-Imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
+This imports neither TensorFlow nor OpenCV: `realtime-lrp config` checks the exhibit with it.
 """
 
 import functools
@@ -21,25 +21,15 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from platformdirs import user_state_path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from realtime_lrp import config
-from realtime_lrp.config import (
-    Config,
-    KeyPath,
-    Problem,
-    Settings,
-    as_error,
-    errors_of,
-    key_of,
-    read_file,
-    wrong_names,
-)
-from realtime_lrp.config.problems import showable
+from realtime_lrp.config import Config, KeyPath, Settings, errors_of, wrong_names
 from realtime_lrp.config.schema import Kiosk
-from realtime_lrp.errors import ConfigError, Error, first_line, nearest
+from realtime_lrp.errors import ConfigError, Error, first_line
 from realtime_lrp.relevance.maps.targets import tidied
 from realtime_lrp.system.files import atomic_file
 from realtime_lrp.video.files import PICTURES, VIDEOS, inputs_of
@@ -109,85 +99,57 @@ def _captions(code: str, folder: str | None) -> Captions:
     if not file:
         known = sorted({path.stem for searched in folders for path in searched.glob("*.yaml")})
         raise ConfigError(f"there is no {code}.yaml in {folders[0]}; there are {', '.join(known)}")
-    tree = read_file(file, texts=True)
-    captions: Any = _in_one_line(tree.values)
     # A test checks that the font draws the included texts, so OpenCV is not imported for them.
-    for at, wrong in () if tree.problems else _wrong(captions, _english(), file.parent != INCLUDED):
-        around = (at[:length] for length in range(len(at), -1, -1))
-        where = next((tree.locations[one] for one in around if one in tree.locations), str(file))
-        tree.problems.append(Problem(where, f"{key_of(at)}: {wrong}" if at else wrong))
-    if tree.problems:
-        raise as_error(tree.problems)
+    schema = _schema(check_font=file.parent != INCLUDED)
+    expected = "expected lines such as 'name: English'"
+    found, _ = config.read_as(file, schema, expected, schema, texts=True)
+    captions = found.model_dump(exclude_unset=True)
     labels = {tidied(name): text for name, text in captions.get(LABELS, {}).items()}
     return {**captions, LABELS: labels}
 
 
 @functools.cache
-def _english() -> Any:
-    return read_file(INCLUDED / "en.yaml", texts=True).values
+def _schema(check_font: bool) -> type[BaseModel]:
+    english = config.read_file(INCLUDED / "en.yaml", texts=True).values
+    labels = dict[str, _type_of("", check_font)]  # type: ignore[misc, valid-type]
+    optional = {name: (_type_of(english[name], check_font), None) for name in OPTIONAL}
+    return _type_of(english, check_font, **optional, **{LABELS: (labels, {})})
 
 
-def _in_one_line(value: Any) -> Any:
-    """The same with one space for each run of spaces and line ends."""
-    if isinstance(value, dict):
-        return {key: _in_one_line(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_in_one_line(one) for one in value]
-    return re.sub(r"[ \t\n]+", " ", value).strip(" ") if isinstance(value, str) else value
-
-
-def _wrong(
-    value: Any, english: Any, check_font: bool, at: KeyPath = ()
-) -> Iterator[tuple[KeyPath, str]]:
-    """Yields what does not fit what stands there in English: the key, and a sentence."""
+def _type_of(english: Any, check_font: bool, **fields: Any) -> Any:
+    """The type of what stands for `english` in each language; further `fields` may be missing."""
     if isinstance(english, str):
-        yield from ((at, text) for text in _wrong_in_text(value, english, check_font))
-    elif isinstance(english, list):
-        if not isinstance(value, list) or not value:
-            yield at, "expected a list of texts, each in a line that begins with a dash"
-        else:
-            allowed = " ".join(english)
-            for number, one in enumerate(value):
-                yield from _wrong(one, allowed, check_font, (*at, number))
-    elif not isinstance(value, dict):
-        yield at, "expected lines such as 'title: Closed'"
-    elif at == (LABELS,):
-        for key, one in value.items():
-            yield from _wrong(one, "", check_font, (*at, key))
-    else:
-        for key in english:
-            if key not in value and (at or key not in (LABELS, *OPTIONAL)):
-                yield (*at, key), "is missing"
-        for key in value:
-            if key in english:
-                yield from _wrong(value[key], english[key], check_font, (*at, key))
-            else:
-                close = nearest(key, english)
-                meant = f"did you mean {close!r}?" if close else f"there are {', '.join(english)}"
-                yield (*at, key), f"there is no such key; {meant}"
+        return Annotated[Any, AfterValidator(functools.partial(_checked, english, check_font))]
+    if isinstance(english, list):
+        texts = list[_type_of(" ".join(english), check_font)]  # type: ignore[misc, valid-type]
+        return Annotated[texts, Field(min_length=1)]
+    needed = {name: (_type_of(one, check_font), ...) for name, one in english.items()}
+    return create_model("Captions", __config__=ConfigDict(extra="forbid"), **needed | fields)
 
 
-def _wrong_in_text(text: Any, english: str, check_font: bool) -> Iterator[str]:
-    """Yields what is wrong with a text; it may have the placeholders of the English one."""
+def _checked(english: str, check_font: bool, text: Any) -> str:
+    """A text in one line; it may have the placeholders of the English one."""
     if not isinstance(text, str) or not text:
-        yield "expected a text, in quotes where it has a colon or a # in it"
-        return
-    placeholders, rest = re.findall(r"{\w+}", english), text
-    for placeholder in placeholders:
-        rest = rest.replace(placeholder, "")
+        raise ValueError("expected a text, in quotes where it has a colon or a # in it")
+    text = re.sub(r"[ \t\n]+", " ", text).strip(" ")
+    placeholders = re.findall(r"{\w+}", english)
+    rest = functools.reduce(lambda left, one: left.replace(one, ""), placeholders, text)
     if re.search("[{}\uff5b\uff5d]", rest):
         allowed = " other than " + " and ".join(placeholders) if placeholders else ""
-        yield f"expected no braces{allowed}; received {showable(text)}"
-    elif any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
-        yield "text is drawn left to right; expected a script written that way"
-    elif check_font:
+        raise ValueError(f"expected no braces{allowed}")
+    if any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text):
+        raise ValueError("text is drawn left to right; expected a script written that way")
+    if check_font:
         from realtime_lrp.view.text import undrawable  # OpenCV, which only this needs
 
         if missing := undrawable(text):
             numbers = ((letter, f"U+{ord(letter):04X}") for letter in missing[:10])
-            signs = (f"{one} ({n})" if one.isprintable() else n for one, n in numbers)
+            signs = (f"{sign} ({n})" if sign.isprintable() else n for sign, n in numbers)
             more = ", ..." if missing[10:] else ""
-            yield f"the font cannot draw {', '.join(signs)}{more}; expected other characters"
+            raise ValueError(
+                f"the font cannot draw {', '.join(signs)}{more}; expected other characters"
+            )
+    return text
 
 
 TOLERATED = ("kiosk", "clips"), ("live", "folder"), ("concepts", "gallery"), ("concepts", "names")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from realtime_lrp.commands.kiosk.keys import ExitLock, hash_pin, pin_fits
-from realtime_lrp.commands.kiosk.states import Observation, ScreenState, StateMachine
+from realtime_lrp.commands.kiosk.states import ScreenState, StateMachine
 from realtime_lrp.config import ASSETS
 from realtime_lrp.config.values import DAYS, parse_hours
 from realtime_lrp.video.presence import Presence
@@ -23,12 +23,11 @@ ATTRACT, ACTIVE, IDLE, CARD, CLOSED = (
 )  # fmt: skip
 
 
+NOTHING = {"is_open": True, "fault": "", "present": False}
+
+
 def machine():
     return StateMachine(IDLE_S, COUNTDOWN_S, now=0.0)
-
-
-def seen(now, open_=True, fault="", present=False):
-    return Observation(now, open_, fault, present)
 
 
 def test_a_visit_goes_through_every_state():
@@ -41,7 +40,7 @@ def test_a_visit_goes_through_every_state():
         (134.9, {}, ACTIVE), (135.0, {}, IDLE), (144.9, {}, IDLE), (145.0, {}, ATTRACT),
     ):  # fmt: skip
         before = one.state
-        assert one.step(seen(now, **facts)) == state, now
+        assert one.step(now, **NOTHING | facts) == state, now
         since = now if state != before else since
         if state == IDLE:
             assert one.countdown(now) == pytest.approx(since + COUNTDOWN_S - now)
@@ -56,15 +55,15 @@ def test_the_state_always_fits_the_observation(rng):
     for _ in range(20_000):
         now += rng.choice([0.03, 1.0, 40.0])
         fault = rng.choice(["", "", "", "camera"])
-        fact = seen(now, rng.random() < 0.9, fault, present=rng.random() < 0.3)
+        is_open, present = rng.random() < 0.9, rng.random() < 0.3
         before = one.state
-        state = one.step(fact)
+        state = one.step(now, is_open, fault, present)
         visited.add(state)
         taken.add((before, state))
-        assert (state == CLOSED) == (not fact.open)
-        if fact.fault and fact.open:
+        assert (state == CLOSED) == (not is_open)
+        if fault and is_open:
             assert state == CARD
-        if fact.present and fact.open and not fact.fault and before != CLOSED:
+        if present and is_open and not fault and before != CLOSED:
             assert state == ACTIVE
     assert visited == set(ScreenState)
     guide = (Path(__file__).parents[1] / "docs" / "kiosk.md").read_text()

@@ -16,7 +16,7 @@ from realtime_lrp.commands.kiosk.network import RelevancePart, SmoothedAnswer, k
 from realtime_lrp.commands.kiosk.pages import drawn_page, pages_of, with_captions
 from realtime_lrp.commands.kiosk.screen import Screen, ScreenArtist, canvas_size
 from realtime_lrp.commands.kiosk.settings import load_captions, with_seconds
-from realtime_lrp.commands.kiosk.states import Fault, Observation, ScreenState, StateMachine
+from realtime_lrp.commands.kiosk.states import Fault, ScreenState, StateMachine
 from realtime_lrp.config import Config
 from realtime_lrp.config.values import parse_hours
 from realtime_lrp.engine.segments import row_column
@@ -165,13 +165,13 @@ class Exhibit:
     def _decide(self, now: float) -> None:
         self._fault = self._find_fault(now) if self._open else None
         card = self._fault.card if self._fault else ""
-        before = self.state, self.card
-        self.state = self._machine.step(
-            Observation(now, self._open, card, self._is_visitor_there(now, card))
-        )
+        before = self.described
+        present = self._is_visitor_there(now, card)
+        self.state = self._machine.step(now, self._open, card, present)
         self.card = card if self.state == ScreenState.CARD else ""
-        if (self.state, self.card) != before:
-            self._enter_state(*before, now)
+        if self.described != before:
+            log.info("%s -> %s", before, self.described)
+            self._enter_state(now)
         self._switch_source(self._choose_source())
 
     def _find_fault(self, now: float) -> Fault | None:
@@ -190,9 +190,7 @@ class Exhibit:
         symbol_seen = answer is not None and answer.sure and self._shown_source == "camera"
         return symbol_seen and now - self._moved_at < SYMBOL_S
 
-    def _enter_state(self, old_state: ScreenState, old_card: str, now: float) -> None:
-        old = f"{old_state} ({old_card})" if old_card else str(old_state)
-        log.info("%s -> %s", old, self.described)
+    def _enter_state(self, now: float) -> None:
         if self.state == ScreenState.CLOSED:
             self._presence.forget()
             self._visitor.visitor_left(now)

@@ -24,16 +24,6 @@ class Fault:
     remaining_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Observation:
-    """The input of the next state; `fault` is the card that has to be shown, "" for none."""
-
-    now: float
-    open: bool
-    fault: str
-    present: bool
-
-
 class StateMachine:
     """The exhibit's state; it starts with the card of a network that is being loaded.
 
@@ -47,29 +37,29 @@ class StateMachine:
         self.state = ScreenState.CARD
         self.since = self.last_present = now
 
-    def step(self, observation: Observation) -> ScreenState:
-        """Takes at most one transition and returns the state after it."""
-        if observation.present:
-            self.last_present = observation.now
-        state = self._next(observation)
+    def step(self, now: float, is_open: bool, fault: str, present: bool) -> ScreenState:
+        """Takes at most one transition; `fault` is the card that has to be shown, "" for none."""
+        if present:
+            self.last_present = now
+        state = self._next(now, is_open, fault, present)
         if state != self.state:
             self.state = state
-            self.since = observation.now
+            self.since = now
         return state
 
-    def _next(self, observation: Observation) -> ScreenState:
+    def _next(self, now: float, is_open: bool, fault: str, present: bool) -> ScreenState:
         """The arrows of the diagram in docs/kiosk.md; the first one that applies is taken."""
-        if not observation.open:
+        if not is_open:
             return ScreenState.CLOSED
-        if self.state == ScreenState.CLOSED or observation.fault:
+        if self.state == ScreenState.CLOSED or fault:
             return ScreenState.CARD
-        if observation.present:
+        if present:
             return ScreenState.ACTIVE
         if self.state == ScreenState.CARD:
             return ScreenState.ATTRACT
-        if self.state == ScreenState.ACTIVE and observation.now - self.last_present >= self.idle_s:
+        if self.state == ScreenState.ACTIVE and now - self.last_present >= self.idle_s:
             return ScreenState.IDLE
-        if self.state == ScreenState.IDLE and not self.countdown(observation.now):
+        if self.state == ScreenState.IDLE and not self.countdown(now):
             return ScreenState.ATTRACT
         return self.state
 

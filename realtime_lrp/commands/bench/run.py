@@ -49,18 +49,14 @@ def run(config: Config, quick: bool, json_file: Path | None, overwrite: bool) ->
     """Measures this machine and returns the report's lines; `quick` measures less."""
     if json_file:
         check_output(json_file, overwrite)
-    report, made = measure(benchmark_config(config), quick)
+    name, weights = config.model.name, config.model.weights
+    if weights is None and name.lower() not in EMBEDDED and not Path(name).suffix:
+        weights = "random"  # as fast as the trained ones, and no download
+    config = config.changed(model={"weights": weights}, lrp={"precision": "float32"})
+    report, made = measure(config, quick)
     if json_file:
         write_figures(json_file, report, made, overwrite)
     return report_lines(report)
-
-
-def benchmark_config(config: Config) -> Config:
-    """The configuration to measure: float32, and random weights instead of a download."""
-    name, weights = config.model.name, config.model.weights
-    if weights is None and name.lower() not in EMBEDDED and not Path(name).suffix:
-        weights = "random"  # as fast as the trained ones
-    return config.changed(model={"weights": weights}, lrp={"precision": "float32"})
 
 
 def measure(config: Config, quick: bool) -> tuple[dict[str, Any], Provenance]:
@@ -180,11 +176,6 @@ def _window(found: Mapping[str, Any], report: Report) -> list[str]:
         f"showing it {figures['show']['ms']:.1f} ms"
         for size, figures in found.items()
     ]
-
-
-def _share_of_pace(row: Row) -> str:
-    """Maps a second divided by the engine's, or by the camera's pictures if these are fewer."""
-    return f"{row['maps_per_s'] / min(row['engine_maps_per_s'], row['fps']):.2f}"
 
 
 def _gib(mib: float | None) -> str:
@@ -320,7 +311,10 @@ PARTS = {
         "shown": lambda row: f"{row['display_fps']:.1f}",
         "dropped": lambda row: str(row["frames_dropped"]),
         "maps/s": lambda row: f"{row['maps_per_s']:.1f}",
-        "of the engine's": _share_of_pace,
+        # or of the camera's pictures, if these are fewer
+        "of the engine's": lambda row: (
+            f"{row['maps_per_s'] / min(row['engine_maps_per_s'], row['fps']):.2f}"
+        ),
         "picture age": lambda row: f"{row['frame_age_ms']['p50']:.1f} ms",
         "map age": lambda row: f"{row['map_age_ms']['p50']:.0f} ms",
         "first map": lambda row: f"{row['start_s']:.1f} s",

@@ -163,7 +163,9 @@ class Exhibit:
         return self.state == ScreenState.CLOSED
 
     def _decide(self, now: float) -> None:
-        self._fault = self._find_fault(now) if self._open else None
+        network, camera = self.network.fault(now), self.camera.fault(now)
+        loading = network is not None and network.card == "starting"
+        self._fault = (network if loading else camera or network) if self._open else None
         card = self._fault.card if self._fault else ""
         before = self.described
         present = self._is_visitor_there(now, card)
@@ -172,13 +174,12 @@ class Exhibit:
         if self.described != before:
             log.info("%s -> %s", before, self.described)
             self._enter_state(now)
-        self._switch_source(self._choose_source())
-
-    def _find_fault(self, now: float) -> Fault | None:
-        network, camera = self.network.fault(now), self.camera.fault(now)
-        if network and network.card == "starting":
-            return network
-        return camera or network
+        source = self._source_of_state()
+        if source != self._shown_source:
+            self._shown_source, self._shown = source, None
+            self._maps_after = self.network.submitted
+            self._answer.reset()
+            self.network.pause()
 
     def _is_visitor_there(self, now: float, card: str) -> bool:
         if self._presence.present and card not in BLIND:
@@ -200,14 +201,7 @@ class Exhibit:
         elif self.state == ScreenState.ACTIVE:
             self._visitor.visitor_came(now)
 
-    def _switch_source(self, source: str) -> None:
-        if source != self._shown_source:
-            self._shown_source, self._shown = source, None
-            self._maps_after = self.network.submitted
-            self._answer.reset()
-            self.network.pause()
-
-    def _choose_source(self) -> str:
+    def _source_of_state(self) -> str:
         """Whose pictures the present state shows: "camera", "clip" or ""."""
         if self.state == ScreenState.CLOSED:
             return ""

@@ -100,7 +100,7 @@ def run(
         if pages and page_alone:
             size = lambda: pages.canvas_size(view)  # noqa: E731
         view: View = View(
-            state, capture, threads, shown.show if shown else _show_nowhere,
+            state, capture, threads, shown.show if shown else lambda picture: None,
             size, status, figures_in_picture=not page_alone, teacher=teacher,
         )  # fmt: skip
         report = partial(_report, view, stats)
@@ -290,10 +290,6 @@ def _event_of(event: str | Mouse) -> Event:
     if isinstance(event, Mouse):
         return MouseMoved(event.x, event.y, event.button)
     return KeyPressed(event)
-
-
-def _show_nowhere(picture: np.ndarray) -> None:
-    """Stands for the window where there is none."""
 
 
 Send = Callable[[Event], object]

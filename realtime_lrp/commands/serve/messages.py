@@ -48,12 +48,6 @@ OF_PAGE = frozenset(("choose", "snapshot", "record", "full_screen", "help"))
 OF_BROWSER = "F5", "F11"  # keys that are not the page's
 
 
-def commands_of_pages() -> dict[str, keys.Command]:
-    """Commands that a page may ask for by name."""
-    known = keys.commands(TARGETS)
-    return {one.name: one for one in known if one.action not in OF_PAGE | WINDOW_ACTIONS}
-
-
 # What a page sends
 
 Number = Annotated[float, Meta(ge=-1e6, le=1e6)]
@@ -100,8 +94,11 @@ def event_of(
     """The event of a message, or None; `pictures` are boxes where the canvas is the page's own."""
     match message:
         case Do(name):
-            command = commands_of_pages().get(name)
-            return command_event(command, time.monotonic()) if command else None
+            named = (one for one in keys.commands(TARGETS) if one.name == name)
+            command = next(named, None)
+            if command is None or command.action in OF_PAGE | WINDOW_ACTIONS:
+                return None
+            return command_event(command, time.monotonic())
         case events.Event():  # a page decides neither its time nor where pictures stand
             own = {} if isinstance(message, events.LessonKey) else {"pictures": pictures}
             return msgspec.structs.replace(message, time=time.monotonic(), **own)
@@ -237,10 +234,11 @@ def news(view: View, lesson: dict[str, Any] | None) -> str:
     """The page's contents at this moment; `lesson` is `Teacher.fields`, None without one."""
     state, choice, relevance = view.state, view.state.choice, view.first.relevance
     left, right = view.columns
+    labels = state.facts.labels
     said = News(
         method=choice.method,
         composite=choice.composite,
-        target=_target_words(state),
+        target=state.target.words(labels.__getitem__) if labels else state.request.target,
         look={one.name: getattr(state.look, one.name) for one in LOOK_SETTINGS},
         tiled=state.tiled,
         concepts=state.request.concepts is not None,
@@ -304,12 +302,6 @@ def choices(state: ViewerState) -> str:
         ],
     )
     return msgspec.json.encode(offered).decode()
-
-
-def _target_words(state: ViewerState) -> str:
-    """The target as the page's field has it: classes by name."""
-    labels = state.facts.labels
-    return state.target.words(labels.__getitem__) if labels else state.request.target
 
 
 def entry_fields(entry: Entry) -> dict[str, Any]:

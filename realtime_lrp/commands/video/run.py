@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from realtime_lrp.commands.video.task import Outcome, Task, VideoOptions, tasks_of
@@ -32,6 +31,7 @@ from realtime_lrp.system.child import Failed
 from realtime_lrp.system.files import check_output, stale_parts
 from realtime_lrp.system.object_store import is_stored, local_path
 from realtime_lrp.system.progress import Progress
+from realtime_lrp.video.files import same_file
 
 TICK_S = 0.5
 MOST_S = 1e7
@@ -204,18 +204,16 @@ def run(config: Config, options: VideoOptions) -> Iterator[str]:
         log.warning("%s was left by a run that was killed; it can be deleted", part)
     if options.stats:
         check_output(options.stats, overwrite=True)
-        _check_own_name(options.stats, tasks)
+        taken = [path for task in tasks for path in (task.source, *task.outputs.values())]
+        if any(same_file(options.stats, path) for path in taken):
+            raise OutputError(
+                f"{str(options.stats)!r} is an input or an output. Choose another for --stats."
+            )
     if options.exact and config.lrp.precision == "auto":
         # the film says so, and a repeat from it computes in float32 without the files beside it
         config = config.changed(lrp={"precision": "float32"})
     with Progress(len(tasks)) as progress:
         yield from VideoRun(config, options, tasks, progress).run()
-
-
-def _check_own_name(stats: Path, tasks: Sequence[Task]) -> None:
-    taken = [path for task in tasks for path in (task.source, *task.outputs.values())]
-    if stats.resolve() in [path.resolve() for path in taken]:
-        raise OutputError(f"{str(stats)!r} is an input or an output. Choose another for --stats.")
 
 
 def _check_options(options: VideoOptions) -> None:

@@ -313,7 +313,10 @@ def at_hand(task: Task) -> Iterator[Task]:
         here, films = copy.copy(task), folder / "films"
         if task.recording:
             (folder / "recording").mkdir()
-            here.source = folder / "recording" / _local_name(task.source)
+            name = task.source.name
+            fits = len(os.fsencode(name)) <= files.MOST_NAME and name not in ("", ".", "..")
+            local = name if fits else f"recording{task.source.suffix[:8]}"
+            here.source = folder / "recording" / local
             ObjectStore(task.recording.address).fetch(task.recording, here.source)
         if isinstance(task.place, StoredFolder):
             own = {kind: films / task.place.name(path) for kind, path in task.outputs.items()}
@@ -389,9 +392,3 @@ def _check_output(options: VideoOptions) -> None:
             f"--maps {str(maps)!r} is not below the output. Expected a folder there, for example "
             "--maps maps."
         )
-
-
-def _local_name(source: Path) -> str:
-    name = source.name
-    fits = len(os.fsencode(name)) <= files.MOST_NAME and name not in ("", ".", "..")
-    return name if fits else f"recording{source.suffix[:8]}"

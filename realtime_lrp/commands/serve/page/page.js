@@ -1,6 +1,7 @@
 // The controls, the figures and the keys. The state is the server's: controls send a message and
 // then show what the news say.
 import { openCamera } from "./camera.js";
+import { choose, commandOf, findIn, hasCommands, takeCommands } from "./commands.js";
 import { conceptRows } from "./concepts.js";
 import { whyNoCamera } from "./device.js";
 import { made, showBlocks } from "./figures.js";
@@ -25,14 +26,10 @@ const shownAt = [];
 let control = false;
 let connected = false;
 let latest = null; // the newest news of this connection
-const pressable = document.querySelectorAll("[data-state]");
-const own = new Map([...document.querySelectorAll("[data-own]")].map((one) => [one.dataset.own, one]));
 let camera = null; // this device's own, while it is used
 let facing = "environment";
 let concepts = null; // the newest message about channels
 let timeline = null; // where the film is; null for a camera
-let brush = 0; // radius of the brush, as a share of the picture's shorter side; 0 for no circle
-let commands = []; // what can be done: keys in words, meaning, name, keys
 let stopRecording = null; // while a film is recorded; returns null
 let seekAt = 0;
 document.body.classList.toggle("bare", bare);
@@ -78,38 +75,8 @@ function onChoices(choices) {
   at("look").replaceChildren(...choices.look.map(lookControl));
   rows.forget();
   at("targets").replaceChildren(...choices.targets.map((name) => made("option", { value: name })));
-  commands = choices.commands.map(([pressed, meaning, name, keys]) => (
-    [pressed, own.get(name)?.title || meaning, name, keys]));
-  showFound();
+  takeCommands(choices.commands);
   refresh();
-}
-
-/** The commands of which some word begins with each typed word; those of whole words, then those with
- * few words, come first, as in `view/keys.py`. */
-function showFound() {
-  const wanted = wordsOf(at("typed").value);
-  const ranked = commands.map((row) => [rankOf(row, wanted), row]).filter(([rank]) => rank !== null);
-  if (wanted.length) ranked.sort(([one], [other]) => one - other);
-  at("commands").replaceChildren(...ranked.map(([, [keys, meaning, name]]) => made("button", {
-    type: "button", className: "key", onclick: () => choose(name),
-  }, [made("span", { textContent: meaning }), made("kbd", { textContent: keys })])));
-}
-
-function rankOf([, meaning, name], wanted) {
-  const [shown, named] = [wordsOf(meaning), wordsOf(name)];
-  let rank = shown.length / 100;
-  for (const word of wanted) {
-    const whole = [word, word.replace(/s$/, "")];
-    if (whole.some((one) => shown.includes(one))) continue;
-    const begins = shown.some((one) => one.startsWith(word));
-    if (!begins && !named.some((one) => one.startsWith(word) || whole.includes(one))) return null;
-    rank += begins ? 1 : 2;
-  }
-  return rank;
-}
-
-function wordsOf(text) {
-  return text.toLowerCase().match(/[^\W_]+/g) ?? [];
 }
 
 /** The control of a drawing setting: a list of its values, or a number from 0 to 1. */
@@ -119,15 +86,6 @@ function lookControl([name, label, values]) {
   if (values.length) fillSelect(control, values);
   control.addEventListener("input", () => pick(name, values.length ? control.value : Number(control.value)));
   return made("label", {}, [`${label} `, control]);
-}
-
-/** Does a command of the list. */
-function choose(name) {
-  at("box").close();
-  const element = own.get(name); // done by the page itself
-  if (!element) send({ type: "do", name });
-  else if (element.matches("input")) element.focus();
-  else element.click();
 }
 
 /** Chooses a value of something. */
@@ -150,10 +108,11 @@ function onNews(news) {
     if (at(name) && document.activeElement !== at(name)) at(name).value = value;
   }
   at("composite").disabled = news.method !== "lrp";
-  for (const button of pressable) button.setAttribute("aria-pressed", String(news[button.dataset.state]));
+  for (const button of document.querySelectorAll("[data-state]")) {
+    button.setAttribute("aria-pressed", String(news[button.dataset.state]));
+  }
   at("uncover").disabled = !news.covered;
   ({ timeline } = news);
-  brush = news.tiled ? 0 : news.brush;
   canvas.classList.toggle("framing", news.framing);
   showOutline();
   if (!camera) shapeFor(news.region);
@@ -188,7 +147,7 @@ function ready() {
 
 /** Whether the controls and keys work: from the first map on, when all commands are known. */
 function usable() {
-  return ready() && commands.length > 0;
+  return ready() && hasCommands();
 }
 
 /** The lines over the picture and above the controls; those are disabled while they cannot work. */
@@ -358,7 +317,7 @@ for (const id of CHOSEN) {
 at("concept-layer").addEventListener("change", () => pick("layer", at("concept-layer").value));
 at("target").addEventListener("focus", () => at("target").select());
 for (const button of document.querySelectorAll("[data-do]")) {
-  button.addEventListener("click", () => choose(button.dataset.do));
+  button.addEventListener("click", () => choose(button.dataset.do, send));
 }
 at("snapshot").addEventListener("click", () => {
   if (camera) canvas.toBlob((blob) => save(blob, `realtime_lrp-${timestamp()}.png`));
@@ -386,21 +345,11 @@ at("record").addEventListener("click", () => {
   at("record").setAttribute("aria-pressed", String(stopRecording !== null));
   at("record").textContent = stopRecording ? "Stop recording" : "Record";
 });
-const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), () => brush, send,
+const brush = () => latest && !latest.tiled ? latest.brush : 0; // its radius; 0 for no circle
+const showOutline = paintOn(canvas, () => usable() && !camera, at("brush"), brush, send,
   () => latest?.framing, () => latest?.points);
 at("fill").hidden = !document.fullscreenEnabled;
-at("help").addEventListener("click", () => {
-  at("typed").value = "";
-  showFound();
-  at("box").showModal();
-  at("typed").focus();
-});
-at("typed").addEventListener("input", showFound);
-at("typed").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter") return;
-  event.preventDefault(); // else it presses the button that has the focus then
-  at("commands").firstChild?.click();
-});
+findIn(at("help"), send);
 at("fill").addEventListener("click", () => {
   if (document.fullscreenElement) document.exitFullscreen();
   else document.querySelector("main").requestFullscreen?.().catch(() => {});
@@ -433,10 +382,10 @@ function save(file, name) {
 document.addEventListener("keydown", (event) => {
   if (!ready() || event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   if (!at("keys-on").checked || takesKeys(event.target, event.key)) return;
-  const command = commands.find(([, , , keys]) => keys.includes(nameOf(event.key)));
+  const command = commandOf(nameOf(event.key));
   if (lesson.down(nameOf(event.key), event.repeat)) event.preventDefault();
   if (event.defaultPrevented || !command) return;
-  if (!event.repeat) choose(command[2]);
+  if (!event.repeat) choose(command, send);
   event.preventDefault();
 });
 document.addEventListener("keyup", (event) => lesson.up(nameOf(event.key)));

@@ -27,7 +27,9 @@ from realtime_lrp.models.gallery import (
 import cv2  # isort: skip
 import media
 
-from realtime_lrp.commands.concepts.making import (
+from realtime_lrp.commands.concepts import ConceptOptions
+from realtime_lrp.commands.concepts import run as make
+from realtime_lrp.concepts.making import (
     BATCH,
     HELD,
     RELEVANT,
@@ -37,9 +39,7 @@ from realtime_lrp.commands.concepts.making import (
     crop,
     crop_box,
 )
-from realtime_lrp.commands.concepts.pictures import FilePictures
-from realtime_lrp.commands.concepts.run import ConceptOptions
-from realtime_lrp.commands.concepts.run import run as make
+from realtime_lrp.concepts.pictures import FilePictures
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.gallery import gallery_of
 from realtime_lrp.models.gallery import (

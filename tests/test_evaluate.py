@@ -12,11 +12,14 @@ import pytest
 from drawing.batch import draw_batch
 
 from realtime_lrp import METHODS, config
-from realtime_lrp.commands.evaluate import measuring, samples
 from realtime_lrp.commands.evaluate import report as reports
-from realtime_lrp.commands.evaluate.boxes import drawn_scenes
-from realtime_lrp.commands.evaluate.measuring import layers_with_weights, randomised
-from realtime_lrp.commands.evaluate.metrics import (
+from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
+from realtime_lrp.config.provenance import ModelProvenance, Provenance
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.evaluation import measuring, samples
+from realtime_lrp.evaluation.boxes import drawn_scenes
+from realtime_lrp.evaluation.measuring import layers_with_weights, randomised
+from realtime_lrp.evaluation.metrics import (
     METRICS,
     MeasuredRow,
     Measurement,
@@ -25,10 +28,7 @@ from realtime_lrp.commands.evaluate.metrics import (
     intervals,
     photo_of,
 )
-from realtime_lrp.commands.evaluate.report import latex_table, summary, table_lines
-from realtime_lrp.commands.evaluate.samples import BoxEntry
-from realtime_lrp.config.provenance import ModelProvenance, Provenance
-from realtime_lrp.engine.engine import Engine
+from realtime_lrp.evaluation.samples import BoxEntry
 from realtime_lrp.models.drawings import CLASSES, drawings
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.detections import intersection_over_union

@@ -84,7 +84,7 @@ def _choose(
     layers: str | None = None,
 ) -> None:
     from realtime_lrp import config
-    from realtime_lrp.commands.concepts.run import ConceptOptions, run
+    from realtime_lrp.commands.concepts import ConceptOptions, run
 
     settings = config.load(None, (f"model.name={name}", *sets), command="concepts").config
     options = ConceptOptions(

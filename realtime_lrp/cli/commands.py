@@ -183,7 +183,7 @@ def concepts(settings: config.Settings, **options: Any) -> None:
     --names FILE writes a file in which you name channels; names that are in it stay. Without -o,
     --names and --sheet are about the gallery of --gallery, or the embedded one.
     """
-    from realtime_lrp.commands.concepts.run import ConceptOptions, run
+    from realtime_lrp.commands.concepts import ConceptOptions, run
 
     given = settings.is_set("model.name")
     print_lines(run(settings.config, ConceptOptions(**options, network_given=given)))

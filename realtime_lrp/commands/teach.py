@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.concepts.pictures import FilePictures
 from realtime_lrp.commands.live.run import run as run_live
+from realtime_lrp.concepts.pictures import FilePictures
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.config.provenance import Provenance

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.metrics import CHANCE, Measurement, intervals
 from realtime_lrp.config import Config
+from realtime_lrp.evaluation.metrics import CHANCE, Measurement, intervals
 from realtime_lrp.notebook.figure import drawable, new_figure, pixels_of
 from realtime_lrp.relevance.maps.strength import strength
 from realtime_lrp.video.pictures import encode_picture

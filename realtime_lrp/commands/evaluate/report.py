@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.metrics import (
+from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot
+from realtime_lrp.config.provenance import Provenance, figures_json
+from realtime_lrp.evaluation.metrics import (
     FEWEST_PHOTOS,
     LEAST_PHOTOS,
     LEVEL,
@@ -24,8 +26,6 @@ from realtime_lrp.commands.evaluate.metrics import (
     intervals,
     rounded,
 )
-from realtime_lrp.commands.evaluate.plots import curves_plot, save_plot
-from realtime_lrp.config.provenance import Provenance, figures_json
 from realtime_lrp.relevance.maps.account import flood_advice
 from realtime_lrp.system.terminal import new_table, rendered
 from realtime_lrp.video.pictures import write_picture

@@ -8,22 +8,22 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.evaluate.boxes import BoxEvaluation, BoxSamples, box_samples
-from realtime_lrp.commands.evaluate.measuring import AnswerEvaluation, Evaluation
-from realtime_lrp.commands.evaluate.metrics import CHANCE, rows_to_measure
 from realtime_lrp.commands.evaluate.plots import SHOWN, Captions, best_and_worst, map_sheet
 from realtime_lrp.commands.evaluate.report import FILES, summary, table_lines, write_report
-from realtime_lrp.commands.evaluate.samples import (
+from realtime_lrp.config import Config
+from realtime_lrp.config.provenance import Provenance
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.errors import MissingInputError, UsageError
+from realtime_lrp.evaluation.boxes import BoxEvaluation, BoxSamples, box_samples
+from realtime_lrp.evaluation.measuring import AnswerEvaluation, Evaluation
+from realtime_lrp.evaluation.metrics import CHANCE, rows_to_measure
+from realtime_lrp.evaluation.samples import (
     Samples,
     check_labels,
     drawn_samples,
     photo_samples,
     read_boxes,
 )
-from realtime_lrp.config import Config
-from realtime_lrp.config.provenance import Provenance
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.errors import MissingInputError, UsageError
 from realtime_lrp.models.drawings import check_known
 from realtime_lrp.realtime.stats import write_figures
 from realtime_lrp.relevance.maps.methods import METHODS

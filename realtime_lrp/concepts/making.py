@@ -9,7 +9,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from realtime_lrp.commands.concepts.pictures import Found, Pictures, Place
+from realtime_lrp.concepts.pictures import Found, Pictures, Place
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.engine.result import shares_of
 from realtime_lrp.errors import DamagedInputError, NotFiniteError

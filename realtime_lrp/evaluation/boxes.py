@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.measuring import Evaluation, batches
-from realtime_lrp.commands.evaluate.samples import Samples
 from realtime_lrp.engine.engine import Engine
 from realtime_lrp.errors import DamagedInputError
+from realtime_lrp.evaluation.measuring import Evaluation, batches
+from realtime_lrp.evaluation.samples import Samples
 from realtime_lrp.models.drawings import CLASSES, Drawings, drawings
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from realtime_lrp.commands.concepts.making import ACTIVATING, RELEVANT, SIDE, Making
-from realtime_lrp.commands.concepts.pictures import DrawnPictures, FilePictures, Pictures
+from realtime_lrp.concepts.making import ACTIVATING, RELEVANT, SIDE, Making
+from realtime_lrp.concepts.pictures import DrawnPictures, FilePictures, Pictures
 from realtime_lrp.config import Config
 from realtime_lrp.config.names import VIEWER_COMPOSITE
 from realtime_lrp.engine.engine import Engine

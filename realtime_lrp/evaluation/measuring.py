@@ -14,7 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from realtime_lrp.commands.evaluate.metrics import (
+from realtime_lrp.engine.engine import Engine
+from realtime_lrp.engine.measured import each
+from realtime_lrp.engine.tensorflow import keras
+from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.evaluation.metrics import (
     CHANCE,
     CONFIGURED,
     METRICS,
@@ -23,11 +27,7 @@ from realtime_lrp.commands.evaluate.metrics import (
     Values,
     explainer_settings,
 )
-from realtime_lrp.commands.evaluate.samples import Samples
-from realtime_lrp.engine.engine import Engine
-from realtime_lrp.engine.measured import each
-from realtime_lrp.engine.tensorflow import keras
-from realtime_lrp.errors import DamagedInputError, Error, UsageError
+from realtime_lrp.evaluation.samples import Samples
 from realtime_lrp.relevance.explainer import Explainer
 from realtime_lrp.relevance.maps import measures
 from realtime_lrp.relevance.maps.account import has_flooded

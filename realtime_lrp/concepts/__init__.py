@@ -1,0 +1,1 @@
+"""Galleries: pictures that show what the channels of a network answer to."""
